@@ -1,0 +1,73 @@
+"""taofold: agents one can trust, replay and teach. Names are loaded when they are used."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taofold.agent import Agent, Delta, RunResult, Stream
+    from taofold.core.values import Action, Observation, Principal, Thought, Tier, Usage
+    from taofold.policy import Limits, Policy
+    from taofold.runtime.setup import Approval, Decision
+    from taofold.store.memory import MemoryLog
+    from taofold.store.opening import open_log
+    from taofold.store.store import Store
+    from taofold.tools import Outcome, RunContext, Tool, Toolset, tool
+
+_HOME = {
+    "Action": "core.values",
+    "Agent": "agent",
+    "Approval": "runtime.setup",
+    "Decision": "runtime.setup",
+    "Delta": "agent",
+    "Limits": "policy",
+    "MemoryLog": "store.memory",
+    "Observation": "core.values",
+    "Outcome": "tools",
+    "Policy": "policy",
+    "Principal": "core.values",
+    "RunContext": "tools",
+    "RunResult": "agent",
+    "Store": "store.store",
+    "Stream": "agent",
+    "Thought": "core.values",
+    "Tier": "core.values",
+    "Tool": "tools",
+    "Toolset": "tools",
+    "Usage": "core.values",
+    "open_log": "store.opening",
+    "tool": "tools",
+}
+
+__version__ = "0.1.0"
+__all__ = [
+    "Action",
+    "Agent",
+    "Approval",
+    "Decision",
+    "Delta",
+    "Limits",
+    "MemoryLog",
+    "Observation",
+    "Outcome",
+    "Policy",
+    "Principal",
+    "RunContext",
+    "RunResult",
+    "Store",
+    "Stream",
+    "Thought",
+    "Tier",
+    "Tool",
+    "Toolset",
+    "Usage",
+    "open_log",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"taofold.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'taofold' has no attribute {name!r}")

@@ -1,0 +1,282 @@
+"""One activation of an agent: its description made live, and a run driven with it."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from secrets import token_hex
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+
+from taofold.agent.result import Delta, Happening, RunResult, result_of
+from taofold.agent.strategies import find_strategy
+from taofold.core import events as e
+from taofold.core.effects import Strategy
+from taofold.core.errors import ConfigError, LimitReached
+from taofold.core.state import fold, live
+from taofold.core.values import JSON, Message, Observation, Principal
+from taofold.policy import Policy
+from taofold.policy.redaction import Redactor
+from taofold.reasoning import Offer, Output, Task
+from taofold.runtime import run as runs
+from taofold.runtime.model import Model
+from taofold.runtime.people import pending
+from taofold.runtime.registry import resolve
+from taofold.runtime.setup import Approver, ChildOutcome, Parent, Setup
+from taofold.runtime.terminal import approve_all, at_terminal
+from taofold.store.log import Log
+from taofold.store.memory import MemoryLog
+from taofold.store.opening import open_log
+from taofold.store.store import Store, clock
+from taofold.tools import Tool
+
+if TYPE_CHECKING:
+    from taofold.agent.agent import Agent
+
+UI_CONTEXT = 2000
+"""Characters of the user interface's context that reach the prompt."""
+HISTORY = 20
+"""Turns of a session that are carried over."""
+
+
+def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[Log, str]:
+    """The log and the id of the run that is meant."""
+    if isinstance(run, RunResult):
+        if run.log is None:
+            raise ConfigError("this result has no log; pass the run's id to an agent with a log")
+        return run.log, run.run_id
+    if agent.log is None:
+        raise ConfigError("the agent has no log: pass log=… or the RunResult instead of an id")
+    return open_log(agent.log), run
+
+
+def new_id() -> str:
+    """A run id that sorts by time."""
+    return f"{time_ns() // 1_000_000:011x}{token_hex(4)}"
+
+
+class Activation:
+    """An agent with a log, a principal and listeners, ready to drive a run."""
+
+    def __init__(
+        self,
+        agent: "Agent[Any, Any]",
+        deps: Any,
+        principal: Principal | None,
+        listener: Callable[[Happening], None] | None,
+        log: Log | None = None,
+        parent: Parent | None = None,
+    ) -> None:
+        self.agent, self.deps, self.listener, self.parent = agent, deps, listener, parent
+        self.log = log or (MemoryLog() if agent.log is None else open_log(agent.log))
+        self.principal = principal
+        self.output = Output(agent.output)
+        self.models = self._models()
+        self.setup = self._setup()
+
+    def _models(self) -> dict[str, Model]:
+        models = {"executor": resolve(self.agent.model)}
+        for role, spec in self.agent.models.items():
+            models[role] = resolve(spec)
+        return models
+
+    def _setup(self) -> Setup:
+        agent, parent = self.agent, self.parent
+        limits, policy = agent.limits, agent.policy
+        if parent is not None:
+            limits, policy = limits.within(parent.limits), policy.tightened(parent.policy)
+        if limits.usd is not None:
+            for model in self.models.values():
+                if model.price(1, 1) is None:
+                    raise ConfigError(
+                        f"a usd limit needs the price of {model.name!r}, which is unknown", path="limits.usd"
+                    )
+        listener = self.listener
+        return Setup(
+            models=self.models,
+            tools=agent.toolset,
+            limits=limits,
+            policy=policy,
+            principal=self.principal or Principal(),
+            deps=self.deps,
+            approve=_approver(agent.approve),
+            redactor=_redactor(tuple(agent.secrets)),
+            listeners=() if listener is None else (listener,),
+            on_delta=None if listener is None else lambda run, text: listener(Delta(run, text)),
+            children=self._child,
+            cache={} if agent.cache else None,
+            max_tokens=agent.max_tokens,
+            temperature=agent.temperature,
+            strict=agent.strict,
+            on_denial=agent.on_denial,
+            depth=0 if parent is None else parent.depth,
+            finish=None if self.output.text else self.output.finish_schema(),
+        )
+
+    def task(self, started: e.RunStarted) -> Task:
+        """The strategy's input, from the recorded facts of the run."""
+        agent = self.agent
+        offers = tuple(
+            [Offer(t.name, t.description, t.schema, t.effect) for t in agent.toolset.values()]
+        )
+        return Task(
+            goal=started.goal,
+            instructions=agent.instructions,
+            offers=offers,
+            output=self.output,
+            strict=agent.strict,
+            research=agent.research,
+            attempts=agent.limits.parse_retries + 1,
+            native=started.profile.native_tools and bool(offers),
+            window=started.profile.window,
+            history=started.history,
+            ask_user=agent.ask_user,
+        )
+
+    def strategy(self, started: e.RunStarted) -> Callable[[], Strategy[Any]]:
+        """A fresh generator at each call."""
+        make, task = find_strategy(self.agent.strategy)[1], self.task(started)
+        return lambda: make(task)
+
+    async def run(
+        self,
+        goal: str,
+        *,
+        session: str = "",
+        run_id: str = "",
+        data: Mapping[str, JSON] | None = None,
+        ui_context: str = "",
+        history: Sequence[Message] = (),
+    ) -> RunResult[Any]:
+        """Start a run."""
+        agent = self.agent
+        if ui_context:
+            goal = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n{goal}"
+        name, _ = find_strategy(agent.strategy)
+        model = self.models["executor"]
+        started = e.RunStarted(
+            goal=self.setup.redactor.text(goal),
+            agent=agent.name,
+            strategy=name,
+            model=model.name,
+            profile=model.profile,
+            principal=self.setup.principal,
+            policy=self.setup.policy.version,
+            data=self.setup.redactor.json(dict(data or {})),
+            history=(*await self._history(session), *history),
+            session=session,
+            parent=self.parent.run if self.parent else "",
+            depth=self.setup.depth,
+        )
+        run = run_id or new_id()
+        store = await runs.start(self.log, started, run, self.strategy(started), self.setup)
+        return await self._result(store)
+
+    async def resume(self, run: str, *, takeover: bool = False) -> RunResult[Any]:
+        """Carry on a run."""
+        started = await self._started(run)
+        store = await runs.resume(
+            self.log, run, self.strategy(started), self.setup, takeover=takeover
+        )
+        return await self._result(store)
+
+    async def replay(self, run: str) -> RunResult[Any]:
+        """Re-derive a run."""
+        started = await self._started(run)
+        state = await runs.replay(self.log, run, self.strategy(started), self.setup)
+        records = tuple(await self.log.read(run))
+        return result_of(self.log, state, records, (), self.output.load)
+
+    async def fork(self, run: str, *, at: int | None, run_id: str = "") -> RunResult[Any]:
+        """Branch off and go on."""
+        new = run_id or new_id()
+        await runs.fork(self.log, run, new, at=at, now=clock())
+        return await self.resume(new)
+
+    async def _started(self, run: str) -> e.RunStarted:
+        first = await self.log.read(run, limit=1)
+        if not first or not isinstance(first[0].event, e.RunStarted):
+            raise ConfigError(f"run {run!r} has no start: its log is damaged")
+        started = first[0].event
+        if self.principal is None:
+            self.setup.principal = started.principal
+        return started
+
+    async def _result(self, store: Store) -> RunResult[Any]:
+        state = store.state
+        waiting = state.status == "waiting"
+        questions = tuple(await pending(self.log, store.run)) if waiting else ()
+        records = tuple(live(store.records))
+        result = result_of(self.log, state, records, questions, self.output.load)
+        if self.agent.raise_on_limit and state.status == "limited":
+            raise LimitReached(f"run {store.run!r} ended with {state.stop_reason}", result)
+        return result
+
+    async def _history(self, session: str) -> tuple[Message, ...]:
+        """What was said in the session so far."""
+        if not session:
+            return ()
+        said: list[Message] = []
+        rows = await self.log.rows(session=session, limit=HISTORY)
+        for row in reversed(rows):
+            state = fold(await self.log.read(row.run))
+            said.append(Message("user", state.goal))
+            if state.output is not None:
+                output = state.output
+                said.append(Message("assistant", output if isinstance(output, str) else repr(output)))
+        return tuple(said)
+
+    async def _child(
+        self, tool: Tool, parameters: dict[str, Any], *, run: str, parent: Parent
+    ) -> ChildOutcome:
+        """Run the agent behind `tool` as a child; its records reach our listener too."""
+        if parent.limits.depth < 0:
+            text = f"agents may call agents {self.agent.limits.depth} deep"
+            return ChildOutcome(Observation(text, "failure", refused="limit"))
+        agent: Agent[Any, Any] = tool.agent
+        activation = Activation(
+            agent, self.deps, parent.principal, self.listener, self.log, parent
+        )
+        if await _exists(self.log, run):
+            state = fold(await self.log.read(run))
+            if state.status in ("running", "waiting", "cancelled"):
+                result = await activation.resume(run)
+                state = result.state
+        else:
+            result = await activation.run(str(parameters["goal"]), run_id=run)
+            state = result.state
+        if state.status == "waiting":
+            return ChildOutcome(Observation(), waiting_for=state.waiting_for)
+        status = "success" if state.success else "failure"
+        text = state.output if state.output is not None else state.error or state.stop_reason
+        return ChildOutcome(Observation(text, status), usage=state.usage)
+
+
+async def _exists(log: Log, run: str) -> bool:
+    try:
+        await log.row(run)
+    except LookupError:
+        return False
+    return True
+
+
+def _approver(approve: "Approver | str | None") -> Approver | None:
+    if not isinstance(approve, str):
+        return approve
+    known: dict[str, Approver] = {"terminal": at_terminal, "all": approve_all}
+    if approve not in known:
+        raise ConfigError(f"approve is a callback, 'terminal' or 'all', not {approve!r}")
+    return known[approve]
+
+
+_redactors: dict[tuple[str, ...], Redactor] = {}
+
+
+def _redactor(secrets: tuple[str, ...]) -> Redactor:
+    """One redactor per set of secrets: compiling it costs more than using it."""
+    named = Redactor.secrets_in(os.environ)
+    key = (*secrets, *named)
+    if key not in _redactors:
+        _redactors[key] = Redactor(key)
+    return _redactors[key]
+
+
+_ = Policy

@@ -1,0 +1,199 @@
+"""`Agent`: a cheap, immutable description of an agent, and the verbs to run it.
+
+State lives in runs, never here. Mistakes in the description are found before the
+first model call, all at once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
+from typing import Any, Generic, cast
+
+from taofold.agent.activation import Activation, settle_log
+from taofold.agent.result import Happening, Out, RunResult, Stream
+from taofold.agent.sync import run_now
+from taofold.core.effects import Strategy
+from taofold.core.errors import ConfigError
+from taofold.core.values import Message, Principal, Tier
+from taofold.policy import Limits, Policy
+from taofold.reasoning import Task
+from taofold.runtime.model import ModelSpec
+from taofold.runtime.setup import Approver
+from taofold.store.log import Log
+from taofold.tools import Tool, Toolset, as_tool
+from taofold.tools.context import Deps
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {"goal": {"type": "string", "description": "What the agent should do."}},
+    "required": ["goal"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True)
+class Agent(Generic[Deps, Out]):
+    """An agent: a model, tools, a strategy, and the rules it works under.
+
+    Generic in its dependencies and its output.
+    """
+
+    model: ModelSpec
+    """`provider:model`, a `Model`, or a list of fallbacks."""
+    _: KW_ONLY
+    output: type[Out] = cast("Any", str)
+    """The type of the answer; `result.output` is an instance of it."""
+    deps_type: type[Deps] | None = None
+    """Only for type checkers: what `deps` must be."""
+    name: str = "agent"
+    description: str = ""
+    """What it is good for, when it serves as another agent's tool."""
+    instructions: str = ""
+    tools: Sequence[Any] = ()
+    """Functions, `@tool`s, toolsets, other agents."""
+    strategy: str | Callable[[Task], Strategy[Any]] = "react"
+    limits: Limits = field(default_factory=Limits)
+    policy: Policy = field(default_factory=Policy)
+    models: Mapping[str, ModelSpec] = field(default_factory=dict[str, ModelSpec])
+    """Other models by role: planner, executor, evaluator, finalizer, critic."""
+    approve: Approver | str | None = None
+    """A callback, "terminal" or "all"; None parks the run until somebody decides."""
+    ask_user: bool = False
+    """Offer the reserved action `ask_user`."""
+    strict: bool = False
+    """Enforce the rules of the loop instead of only recording what breaks them (D3)."""
+    research: bool = False
+    """Allow the seventh thought type."""
+    on_denial: str = "continue"
+    """"stop" ends the run when an action is denied."""
+    cache: bool = False
+    """Answer identical requests from memory."""
+    secrets: Sequence[str] = ()
+    """Values that must never be written, besides those of the environment."""
+    max_tokens: int = 0
+    temperature: float | None = None
+    raise_on_limit: bool = False
+    log: Log | str | None = None
+    """Where runs are kept: a `Log`, a path, "memory"; None keeps each run in memory."""
+
+    @cached_property
+    def toolset(self) -> Toolset:
+        """Its tools, made once.
+
+        Raises:
+            ExceptionGroup: every tool that cannot be used, with the reason.
+        """
+        return _toolset(self.tools)
+
+    def but(self, **changes: Any) -> "Agent[Deps, Out]":
+        """The same agent with some of its fields changed."""
+        return replace(self, **changes)
+
+    async def run(
+        self,
+        goal: str,
+        *,
+        deps: Deps | None = None,
+        principal: Principal | None = None,
+        session: str = "",
+        run_id: str = "",
+        data: Mapping[str, Any] | None = None,
+        ui_context: str = "",
+        history: Sequence[Message] = (),
+        listener: Callable[[Happening], None] | None = None,
+    ) -> RunResult[Out]:
+        """Work on `goal` until it is reached, a limit is, or a person is needed.
+
+        Raises:
+            ConfigError: the agent cannot run as described (or an ExceptionGroup of them).
+            LimitReached: only with `raise_on_limit`.
+        """
+        activation = Activation(self, deps, principal, listener)
+        return await activation.run(
+            goal, session=session, run_id=run_id, data=data, ui_context=ui_context, history=history
+        )
+
+    def run_sync(self, goal: str, **options: Any) -> RunResult[Out]:
+        """`run` for code that is not async; works inside a running loop too (notebooks)."""
+        return run_now(self.run(goal, **options))
+
+    def stream(self, goal: str, **options: Any) -> Stream[Out]:
+        """`run`, with everything that happens: `async for happening in agent.stream(goal)`."""
+        return Stream(lambda listener: self.run(goal, listener=listener, **options))
+
+    async def resume(
+        self,
+        run: "str | RunResult[Any]",
+        *,
+        deps: Deps | None = None,
+        principal: Principal | None = None,
+        listener: Callable[[Happening], None] | None = None,
+        takeover: bool = False,
+    ) -> RunResult[Out]:
+        """Carry on a run that waits, was interrupted or was forked.
+
+        Raises:
+            Refused: it has ended in a way that cannot be resumed.
+            Conflict: another live process drives it and `takeover` is not set.
+        """
+        log, run_id = settle_log(self, run)
+        activation = Activation(self, deps, principal, listener, log)
+        return await activation.resume(run_id, takeover=takeover)
+
+    def resume_sync(self, run: "str | RunResult[Any]", **options: Any) -> RunResult[Out]:
+        """`resume` for code that is not async."""
+        return run_now(self.resume(run, **options))
+
+    async def replay(self, run: "str | RunResult[Any]") -> RunResult[Out]:
+        """Re-derive a run offline: no model, no tool, no writing.
+
+        Raises:
+            ReplayDiverged: at the first difference.
+        """
+        log, run_id = settle_log(self, run)
+        return await Activation(self, None, None, None, log).replay(run_id)
+
+    async def fork(
+        self,
+        run: "str | RunResult[Any]",
+        *,
+        at: int | None = None,
+        run_id: str = "",
+        deps: Deps | None = None,
+        listener: Callable[[Happening], None] | None = None,
+    ) -> RunResult[Out]:
+        """Branch off at the last complete step at or before event `at`, and go on from there."""
+        log, source = settle_log(self, run)
+        activation = Activation(self, deps, None, listener, log)
+        return await activation.fork(source, at=at, run_id=run_id)
+
+    def as_tool(self, name: str = "", description: str = "") -> Tool:
+        """This agent as a tool of another. Its own tools are governed inside the child run."""
+        tools = list(self.toolset.values())
+        return Tool(
+            name=name or self.name,
+            description=description or self.description or f"Ask the agent {self.name}.",
+            schema=_SCHEMA,
+            tier=max((tool.tier for tool in tools), default=Tier.AUTO),
+            effect="read" if all(tool.effect == "read" for tool in tools) else "idempotent",
+            reversible=True,
+            agent=self,
+        )
+
+
+def _toolset(things: Sequence[Any]) -> Toolset:
+    faults: list[ConfigError] = []
+    tools: list[Tool] = []
+    for thing in things:
+        try:
+            if isinstance(thing, Agent):
+                tools.append(cast("Agent[Any, Any]", thing).as_tool())
+            elif isinstance(thing, Toolset):
+                tools += thing.values()
+            else:
+                tools.append(as_tool(thing))
+        except ConfigError as error:
+            faults.append(error)
+    if faults:
+        raise ExceptionGroup("the agent's tools cannot be used", faults)
+    return Toolset.of(*tools)

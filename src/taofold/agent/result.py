@@ -1,0 +1,139 @@
+"""What a run gives back, and the stream of what happens on the way."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, TypeAlias
+
+from typing_extensions import TypeVar
+
+from taofold.core.events import Record, RunFinished
+from taofold.core.metrics import Metrics, measure
+from taofold.core.state import Chain, RunState
+from taofold.core.values import Usage, Value
+from taofold.runtime.setup import Approval
+from taofold.store.log import Log
+
+Out = TypeVar("Out", default=str)
+
+
+@dataclass(frozen=True)
+class RunResult(Generic[Out]):
+    """How a run ended, or what it waits for.
+
+    `output` is of the agent's output type if `success`, else the wrap-up answer or None;
+    `pending` are the approvals and questions that a person must answer.
+    """
+
+    run_id: str
+    output: Out | None
+    success: bool
+    status: str
+    stop_reason: str
+    state: RunState
+    records: tuple[Record, ...]
+    pending: tuple[Approval, ...] = ()
+    error: str = ""
+    log: Log | None = field(default=None, repr=False)
+
+    @property
+    def steps(self) -> Chain:
+        """The complete Thought–Action–Observation triplets."""
+        return self.state.steps
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and dollars of the run and its children."""
+        return self.state.usage
+
+    @property
+    def usage_by_model(self) -> dict[str, Usage]:
+        """The same by model."""
+        return dict(self.state.usage_by_model)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """The six TAO metrics and more, computed from the log."""
+        return measure(self.records)
+
+    @property
+    def partial(self) -> str:
+        """The best there is without an answer: the last thought and the last key line."""
+        if not self.state.steps:
+            return ""
+        last = self.state.steps[-1]
+        lines = [last.thought.content, *[o.extraction for o in last.observations]]
+        return "\n".join(line for line in lines if line)
+
+
+class Delta(Value, frozen=True):
+    """Text of a reply as it streams in. Never logged; `run` may be a child's."""
+
+    run: str
+    text: str
+
+
+Happening: TypeAlias = Record | Delta
+
+
+class Stream(Generic[Out]):
+    """Everything that happens in a run, as it happens: `async for` over it.
+
+    `result` is there once the iteration ended. Leaving early cancels the run.
+    """
+
+    def __init__(
+        self, drive: Callable[[Callable[[Happening], None]], Awaitable[RunResult[Out]]]
+    ) -> None:
+        self._drive = drive
+        self._result: RunResult[Out] | None = None
+
+    @property
+    def result(self) -> RunResult[Out]:
+        """How the run ended."""
+        if self._result is None:
+            raise RuntimeError("the stream has not ended yet: iterate it to its end first")
+        return self._result
+
+    async def __aiter__(self) -> AsyncIterator[Happening]:
+        queue: asyncio.Queue[Happening | None] = asyncio.Queue()
+
+        async def drive() -> RunResult[Out]:
+            try:
+                return await self._drive(queue.put_nowait)
+            finally:
+                queue.put_nowait(None)
+
+        task = asyncio.create_task(drive())
+        try:
+            while (happening := await queue.get()) is not None:
+                yield happening
+            self._result = await task
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+
+def result_of(
+    log: Log, state: RunState, records: tuple[Record, ...], pending: tuple[Approval, ...], load: Any
+) -> RunResult[Any]:
+    """The result of a run whose activation ended in `state`."""
+    output, error = state.output, state.error
+    if state.status in ("finished", "limited") and output is not None:
+        output = load(output)
+    waiting = state.status == "waiting"
+    finished = next((r.event for r in reversed(records) if isinstance(r.event, RunFinished)), None)
+    return RunResult(
+        run_id=records[0].run,
+        output=output,
+        success=state.success,
+        status=state.status,
+        stop_reason=state.waiting_for if waiting else state.stop_reason,
+        state=state,
+        records=records,
+        pending=pending,
+        error=error or (finished.error if finished is not None and not waiting else ""),
+        log=log,
+    )

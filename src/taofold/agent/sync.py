@@ -1,0 +1,31 @@
+"""The one bridge from code that is not async."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end. Inside a running loop it gets a thread and a loop of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    values: list[T] = []
+    errors: list[BaseException] = []
+
+    def drive() -> None:
+        try:
+            values.append(asyncio.run(work))
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=drive, name="taofold-run-sync", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return values[0]

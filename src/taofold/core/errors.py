@@ -1,0 +1,83 @@
+"""Every error that taofold raises on purpose, sorted by who can act on it.
+
+* TaofoldError
+  + ConfigError              the programmer: found before the first model call
+  + RunError                 the world or the log: the run cannot go on
+    - ModelError             the provider failed after retries
+    - LimitReached           only with `raise_on_limit`; carries the result
+    - ReplayDiverged         the log and the code disagree
+  + Refused                  a person: the decision is late, repeated or not theirs
+  + LogError                 the world: the store cannot be used
+    - Conflict               somebody else appended to this run first
+    - UnknownRun             no run with this id
+    - Incompatible           the store was written by a newer release, or is not ours
+
+The model's own mistakes are never exceptions: they become observations.
+"""
+
+from typing import Any
+
+
+class TaofoldError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class ConfigError(TaofoldError):
+    """A mistake in code, configuration or an agent file. `path` says where."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+
+
+class RunError(TaofoldError):
+    """A run cannot continue; its log says why."""
+
+
+class ModelError(RunError):
+    """The provider failed. `kind` is auth, rate, overflow, request, server, network,
+    reply or timeout."""
+
+    def __init__(
+        self, message: str, *, kind: str = "server", status: int = 0, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind, self.status, self.retry_after = kind, status, retry_after
+
+
+class LimitReached(RunError):
+    """A limit ended the run and `raise_on_limit` was set. `result` holds the partial work."""
+
+    def __init__(self, message: str, result: Any) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class ReplayDiverged(RunError):
+    """Re-deriving the run gave another event than the log holds."""
+
+    def __init__(self, key: str, recorded: object, requested: object) -> None:
+        super().__init__(
+            f"the run diverges at effect {key!r}:\n  recorded  {recorded!r}\n  requested {requested!r}"
+        )
+        self.key, self.recorded, self.requested = key, recorded, requested
+
+
+class Refused(TaofoldError):
+    """A person's decision cannot be taken; the message says why."""
+
+
+class LogError(TaofoldError):
+    """The store cannot be read or written."""
+
+
+class Conflict(LogError):
+    """Somebody else appended to this run, or owns it now."""
+
+
+class UnknownRun(LogError, LookupError):
+    """No run has this id."""
+
+
+class Incompatible(LogError):
+    """The store is newer than this release, or was not created by it. Nothing was changed."""

@@ -1,0 +1,209 @@
+"""Does a thought rest on what was observed (D5)? The tokens that show it are the evidence.
+
+A token counts if an observation brought it into the run: not the goal, not the
+instructions, not the model's own words. What the model had said before it was observed
+is an echo; what it learnt from an observation and then said itself stays learnt.
+Everything is linear in the text. It knows nothing about meaning.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, cast
+
+from taofold.core import events as e
+from taofold.core.trace import Turn
+from taofold.core.values import Step, Thought, Value
+
+_LONGEST: Final = 200
+"""Characters of a token; longer runs are encoded data, which nobody cites."""
+_SHOWN: Final = 20
+"""Pieces of evidence that are reported for one thought."""
+
+_NUMBER: Final = re.compile(r"(?<![\w.])\d+(?:\.\d+)*")
+_QUOTED: Final = re.compile(
+    r""""([^"\n]{2,80})"|`([^`\n]{2,80})`|“([^”\n]{2,80})”|«([^»\n]{2,80})»"""
+    r"""|(?<!\w)'([^'\n]{2,80})'(?!\w)|\u2018([^\u2019\n]{2,80})\u2019"""
+)
+_CHUNK: Final = re.compile(r"\w+(?:(?:::|[./-])\w+)*")
+_SEGMENT: Final = re.compile(r"::|/")
+_PART: Final = re.compile(r"[.-]")
+_CAMEL: Final = re.compile(r"[a-z][A-Z]")
+_PLAIN: Final = re.compile(r"[^\W\d_][a-z]*\Z")
+
+
+class Evidence(Value, frozen=True):
+    """A token of the thought and the step whose observation brought it."""
+
+    token: str
+    step: int
+
+
+class Grounding(Value, frozen=True):
+    """How the thought of `step` stands to earlier observations.
+
+    `cited`: it names an earlier step in `because`, which alone does not ground it.
+    `eligible`: it could have been grounded; the first step never is.
+    """
+
+    step: int
+    grounded: bool = False
+    cited: bool = False
+    eligible: bool = True
+    evidence: tuple[Evidence, ...] = ()
+
+
+def tokens(text: str) -> set[str]:
+    """The concrete tokens of `text`: numbers, quoted strings, identifiers, paths."""
+    found = {number for number in _NUMBER.findall(text) if 1 < len(number) <= _LONGEST}
+    for groups in _QUOTED.findall(text):
+        quoted = "".join(groups).strip()
+        if len(quoted) > 1:
+            found.add(quoted)
+    for chunk in set(_CHUNK.findall(text)):
+        if len(chunk) > 2 and not _PLAIN.match(chunk) and len(chunk) <= _LONGEST:
+            found.update(_identifiers(chunk))
+    return found
+
+
+def _identifiers(chunk: str) -> Iterator[str]:
+    """`chunk` itself and its parts, as far as they are concrete."""
+    if _concrete(chunk):
+        yield chunk
+    for segment in _SEGMENT.split(chunk):
+        if segment != chunk and _concrete(segment):
+            yield segment
+        for part in _PART.split(segment):
+            if part != segment and _concrete(part):
+                yield part
+
+
+def _concrete(name: str) -> bool:
+    if len(name) < 3 or name.replace(".", "").isdigit():
+        return False
+    if any(mark in name for mark in "_./:"):
+        return any(len(part) > 1 for part in re.split(r"[_./:-]", name))  # not "e.g", "n/a"
+    if name.isupper() and name.isalpha():
+        return True
+    return any(char.isdigit() for char in name) or _CAMEL.search(name) is not None
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every string and number in a JSON value, keys included."""
+    left: list[Any] = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            inner = cast("dict[str, Any]", item)
+            left.extend(inner.keys())
+            left.extend(inner.values())
+        elif isinstance(item, list | tuple):
+            left.extend(cast("Sequence[Any]", item))
+        elif item is not None and not isinstance(item, bool):
+            yield str(item)
+
+
+class Ledger:
+    """Who brought which token first: feed it in the order of the log."""
+
+    def __init__(self, *known: str) -> None:
+        self._own: set[str] = set()
+        self._learnt: dict[str, int] = {}
+        self._brought: dict[int, set[str]] = {}
+        for text in known:
+            self.said(text)
+
+    def said(self, value: Any) -> None:
+        """The goal, the instructions, the model or a person said `value`."""
+        for text in texts(value):
+            self._own.update([token for token in tokens(text) if token not in self._learnt])
+
+    def observed(self, step: int, value: Any) -> None:
+        """The world answered `value` in `step`."""
+        brought = self._brought.setdefault(step, set())
+        for text in texts(value):
+            for token in tokens(text):
+                if token not in self._own:
+                    self._learnt.setdefault(token, step)
+                    brought.add(token)
+
+    def judge(self, step: int, thought: Thought) -> Grounding:
+        """How `thought` stands to everything observed so far, then count it as said."""
+        words = tokens(thought.content)
+        named = sorted({number for number in thought.because if number in self._brought})
+        evidence: dict[str, int] = {}
+        if thought.because:
+            for number in named:
+                for token in words & self._brought[number]:
+                    evidence.setdefault(token, number)
+        else:
+            evidence = {token: self._learnt[token] for token in words if token in self._learnt}
+        self._own.update([token for token in words if token not in self._learnt])
+        shown = sorted(evidence.items(), key=lambda entry: (entry[1], entry[0]))[:_SHOWN]
+        return Grounding(
+            step,
+            bool(evidence),
+            bool(named),
+            step > 1 and bool(self._brought),
+            tuple([Evidence(*entry) for entry in shown]),
+        )
+
+
+def ground(steps: Sequence[Step], *, goal: str, instructions: str = "") -> tuple[Grounding, ...]:
+    """Judge the thoughts of complete steps, taken one after the other."""
+    ledger = Ledger(goal, instructions)
+    judged: list[Grounding] = []
+    for step in steps:
+        judged.append(ledger.judge(step.number, step.thought))
+        for action in step.actions:
+            ledger.said([action.parameters, action.rationale])
+        for observation in step.observations:
+            ledger.observed(step.number, [observation.result, observation.extraction])
+    return tuple(judged)
+
+
+def ground_turns(told: Sequence[Turn], records: Iterable[e.Record]) -> tuple[Grounding, ...]:
+    """Judge the complete turns of a log in the order in which things really happened.
+
+    Parallel branches see only what was observed before they thought; everything the model
+    wrote counts as said, also replies that were rejected; so does what people said.
+    `records` are those that still count.
+    """
+    proposed = {turn.seq: turn for turn in told}
+    observed = {
+        call.observed_seq: (turn.number, call.observation)
+        for turn in told
+        for call in turn.calls
+        if call.observation is not None
+    }
+    ledger = Ledger()
+    judged: list[Grounding] = []
+    for record in records:
+        turn = proposed.get(record.seq)
+        if turn is not None:
+            grounding = ledger.judge(turn.number, turn.thought)
+            if turn.complete:
+                judged.append(grounding)
+            ledger.said([[c.action.parameters, c.action.rationale] for c in turn.calls])
+        elif record.seq in observed:
+            number, observation = observed[record.seq]
+            ledger.observed(number, [observation.result, observation.extraction])
+        else:
+            ledger.said(_words(record.event))
+    judged.sort(key=lambda one: one.step)
+    return tuple(judged)
+
+
+def _words(event: e.Event) -> Any:
+    """What an event says that is no observation."""
+    match event:
+        case e.RunStarted():
+            history = [message.content for message in event.history if message.role != "tool"]
+            return [event.goal, event.settings.get("instructions", ""), history]
+        case e.Replied():
+            return event.text
+        case e.Steered():
+            return event.text
+        case _:
+            return None

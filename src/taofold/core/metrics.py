@@ -1,0 +1,118 @@
+"""The measures of a run, all derived from its log and from nothing else."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from taofold.core import events as e
+from taofold.core.grounding import ground_turns
+from taofold.core.state import fold, live
+from taofold.core.trace import Turn, turns
+from taofold.core.values import Usage, Value
+
+
+class Metrics(Value, frozen=True):
+    """What a log says in numbers.
+
+    Only complete steps count; a batch is one action in the ratio and as many calls in the
+    distribution. Rates and scores are percentages with one decimal, None where there is
+    nothing to measure. Times are milliseconds. The first six are the TAO rules'.
+    """
+
+    iterations_count: int
+    thought_type_distribution: dict[str, int]
+    action_tool_distribution: dict[str, int]
+    observation_success_rate: float | None
+    thought_to_action_ratio: float | None
+    grounding_score: float | None
+    grounding_eligible: int
+    grounded: int
+    cited: int
+    """Eligible thoughts that name an earlier step in `because`, grounded or not."""
+    exception_rate: float | None
+    interrupted: int
+    calls: int
+    refused_calls: int
+    model_calls: int
+    usage: Usage
+    usage_by_model: dict[str, Usage]
+    tool_ms: float
+    model_ms: float
+    active_ms: int
+    """Without the time that the run waited for a person or was dead."""
+    wall_ms: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON with every figure, also those that are zero."""
+        told = {name: getattr(self, name) for name in self.__struct_fields__}
+        told["usage"] = _usage(self.usage)
+        told["usage_by_model"] = {
+            model: _usage(usage) for model, usage in self.usage_by_model.items()
+        }
+        return told
+
+
+def measure(records: Iterable[e.Record]) -> Metrics:
+    """Measure a log, finished or not. What was rewound counts only as money spent."""
+    records = list(records)
+    kept = live(records)
+    told = turns(kept)
+    state = fold(records)
+    done = [turn for turn in told if turn.complete]
+    calls = [call for turn in done for call in turn.calls]
+    statuses = Counter(call.observation.status for call in calls if call.observation is not None)
+    types = Counter[str](turn.thought.type for turn in done)
+    eligible = [one for one in ground_turns(told, kept) if one.eligible]
+    grounded = sum(one.grounded for one in eligible)
+    return Metrics(
+        iterations_count=len(done),
+        thought_type_distribution=dict(types),
+        action_tool_distribution=dict(Counter(call.action.tool for call in calls)),
+        observation_success_rate=_percent(statuses["success"], len(calls)),
+        thought_to_action_ratio=_ratio(told, len(done)),
+        grounding_score=_percent(grounded, len(eligible)),
+        grounding_eligible=len(eligible),
+        grounded=grounded,
+        cited=sum(one.cited for one in eligible),
+        exception_rate=_percent(types["exception"], len(done)),
+        interrupted=sum(bool(turn.calls) and not turn.complete for turn in told),
+        calls=state.tool_calls,
+        refused_calls=state.refused_calls,
+        model_calls=state.model_calls,
+        usage=state.usage,
+        usage_by_model=dict(state.usage_by_model),
+        tool_ms=_tool_ms(done),
+        model_ms=round(sum(r.event.ms for r in kept if isinstance(r.event, e.Replied)), 3),
+        active_ms=state.active_ms,
+        wall_ms=records[-1].at - records[0].at if records else 0,
+    )
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return round(100 * part / whole, 1) if whole else None
+
+
+def _ratio(told: Sequence[Turn], batches: int) -> float | None:
+    """Thoughts per batch: 1 unless an action came without a thought, or the reverse."""
+    thoughts = sum(
+        bool(turn.thought.content.strip()) for turn in told if turn.complete or not turn.calls
+    )
+    return round(thoughts / batches, 3) if batches else None
+
+
+def _tool_ms(done: Sequence[Turn]) -> float:
+    spent = sum(
+        call.observation.duration_ms
+        for turn in done
+        for call in turn.calls
+        if call.observation is not None
+    )
+    return round(spent, 3)
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.structs.asdict(usage)
+    told["usd"] = round(usage.usd, 9)
+    return told

@@ -1,0 +1,242 @@
+"""The rules of the loop (D3): what a turn must not do, checked live or re-derived from a log.
+
+Pure and linear. It decides nothing: what a broken rule leads to is the strategy's and the
+policy's business. Source: the AIWG rules for Thought-Action-Observation loops.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from taofold.core import events as e
+from taofold.core.grounding import ground_turns
+from taofold.core.state import live
+from taofold.core.trace import Turn, branch, opening, turns
+from taofold.core.values import THOUGHT_TYPES, Action, ThoughtType, Value
+
+NO_THOUGHT: Final = "R1"
+NO_ACTION: Final = "R2"
+INCOMPLETE: Final = "R3"
+UNGROUNDED: Final = "R4"
+UNTYPED: Final = "thought_type"
+RATIONALE: Final = "missing_rationale"
+STATUS: Final = "status"
+REPEATED: Final = "repeat_same_action_unchanged"
+EXCEPTION: Final = "exception"
+RESEARCH: Final = "research_changes_state"
+
+
+class Violation(Value, frozen=True):
+    """A broken rule; `steps` are the numbers of the turns concerned, from 1."""
+
+    rule: str
+    detail: str = ""
+    steps: tuple[int, ...] = ()
+
+
+_KNOWN: Final[dict[str | None, tuple[ThoughtType | None, str]]] = {
+    name: (cast("ThoughtType", name), "") for name in THOUGHT_TYPES
+}
+_SIX: Final = ", ".join(sorted(THOUGHT_TYPES - {"research"}))
+_MISSING: Final = (None, f"the thought has no type: use one of {_SIX}")
+_CLOSED: Final = (None, f"thoughts of type research are not enabled here: use one of {_SIX}")
+
+
+def check_thought(type_text: str | None, *, research: bool) -> tuple[ThoughtType | None, str]:
+    """The type that `type_text` names, or None and what is wrong with it."""
+    known = _KNOWN.get(type_text)
+    if known is None:
+        if not type_text:
+            return _MISSING
+        known = _KNOWN.get(type_text.strip().lower())
+        if known is None:
+            return None, f"unknown thought type {type_text!r}: use one of {_SIX}"
+    if known[0] == "research" and not research:
+        return _CLOSED
+    return known
+
+
+def fingerprint(action: Action) -> str:
+    """The call as canonical JSON: its tool and parameters, without the reserved `timeout_s`."""
+    parameters = action.parameters
+    if "timeout_s" in parameters:
+        parameters = {name: said for name, said in parameters.items() if name != "timeout_s"}
+    try:
+        said = msgspec.json.encode(parameters, order="deterministic").decode()
+    except (TypeError, ValueError):  # not JSON; only a programmer's own strategy can do that
+        said = repr(parameters)
+    return f"{action.tool} {said}"
+
+
+def timeout(action: Action) -> float:
+    """The seconds that the action asks for; 0 if it asks for none."""
+    asked = action.parameters.get("timeout_s", 0)
+    return float(asked) if isinstance(asked, int | float) else 0.0
+
+
+def same_action(a: Action, b: Action) -> bool:
+    """Is `b` the call `a` once more? A larger `timeout_s` in `b` counts as a change."""
+    return a.tool == b.tool and fingerprint(a) == fingerprint(b) and timeout(b) <= timeout(a)
+
+
+def detect_action_loop(recent_actions: Sequence[str], max_recent: int = 3) -> bool:
+    """TAgent's check: are the last two actions equal, or the last `max_recent` all the same?"""
+    if len(recent_actions) < 2:
+        return False
+    if recent_actions[-1] == recent_actions[-2]:
+        return True
+    return len(recent_actions) >= max_recent and len(set(recent_actions[-max_recent:])) == 1
+
+
+def detect_alternation(recent_actions: Sequence[str], window: int = 4) -> bool:
+    """Do the last `window` actions (4 to 6) only go back and forth: A B A B?"""
+    last = list(recent_actions[-window:])
+    return len(last) == window and last[0] != last[1] and last[2:] == last[:-2]
+
+
+def violations(
+    records: Iterable[e.Record],
+    *,
+    effects: Mapping[str, str] | None = None,
+    research: bool | None = None,
+) -> tuple[Violation, ...]:
+    """Every broken rule in a log: what the run recorded, and what the log itself shows."""
+    kept = live(records)
+    found = list(recorded(kept))
+    seen = {(one.rule, one.steps[-1:]) for one in found}
+    shown = derived(kept, effects=effects, research=research)
+    found += [one for one in shown if (one.rule, one.steps[-1:]) not in seen]
+    return tuple(sorted(found, key=lambda one: one.steps[:1]))
+
+
+def recorded(records: Iterable[e.Record]) -> tuple[Violation, ...]:
+    """What the run itself put on record; it may have been corrected since.
+
+    Where the record names no step, it is the one that was being taken: the turn with the
+    record's key, else the next turn of its branch.
+    """
+    kept = live(records)
+    told = turns(kept)
+    numbers = {turn.seq: turn.number for turn in told}
+    taking = {turn.key: turn.number for turn in told}
+    following: dict[str, int] = {}
+    found: list[Violation] = []
+    for record in reversed(kept):
+        event = record.event
+        if isinstance(event, e.Proposed):
+            following[branch(event.key)] = numbers[record.seq]
+        elif isinstance(event, e.Violated):
+            number = taking.get(event.key) or following.get(branch(event.key), 0)
+            steps = event.steps or ((number,) if number else ())
+            found.append(Violation(event.rule, event.detail, steps))
+    return tuple(reversed(found))
+
+
+def derived(
+    records: Iterable[e.Record],
+    *,
+    effects: Mapping[str, str] | None = None,
+    research: bool | None = None,
+) -> tuple[Violation, ...]:
+    """What the turns of the log break, whoever wrote it.
+
+    `effects` says what tools do ("read", "idempotent", "once") where the log does not;
+    `research` whether that type was opted in (None: as the run's settings say).
+    """
+    kept = live(records)
+    start = opening(kept)
+    settings = start.settings if start is not None else {}
+    told: Any = settings.get("effects")
+    told = cast("dict[str, str]", told) if isinstance(told, dict) else {}
+    known = {**told, **(effects or {})}
+    opted = settings.get("research") is True if research is None else research
+    native = start is not None and start.profile.native_tools
+    taken = turns(kept)
+    return (
+        *(broken for turn in taken for broken in _alone(turn, known, opted)),
+        *(() if native else _unexplained(taken)),
+        *_between(taken),
+        *(() if _waits(kept) else _interrupted(taken)),
+        *(
+            Violation(UNGROUNDED, "the thought uses nothing that was observed", (one.step,))
+            for one in ground_turns(taken, kept)
+            if one.eligible and not one.grounded
+        ),
+    )
+
+
+def _alone(turn: Turn, effects: Mapping[str, str], research: bool) -> Iterator[Violation]:
+    """What a turn breaks by itself."""
+    steps = (turn.number,)
+    thought = turn.thought
+    if turn.calls and not thought.content.strip():
+        yield Violation(NO_THOUGHT, "an action without a thought", steps)
+    problem = check_thought(thought.type, research=research)[1]
+    if problem:
+        yield Violation(UNTYPED, problem, steps)
+    for call in turn.calls:
+        tool = call.action.tool
+        if thought.type == "research" and _changes(tool, call.effect, effects):
+            detail = f"{tool!r} can change the world in a research step"
+            yield Violation(RESEARCH, detail, steps)
+
+
+def _unexplained(told: Sequence[Turn]) -> Iterator[Violation]:
+    """Calls without a rationale. A native tool call has no place for one."""
+    for turn in told:
+        for call in turn.calls:
+            if not call.action.rationale.strip() and not call.local:
+                detail = f"{call.action.tool!r} was called without a rationale"
+                yield Violation(RATIONALE, detail, (turn.number,))
+
+
+def _changes(tool: str, recorded: str, effects: Mapping[str, str]) -> bool:
+    return (recorded or effects.get(tool, "read")) != "read"
+
+
+def _between(told: Sequence[Turn]) -> Iterator[Violation]:
+    """What a turn breaks by what came before it in its branch."""
+    previous: dict[str, Turn] = {}
+    for turn in told:
+        place = branch(turn.key)
+        before = previous.get(place)
+        previous[place] = turn
+        if before is None:
+            continue
+        steps = (before.number, turn.number)
+        if not before.calls:
+            yield Violation(NO_ACTION, "two thoughts without an action between them", steps)
+        if before.failed and turn.thought.type != "exception":
+            detail = f"a {turn.thought.type} thought after a failure: it must be an exception"
+            yield Violation(EXCEPTION, detail, steps)
+        yield from _repeats(before, turn)
+    for turn in previous.values():
+        if not turn.calls:
+            yield Violation(NO_ACTION, "a thought without an action", (turn.number,))
+
+
+def _repeats(before: Turn, turn: Turn) -> Iterator[Violation]:
+    failed = {fingerprint(call.action): timeout(call.action) for call in before.failed}
+    if not failed:
+        return
+    for call in turn.calls:
+        limit = failed.get(fingerprint(call.action))
+        if limit is not None and timeout(call.action) <= limit:
+            blocked = call.observation is not None and call.observation.refused
+            detail = f"{call.action.tool!r} had failed with the same parameters"
+            detail += " (blocked)" if blocked else ""
+            yield Violation(REPEATED, detail, (before.number, turn.number))
+
+
+def _interrupted(told: Sequence[Turn]) -> Iterator[Violation]:
+    for turn in told:
+        if turn.calls and not turn.complete:
+            missing = sum(call.observation is None for call in turn.calls)
+            detail = f"interrupted: {missing} of {len(turn.calls)} observations are missing"
+            yield Violation(INCOMPLETE, detail, (turn.number,))
+
+
+def _waits(kept: Sequence[e.Record]) -> bool:
+    """Is the run parked for a person, so that what is open is no accident?"""
+    return bool(kept) and isinstance(kept[-1].event, e.Parked)

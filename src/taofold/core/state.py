@@ -1,0 +1,270 @@
+"""A run's state is a fold over its records. There is no other state.
+
+`reduce` costs the same however long the run is: the steps are a shared append-only
+`Chain`, everything else is counters and the few steps that are still open.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, assert_never, overload
+
+import msgspec
+from msgspec.structs import replace
+
+from taofold.core import events as e
+from taofold.core.values import Action, Message, Observation, Step, Thought, Usage, Value
+
+Status: TypeAlias = Literal[
+    "new", "running", "waiting", "finished", "limited", "failed", "cancelled"
+]
+ENDED: frozenset[str] = frozenset({"finished", "limited", "failed", "cancelled"})
+
+
+class Chain(Sequence[Step]):
+    """An immutable view of the first `len(self)` steps of a shared append-only list."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: list[Step] | None = None, length: int = 0) -> None:
+        self._items: list[Step] = [] if items is None else items
+        self._length = length
+
+    def plus(self, step: Step) -> "Chain":
+        """The chain with `step` at its end; `self` stays as it is."""
+        items = self._items if len(self._items) == self._length else self._items[: self._length]
+        items.append(step)
+        return Chain(items, self._length + 1)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Step]: ...
+    def __getitem__(self, index: int | slice) -> Step | list[Step]:
+        if isinstance(index, slice):
+            return self._items[: self._length][index]
+        if index < -self._length or index >= self._length:
+            raise IndexError(index)
+        return self._items[index if index >= 0 else self._length + index]
+
+    def __iter__(self) -> Iterator[Step]:
+        for position in range(self._length):
+            yield self._items[position]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chain) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Chain({list(self)!r})"
+
+
+class Slot(Value, frozen=True):
+    """Where one action of an open step stands."""
+
+    action: Action
+    decided: e.Decided | None = None
+    started: bool = False
+    observation: Observation | None = None
+    update: tuple[str, Any] | None = None
+
+
+class OpenStep(Value, frozen=True):
+    """A step whose last observation is not in yet."""
+
+    thought: Thought
+    slots: tuple[Slot, ...]
+
+
+class RunState(Value, frozen=True):
+    """Everything that is known of a run after some prefix of its log."""
+
+    goal: str = ""
+    status: Status = "new"
+    stop_reason: str = ""
+    success: bool = False
+    output: Any = None
+    error: str = ""
+    waiting_for: str = ""
+    started: e.RunStarted | None = None
+    data: Mapping[str, Any] = {}
+    steps: Chain = msgspec.field(default_factory=Chain)
+    open: Mapping[str, OpenStep] = {}
+    model_calls: int = 0
+    tool_calls: int = 0
+    per_tool: Mapping[str, int] = {}
+    refused_calls: int = 0
+    refused_row: int = 0
+    usage: Usage = Usage()
+    usage_by_model: Mapping[str, Usage] = {}
+    limits_hit: tuple[str, ...] = ()
+    heard: tuple[Message, ...] = ()
+    epoch: int = 0
+    wakes: int = 0
+    rewinds: int = 0
+    at: int = 0
+    active_ms: int = 0
+    """Milliseconds of activity: waiting for people and being dead do not count."""
+
+
+def reduce(state: RunState, record: e.Record) -> RunState:
+    """The state after `record`. Pure: same arguments, same result; `state` is not touched."""
+    event, at = record.event, record.at
+    paused = state.status in ("new", "waiting") or isinstance(event, e.Resumed)
+    active = state.active_ms + (0 if paused else max(0, at - state.at))
+    match event:
+        case e.Replied():
+            return _replied(state, event, at, active)
+        case e.Proposed():
+            opened = OpenStep(event.thought, tuple([Slot(action) for action in event.actions]))
+            return replace(
+                state, open={**state.open, event.key: opened}, at=at, active_ms=active
+            )
+        case e.Decided():
+            slots = _slots(state, event.key, event.index, decided=event)
+            return replace(state, open=slots, status="running", at=at, active_ms=active)
+        case e.Started():
+            tool = state.open[event.key].slots[event.index].action.tool
+            return replace(
+                state,
+                open=_slots(state, event.key, event.index, started=True),
+                tool_calls=state.tool_calls + 1,
+                per_tool={**state.per_tool, tool: state.per_tool.get(tool, 0) + 1},
+                refused_row=0,
+                at=at,
+                active_ms=active,
+            )
+        case e.Observed():
+            return _observed(state, event, at, active)
+        case e.RunStarted():
+            return replace(
+                state, goal=event.goal, status="running", started=event, data=event.data, at=at
+            )
+        case e.Updated():
+            data = {**state.data, event.name: event.value}
+            return replace(state, data=data, at=at, active_ms=active)
+        case e.Steered():
+            message = Message("user", event.text)
+            return replace(state, heard=(*state.heard, message), at=at, active_ms=active)
+        case e.LimitHit():
+            hit = (*state.limits_hit, event.limit)
+            return replace(state, limits_hit=hit, at=at, active_ms=active)
+        case e.Resumed():
+            return replace(
+                state, status="running", epoch=event.epoch, waiting_for="", wakes=state.wakes + 1, at=at
+            )
+        case e.Parked():
+            return replace(
+                state, status="waiting", waiting_for=event.reason, at=at, active_ms=active
+            )
+        case e.RunFinished():
+            return replace(
+                state,
+                status=event.status,
+                stop_reason=event.stop_reason,
+                success=event.success,
+                output=event.output,
+                error=event.error,
+                waiting_for="",
+                at=at,
+                active_ms=active,
+            )
+        case e.Rewound():
+            return replace(state, rewinds=state.rewinds + 1, at=at)
+        case e.PromptChanged() | e.DecisionRefused():
+            return state
+        case e.Forked() | e.AskFailed() | e.Violated() | e.Compacted() | e.Noted():
+            return replace(state, at=at, active_ms=active)
+        case _:
+            assert_never(event)
+
+
+def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunState:
+    known = state.usage_by_model.get(event.model)
+    usage = event.usage if known is None else known + event.usage
+    return replace(
+        state,
+        model_calls=state.model_calls + (not event.cached),
+        usage=state.usage + event.usage,
+        usage_by_model={**state.usage_by_model, event.model: usage},
+        at=at,
+        active_ms=active,
+    )
+
+
+def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunState:
+    refused = bool(event.observation.refused)
+    opened = _slots(
+        state, event.key, event.index, observation=event.observation, update=event.update
+    )
+    done = opened[event.key]
+    steps, data = state.steps, state.data
+    if all(slot.observation is not None for slot in done.slots):
+        del opened[event.key]
+        steps, data = _close(state, done)
+    usage = state.usage if event.usage is None else state.usage + event.usage
+    return replace(
+        state,
+        open=opened,
+        steps=steps,
+        data=data,
+        usage=usage,
+        refused_calls=state.refused_calls + refused,
+        refused_row=state.refused_row + 1 if refused else 0,
+        at=at,
+        active_ms=active,
+    )
+
+
+def _close(state: RunState, done: OpenStep) -> tuple[Chain, Mapping[str, Any]]:
+    """The steps and data once the last observation is in: updates fold in declared order."""
+    updates = [slot.update for slot in done.slots if slot.update is not None]
+    step = Step(
+        len(state.steps) + 1,
+        done.thought,
+        tuple([slot.action for slot in done.slots]),
+        tuple([slot.observation for slot in done.slots if slot.observation is not None]),
+    )
+    return state.steps.plus(step), {**state.data, **dict(updates)} if updates else state.data
+
+
+def _slots(state: RunState, key: str, index: int, **change: Any) -> dict[str, OpenStep]:
+    """The open steps with one slot changed. Raises KeyError if `key` is not open."""
+    opened = state.open[key]
+    slot = opened.slots[index]
+    decided = change.get("decided")
+    if decided is not None and decided.action is not None:
+        change["action"] = decided.action
+    slots = (*opened.slots[:index], replace(slot, **change), *opened.slots[index + 1 :])
+    return {**state.open, key: replace(opened, slots=slots)}
+
+
+def live(records: Iterable[e.Record]) -> list[e.Record]:
+    """The records that still count: what a `Rewound` took back is left out."""
+    kept: list[e.Record] = []
+    for record in records:
+        if isinstance(record.event, e.Rewound):
+            to = record.event.to
+            while kept and kept[-1].seq > to:
+                kept.pop()
+        kept.append(record)
+    return kept
+
+
+def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
+    """The state after `records`. Time travel is `fold(records[:n])`.
+
+    Money that a rewound branch spent stays spent.
+    """
+    records = list(records)
+    counted = live(records)
+    for record in counted:
+        state = reduce(state, record)
+    if len(counted) != len(records):
+        seen = {record.seq for record in counted}
+        for record in records:
+            if record.seq not in seen and isinstance(record.event, e.Replied):
+                state = _replied(state, record.event, state.at, state.active_ms)
+    return state

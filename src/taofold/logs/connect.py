@@ -1,0 +1,125 @@
+"""Opening a log's file: nothing is written before it is known to be a log, ours and readable."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from taofold.core.errors import LogError
+from taofold.logs import schema
+from taofold.logs.faults import busy, explain
+from taofold.logs.identity import creator
+
+T = TypeVar("T")
+
+_PAGE_BYTES: Final = 2048
+"""Each commit writes at least a page to the -wal file, and an event is a few hundred bytes."""
+_KEPT_WAL_BYTES: Final = 8 << 20
+_PAUSE_S: Final = 0.01
+
+
+def connect(
+    path: Path, *, wait_s: float, adopt: bool = False, max_bytes: int = 0
+) -> sqlite3.Connection:
+    """Open the log at `path`, or create it. Blocks for at most about `wait_s` seconds.
+
+    Raises:
+        LogError: the file is locked, damaged, read-only, or cannot be created.
+        Incompatible: it is newer than this release, or somebody else's.
+    """
+    try:
+        return _patiently(lambda: _connect(path, wait_s, adopt, max_bytes), wait_s)
+    except sqlite3.Error as error:
+        raise explain(error, path) from error
+
+
+def plain(path: Path, wait_s: float) -> sqlite3.Connection:
+    """A connection to a file that is known to be a log."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=wait_s,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    # The -wal file is folded back by the disk thread, never in the middle of a step.
+    for pragma in (
+        "synchronous = normal",
+        "wal_autocheckpoint = 0",
+        f"journal_size_limit = {_KEPT_WAL_BYTES}",
+        "trusted_schema = off",
+    ):
+        connection.execute(f"pragma {pragma}")
+    return connection
+
+
+def fold(path: Path, *, mode: str = "passive", wait_s: float = 0.0) -> bool:
+    """Move the -wal file's content into the database. False if somebody was in the way."""
+    connection = plain(path, wait_s)
+    try:
+        blocked: int = connection.execute(f"pragma wal_checkpoint({mode})").fetchone()[0]
+        return not blocked
+    finally:
+        connection.close()
+
+
+def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.Connection:
+    _touch(path)
+    owner = creator()
+    found = _inspect(path, owner, adopt=adopt)
+    connection = plain(path, wait_s)
+    try:
+        if not found:
+            connection.execute(f"pragma page_size = {_PAGE_BYTES}")
+        mode: str = connection.execute("pragma journal_mode = wal").fetchone()[0]
+        if mode != "wal":
+            raise LogError(
+                f"the folder of {str(path)!r} cannot hold a log: its file system does not allow "
+                "several processes to share one (no WAL); choose a local disk"
+            )
+        if found != schema.VERSION or adopt:
+            schema.prepare(connection, path, owner)
+        if max_bytes:
+            size = schema.number(connection, "page_size")
+            connection.execute(f"pragma max_page_count = {max(max_bytes // size, 1)}")
+        connection.execute("pragma busy_timeout = 0")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _touch(path: Path) -> None:
+    """Create the file, for its owner only, if it is missing."""
+    if not path.parent.is_dir():
+        raise LogError(f"the folder {str(path.parent)!r} does not exist; create it first")
+    if path.is_dir():
+        raise LogError(f"{str(path)!r} is a folder; name a file in it")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise LogError(f"the log {str(path)!r} cannot be created: {error.strerror}") from error
+
+
+def _inspect(path: Path, owner: str, *, adopt: bool) -> int:
+    """The layout version of the file, found without changing a byte of it."""
+    reader = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=0)
+    try:
+        return schema.check(reader, path, owner, adopt=adopt)
+    finally:
+        reader.close()
+
+
+def _patiently(work: Callable[[], T], wait_s: float) -> T:
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            return work()
+        except sqlite3.Error as error:
+            if not busy(error) or time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,149 @@
+"""One open file: short transactions on the calling thread, and patience off it.
+
+A transaction here takes about as long as handing it to another thread would. It never
+waits on the spot: while another process writes, the call tries again between sleeps.
+It knows nothing about what is written.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import Final, TypeAlias, TypeVar
+
+from taofold.core.errors import LogError
+from taofold.logs.connect import connect, fold
+from taofold.logs.disk import Disk
+from taofold.logs.faults import busy, explain
+
+T = TypeVar("T")
+Work: TypeAlias = Callable[[sqlite3.Connection], T]
+
+FOLD_AFTER: Final = 500
+"""Writes after which the -wal file is folded back: of a page or more each, some 2 MB."""
+_FIRST_PAUSE_S: Final = 0.0002
+_LONGEST_PAUSE_S: Final = 0.05
+
+
+class File:
+    """The database at `path`. Opened at the first use."""
+
+    def __init__(
+        self, path: Path, *, wait_s: float, adopt: bool, max_bytes: int, sync: Callable[[int], None]
+    ) -> None:
+        self.path = path
+        self._wait_s, self._adopt, self._max_bytes = wait_s, adopt, max_bytes
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+        self._lock = Lock()
+        self._writes = 0
+        self._disk = Disk(Path(f"{path}-wal"), self._fold, sync)
+
+    def open(self) -> None:
+        """Open or create the file. Blocks; does nothing if it is open."""
+        with self._lock:
+            if self._closed:
+                raise LogError(f"the log {str(self.path)!r} is closed; open it again to use it")
+            if self._connection is None:
+                self._connection = connect(
+                    self.path, wait_s=self._wait_s, adopt=self._adopt, max_bytes=self._max_bytes
+                )
+
+    async def read(self, work: Work[T]) -> T:
+        """The result of `work`, which only reads."""
+        return await self._do(self._read, work)
+
+    async def write(self, work: Work[T]) -> T:
+        """The result of `work`, run in one transaction: all of it happens, or nothing.
+
+        Once begun, a write is brought to its end even if the caller is cancelled.
+        """
+        return await self._do(self._write, work)
+
+    async def settle(self) -> None:
+        """Return when what was written before this call survives a power cut."""
+        try:
+            await self._disk.settle()
+        except OSError as error:
+            raise LogError(
+                f"the log {str(self.path)!r} was written, but the disk reports {error.strerror!r}: "
+                "do not rely on what happened since the last good write"
+            ) from error
+
+    def close(self) -> None:
+        """Finish what was asked for and let go of the file. Blocks."""
+        self._disk.close()
+        with self._lock:
+            self._closed = True
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    async def _do(self, attempt: Callable[[Work[T]], T], work: Work[T]) -> T:
+        if self._connection is None:
+            await asyncio.to_thread(self.open)
+        try:
+            return attempt(work)
+        except sqlite3.Error as error:
+            if not busy(error):
+                raise explain(error, self.path) from error
+        except UnicodeEncodeError as error:
+            raise LogError(f"a name is not valid text: {error}. Nothing was written") from error
+        trying = asyncio.ensure_future(self._again(attempt, work))
+        try:
+            return await asyncio.shield(trying)
+        except asyncio.CancelledError:
+            await asyncio.wait({trying})
+            raise
+
+    async def _again(self, attempt: Callable[[Work[T]], T], work: Work[T]) -> T:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._wait_s
+        pause = _FIRST_PAUSE_S
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                return attempt(work)
+            except sqlite3.Error as error:
+                if not busy(error):
+                    raise explain(error, self.path) from error
+                if loop.time() > until:
+                    raise LogError(
+                        f"the log {str(self.path)!r} is locked: another process has been writing "
+                        f"to it for {self._wait_s:g} s. Nothing of this call was saved; stop that "
+                        "process or try again"
+                    ) from error
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    def _read(self, work: Work[T]) -> T:
+        with self._lock:
+            return work(self._opened())
+
+    def _write(self, work: Work[T]) -> T:
+        with self._lock:
+            connection = self._opened()
+            connection.execute("begin immediate")
+            try:
+                result = work(connection)
+                connection.execute("commit")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+                raise
+            self._writes += 1
+        if self._writes >= FOLD_AFTER:
+            self._writes = 0
+            self._disk.fold()
+        return result
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise LogError(f"the log {str(self.path)!r} is closed; open it again to use it")
+        return self._connection
+
+    def _fold(self) -> None:
+        try:
+            fold(self.path)
+        except sqlite3.Error:
+            self._writes = FOLD_AFTER // 2  # somebody was in the way; soon again

@@ -1,0 +1,128 @@
+"""The tables of the SQLite log, and how a file of another release becomes one of this.
+
+The layout version is `user_version`, and `application_id` marks the file as ours. An
+event's id is `number << 32 | seq`: the primary key is the uniqueness of (run, seq), a run
+is a range of it, and no second index costs bytes. Events carry their own schema version
+only where it is not 1. This module knows nothing about runs, owners or threads.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from taofold.core.errors import Incompatible, LogError
+
+VERSION: Final = 1
+"""Version of the layout. Raise it with statements in `UPGRADES`."""
+
+APPLICATION: Final = 0x7A0F01D5
+
+TABLES: Final = (
+    """create table runs(
+        number integer primary key autoincrement, run text not null unique,
+        status text not null, goal text not null, agent text not null,
+        session text not null, parent text not null, principal text not null,
+        created_at integer not null, updated_at integer not null,
+        epoch integer not null, owner text not null, waiting_for text not null)""",
+    "create index runs_session on runs(session) where session <> ''",
+    "create index runs_parent on runs(parent) where parent <> ''",
+    "create table events(id integer primary key, at integer not null, body text not null, "
+    "version integer)",
+    "create table inbox(number integer not null, place integer not null, id text not null, "
+    "body text not null, primary key(number, place)) without rowid",
+    "create table seen(number integer not null, id text not null, "
+    "primary key(number, id)) without rowid",
+    "create table blobs(digest text primary key, body blob not null)",
+    "create table refs(digest text not null, number integer not null, "
+    "primary key(digest, number)) without rowid",
+    "create table meta(key text primary key, value text not null) without rowid",
+)
+
+UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {}
+"""Statements that turn layout n into n + 1."""
+
+
+def check(connection: sqlite3.Connection, path: Path, owner: str, *, adopt: bool) -> int:
+    """The layout version of the file; 0 if it is empty. Only reads.
+
+    Raises:
+        Incompatible: the file is newer, not a log, or was created by somebody else.
+    """
+    version = number(connection, "user_version")
+    if number(connection, "application_id") != APPLICATION:
+        if connection.execute("select count(*) from sqlite_master").fetchone()[0]:
+            raise Incompatible(f"{str(path)!r} is a database, but not a taofold log")
+        return 0
+    if version > VERSION:
+        raise Incompatible(
+            f"{str(path)!r} has layout {version}, this release knows up to {VERSION}; "
+            "nothing was changed: use the newer taofold"
+        )
+    row = connection.execute("select value from meta where key = 'owner'").fetchone()
+    if not adopt and (row is None or row[0] != owner):
+        raise Incompatible(
+            f"{str(path)!r} was not created by this user on this machine, so its approvals and "
+            "events are not trusted; nothing was changed. To trust it, open it once with adopt=True"
+        )
+    return version
+
+
+def prepare(
+    connection: sqlite3.Connection,
+    path: Path,
+    owner: str,
+    *,
+    target: int = VERSION,
+    upgrades: Mapping[int, tuple[str, ...]] = UPGRADES,
+) -> None:
+    """Create the tables, or upgrade them with a backup beside the file, and note the owner.
+
+    One transaction: it happens as a whole or not at all.
+    """
+    connection.execute("begin immediate")
+    try:
+        version = number(connection, "user_version")
+        if not number(connection, "application_id"):
+            for statement in TABLES:
+                connection.execute(statement)
+            version = VERSION
+        elif version < target:
+            backup(path, version)
+        for step in range(version, target):
+            for statement in upgrades[step]:
+                connection.execute(statement)
+        connection.execute(f"pragma application_id = {APPLICATION}")
+        connection.execute(f"pragma user_version = {target}")
+        connection.execute("insert or replace into meta values('owner', ?)", (owner,))
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def backup(path: Path, version: int) -> Path:
+    """Copy the database to `<name>.v<version>.bak`, complete or not at all."""
+    final = path.with_name(f"{path.name}.v{version}.bak")
+    partial = final.with_name(final.name + ".part")
+    partial.unlink(missing_ok=True)
+    partial.touch(mode=0o600)
+    source, copy = sqlite3.connect(path), sqlite3.connect(partial)
+    try:
+        source.backup(copy)
+    except sqlite3.Error as error:
+        raise LogError(
+            f"{str(path)!r} was not upgraded: its backup {str(final)!r} failed ({error})"
+        ) from error
+    finally:
+        source.close()
+        copy.close()
+    partial.replace(final)
+    return final
+
+
+def number(connection: sqlite3.Connection, pragma: str) -> int:
+    """The value of a numeric pragma."""
+    value: int = connection.execute(f"pragma {pragma}").fetchone()[0]
+    return value

@@ -1,0 +1,226 @@
+"""One HTTP client for every provider: POST a body, get an answer or a stream of bytes.
+
+One `aiohttp` session per event loop is shared by all adapters (docs/adr/0101: four times
+the throughput of the alternative). It is loaded at the first request, closed when the
+loop shuts down, never follows a redirect (that would hand the key to another host) and
+never reads more than it was told to. It knows nothing about JSON, providers or retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+from weakref import WeakKeyDictionary
+
+from taofold.core.errors import ConfigError, ModelError
+from taofold.models.transport import Answer, Bounds, OnBytes, guard, place
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_LARGE: Final = 1 << 20
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) asks for.
+
+    Raises `ConfigError` for a SOCKS proxy, which the client cannot use.
+    """
+    parts = urlsplit(url)
+    if proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if proxy and not proxy.startswith(("http://", "https://")):
+        if "://" in proxy:
+            raise ConfigError(
+                f"the proxy {place(proxy)} is not an HTTP proxy: set HTTPS_PROXY to one, or add "
+                f"{parts.hostname!r} to NO_PROXY"
+            )
+        proxy = f"http://{proxy}"
+    return proxy or None
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What is worked out once for a URL."""
+
+    url: Any
+    proxy: str | None
+
+
+@dataclass(slots=True)
+class _Session:
+    """The session of one loop, and the generator that closes it when the loop shuts down."""
+
+    client: aiohttp.ClientSession
+    lanes: dict[str, _Lane] = field(default_factory=dict[str, _Lane])
+    timeouts: dict[tuple[Bounds, bool], aiohttp.ClientTimeout] = field(
+        default_factory=dict[Any, Any]
+    )
+    lifetime: AsyncGenerator[None, None] | None = None
+
+
+_sessions: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Session]] = WeakKeyDictionary()
+
+
+async def _live(client: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
+    # asyncio closes the generators that are open when a loop shuts down: no atexit,
+    # no "Unclosed client session", and nobody has to remember anything.
+    try:
+        yield
+    finally:
+        await client.close()
+
+
+async def _open(loop: asyncio.AbstractEventLoop) -> _Session:
+    import aiohttp  # noqa: PLC0415  (an import of 0.2 s, paid by the first request)
+
+    for dead in [other for other in _sessions if other.is_closed()]:
+        _sessions.pop(dead, None)
+    client = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, keepalive_timeout=30),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("User-Agent",),
+    )
+    session = _sessions[loop] = _Session(client)
+    session.lifetime = _live(client)
+    await anext(session.lifetime)
+    return session
+
+
+async def aclose_all() -> None:
+    """Close the session of the running loop. The next request opens a new one."""
+    session = _sessions.pop(asyncio.get_running_loop(), None)
+    if session is not None and session.lifetime is not None:
+        await session.lifetime.aclose()
+
+
+class Http:
+    """The `Transport` over the network."""
+
+    async def post(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        bounds: Bounds,
+        on_bytes: OnBytes | None = None,
+    ) -> Answer:
+        """POST `body`; see `Transport`."""
+        guard.check(url)
+        loop = asyncio.get_running_loop()
+        session = _sessions.get(loop)
+        if session is None or session.client.closed:
+            session = await _open(loop)
+        lane = session.lanes.get(url) or _lane(session, url)
+        try:
+            return await _exchange(session, lane, headers, body, bounds, on_bytes)
+        except _ListenerFailed as failed:
+            raise failed.__cause__ or failed from None
+        except _failures() as error:
+            raise _broken(error, url, bounds) from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    import aiohttp  # noqa: PLC0415
+
+    return OSError, aiohttp.ClientError
+
+
+def _lane(session: _Session, url: str) -> _Lane:
+    import yarl  # noqa: PLC0415
+
+    return session.lanes.setdefault(url, _Lane(yarl.URL(url), proxy_for(url)))
+
+
+def _timeout(session: _Session, bounds: Bounds, streamed: bool) -> aiohttp.ClientTimeout:
+    # A stream may take long as long as it moves: `total` bounds its silence there.
+    key = bounds, streamed
+    if (found := session.timeouts.get(key)) is None:
+        import aiohttp  # noqa: PLC0415
+
+        found = session.timeouts[key] = aiohttp.ClientTimeout(
+            total=bounds.total * (10 if streamed else 1),
+            connect=bounds.connect,
+            sock_connect=bounds.connect,
+            sock_read=bounds.total if streamed else None,
+        )
+    return found
+
+
+async def _exchange(
+    session: _Session,
+    lane: _Lane,
+    headers: Mapping[str, str],
+    body: bytes,
+    bounds: Bounds,
+    on_bytes: OnBytes | None,
+) -> Answer:
+    async with session.client.post(
+        lane.url,
+        data=body if len(body) < _LARGE else io.BytesIO(body),
+        headers=headers,
+        proxy=lane.proxy,
+        allow_redirects=False,
+        timeout=_timeout(session, bounds, on_bytes is not None),
+    ) as response:
+        if on_bytes is not None and not _streams(response):
+            on_bytes = None
+        got: list[bytes] = []
+        size = 0
+        while chunk := await response.content.readany():
+            size += len(chunk)
+            if size > bounds.size:
+                raise ModelError(
+                    f"the answer of {place(str(lane.url))} is larger than {bounds.size} bytes",
+                    kind="reply",
+                )
+            if on_bytes is None:
+                got.append(chunk)
+            else:
+                _tell(on_bytes, chunk)
+        return Answer(response.status, response.headers, b"".join(got))
+
+
+def _streams(response: aiohttp.ClientResponse) -> bool:
+    return response.status == 200 and response.content_type != "application/json"
+
+
+class _ListenerFailed(Exception):
+    """Keeps a listener's OSError (a closed pipe, say) from being taken for the network's."""
+
+
+def _tell(on_bytes: OnBytes, chunk: bytes) -> None:
+    try:
+        on_bytes(chunk)
+    except OSError as error:
+        raise _ListenerFailed from error
+
+
+def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
+    import aiohttp  # noqa: PLC0415
+
+    where = place(url)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return ModelError(f"no connection to {where} within {bounds.connect:g} s", kind="network")
+    if isinstance(error, TimeoutError):
+        return ModelError(
+            f"{where} did not answer within {bounds.total:g} s: raise `timeout`", kind="timeout"
+        )
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
+        reason = f"its TLS certificate was not accepted ({error.__class__.__name__})"
+    elif isinstance(error, aiohttp.InvalidURL):
+        return ModelError(f"{where!r} is not a URL that can be called", kind="request")
+    elif isinstance(error, aiohttp.ClientConnectorDNSError):
+        reason = "its name cannot be resolved"
+    elif isinstance(error, OSError):
+        reason = error.strerror or type(error).__name__
+    else:
+        reason = type(error).__name__
+    return ModelError(f"cannot talk to {where}: {reason}", kind="network")

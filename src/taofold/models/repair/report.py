@@ -1,0 +1,156 @@
+"""Reads what pytest printed: which tests failed, where, and why.
+
+Knows the short and the long traceback style and the summary lines; tolerates a cut
+middle. Text only: nothing is run and no file is opened.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_TITLE: Final = re.compile(r"^_{3,} (.+?) _{3,}$", re.MULTILINE)
+_PLACE: Final = re.compile(r"^(\S[^\n:]*\.py):(\d+): (?:in (\S+)|\w+)", re.MULTILINE)
+_FILE: Final = re.compile(
+    r'^\s*(?:E\s+)?File "([^"\n]+\.py)", line (\d+)(?:, in (\S+))?', re.MULTILINE
+)
+_ERROR: Final = re.compile(r"^E {2,}(.*)$", re.MULTILINE)
+_SUMMARY: Final = re.compile(r"^(FAILED|ERROR) (\S+?\.py(?:::.*?)?)(?: - (.*))?$", re.MULTILINE)
+_COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
+_TAIL: Final = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in ([\d.]+)s.*$", re.MULTILINE)
+_KIND: Final = re.compile(
+    r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Iteration|Warning)|Failed)\b(?:: ?(.*))?$",
+    re.DOTALL,
+)
+_SECTION_END: Final = re.compile(r"^={3,} ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line that a traceback names, with its function ("" if unknown)."""
+
+    path: str
+    line: int
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failing test or collection error. `places` go from the test to where it broke."""
+
+    test: str
+    error: str = ""
+    message: str = ""
+    places: tuple[Place, ...] = ()
+    details: tuple[str, ...] = ()
+    collecting: bool = False
+
+    @property
+    def path(self) -> str:
+        """The test's file."""
+        return self.test.partition("::")[0]
+
+    @property
+    def function(self) -> str:
+        """The test's own name, without class and parameters."""
+        return self.test.rpartition("::")[2].partition("[")[0] if "::" in self.test else ""
+
+    @property
+    def line(self) -> int:
+        """How far the test's own body came; 0 if unknown."""
+        return max([p.line for p in self.places if p.path == self.path], default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A test run as far as its output shows it."""
+
+    failures: tuple[Failure, ...]
+    passed: int
+    broken: int
+    """Failed tests and errors, as the last line counts them."""
+    summary: str
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Did at least one test pass and none fail?"""
+        return self.passed > 0 and self.broken == 0 and not self.failures
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of what failed."""
+        return frozenset([failure.test for failure in self.failures])
+
+    @property
+    def collecting(self) -> bool:
+        """Could a test file not be loaded?"""
+        return any(failure.collecting for failure in self.failures)
+
+
+def parse(text: str) -> Report | None:
+    """The report in `text`, or None if no test run left its traces there."""
+    tails = list(_TAIL.finditer(text))
+    counts: dict[str, int] = {}
+    if tails:
+        for number, word in _COUNT.findall(tails[-1][1]):
+            counts[word.rstrip("s")] = counts.get(word.rstrip("s"), 0) + int(number)
+    failures = _failures(text)
+    if not counts and not failures:
+        return None
+    return Report(
+        failures,
+        counts.get("passed", 0),
+        counts.get("failed", 0) + counts.get("error", 0),
+        tails[-1][1].strip() if tails else "",
+        float(tails[-1][2]) if tails else 0.0,
+    )
+
+
+def _failures(text: str) -> tuple[Failure, ...]:
+    sections = _sections(text)
+    found: dict[str, Failure] = {}
+    for kind, test, said in _SUMMARY.findall(text):
+        found.setdefault(test, _failure(test, kind == "ERROR", said, sections))
+    return tuple(found.values())
+
+
+def _sections(text: str) -> dict[str, str]:
+    """The traceback of each failure under its title."""
+    titles = list(_TITLE.finditer(text))
+    sections: dict[str, str] = {}
+    for number, title in enumerate(titles):
+        end = titles[number + 1].start() if number + 1 < len(titles) else len(text)
+        stop = _SECTION_END.search(text, title.end(), end)
+        body = text[title.end() : stop.start() if stop else end]
+        sections[title[1]] = sections.get(title[1], "") + body
+    return sections
+
+
+def _failure(test: str, errored: bool, said: str, sections: dict[str, str]) -> Failure:
+    path, _, name = test.partition("::")
+    title = name.replace("::", ".") if name else f"ERROR collecting {path}"
+    body = sections.get(title) or sections.get(f"ERROR at setup of {title}", "")
+    lines = [line.rstrip() for line in _ERROR.findall(body)]
+    error, message = _kind(lines, said)
+    return Failure(
+        test, error, message, _places(body), tuple(lines), collecting=errored and not name
+    )
+
+
+def _kind(lines: list[str], said: str) -> tuple[str, str]:
+    """The exception's class and message; a bare `assert` is an AssertionError."""
+    for line in [*reversed(lines), said]:
+        known = _KIND.match(line.strip())
+        if known and known[1] != "AssertionError":
+            return known[1], known[2] or ""
+    first = lines[0] if lines else said
+    return "AssertionError", first.removeprefix("AssertionError: ")
+
+
+def _places(body: str) -> tuple[Place, ...]:
+    found = [
+        (match.start(), Place(match[1].removeprefix("./"), int(match[2]), match[3] or ""))
+        for pattern in (_PLACE, _FILE)
+        for match in pattern.finditer(body)
+    ]
+    return tuple([place for _, place in sorted(found, key=lambda entry: entry[0])])

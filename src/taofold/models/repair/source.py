@@ -1,0 +1,171 @@
+"""Python source as something to point into and to change: offsets, segments, edits.
+
+Knows nothing about why a change is made.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_CONTEXT: Final = 12
+"""Lines of context an edit may take to be unique."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Replace the characters `start` to `end` with `text`, as `template` says.
+
+    `weight` compares changes of one template with each other; 1 is ordinary.
+    """
+
+    template: str
+    start: int
+    end: int
+    text: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A change as `edit_file` wants it: `old` occurs exactly once in the file."""
+
+    path: str
+    old: str
+    new: str
+    template: str
+    line: int
+
+    @property
+    def key(self) -> str:
+        """What makes two edits the same."""
+        return f"{self.path}\0{self.old}\0{self.new}"
+
+
+class Source:
+    """One file. A file that does not parse has an empty `tree` and its `fault`."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+        self.fault: SyntaxError | None = None
+        try:
+            self.tree = ast.parse(text)
+        except SyntaxError as error:
+            self.tree = ast.Module([], [])
+            self.fault = error
+        except (ValueError, RecursionError, MemoryError):
+            self.tree = ast.Module([], [])
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Lines with their ends."""
+        return lines_of(self.text)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts = [0]
+        for line in self.lines:
+            starts.append(starts[-1] + len(line))
+        return starts
+
+    def offset(self, line: int, column: int) -> int:
+        """The place in the text of a 1-based line and a column in UTF-8 bytes."""
+        if line > len(self.lines):
+            return len(self.text)
+        said = self.lines[line - 1]
+        if not said.isascii():
+            column = len(said.encode()[:column].decode("utf-8", "ignore"))
+        return self._starts[line - 1] + column
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Where `node` begins and ends."""
+        end_line = getattr(node, "end_lineno", None) or getattr(node, "lineno", 1)
+        return (
+            self.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0)),
+            self.offset(end_line, getattr(node, "end_col_offset", None) or 0),
+        )
+
+    def segment(self, node: ast.AST) -> str:
+        """The text of `node`."""
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def line_of(self, offset: int) -> int:
+        """The 1-based line of a place in the text."""
+        return self.text.count("\n", 0, offset) + 1
+
+    def line_start(self, line: int) -> int:
+        """Where a 1-based line begins."""
+        return self._starts[min(line - 1, len(self._starts) - 1)]
+
+    def indent(self, line: int) -> str:
+        """The white space that a line begins with."""
+        said = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+        return said[: len(said) - len(said.lstrip())].rstrip("\n")
+
+    def applied(self, change: Change) -> str:
+        """The text after `change`."""
+        return self.text[: change.start] + change.text + self.text[change.end :]
+
+    def edit(self, change: Change) -> Edit | None:
+        """The change as whole lines that occur once, or None if it changes nothing."""
+        new = self.applied(change)
+        if new == self.text or not _sound(new):
+            return None
+        first = self.line_of(change.start)
+        last = max(first, self.line_of(max(change.end - 1, change.start)))
+        tail = len(self.lines) - last
+        after = lines_of(new)
+        for around in range(_CONTEXT + 1):
+            top = max(first - 1 - around, 0)
+            below = max(tail - around, 0)
+            old_lines = self.lines[top : len(self.lines) - below]
+            new_lines = after[top : len(after) - below]
+            old = "".join(old_lines)
+            if old.strip() and self.text.count(old) == 1:
+                return _trimmed(self, change, old, "".join(new_lines), first)
+        return None
+
+    def functions(self) -> Iterator[tuple[str, Function]]:
+        """Every function with the name of its class ("" if it has none)."""
+        for node in self.tree.body:
+            if isinstance(node, Function):
+                yield "", node
+            elif isinstance(node, ast.ClassDef):
+                for inner in node.body:
+                    if isinstance(inner, Function):
+                        yield node.name, inner
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines with their ends, as `ast` counts them: form feeds end none."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _trimmed(source: Source, change: Change, old: str, new: str, line: int) -> Edit:
+    # A newline at both ends says nothing; without it the edit reads better.
+    if old.endswith("\n") and new.endswith("\n") and source.text.count(old[:-1]) == 1:
+        old, new = old[:-1], new[:-1]
+    return Edit(source.path, old, new, change.template, line)
+
+
+def _sound(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def operator_span(source: Source, left: ast.AST, right: ast.AST, sign: str) -> tuple[int, int]:
+    """Where the operator `sign` stands between two operands; an empty span if unseen."""
+    start, end = source.span(left)[1], source.span(right)[0]
+    pattern = r"\s+".join(re.escape(word) for word in sign.split())
+    if sign[0].isalpha():
+        pattern = rf"\b{pattern}\b"
+    found = re.search(pattern, source.text[start:end])
+    return (start + found.start(), start + found.end()) if found else (start, start)

@@ -1,0 +1,108 @@
+"""The seam to the network, and the switch that keeps tests off it.
+
+What carries requests is a `Transport`; the one over real HTTP is in `http.py`. It knows
+nothing about JSON or providers.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+from taofold.core.errors import ConfigError
+
+OnBytes: TypeAlias = Callable[[bytes], None]
+
+
+class Answer(NamedTuple):
+    """An HTTP answer. `body` is empty if it went to the listener; header names have any case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Bounds(NamedTuple):
+    """How long and how much. Seconds and bytes."""
+
+    connect: float = 10.0
+    total: float = 120.0
+    size: int = 16 << 20
+
+
+class Transport(Protocol):
+    """Carries one request. Raises `ModelError` of kind network or timeout; never retries."""
+
+    async def post(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        bounds: Bounds,
+        on_bytes: OnBytes | None = None,
+    ) -> Answer:
+        """POST `body`. A streamed answer with status 200 goes to `on_bytes` as it arrives."""
+        ...
+
+
+def place(url: str) -> str:
+    """Scheme, host, port and path of `url`: what may be shown. User, password, query may not."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+@dataclass(slots=True)
+class Guard:
+    """May real requests leave this process? Tests switch them off."""
+
+    closed: bool = False
+    allowed: tuple[str, ...] = ()
+    stand_in: Transport | None = None
+    """What answers instead of the network, e.g. a cassette."""
+
+    def check(self, url: str) -> None:
+        """Raise `ConfigError` if `url` must not be called."""
+        if self.closed and not url.startswith(self.allowed or ("\0",)):
+            raise ConfigError(
+                f"a model request to {place(url)} was forbidden by forbid_model_requests(): use a "
+                "ScriptedModel or a cassette, or mark the test allow_model_requests"
+            )
+
+
+guard: Final = Guard()
+
+
+@contextmanager
+def forbid_model_requests(*allow: str) -> Generator[None, None, None]:
+    """Within this block the HTTP client refuses every URL that starts with none of `allow`."""
+    before = guard.closed, guard.allowed
+    guard.closed, guard.allowed = True, allow
+    try:
+        yield
+    finally:
+        guard.closed, guard.allowed = before
+
+
+@contextmanager
+def allow_model_requests() -> Generator[None, None, None]:
+    """Undo `forbid_model_requests` within this block."""
+    before = guard.closed
+    guard.closed = False
+    try:
+        yield
+    finally:
+        guard.closed = before
+
+
+@contextmanager
+def answered_by(transport: Transport) -> Generator[None, None, None]:
+    """Within this block `transport` answers the requests of all adapters that have none of
+    their own."""
+    before = guard.stand_in
+    guard.stand_in = transport
+    try:
+        yield
+    finally:
+        guard.stand_in = before

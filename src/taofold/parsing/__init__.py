@@ -1,0 +1,26 @@
+"""Structured values and decisions out of any model's text, each with a receipt.
+
+Pure functions of text: no I/O, no clock, no randomness. Knows nothing about models or tools.
+"""
+
+from taofold.parsing.outcome import Level, Parsed, Repair, Unparsed
+from taofold.parsing.prompt import render_schema
+from taofold.parsing.reply import read_call, read_reply
+from taofold.parsing.turn import Call, Prose, Remark, Turn
+from taofold.parsing.typed import parse, parse_partial
+
+__all__ = [
+    "Call",
+    "Level",
+    "Parsed",
+    "Prose",
+    "Remark",
+    "Repair",
+    "Turn",
+    "Unparsed",
+    "parse",
+    "parse_partial",
+    "read_call",
+    "read_reply",
+    "render_schema",
+]

@@ -1,0 +1,203 @@
+"""Reads a decision out of a JSON-like object: thought, actions, and the many ways to spell them.
+
+Knows nothing about text: it is given objects and gives calls and remarks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from taofold.parsing.outcome import Repair
+from taofold.parsing.spans import object_in
+from taofold.parsing.turn import Call, Remark, Turn
+
+Object = dict[str, Any]
+Tools = Collection[str] | Mapping[str, Mapping[str, Any]]
+
+THOUGHT_KEYS = ("thought", "reasoning", "thoughts", "thinking", "reflection")
+TOOL_KEYS = ("tool", "name", "tool_name", "function", "function_name", "action", "recipient_name")
+PARAMETER_KEYS = (
+    "parameters", "params", "arguments", "args", "action_input", "input", "tool_input", "kwargs",
+)  # fmt: skip
+BATCH_KEYS = ("actions", "tool_calls", "calls", "tool_uses")
+ANSWER_KEYS = ("final_answer", "answer")
+GENERIC_ACTIONS = frozenset({"execute", "call", "call_tool", "use_tool", "tool", "tool_call"})
+_ENVELOPE = frozenset(
+    (*THOUGHT_KEYS, *TOOL_KEYS, *PARAMETER_KEYS, *BATCH_KEYS, *ANSWER_KEYS)
+    + ("rationale", "justification", "id", "type", "thought_type", "because", "confidence")
+    + ("critical",)
+)
+FINISH = "finish"
+_UNSET: Any = object()
+_LIMIT = 160
+
+
+def is_decision(value: object) -> bool:
+    """Whether an object carries a marker of the protocol; a bare thought counts."""
+    if not isinstance(value, dict):
+        return False
+    keys: Object = value
+    if any(key in keys for key in ("action", "actions", "tool", "tool_calls", "thought")):
+        return True
+    if any(key in keys for key in ("tool_name", "final_answer", "tool_uses")):
+        return True
+    if "answer" in keys or "reasoning" in keys:
+        return keys.keys() <= _ENVELOPE
+    return ("name" in keys or "function" in keys) and any(key in keys for key in PARAMETER_KEYS)
+
+
+def turn_of(value: Object, tools: Tools, repairs: tuple[Repair, ...] = ()) -> Turn:
+    """Reads one protocol object; see `is_decision`."""
+    remark = _remark(value)
+    calls = _calls(value, tools)
+    return Turn(remark, calls, repairs)
+
+
+def _calls(value: Object, tools: Tools) -> tuple[Call, ...]:
+    for key in BATCH_KEYS:
+        batch = value.get(key)
+        if isinstance(batch, list) and batch:
+            return tuple(call_of(item, tools) for item in batch)
+        if isinstance(batch, dict):
+            return (call_of(batch, tools),)
+    action = value.get("action")
+    if isinstance(action, dict):
+        return (call_of(action, tools, value),)
+    if isinstance(action, list) and action:
+        return tuple(call_of(item, tools) for item in action)
+    if isinstance(action, str) and action.lower() in GENERIC_ACTIONS:
+        for key in PARAMETER_KEYS:
+            inner = value.get(key)
+            if isinstance(inner, dict) and any(name in inner for name in TOOL_KEYS):
+                return (call_of(inner, tools, value),)
+    if any(isinstance(value.get(key), str | dict) for key in TOOL_KEYS):
+        return (call_of(value, tools, None),)
+    for key in ANSWER_KEYS:
+        if key in value:
+            return (Call(FINISH, {"answer": value[key]}, _text(value.get("rationale"))),)
+    return ()
+
+
+def call_of(item: object, tools: Tools, around: Object | None = None) -> Call:
+    """Reads one call; `around` is the object that holds it, for a rationale beside the action."""
+    if isinstance(item, str):
+        return Call(item, {}, error=f"the arguments of {item[:_LIMIT]!r} are missing")
+    if not isinstance(item, dict):
+        return Call("", {}, error=f"an action must be an object, got {_kind(item)}")
+    call: Object = item
+    name: Any = _UNSET
+    used = ""
+    for used in TOOL_KEYS:
+        name = call.get(used, _UNSET)
+        if isinstance(name, dict):  # {"function": {"name", "arguments"}, "id"}
+            inner = call_of(name, tools)
+            return _with_id(inner, call)
+        if isinstance(name, str):
+            break
+    rationale = _text(call.get("rationale") or call.get("justification"))
+    if not rationale and around is not None:
+        rationale = _text(around.get("rationale") or around.get("justification"))
+    identifier = call.get("id")
+    if not isinstance(name, str) or not name.strip():
+        return Call("", {}, rationale, _text(identifier), error="the action names no tool")
+    name = name.strip()
+    for key in PARAMETER_KEYS:
+        if key in call and key != used:
+            parameters, repairs, error = arguments_of(name, call[key], tools)
+            return Call(name, parameters, rationale, _text(identifier), repairs, error)
+    inline = {
+        key: entry for key, entry in call.items() if key != used and key not in _ENVELOPE
+    }
+    repairs = (Repair("inline_parameters", "none"),) if inline else ()
+    return Call(name, inline, rationale, _text(identifier), repairs)
+
+
+def arguments_of(
+    tool: str, given: Any, tools: Tools
+) -> tuple[Object, tuple[Repair, ...], str]:
+    """Reads arguments: an object, a string that holds one, or the only parameter's bare value.
+
+    Returns:
+        The arguments, the repairs and an error; the arguments count only when that is empty.
+    """
+    if isinstance(given, dict):
+        return given, (), ""
+    if given is None:
+        return {}, (), ""
+    if tool == FINISH:
+        return {"answer": given}, (Repair("bare_answer", "none"),), ""
+    if isinstance(given, str):
+        if not given.strip():
+            return {}, (), ""
+        decoded = object_in(given)
+        if decoded is not None:
+            return decoded[0], decoded[1], ""
+    only = _only_parameter(tool, tools)
+    if only and not isinstance(given, list):
+        repair = Repair("bare_parameter", "schema", content=True, path=f"parameters.{only}")
+        return {only: given}, (repair,), ""
+    shown = given if isinstance(given, str) else json.dumps(given, default=str)
+    return {}, (), f"the arguments of {tool!r} must be an object, got: {shown[:_LIMIT]}"
+
+
+def _only_parameter(tool: str, tools: Tools) -> str:
+    if not isinstance(tools, Mapping):
+        return "question" if tool == "ask_user" else ""
+    schema = tools.get(tool)
+    if schema is None:
+        return "question" if tool == "ask_user" else ""
+    properties = schema.get("properties") or {}
+    required = schema.get("required") or list(properties)
+    return str(required[0]) if len(required) == 1 else ""
+
+
+def _remark(value: Object) -> Remark | None:
+    for key in THOUGHT_KEYS:
+        thought = value.get(key)
+        if isinstance(thought, str) and thought.strip():
+            return _remark_of(thought, value, value.get("thought_type"))
+        if isinstance(thought, dict):
+            content = next(
+                (thought[k] for k in ("content", "text", "thought") if k in thought), ""
+            )
+            kind = thought.get("type") or thought.get("thought_type") or value.get("thought_type")
+            return _remark_of(_text(content), {**value, **thought}, kind)
+    return None
+
+
+def _remark_of(content: str, value: Object, kind: Any) -> Remark:
+    label = kind.strip().lower() if isinstance(kind, str) and kind.strip() else None
+    because = value.get("because")
+    cited: tuple[int, ...] = ()
+    if because is not None:
+        items: list[Any] = because if isinstance(because, list) else [because]
+        cited = tuple(number for item in items if (number := _whole(item)) is not None)
+    confidence = value.get("confidence")
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        confidence = None
+    return Remark(content.strip(), label, cited, confidence, value.get("critical") is True)
+
+
+def _whole(item: object) -> int | None:
+    if isinstance(item, int) and not isinstance(item, bool):
+        return item
+    if isinstance(item, str) and item.strip().isascii() and item.strip().isdigit():
+        return int(item.strip()[:9])
+    return None
+
+
+def _with_id(call: Call, outer: Object) -> Call:
+    identifier = _text(outer.get("id")) or call.id
+    rationale = call.rationale or _text(outer.get("rationale"))
+    return Call(call.tool, call.parameters, rationale, identifier, call.repairs, call.error)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _kind(value: object) -> str:
+    names = {bool: "a boolean", int: "a number", float: "a number", list: "a list"}
+    return names.get(type(value), "null" if value is None else type(value).__name__)

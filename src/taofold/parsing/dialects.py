@@ -1,0 +1,202 @@
+"""The tool-call dialects of model families, as tables: a head with a name, then arguments.
+
+Adding a dialect is adding a line. Whether the name is offered is for the caller to judge. Knows
+nothing about types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from taofold.parsing.coercion import Text
+from taofold.parsing.fitting import Request, request_of
+from taofold.parsing.labels import has_action, parameters_of, sections_of
+from taofold.parsing.outcome import Repair
+from taofold.parsing.reader import Reader
+from taofold.parsing.shape import ANYTHING, fold
+
+_N = r"(?:functions\.|default_api\.|tools\.)?([A-Za-z_][\w.-]{0,63}?)"
+HEADS: dict[str, str] = {
+    "mistral": rf"\[TOOL_CALLS\]\s*+{_N}\s*+(?:\[CALL_ID\][\w-]*+)?\[ARGS\]\s*+(?=\{{)",
+    "deepseek": rf"<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?{_N}(?:<｜tool▁sep｜>)?\s*+(?:```json\s*+)?(?=\{{)",
+    "kimi": rf"<\|tool_call_begin\|>\s*+{_N}(?::\d+)?\s*+<\|tool_call_argument_begin\|>\s*+(?=\{{)",
+    "harmony": rf"\bto={_N}\s[^{{<]{{0,40}}(?:<\|constrain\|>\s*+\w*\s*+)?<\|message\|>\s*+(?=\{{)",
+    "function": rf"<function(?:=|\s+name=)\"?{_N}\"?>\s*+(?=\{{)",
+    "invoke": rf"<(?:invoke|tool_call|tool)\s+name=\"{_N}\"\s*>\s*+(?=\{{)",
+    "hermes_name": rf"<tool_call>\s*+{_N}\s*+(?=\{{)",
+    "gemma": rf"(?:^|[>\s])call:{_N}\s*+(?=[{{(])",
+}
+"""Dialect to the pattern of its head; group 1 is the tool, an object follows."""
+TAGS: dict[str, tuple[str, str]] = {
+    "qwen": (rf"<function=\s*\"?{_N}\"?\s*>", "</function>"),
+    "anthropic": (rf"<invoke\s+name=\"{_N}\"\s*>", "</invoke>"),
+    "glm": (rf"<tool_call>\s*+{_N}\s*+(?=<arg_key>|<tool_call>|\n<|[A-Za-z_]\w*</arg_key>)", "</tool_call>"),
+}
+"""Dialect to the pattern of its opening tag and its closing tag; parameters are tags inside."""
+_HEAD = re.compile("|".join(HEADS.values()), re.MULTILINE)
+_TAG = re.compile("|".join(opening for opening, _ in TAGS.values()))
+_CLOSERS = [closing for _, closing in TAGS.values()]
+_NOISE = re.compile(r"[｜‖|]{1,2}DSML[｜‖|]{1,2}[ \t]?|\]<\]minimax\[>\[")
+_PARAMETER = re.compile(
+    r"<parameter(?:=|\s+name=)\s*\"?([\w.-]{1,64})\"?([^>\n]{0,80})>"
+    r"|(?:<arg_key>\s*+)?([\w.-]{1,64})\s*+</arg_key>\s*+(?:<arg_value>)?"
+)
+_CHILD = re.compile(_PARAMETER.pattern + r"|<([A-Za-z_][\w.-]{0,63})>")
+_PYTHON = re.compile(
+    r"[\s\[,;]*+(?:print\()?(?:(?:default_api|functions|tools)\.)?([A-Za-z_]\w{0,63})"
+    r"(?=\(\s*(?:[A-Za-z_]\w*\s*=(?!=)|\)))"
+)
+_CODE = re.compile(r"```(?:tool_code|tool_call|python|py)[ \t]*\n(.*?)\n?```", re.DOTALL)
+_AFTER = re.compile(r"[\s)\];.`]*+")
+
+
+def requests_in(text: str, offered: Collection[str] = (), labels: bool = True) -> list[Request]:
+    """Every call in a text, in the first form that yields one.
+
+    Args:
+        text: Text without its reasoning.
+        offered: Names that a bare tag `<name>` or a call `name(…)` must have; empty allows none.
+        labels: Whether the labelled forms are read too.
+    """
+    if labels and has_action(text):
+        request = labelled(text)
+        return [request] if request is not None else []
+    if "DSML" in text or "minimax" in text:
+        text = _NOISE.sub("", text)
+    found = list(_headed(text))
+    if not found:
+        found = list(_tagged(text, offered))
+    return found or pythonic(text, offered)
+
+
+def labelled(text: str) -> Request | None:
+    """The first action of a TAO or ReAct text."""
+    parts = sections_of(text)
+    thought = parts.text("thought")
+    thought = thought if thought is None or thought.strip() else None
+    section = next((each for each in parts.sections if each.label == "action"), None)
+    if section is None:
+        return None
+    given = parts.text("action_input")
+    head, _, rest = section.text.partition("\n")
+    name = head.strip().strip("`*\"' ")
+    if not name:
+        return None
+    end = (Repair("open_end", "none", content=True, at=section.at),) if not parts.ended else ()
+    brace = name.find("{") if given is None else -1
+    if brace > 0:
+        name, given = name[:brace].strip(), head[head.index("{") :] + "\n" + rest
+    call = pythonic(section.text, ()) if given is None and "(" in name else []
+    if call:
+        return Request(call[0].tool, call[0].parameters, thought, section.at)
+    source = given if given is not None else rest
+    if given is not None or source.lstrip()[:1] in ("{", "`"):
+        start = source.find("{")
+        reading = Reader(source, ANYTHING).read(start) if start >= 0 else None
+        if reading is None or reading.failed or source[:start].strip(" \t\r\n`jsonJSON"):
+            return Request(name, Text(source.strip()), thought, section.at)
+        closed = not (reading.cut or reading.open)
+        repairs = tuple(reading.repairs)
+        return Request(name, reading.value, thought, section.at, repairs, closed)
+    values, error = parameters_of(rest)
+    if error:
+        return Request(name, Text(rest.strip()), thought, section.at)
+    for key in ("rationale", "justification"):
+        values.pop(key, None)
+    return Request(name, values or None, thought, section.at, end)
+
+
+def _headed(text: str) -> Iterator[Request]:
+    reader = Reader(text, ANYTHING)
+    position = 0
+    while found := _HEAD.search(text, position):
+        name = next(each for each in found.groups() if each)
+        reading = reader.read(found.end())
+        position = max(reading.end, found.end())
+        closed = not (reading.cut or reading.open or reading.failed)
+        yield Request(name, reading.value, None, found.start(), tuple(reading.repairs), closed)
+        if not closed:
+            return
+
+
+def _tagged(text: str, offered: Collection[str]) -> Iterator[Request]:
+    position = 0
+    bare = re.compile("|".join(rf"<({re.escape(name)})>\s*+(?=<)" for name in offered)) if offered else None
+    while True:
+        found = _TAG.search(text, position)
+        if found is None and bare is not None:
+            found = bare.search(text, position)
+        if found is None:
+            return
+        number, name = next((i, each) for i, each in enumerate(found.groups()) if each)
+        closer = _CLOSERS[number] if found.re is _TAG else f"</{name}>"
+        pattern = _PARAMETER if closer == "</function>" or closer == "</tool_call>" else _CHILD
+        parameters, position, closed = _parameters(text, found.end(), closer, pattern)
+        yield Request(name, parameters, None, found.start(), (), closed)
+        if not closed:
+            return
+
+
+def _parameters(
+    text: str, at: int, closer: str, pattern: re.Pattern[str]
+) -> tuple[dict[str, Any], int, bool]:
+    values: dict[str, Any] = {}
+    while True:
+        end = text.find(closer, at)
+        found = pattern.search(text, at, end if end >= 0 else len(text))
+        if found is None:
+            if end < 0 and not values:
+                return values, len(text), False
+            return values, (end + len(closer) if end >= 0 else len(text)), end >= 0
+        key = next(each for each in (found[1], found[3], *found.groups()[3:]) if each)
+        closing = "</parameter>" if found[1] else "</arg_value>" if found[3] else f"</{key}>"
+        stop = text.find(closing, found.end())
+        follower = "<parameter" if found[1] else "<arg_key>" if found[3] else ""
+        following = text.find(follower, found.end()) if follower else -1
+        resume = stop + len(closing)
+        if stop < 0 or 0 <= following < stop:
+            edges = [each for each in (following, text.find(closer, found.end())) if each >= 0]
+            if not edges:
+                return values, len(text), False
+            stop = resume = min(edges)
+        body = text[found.end() : stop]
+        if body[:1] == "\n" and (body[-1:] == "\n" or resume == stop):
+            body = body[1:].removesuffix("\n")
+        elif resume == stop:
+            body = body.rstrip("\n")
+        body = body.removeprefix("\r")
+        values[key] = body if 'string="true"' in (found[2] or "") else Text(body)
+        at = resume
+
+
+def pythonic(text: str, names: Collection[str]) -> list[Request]:
+    """Calls in Python's notation that make up a text or a code fence; empty for prose."""
+    fence = _CODE.search(text)
+    body = fence[1] if fence else text.strip().strip("`")
+    offset = text.find(body) if body else 0
+    allowed = {fold(each) for each in names}
+    out: list[Request] = []
+    reader = Reader(body, ANYTHING)
+    position = 0
+    while found := _PYTHON.match(body, position):
+        if names and fold(found[1]) not in allowed:
+            return []
+        reading = reader.read(found.end())
+        closed = not (reading.cut or reading.open or reading.failed)
+        at = offset + found.start()
+        notes = tuple(each for each in reading.repairs if each.content)
+        out.append(Request(found[1], reading.value, None, at, notes, closed))
+        after = _AFTER.match(body, reading.end)
+        position = after.end() if after else reading.end
+        if not closed or len(out) > 64:
+            break
+    return out if position >= len(body) or any(not each.closed for each in out) else []
+
+
+def requests_of(value: Any) -> list[Request]:
+    """The calls that a JSON value describes: one object, or a list of them."""
+    entries: list[Any] = value if isinstance(value, list) else [value]
+    found = [request_of(each) for each in entries]
+    return [each for each in found if each is not None] if all(found) else []

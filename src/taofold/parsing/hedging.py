@@ -1,0 +1,31 @@
+"""Tells a decision from one that is only quoted, refused, asked about or given as an example.
+
+Knows nothing about what was decided: it looks at the prose around it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HEDGE = re.compile(
+    r"\b(?:(?:will|would|do|did|should|must|can|could) not|cannot|(?:wo|do|did|ca|should)n['’]t"
+    r"|instead of|would (?:write|look|be|use|call|run|send|need)|something like|looks? like"
+    r"|for example|e\.g\.|as an example|such as|(?:should|shall|may|can|could) i\b"
+    r"|do you want|would you like|want me to|(?:please|before you) confirm|confirmation|injection"
+    r"|i (?:stop|refuse|decline)|ask(?:ing)? (?:you )?first|hypothetical\w*|suspicious"
+    r"|(?:page|file|document|user|email|text|tool|output) (?:says|said|contains|contained|asks))",
+    re.IGNORECASE,
+)
+_WINDOW = 240
+
+
+def is_hedged(text: str, start: int, end: int) -> bool:
+    """Whether the prose just before or after a decision takes it back."""
+    before = text[max(0, start - _WINDOW) : start].removesuffix("```json\n").rstrip()
+    before = before[before.rfind("\n\n") + 1 :]
+    after = text[end : end + _WINDOW].lstrip(" \t\r\n`~").partition("\n\n")[0]
+    if not before.strip() and not after.strip():
+        return False
+    if after.lstrip(" \t\r\n`'\"”.)").startswith("?"):
+        return True
+    return bool(_HEDGE.search(before) or _HEDGE.search(after))

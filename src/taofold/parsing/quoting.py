@@ -1,0 +1,127 @@
+"""Decides where a quoted string ends when its quotes were not escaped.
+
+The evidence is what follows a quote: a separator, a closer, or a key that the schema knows.
+Every decision looks at a bounded stretch of text. Knows nothing about values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from typing import Literal
+
+from taofold.parsing.shape import fold
+
+Role = Literal["key", "member", "item"]
+
+CLOSING = {
+    '"': '"', "'": "'", "`": "`", "“": "”“\"", "‘": "’‘'", "„": "”“\"", "«": "»", "\x02": "\x02",
+}  # fmt: skip
+"""Which characters may close a string that the key opened."""
+TRIPLE = ('"""', "'''", "```")
+BLANK = re.compile(r"[\s\ufeff\u200b\u2060]*+")
+KEY = re.compile(
+    r"""[\s\ufeff\u200b]*+(?:"((?:[^"\\\n]|\\.){0,200}+)"|'((?:[^'\\\n]|\\.){0,200}+)'"""
+    r"|[“‘`]([^“”‘’`\n]{0,200}+)[”’`]|([\w$][\w$.-]{0,63}+))"
+    r"[\s\u200b]*+(?:[:：]|=>?(?!=))"
+)
+MARK = re.compile(r"```|~~~|</|<\||<｜|\[/|<tool_call\|>|\]<\]|<end_of_turn>")
+_CLOSERS = re.compile(r"[\s}\])]*+")
+_COMMENT = re.compile(r"//|/\*|#")
+_ITEM = re.compile(r"""\s*+(?:["'“‘`\[{\]\d,-]|true\b|false\b|null\b|None\b|True\b|False\b|$)""")
+
+
+class Quoting:
+    """The evidence about one text: which keys are known, whether keys come without quotes."""
+
+    def __init__(self, text: str, names: Set[str], free: bool) -> None:
+        self._text = text
+        self._names = names
+        self._free = free
+        self.bare_keys = False
+        self.python = False
+        self._last = -1
+
+    def is_key(self, at: int, strict: bool = False) -> bool:
+        """Whether a key with its colon stands at an offset; a `strict` one the schema knows."""
+        found = KEY.match(self._text, at)
+        if found is None:
+            return False
+        if found[4] is not None:
+            return self.bare_keys or fold(found[4]) in self._names
+        if not strict or self._free:
+            return True
+        return fold(next(each for each in found.groups() if each is not None)) in self._names
+
+    def is_known_key(self, at: int) -> bool:
+        """Whether the quote at an offset opens a key; without a schema, any key of one word."""
+        found = KEY.match(self._text, at)
+        if found is None or found[4] is not None:
+            return False
+        name = next(each for each in found.groups() if each is not None)
+        return fold(name) in self._names or (not self._names and name.isidentifier())
+
+    def is_adjacent(self, after: int, at: int) -> bool:
+        """Whether another string follows on a new line, which Python joins to the one before."""
+        return self.python and self._text[at : at + 1] in ('"', "'") and "\n" in self._text[after:at]
+
+    def closes(self, after: int, role: Role, dirty: bool, start: int) -> bool:
+        """Whether the quote that ends before `after` closes the string begun at `start`."""
+        text = self._text
+        blank = BLANK.match(text, after)
+        at = blank.end() if blank else after
+        char = text[at : at + 1]
+        if not char:  # an inner quote may be the last thing before the text was cut
+            return not dirty and not self.python and text[after - 2] not in " \t(=:["
+        if role == "key":
+            return char in ":：="
+        if char in "}])":
+            return not dirty or self._closers(at, start, after)
+        if char in ",，;":
+            return self._continues(at + 1, role, dirty)
+        if char == "+":
+            return text[at + 1 : at + 40].lstrip()[:1] in ('"', "'", "(")
+        if char in "/#":
+            return _COMMENT.match(text, at) is not None
+        if char in "`~<[" and MARK.match(text, at):
+            return True
+        if role == "member":
+            if char not in "\"'“" and "\n" not in text[after:at]:
+                return False
+            return self.is_key(at, dirty) or (not dirty and self.is_adjacent(after, at))
+        return char in "\"'“{[" and at > after
+
+    def _continues(self, at: int, role: Role, dirty: bool) -> bool:
+        """Whether what follows a comma is the next member or item."""
+        if role == "member":
+            if self.is_key(at, dirty):
+                return True
+            blank = BLANK.match(self._text, at)
+            at = blank.end() if blank else at
+            if _COMMENT.match(self._text, at) or self._text.startswith(("...", "…", ","), at):
+                return True
+            return self._text[at : at + 1] in ("", "}", "]")
+        found = _ITEM.match(self._text, at)
+        if found is None:
+            return _COMMENT.match(self._text[at : at + 40].lstrip()) is not None and not dirty
+        return True
+
+    def _closers(self, at: int, start: int, after: int) -> bool:
+        """Whether closers after an inner quote belong to the structure, not to the string."""
+        text = self._text
+        body = text[start:after] if after - start < 4000 else text[after - 4000 : after]
+        opener = "{" if text[at] == "}" else "[" if text[at] == "]" else "("
+        inner = [body.find(opener + each) for each in ('"', "'", ' "')]
+        nested = body[min((each for each in inner if each >= 0), default=len(body)) :]
+        if nested.count(opener) > nested.count(text[at]):
+            return False
+        run = _CLOSERS.match(text, at)
+        end = run.end() if run else at
+        following = text[end : end + 1]
+        if not following or following in "`<~\"'“":
+            return True
+        if following in ",，":
+            return self.is_key(end + 1, strict=True) or text[end + 1 : end + 40].lstrip()[:1] in "{["
+        if self._last < 0:
+            self._last = max(text.rfind(quote + closer) for quote in "\"'" for closer in "}]")
+        return self._last <= after

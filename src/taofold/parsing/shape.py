@@ -1,0 +1,181 @@
+"""Compiles a type or a JSON schema into the shape that a value must have.
+
+A shape is what coercion and the reader look at: field names, kinds, options. Constraints such as
+bounds and patterns stay with the validator. Knows nothing about text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal, cast
+
+from pydantic import PydanticUserError, TypeAdapter
+
+Kind = Literal[
+    "any", "object", "array", "string", "integer", "number", "boolean", "null", "enum", "union"
+]
+Schema = Mapping[str, Any]
+_DEPTH = 64
+_PLAIN = frozenset({"string", "integer", "number", "boolean", "null"})
+
+
+@lru_cache(maxsize=4096)
+def fold(name: str) -> str:
+    """A name without case, spaces and punctuation: `birthYear`, `BIRTH_YEAR` -> `birthyear`."""
+    return "".join(filter(str.isalnum, name)).casefold()
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    """What a value must look like; a tree that may hold cycles.
+
+    Attributes:
+        fields: The declared keys of an object.
+        required: Those that must be there.
+        closed: Whether undeclared keys are forbidden.
+        extra: The shape of undeclared keys' values, `None` when the schema says nothing of them.
+        item: The shape of a list's items; `prefix` those of its first items.
+        values: The members of an enumeration.
+        options: The alternatives of a union; `tag` names the key that decides, `tags` how.
+        folded: Declared keys by their folded name, where that is unique.
+    """
+
+    kind: Kind
+    title: str = ""
+    fields: dict[str, Shape] = field(default_factory=lambda: cast("dict[str, Shape]", {}))
+    required: frozenset[str] = frozenset()
+    closed: bool = False
+    extra: Shape | None = None
+    item: Shape | None = None
+    prefix: tuple[Shape, ...] = ()
+    values: tuple[Any, ...] = ()
+    options: tuple[Shape, ...] = ()
+    tag: str = ""
+    tags: dict[str, Shape] = field(default_factory=lambda: cast("dict[str, Shape]", {}))
+    folded: dict[str, str] = field(default_factory=lambda: cast("dict[str, str]", {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A compiled type.
+
+    Attributes:
+        names: The folded names of all keys anywhere in it.
+        open: Whether some part of it takes keys that are not declared.
+        lenient: Whether the validator may drop an undeclared key while a declared one is absent.
+    """
+
+    shape: Shape
+    names: frozenset[str]
+    open: bool
+    lenient: bool
+
+
+ANY = Shape("any")
+ANYTHING = Plan(ANY, frozenset(), open=True, lenient=False)
+
+
+def plan_of_schema(schema: Schema) -> Plan:
+    """Compiles a JSON schema; parts that it does not understand become `any`."""
+    compiler = _Compiler(schema)
+    shape = compiler.shape(schema, 0)
+    return Plan(shape, frozenset(compiler.names), compiler.open, compiler.lenient)
+
+
+def plan_of_type(adapter: TypeAdapter[Any]) -> Plan:
+    """Compiles a type; one without a JSON schema is left wholly to its validator."""
+    try:
+        schema = adapter.json_schema(mode="validation")
+    except (PydanticUserError, TypeError, ValueError):
+        return ANYTHING
+    return plan_of_schema(schema)
+
+
+class _Compiler:
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._done: dict[str, Shape] = {}
+        self.names: set[str] = set()
+        self.open = False
+        self.lenient = False
+
+    def shape(self, schema: Any, depth: int) -> Shape:
+        if not isinstance(schema, Mapping) or depth > _DEPTH:
+            self.open = True
+            return ANY
+        node = cast("Schema", schema)
+        if "$ref" in node:
+            return self._reference(str(node["$ref"]), depth)
+        if "const" in node:
+            return Shape("enum", values=(node["const"],))
+        if isinstance(node.get("enum"), list):
+            return Shape("enum", values=tuple(node["enum"]), title=str(node.get("title", "")))
+        for key in ("oneOf", "anyOf", "allOf"):
+            parts = node.get(key)
+            if isinstance(parts, list) and parts:
+                if len(cast("list[Any]", parts)) == 1:
+                    return self.shape(parts[0], depth + 1)
+                if key != "allOf":
+                    return self._union(node, cast("list[Any]", parts), depth)
+        kind = node.get("type")
+        if isinstance(kind, list):
+            return self._union(node, [{**node, "type": each} for each in kind], depth)
+        if kind == "object" or "properties" in node:
+            return self._object(Shape("object"), node, depth)
+        if kind == "array":
+            prefix = tuple(self.shape(each, depth + 1) for each in node.get("prefixItems", ()))
+            item = self.shape(node.get("items", {}), depth + 1)
+            return Shape("array", item=item, prefix=prefix)
+        if kind in _PLAIN:
+            return Shape(kind)
+        self.open = True
+        return ANY
+
+    def _reference(self, reference: str, depth: int) -> Shape:
+        if reference in self._done:
+            return self._done[reference]
+        target: Any = self._root
+        for part in reference.removeprefix("#").strip("/").split("/"):
+            if part:
+                part = part.replace("~1", "/").replace("~0", "~")
+                target = target.get(part) if isinstance(target, Mapping) else None
+        shape = self._done[reference] = Shape("any")
+        if isinstance(target, Mapping) and "properties" in target:
+            shape.kind = "object"
+            return self._object(shape, cast("Schema", target), depth + 1)
+        found = self.shape(target, depth + 1)
+        for name in Shape.__slots__:
+            setattr(shape, name, getattr(found, name))
+        return shape
+
+    def _union(self, node: Schema, parts: list[Any], depth: int) -> Shape:
+        options = tuple(self.shape(each, depth + 1) for each in parts)
+        discriminator = node.get("discriminator")
+        tag = ""
+        tags: dict[str, Shape] = {}
+        if isinstance(discriminator, Mapping):
+            tag = str(discriminator.get("propertyName", ""))
+            for name, reference in dict(discriminator.get("mapping", {})).items():
+                tags[str(name)] = self._reference(str(reference), depth + 1)
+        return Shape("union", options=options, tag=tag, tags=tags)
+
+    def _object(self, shape: Shape, node: Schema, depth: int) -> Shape:
+        shape.title = str(node.get("title", ""))
+        properties: Mapping[str, Any] = node.get("properties") or {}
+        shape.required = frozenset(node.get("required", ()))
+        seen: dict[str, list[str]] = {}
+        for name, each in properties.items():
+            shape.fields[name] = self.shape(each, depth + 1)
+            seen.setdefault(fold(name), []).append(name)
+        shape.folded = {key: names[0] for key, names in seen.items() if len(names) == 1}
+        self.names.update(seen)
+        extra = node.get("additionalProperties")
+        shape.closed = extra is False
+        if extra is not False and (extra is not None or not properties):
+            self.open = True
+            shape.extra = ANY if extra is True or extra is None else self.shape(extra, depth + 1)
+        if len(shape.required) < len(properties) and not shape.closed:
+            self.lenient = True
+        return shape

@@ -1,0 +1,182 @@
+"""May this action happen? Pure, and it fails closed (D8, D9, D10).
+
+It knows tools only by the few facts in `Facts`, and people by their principal.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Final, Literal
+
+import msgspec
+
+from taofold.core.errors import ConfigError
+from taofold.core.values import Action, Principal, Sideeffect, Tier, Verdict
+from taofold.policy.roles import ROLES, may
+
+Autonomy = Literal["conservative", "balanced", "autonomous"]
+_DIAL: Final = ("conservative", "balanced", "autonomous")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the policy needs to know of a tool. `definition` is its digest."""
+
+    tier: Tier
+    effect: Sideeffect
+    role: str = ""
+    definition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The policy's word on one action."""
+
+    verdict: Verdict
+    tier: Tier
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Who may do what without asking.
+
+    `tiers` may only raise what a tool declares; `allow` (if given) and `deny` name tools;
+    `context` holds the caller's facts, such as `{"production": True}`, which raise the
+    tiers named in `production_tiers`; `approve_seconds` bounds a decision (0 = no bound).
+    """
+
+    autonomy: Autonomy = "balanced"
+    tiers: Mapping[str, Tier] = field(default_factory=dict[str, Tier])
+    allow: frozenset[str] | None = None
+    deny: frozenset[str] = frozenset()
+    roles: Mapping[str, int] = field(default_factory=lambda: dict(ROLES))
+    required: Mapping[str, str] = field(default_factory=dict[str, str])
+    production: bool = False
+    production_tiers: Mapping[str, Tier] = field(default_factory=dict[str, Tier])
+    approvers: str = ""
+    """Role that may approve runs of others; "" = only the requester decides."""
+    own_approval: bool = True
+    """May a requester approve his own run's actions?"""
+    approve_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.autonomy not in _DIAL:
+            raise ConfigError(f"autonomy must be one of {_DIAL}, not {self.autonomy!r}", path="policy")
+
+    @property
+    def version(self) -> str:
+        """Digest of everything that could change a ruling. Approvals are bound to it."""
+        said = (
+            self.autonomy,
+            sorted(self.tiers.items()),
+            None if self.allow is None else sorted(self.allow),
+            sorted(self.deny),
+            sorted(self.roles.items()),
+            sorted(self.required.items()),
+            self.production,
+            sorted(self.production_tiers.items()),
+            self.approvers,
+            self.own_approval,
+        )
+        return blake2b(msgspec.json.encode(said), digest_size=6).hexdigest()
+
+    def rule(
+        self, action: Action, facts: Facts, principal: Principal, *, critical: bool = False
+    ) -> Ruling:
+        """Decide about one action of a known tool."""
+        name = action.tool
+        tier = self.tier(name, facts)
+        if name in self.deny or (self.allow is not None and name not in self.allow):
+            return Ruling("deny", tier, f"the policy forbids {name!r}")
+        required = self.required.get(name, facts.role)
+        if not may(principal.roles, required, self.roles):
+            held = ", ".join(principal.roles) or "none"
+            return Ruling("deny", tier, f"access denied: requires role {required}, has {held}")
+        if tier >= Tier.FORBIDDEN:
+            return Ruling("deny", tier, f"{name!r} is forbidden (tier 4)")
+        if critical:
+            return Ruling("ask", max(tier, Tier.CARD), "the agent flagged a critical exception")
+        return self._dial(tier, facts)
+
+    def tier(self, name: str, facts: Facts) -> Tier:
+        """The tool's tier under this policy: never lower than declared."""
+        tier = max(facts.tier, self.tiers.get(name, Tier.AUTO))
+        if self.production:
+            tier = max(tier, self.production_tiers.get(name, Tier.AUTO))
+        return Tier(tier)
+
+    def _dial(self, tier: Tier, facts: Facts) -> Ruling:
+        if tier == Tier.CONFIRM:
+            return Ruling("ask", tier, "tier 3 always asks")
+        if self.autonomy == "conservative" and facts.effect != "read":
+            return Ruling("ask", max(tier, Tier.CARD), "conservative: everything that writes asks")
+        if tier == Tier.CARD and self.autonomy != "autonomous":
+            return Ruling("ask", tier, "tier 2 asks")
+        return Ruling("allow", tier)
+
+    def tightened(self, other: "Policy") -> "Policy":
+        """Both at once: `self` and `other`, whichever is stricter in each point (D15, D16)."""
+        names = {*self.tiers, *other.tiers}
+        dial = min(_DIAL.index(self.autonomy), _DIAL.index(other.autonomy))
+        both = [a for a in (self.allow, other.allow) if a is not None]
+        seconds = [s for s in (self.approve_seconds, other.approve_seconds) if s]
+        return replace(
+            self,
+            autonomy=_DIAL[dial],
+            tiers={n: max(self.tiers.get(n, Tier.AUTO), other.tiers.get(n, Tier.AUTO)) for n in names},
+            allow=frozenset.intersection(*both) if both else None,
+            deny=self.deny | other.deny,
+            required=self._stricter_roles(other),
+            production=self.production or other.production,
+            production_tiers={**other.production_tiers, **self.production_tiers},
+            own_approval=self.own_approval and other.own_approval,
+            approve_seconds=min(seconds) if seconds else 0.0,
+        )
+
+    def _stricter_roles(self, other: "Policy") -> dict[str, str]:
+        required = dict(self.required)
+        for tool, role in other.required.items():
+            mine = required.get(tool)
+            if mine is None or self.roles.get(role, 1 << 30) > self.roles.get(mine, 1 << 30):
+                required[tool] = role
+        return required
+
+    def may_decide(self, decider: Principal, requester: Principal, facts: Facts, tool: str) -> str:
+        """Why `decider` may not decide on the requester's action, or "". Agents never may."""
+        if decider.id.startswith("agent:"):
+            return "an agent may not approve"
+        same = decider.id == requester.id
+        if same and not self.own_approval:
+            return "the requester may not approve his own actions here"
+        if not same and not (self.approvers and may(decider.roles, self.approvers, self.roles)):
+            return f"not yours to decide: the run belongs to {requester.id!r}"
+        required = self.required.get(tool, facts.role)
+        if not may(decider.roles, required, self.roles):
+            return f"access denied: requires role {required}"
+        return ""
+
+
+def loosened(project: Policy, operator: Policy) -> Sequence[str]:
+    """The points in which a project's policy would loosen the operator's: all refused (D16)."""
+    said: list[str] = []
+    if _DIAL.index(project.autonomy) > _DIAL.index(operator.autonomy):
+        said.append(f"autonomy: {project.autonomy!r} is looser than {operator.autonomy!r}")
+    for tool, tier in operator.tiers.items():
+        if project.tiers.get(tool, tier) < tier:
+            said.append(f"tiers.{tool}: {int(project.tiers[tool])} is below {int(tier)}")
+    if operator.allow is not None and project.allow is not None:
+        said += [f"allow: {name!r} is not allowed" for name in sorted(project.allow - operator.allow)]
+    for tool, role in operator.required.items():
+        mine = project.required.get(tool, role)
+        if operator.roles.get(mine, -1) < operator.roles.get(role, 1 << 30):
+            said.append(f"required.{tool}: {mine} is below {role}")
+    return said
+
+
+def digest(action: Action, definition: str) -> str:
+    """What an approval is bound to: the tool, its exact arguments and its definition (D10)."""
+    said = msgspec.json.encode(
+        (action.tool, action.parameters, definition), order="deterministic"
+    )
+    return blake2b(said, digest_size=10).hexdigest()

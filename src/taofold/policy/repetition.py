@@ -1,0 +1,152 @@
+"""The progress-aware repetition guard (D11) and the "never repeat a failure" rule (D3).
+
+A call is its tool and parameters; repeating it is polling as long as what comes back
+changes, and a loop once it does not. Durations, times, addresses, temporary paths and
+uuids do not count as change. A successful state-changing call that was not made before
+is progress and forgives. Pure: the same steps give the same judgements.
+"""
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from taofold.core.rules import fingerprint, timeout
+from taofold.core.values import Action, Observation, Step
+
+WINDOW: Final = 8
+"""How many calls back the guard looks: ABAB over 4 to 6 steps fits in."""
+ALLOWED: Final = 3
+"""Executions of one call with one and the same observation."""
+BACKOFF_AFTER: Final = 3
+BACKOFF_MS: Final = (50, 1000)
+"""First and longest pause before a repeated poll."""
+
+Level = Literal["run", "blocked", "toolless", "stop", "repeat_same_action_unchanged"]
+
+_VOLATILE: Final = re.compile(
+    r"""\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b
+    | \b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?
+    | \b\d\d:\d\d:\d\d(?:[.,]\d+)?\b
+    | \b0x[0-9a-fA-F]{4,16}\b
+    | /(?:private/)?(?:var/)?tmp/[\w.\-/]+
+    | \b\d+(?:\.\d+)?\s?(?:ns|us|µs|ms|s|sec|secs|seconds|minutes|min)\b""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the guard says about one proposed call."""
+
+    level: Level = "run"
+    reason: str = ""
+    backoff_ms: int = 0
+
+
+_RUN: Final = Judgement()
+
+
+@dataclass(slots=True)
+class _Call:
+    text: str = ""
+    same: int = 0
+    made: int = 0
+
+
+class Repetition:
+    """Feed it every step with `seen`, ask it about every call with `judge`."""
+
+    def __init__(self) -> None:
+        self._recent: deque[str] = deque(maxlen=WINDOW)
+        self._calls: dict[str, _Call] = {}
+        self._mutations: set[str] = set()
+        self._failed: dict[str, float] = {}
+        self._blocked = 0
+        self.hint = ""
+        """A word to the model for its next turn, or ""."""
+
+    @property
+    def toolless(self) -> bool:
+        """Has the model earned a turn without tools?"""
+        return self._blocked >= 2
+
+    def judge(self, action: Action, loop_key: str = "") -> Judgement:
+        """May this call be made? Asking changes nothing."""
+        call = loop_key or fingerprint(action)
+        failed = self._failed.get(fingerprint(action))
+        if failed is not None and timeout(action) <= failed:
+            return Judgement(
+                "repeat_same_action_unchanged",
+                f"{action.tool} just failed with exactly these parameters: change something",
+            )
+        known = self._calls.get(call)
+        if known is None or call not in self._recent:
+            return _RUN
+        if known.same >= ALLOWED:
+            levels: tuple[Level, ...] = ("blocked", "toolless", "stop")
+            return Judgement(
+                levels[min(self._blocked, 2)],
+                f"{action.tool} was called {known.same} times with these parameters and returned "
+                "the same each time: it will not be run again; use what you know",
+            )
+        over = known.made - BACKOFF_AFTER
+        if over < 0:
+            return _RUN
+        return Judgement(backoff_ms=min(BACKOFF_MS[0] << min(over, 10), BACKOFF_MS[1]))
+
+    def seen(self, step: Step, *, mutating: frozenset[str] = frozenset(), keys: tuple[str, ...] = ()) -> None:
+        """Take note of a complete step. `mutating` are the tools that are not reads."""
+        self._failed = {}
+        self.hint = ""
+        for index, (action, observation) in enumerate(
+            zip(step.actions, step.observations, strict=True)
+        ):
+            self._one(action, observation, mutating, keys[index] if keys else "")
+
+    def _one(
+        self, action: Action, observation: Observation, mutating: frozenset[str], key: str
+    ) -> None:
+        plain = fingerprint(action)
+        if observation.status in ("failure", "timeout"):
+            self._failed[plain] = timeout(action)
+        call = key or plain
+        if observation.refused in ("blocked", "toolless", "stop"):
+            self._blocked += 1
+            self._recent.append(call)
+            return
+        if (
+            observation.status == "success"
+            and action.tool in mutating
+            and call not in self._mutations
+        ):
+            self._mutations.add(call)
+            self._calls.clear()
+            self._blocked = 0
+        text = _text(observation)
+        known = self._calls.get(call)
+        if known is None or call not in self._recent:
+            self._calls[call] = _Call(text, 1, 1)
+        else:
+            known.made += 1
+            if known.text == text or masked(known.text) == masked(text):
+                known.same += 1
+                self.hint = (
+                    f"{action.tool} returned the same as before ({known.same} times). "
+                    "Repeating it brings nothing new: try something else or finish."
+                )
+            else:
+                known.text, known.same = text, 1
+        self._recent.append(call)
+
+
+def masked(text: str) -> str:
+    """`text` without what changes by itself."""
+    return _VOLATILE.sub("·", text)
+
+
+def _text(observation: Observation) -> str:
+    result = observation.result
+    if observation.blob:
+        return observation.blob
+    return result if isinstance(result, str) else repr(result)

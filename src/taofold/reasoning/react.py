@@ -1,0 +1,64 @@
+"""ReAct: think, act, observe, until the answer is there (Yao et al., 2022).
+
+A pure generator: limits, policy, tools and repetition are the runtime's; it hears of
+them through the `Outlook` of each turn and the observations.
+"""
+
+from taofold.core.effects import Answer, Halt, Strategy, act, begin, note
+from taofold.core.effects import Act as _Act
+from taofold.core.values import Observation
+from taofold.reasoning.talk import Talk
+from taofold.reasoning.task import Task
+from taofold.reasoning.turn import Lost, Taken, take_turn
+
+VERSION = 1
+
+
+def react(task: Task) -> Strategy[Answer]:
+    """Turn after turn until the model finishes, a limit is reached, or no reply can be read."""
+    talk = Talk(task)
+    failed = False
+    number = 0
+    try:
+        while True:
+            outlook = yield from begin()
+            if outlook.stop:
+                return Answer(None, outlook.stop)
+            if talk.crowded:
+                folded = talk.compact()
+                if folded is not None:
+                    upto, before, after = folded
+                    yield from note(
+                        "compacted", upto=upto, chars_before=before, chars_after=after
+                    )
+            talk.open(outlook)
+            taken = yield from take_turn(task, talk, outlook, after_failure=failed)
+            if isinstance(taken, Lost):
+                return _lost(task, taken, outlook.wrap_up, outlook.toolless)
+            if taken.final:
+                yield from _close(taken)
+                stop = "loop_detected" if outlook.toolless else taken.final
+                if outlook.wrap_up and task.offers:
+                    stop = outlook.wrap_up
+                return Answer(taken.answer, stop)
+            number += 1
+            observations = yield from act(taken.thought, *taken.actions)
+            failed = any([o.status in ("failure", "timeout") for o in observations])
+            talk.tell(number, taken.reply, taken.kept, taken.actions, observations)
+    except Halt as halt:
+        return Answer(None, halt.reason)
+
+
+def _close(taken: Taken) -> Strategy[None]:
+    """The last triplet: `finish`, whose observation is the accepted output (R2)."""
+    observation = Observation(taken.answer, extraction="answer accepted", auto=True)
+    yield _Act(taken.thought, taken.actions, (observation,))
+
+
+def _lost(task: Task, lost: Lost, wrap_up: str, toolless: bool) -> Answer:
+    """No usable reply: at a limit that is the limit's doing, else an error."""
+    if wrap_up and task.offers:
+        return Answer(None, wrap_up, lost.error)
+    if toolless:
+        return Answer(None, "loop_detected", lost.error)
+    return Answer(None, "error", lost.error)

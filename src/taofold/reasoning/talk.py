@@ -1,0 +1,124 @@
+"""The conversation of a TAO strategy: how steps are told to the model, and folded when long.
+
+Older observations fold to their key line near the end of the window; failures stay
+(D12). It decides nothing: compaction happens when the strategy asks for it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from taofold.core.conversation import Conversation
+from taofold.core.effects import Outlook
+from taofold.core.values import Action, Message, Observation, Reply
+from taofold.reasoning.prompt import system_prompt, wrap_up
+from taofold.reasoning.task import Task
+
+KEEP: Final = 3
+"""Steps that a compaction leaves as they are."""
+ECHO: Final = 2000
+"""Characters of an unreadable reply that are shown back to the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """One step in the conversation: its full messages, and one line that stands for it."""
+
+    number: int
+    messages: tuple[Message, ...]
+    line: str
+
+
+class Talk:
+    """What has been said so far, for one task."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        opening = [Message("system", system_prompt(task)), *task.history]
+        if not opening[0].content:
+            del opening[0]
+        self._opening = (*opening, Message("user", task.goal))
+        self._told: list[_Told] = []
+        self._folded = 0
+        self.conversation = Conversation(self._opening)
+
+    def open(self, outlook: Outlook) -> None:
+        """Add what a turn starts with: people's messages, the guard's hint, the last call."""
+        for message in outlook.heard:
+            self.conversation.append(message)
+            number = self._told[-1].number if self._told else 0
+            self._told.append(_Told(number, (message,), message.content))
+        if outlook.wrap_up and self.task.offers:
+            self.conversation.append(Message("user", wrap_up(self.task)))
+        elif outlook.toolless:
+            self.conversation.append(Message("user", f"{outlook.hint}\n{wrap_up(self.task)}".strip()))
+        elif outlook.hint:
+            self.conversation.append(Message("user", outlook.hint))
+
+    def correct(self, reply: Reply, feedback: str) -> None:
+        """Show the model its unusable reply and what is wrong with it."""
+        said = reply.text if len(reply.text) <= ECHO else reply.text[:ECHO] + " […]"
+        if not said and reply.calls:
+            said = "(a tool call that could not be used)"
+        self.conversation.append(Message("assistant", said or "(empty reply)"))
+        self.conversation.append(Message("user", feedback))
+
+    def tell(
+        self,
+        number: int,
+        reply: Reply,
+        kept: str,
+        actions: tuple[Action, ...],
+        observations: tuple[Observation, ...],
+    ) -> None:
+        """Add a finished step: the reply (as far as it was `kept`) and what came back."""
+        native = bool(reply.calls)
+        messages = [Message("assistant", kept, reply.calls if native else ())]
+        texts = [show(number, a, o) for a, o in zip(actions, observations, strict=True)]
+        if native:
+            messages += [
+                Message("tool", text, call_id=action.id)
+                for text, action in zip(texts, actions, strict=True)
+            ]
+        else:
+            messages.append(Message("user", "\n\n".join(texts)))
+        for message in messages:
+            self.conversation.append(message)
+        line = "; ".join(
+            f"{a.tool} [{o.status}] {o.extraction or o.result}"
+            for a, o in zip(actions, observations, strict=True)
+        )
+        self._told.append(_Told(number, tuple(messages), f"Step {number}: {line}"[:400]))
+
+    @property
+    def crowded(self) -> bool:
+        """Is the conversation near the end of the window?"""
+        return self.conversation.chars > self.task.budget
+
+    def compact(self) -> tuple[int, int, int] | None:
+        """Fold older steps to a line each, in place of their messages.
+
+        Returns the number of the last folded step and the characters before and after,
+        or None if there is nothing left to fold.
+        """
+        upto = len(self._told) - KEEP
+        if upto <= self._folded:
+            return None
+        before = self.conversation.chars
+        lines = "\n".join(told.line for told in self._told[:upto])
+        opening = (
+            *self._opening[:-1],
+            Message("user", f"{self.task.goal}\n\n[earlier steps, shortened]\n{lines}"),
+        )
+        rest = [message for told in self._told[upto:] for message in told.messages]
+        self.conversation = Conversation((*opening, *rest))
+        self._folded = upto
+        return self._told[upto - 1].number, before, self.conversation.chars
+
+
+def show(number: int, action: Action, observation: Observation) -> str:
+    """One observation as the model reads it. Its content is data between the lines."""
+    result = observation.result
+    text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
+    return f"Observation {number} [{observation.status}] {action.tool}: {text}"

@@ -1,0 +1,231 @@
+"""One turn: ask until the reply is a thought with a batch of actions, or give up.
+
+This is the one place that retries unreadable replies and enforces the rules of the
+loop on them (D3, D4, D6). What it corrects, it records. Knows nothing about tools
+beyond their names, and nothing about what they return.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from taofold.core.effects import Outlook, Strategy, ask, note
+from taofold.core.rules import check_thought
+from taofold.core.values import FINISH, Action, Reply, Thought, ThoughtType
+from taofold.parsing import Call, Prose, Remark, Turn, Unparsed, parse, read_call, read_reply
+from taofold.reasoning.talk import Talk
+from taofold.reasoning.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A turn that can be acted on. `kept` is the reply as far as it counts."""
+
+    reply: Reply
+    kept: str
+    thought: Thought
+    actions: tuple[Action, ...]
+    answer: Any = None
+    final: str = ""
+    """"final_answer" or "no_tool_call" if the batch is the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Why a reply cannot be acted on: the rule, and what to tell the model."""
+
+    rule: str
+    feedback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """No usable reply within the attempts. `said` is the last thing the model wrote."""
+
+    error: str
+    said: str = ""
+
+
+def take_turn(
+    task: Task, talk: Talk, outlook: Outlook, *, after_failure: bool
+) -> Strategy[Taken | Lost]:
+    """Ask until a reply can be acted on, at most `task.attempts` times."""
+    toolless = bool(outlook.wrap_up) or outlook.toolless
+    tools = _offered(task, toolless)
+    corrected: set[str] = set()
+    broken = Broken("", "")
+    said = ""
+    for _ in range(task.attempts):
+        reply = yield from ask(talk.conversation, tools=tools)
+        if reply.finish == "overflow":
+            folded = talk.compact()
+            if folded is None:
+                return Lost("the conversation does not fit the model's context window")
+            upto, before, after = folded
+            yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
+            continue
+        said = reply.text
+        read = read_turn(task, reply)
+        if isinstance(read, Taken):
+            read, cut = read, ""
+        elif isinstance(read, Turn):
+            cut = read.role_violation
+            if cut:
+                yield from note("violation", rule="role_violation", detail=cut[:500])
+            read = yield from _check(task, reply, read, toolless, after_failure, corrected)
+        if isinstance(read, Taken):
+            return read
+        broken = read
+        corrected.add(broken.rule)
+        yield from note("violation", rule=broken.rule, detail=broken.feedback[:500])
+        talk.correct(reply, broken.feedback)
+    return Lost(f"no usable reply in {task.attempts} attempts: {broken.feedback}", said)
+
+
+def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:
+    """What the reply says, before the rules of the loop are applied."""
+    if reply.calls:
+        remark = Remark(reply.text.strip()) if reply.text.strip() else None
+        calls = tuple([read_call(c.name, c.arguments, c.id) for c in reply.calls])
+        return Turn(remark, calls)
+    if not reply.text.strip():
+        return Broken("empty", "Your reply was empty. Reply with a thought and an action.")
+    read = read_reply(reply.text, task.names, finish_reason=reply.finish or None)
+    if isinstance(read, Turn):
+        return read
+    if isinstance(read, Prose):
+        if task.output.text:
+            return _prose(reply, read.text, read.text) if read.text.strip() else Broken(
+                "empty", "Your reply held no answer."
+            )
+        accepted = task.output.accept(read.text)
+        if isinstance(accepted, Unparsed):
+            return Broken("output", accepted.feedback)
+        return _prose(reply, read.text, accepted.value)
+    if not task.output.text and read.reason in ("no_candidate", "invalid"):
+        parsed = parse(reply.text, task.output.type, finish_reason=reply.finish or None)
+        if not isinstance(parsed, Unparsed):
+            accepted = task.output.accept(reply.text)
+            if not isinstance(accepted, Unparsed):
+                return _prose(reply, "", accepted.value)
+    return Broken("unreadable", read.feedback)
+
+
+def _prose(reply: Reply, text: str, answer: Any) -> Taken:
+    """An answer given without the protocol: the triplet is closed with a `finish` of ours."""
+    content = text.strip()[:300] or "The answer."
+    thought = Thought(content, "synthesis", synthesized=True)
+    finish = Action(FINISH, {"answer": answer})
+    return Taken(reply, reply.text, thought, (finish,), answer, "no_tool_call")
+
+
+def _check(
+    task: Task, reply: Reply, turn: Turn, toolless: bool, after_failure: bool, corrected: set[str]
+) -> Strategy[Taken | Broken]:
+    """Apply the rules of the loop to a readable turn."""
+    if not turn.calls:
+        return Broken("R2", "A thought needs an action: reply again with a thought and an action.")
+    thought = yield from _thought(task, turn, after_failure, corrected)
+    if isinstance(thought, Broken):
+        return thought
+    finish = next((call for call in turn.calls if call.tool == FINISH), None)
+    others = tuple([call for call in turn.calls if call.tool != FINISH])
+    if toolless and finish is None:
+        return Broken(
+            "tools_withdrawn", 'No tool can be used any more: answer with "tool": "finish".'
+        )
+    if finish is not None and (toolless or not others):
+        return _finish(task, reply, thought, finish)
+    if finish is not None:
+        yield from note(
+            "violation", rule="finish_in_batch", detail="finish stood beside other actions; not taken"
+        )
+    for call in others:
+        if not call.rationale and not task.native:
+            yield from note("violation", rule="missing_rationale", detail=call.tool)
+    return Taken(reply, _kept(reply, turn), thought, tuple([to_action(call) for call in others]))
+
+
+def _finish(task: Task, reply: Reply, thought: Thought, finish: Call) -> Taken | Broken:
+    if finish.error:
+        return Broken("output", finish.error)
+    parameters = finish.parameters
+    answer = parameters["answer"] if "answer" in parameters else (parameters or None)
+    if answer is None and not task.output.text:
+        accepted = task.output.accept("null")
+    else:
+        accepted = task.output.accept(answer if answer is not None else "")
+    if isinstance(accepted, Unparsed):
+        return Broken("output", f"The answer is not accepted: {accepted.feedback}")
+    action = Action(FINISH, {"answer": accepted.value}, finish.rationale, finish.id)
+    return Taken(reply, reply.text, thought, (action,), accepted.value, "final_answer")
+
+
+def _thought(
+    task: Task, turn: Turn, after_failure: bool, corrected: set[str]
+) -> Strategy[Thought | Broken]:
+    """The turn's thought, typed; or what is wrong with it."""
+    remark = turn.remark
+    if remark is None or not remark.content.strip():
+        if task.strict:
+            return Broken("R1", "No action without a thought: say why you act, then act.")
+        tools = ", ".join(call.tool for call in turn.calls)
+        return Thought(f"(no thought given) calls {tools}", "reasoning", synthesized=True)
+    kind, problem = check_thought(remark.type, research=task.research)
+    if task.native and remark.type is None:
+        kind, problem = ("exception" if after_failure else "reasoning"), ""
+    if problem:
+        if task.strict and "thought_type" not in corrected:
+            return Broken("thought_type", problem)
+        yield from note("violation", rule="thought_type", detail=problem)
+    if after_failure and kind != "exception":
+        feedback = (
+            "The last action failed. The next thought must be of type exception: "
+            "say why it failed and what you will change."
+        )
+        if task.strict and "exception" not in corrected:
+            return Broken("exception", feedback)
+        yield from note("violation", rule="exception", detail="no exception thought after a failure")
+    return Thought(
+        remark.content,
+        cast(ThoughtType, kind or "reasoning"),
+        because=remark.because,
+        confidence=remark.confidence,
+        critical=remark.critical,
+        synthesized=kind is None,
+    )
+
+
+def to_action(call: Call) -> Action:
+    """The call as an action; its repairs come along (D7)."""
+    return Action(
+        call.tool,
+        call.parameters,
+        call.rationale,
+        call.id,
+        tuple([repair.kind for repair in call.repairs]),
+        any([repair.content for repair in call.repairs]),
+        call.error,
+    )
+
+
+def _kept(reply: Reply, turn: Turn) -> str:
+    """The reply without what it invented, so that the history never shows it."""
+    cut = turn.role_violation
+    if not cut:
+        return reply.text
+    place = reply.text.find(cut[:80])
+    return reply.text[:place].rstrip() if place > 0 else reply.text
+
+
+def _offered(task: Task, toolless: bool) -> tuple[str, ...]:
+    """The names offered natively this turn."""
+    if not task.native:
+        return ()
+    finish = () if task.output.text else (FINISH,)
+    if toolless:
+        return finish
+    return tuple([name for name in task.names if name != FINISH]) + finish
+
+
+Strategist = Callable[[Task], Strategy[Any]]

@@ -1,0 +1,1 @@
+"""The runtime: drives strategies, performs effects, appends events."""

@@ -1,0 +1,252 @@
+"""Approvals: an action that needs a person's word before it may run (D10).
+
+An approval is the `Decided(ask)` event in the log; it is bound to the action's digest,
+the policy's version and the tool's definition, is used once, and may expire. The word
+comes from an `approve` callback in process, or through the inbox from anywhere.
+"""
+
+import inspect
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from taofold.core import events as e
+from taofold.core.values import Action, Observation, Tier
+from taofold.policy import Facts, Ruling, digest
+from taofold.runtime.setup import Approval, Decision
+from taofold.runtime.signals import Park
+from taofold.tools import BadArguments, Tool
+
+if TYPE_CHECKING:
+    from taofold.runtime.drive import Drive
+
+PREVIEW = 2000
+
+
+async def settle(
+    drive: "Drive",
+    key: str,
+    index: int,
+    action: Action,
+    tool: Tool | None,
+    ruling: Ruling | None,
+    *,
+    question: str = "",
+) -> Action | Observation:
+    """The action to run as a person approved it, or the observation that answers it.
+
+    Without a `ruling` the person is asked a `question`: by `ask_user`, or about an
+    action that may already have happened. Parks the run if nobody answers now.
+    """
+    while True:
+        asked = _ask(drive, key, index, action, tool, ruling, question)
+        resolved = await _resolution(drive, asked, action, question)
+        if resolved.verdict == "void":
+            if ruling is not None:
+                facts = _facts(tool)
+                ruling = drive.setup.policy.rule(action, facts, drive.setup.principal)
+                if ruling.verdict == "deny":
+                    return Observation(ruling.reason, "failure", refused="denied")
+                if ruling.verdict == "allow":
+                    return action
+            continue
+        return _outcome(resolved, action, tool)
+
+
+def _ask(
+    drive: "Drive",
+    key: str,
+    index: int,
+    action: Action,
+    tool: Tool | None,
+    ruling: Ruling | None,
+    question: str,
+) -> e.Record:
+    """Record that a person is asked, or find it recorded."""
+    setup = drive.setup
+    seconds = setup.policy.approve_seconds
+    recorded = drive.tape.peek(e.Decided, key, index)
+    tier = ruling.tier if ruling else (tool.tier if tool else Tier.CARD)
+    event = e.Decided(
+        key=key,
+        index=index,
+        verdict="ask",
+        tier=int(tier),
+        reason=ruling.reason if ruling else question,
+        digest=digest(action, tool.definition if tool else ""),
+        policy=setup.policy.version,
+        preview=_preview(action, tool),
+        expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
+    )
+    if recorded is not None and recorded.verdict == "ask":
+        event = replace(event, expires_at=recorded.expires_at)
+        if not drive.exact:
+            event = recorded
+    return drive.put(event)
+
+
+async def _resolution(
+    drive: "Drive", asked: e.Record, action: Action, question: str
+) -> e.Resolved:
+    """What became of the question: from the tape, the inbox, the clock or the callback."""
+    event = asked.event
+    assert isinstance(event, e.Decided)  # noqa: S101 - `_ask` made it
+    key, index = event.key, event.index
+    recorded = drive.tape.take(e.Resolved, key, index)
+    if recorded is not None and isinstance(recorded.event, e.Resolved):
+        drive.replayed(recorded)
+        voided = drive.tape.peek(e.Resolved, key, index)
+        if voided is not None and voided.verdict == "void":
+            drive.put(voided)
+            return voided
+        return _still(drive, event, action, recorded.event) or recorded.event
+    drive.touch(f"{key}[{index}]")
+    await drive.inbox.refresh(drive.store)
+    for kind in ("decide", "answer"):
+        signal = drive.inbox.find(kind, asked.seq)
+        if signal is None:
+            continue
+        drive.inbox.take(signal)
+        data = signal.data
+        edited = data.get("parameters")
+        resolved = e.Resolved(
+            key=key,
+            index=index,
+            verdict=data.get("verdict", "allow"),
+            by=signal.by,
+            tier=event.tier,
+            reason=drive.setup.redactor.text(str(data.get("text") or data.get("reason") or "")),
+            digest=event.digest,
+            action=None if edited is None else replace(action, parameters=dict(edited)),
+        )
+        return _record(drive, event, action, resolved)
+    if event.expires_at and drive.setup.now() > event.expires_at:
+        return _record(drive, event, action, _closed(event, "expired", "clock"))
+    if drive.setup.approve is None:
+        raise Park("awaiting_input" if question and action.tool == "ask_user" else "awaiting_approval")
+    await drive.save()
+    decision = await _callback(drive, asked, action, question)
+    verdict = {"approve": "allow", "edit": "allow"}.get(decision.verdict, decision.verdict)
+    resolved = e.Resolved(
+        key=key,
+        index=index,
+        verdict=verdict,  # type: ignore[arg-type]
+        by=decision.by,
+        tier=event.tier,
+        reason=decision.answer if decision.answer is not None else decision.reason,
+        digest=event.digest,
+        action=None
+        if decision.parameters is None
+        else replace(action, parameters=decision.parameters),
+    )
+    return _record(drive, event, action, resolved)
+
+
+def _record(drive: "Drive", asked: e.Decided, action: Action, resolved: e.Resolved) -> e.Resolved:
+    drive.put(resolved)
+    return _still(drive, asked, action, resolved) or resolved
+
+
+def _still(
+    drive: "Drive", asked: e.Decided, action: Action, resolved: e.Resolved
+) -> e.Resolved | None:
+    """Re-check what an approval is bound to, right before it is used; void it if it changed."""
+    if resolved.verdict != "allow" or drive.exact or drive.tape:
+        return None
+    tool = drive.setup.tools.get(action.tool)
+    if tool is None:
+        return None
+    changed = ""
+    if digest(action, tool.definition) != asked.digest:
+        changed = "the tool or its parameters changed after the approval was asked for"
+    elif drive.setup.policy.version != asked.policy:
+        changed = "the policy changed after the approval was asked for"
+    if not changed:
+        return None
+    void = _closed(asked, "void", "runtime", changed)
+    drive.put(void)
+    return void
+
+
+def _closed(asked: e.Decided, verdict: str, by: str, reason: str = "") -> e.Resolved:
+    return e.Resolved(
+        key=asked.key,
+        index=asked.index,
+        verdict=verdict,  # type: ignore[arg-type]
+        by=by,
+        tier=asked.tier,
+        reason=reason,
+        digest=asked.digest,
+    )
+
+
+def _outcome(resolved: e.Resolved, action: Action, tool: Tool | None) -> Action | Observation:
+    if action.tool == "ask_user":
+        return Observation(resolved.reason or "(no answer)", extraction=resolved.reason, auto=True)
+    match resolved.verdict:
+        case "allow":
+            edited = resolved.action or action
+            if tool is not None and resolved.action is not None:
+                try:
+                    tool.bind(edited.parameters)
+                except BadArguments as error:
+                    return Observation(f"edited parameters: {error}", "failure", refused="invalid")
+            return edited
+        case "done":
+            return Observation("a person says that it had already happened", extraction="done")
+        case "expired":
+            return Observation("approval expired", "failure", refused="expired")
+        case _:
+            said = f": {resolved.reason}" if resolved.reason else ""
+            return Observation(f"denied by {resolved.by}{said}", "failure", refused="denied")
+
+
+def approval(run: str, asked: e.Record, action: Action, requester: str, question: str = "") -> Approval:
+    """The question in the log as a person sees it."""
+    event = asked.event
+    assert isinstance(event, e.Decided)  # noqa: S101 - callers pass the asking event
+    return Approval(
+        id=f"{run}:{asked.seq}",
+        run=run,
+        key=event.key,
+        index=event.index,
+        action=action,
+        tier=Tier(event.tier),
+        reason=event.reason,
+        preview=event.preview,
+        digest=event.digest,
+        policy=event.policy,
+        requester=requester,
+        asked_at=asked.at,
+        expires_at=event.expires_at,
+        question=question,
+    )
+
+
+async def _callback(drive: "Drive", asked: e.Record, action: Action, question: str) -> Decision:
+    approve = drive.setup.approve
+    assert approve is not None  # noqa: S101 - the caller checked
+    request = approval(drive.store.run, asked, action, drive.setup.principal.id, question)
+    said = approve(request)
+    if inspect.isawaitable(said):
+        said = await said
+    if isinstance(said, Decision):
+        return said
+    return Decision("allow" if said is True else "deny", by=drive.setup.principal.id)
+
+
+def _facts(tool: Tool | None) -> Facts:
+    if tool is None:
+        return Facts(Tier.CARD, "once")
+    return Facts(tool.tier, tool.effect, tool.role, tool.definition)
+
+
+def _preview(action: Action, tool: Tool | None) -> str:
+    """What would happen, for a person to read."""
+    if tool is not None and tool.preview is not None:
+        try:
+            return tool.preview(action.parameters)[:PREVIEW]
+        except Exception:  # noqa: BLE001 - a bad preview must not stop the question
+            pass
+    said = ", ".join(f"{name}={value!r}" for name, value in action.parameters.items())
+    return f"{action.tool}({said})"[:PREVIEW]

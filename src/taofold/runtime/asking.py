@@ -1,0 +1,178 @@
+"""Asking a model: from the tape if it was asked before, else within the budget.
+
+What the call cost is recorded with the reply, before anyone tries to read it.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from taofold.core import events as e
+from taofold.core.effects import Ask, Halt
+from taofold.core.errors import ModelError, ReplayDiverged
+from taofold.core.values import Reply, Usage
+from taofold.policy.limits import STOP_REASON
+from taofold.runtime.model import Model, Request, ToolSpec
+
+if TYPE_CHECKING:
+    from taofold.runtime.drive import Drive
+
+CHARS_PER_TOKEN = 3.0
+"""A cautious estimate for the upper bound of a prompt's tokens."""
+DEFAULT_MAX_TOKENS = 4096
+"""Assumed length of a reply when pricing a call that does not bound it."""
+
+
+async def ask(drive: "Drive", key: str, effect: Ask) -> Reply:
+    """Resolve an `Ask`."""
+    prompt = effect.conversation.digest
+    recorded = drive.tape.peek(e.Replied, key)
+    if recorded is not None:
+        return _recorded(drive, key, prompt, recorded)
+    failed = drive.tape.peek(e.AskFailed, key)
+    if failed is not None and (drive.exact or failed.kind == "overflow"):
+        drive.put(failed)
+        if failed.kind == "overflow":
+            return Reply(finish="overflow")
+        raise ModelError(failed.message, kind=failed.kind)
+    limited = drive.tape.peek(e.LimitHit, key)
+    if limited is not None:
+        drive.put(limited)
+        raise Halt(STOP_REASON[limited.limit])
+    drive.touch(key)
+    model = drive.setup.model(effect.role)
+    request = _request(drive, effect, model)
+    _check_limits(drive, key, request, model)
+    return await _live(drive, key, prompt, request, model)
+
+
+def _recorded(drive: "Drive", key: str, prompt: str, recorded: e.Replied) -> Reply:
+    if recorded.prompt != prompt:
+        if drive.exact:
+            raise ReplayDiverged(key, f"prompt {recorded.prompt}", f"prompt {prompt}")
+        if not drive.tape.changed:
+            drive.tape.changed = True
+            drive.store.dispatch(
+                e.PromptChanged(key=key, recorded=recorded.prompt, requested=prompt)
+            )
+    record = drive.tape.take(e.Replied, key)
+    if record is not None:
+        drive.replayed(record)
+    return Reply(
+        text=recorded.text,
+        calls=recorded.calls,
+        usage=recorded.usage,
+        model=recorded.model,
+        finish=recorded.finish,
+        reasoning=recorded.reasoning,
+    )
+
+
+def _request(drive: "Drive", effect: Ask, model: Model) -> Request:
+    setup = drive.setup
+    specs: tuple[ToolSpec, ...] = ()
+    if effect.tools and model.profile.native_tools:
+        specs = setup.specs(effect.tools)
+    return Request(
+        conversation=effect.conversation,
+        tools=specs,
+        schema=effect.schema if model.profile.json_schema else None,
+        max_tokens=setup.max_tokens,
+        temperature=setup.temperature,
+        role=effect.role,
+    )
+
+
+def _check_limits(drive: "Drive", key: str, request: Request, model: Model) -> None:
+    """Stop before a call that a limit forbids, or whose upper bound does not fit `usd`."""
+    limits, state = drive.setup.limits, drive.store.state
+    hit = limits.hit(state)
+    if hit is None and limits.usd is not None:
+        bound = model.price(
+            int(request.conversation.chars / CHARS_PER_TOKEN) + 64,
+            request.max_tokens or DEFAULT_MAX_TOKENS,
+        )
+        if state.usage.usd + (bound or 0.0) > limits.usd:
+            hit = "usd"
+    if hit is not None and hit != "steps":
+        drive.put(e.LimitHit(key=key, limit=hit, value=1))
+        raise Halt(STOP_REASON[hit])
+
+
+async def _live(
+    drive: "Drive", key: str, prompt: str, request: Request, model: Model
+) -> Reply:
+    await drive.save()
+    setup, run = drive.setup, drive.store.run
+    cached = setup.cache.get(f"{model.name}:{prompt}") if setup.cache is not None else None
+    started = setup.now()
+    if cached is not None:
+        reply = replace(cached, usage=Usage())
+    else:
+        on_text = None
+        if setup.on_delta is not None:
+            on_delta = setup.on_delta
+
+            def on_text(text: str) -> None:
+                on_delta(run, text)
+
+        try:
+            reply = await _within(drive, model.complete(request, on_text))
+        except ModelError as error:
+            drive.put(e.AskFailed(key=key, kind=error.kind, message=setup.redactor.text(str(error))))
+            if error.kind == "overflow":
+                return Reply(finish="overflow")
+            raise
+        except TimeoutError:
+            drive.put(e.LimitHit(key=key, limit="seconds", value=1))
+            raise Halt("timeout") from None
+        if setup.cache is not None:
+            setup.cache[f"{model.name}:{prompt}"] = reply
+    reply = _clean(drive, reply, model)
+    drive.put(
+        e.Replied(
+            key=key,
+            prompt=prompt,
+            text=reply.text,
+            calls=reply.calls,
+            usage=reply.usage,
+            model=reply.model,
+            finish=reply.finish,
+            reasoning=reply.reasoning,
+            role=request.role,
+            ms=setup.now() - started,
+            cached=cached is not None,
+        )
+    )
+    return reply
+
+
+async def _within(drive: "Drive", call: "object") -> Reply:
+    """Await `call`, for at most what is left of the run's seconds."""
+    limits, state = drive.setup.limits, drive.store.state
+    if limits.seconds is None:
+        return await call  # type: ignore[misc,no-any-return]
+    async with asyncio.timeout(max(0.0, limits.seconds - state.active_ms / 1000)):
+        return await call  # type: ignore[misc,no-any-return]
+
+
+def _clean(drive: "Drive", reply: Reply, model: Model) -> Reply:
+    """The reply without secrets, with its price and its model's name."""
+    text = drive.setup.redactor.text(reply.text)
+    calls = reply.calls
+    if calls:
+        redact = drive.setup.redactor.text
+        calls = tuple([replace(c, arguments=redact(c.arguments)) for c in calls])
+    usage = reply.usage
+    if not usage.usd and usage.tokens:
+        usd = model.price(usage.input_tokens, usage.output_tokens)
+        usage = replace(usage, usd=usd) if usd else usage
+    return replace(
+        reply,
+        text=text,
+        calls=calls,
+        usage=usage,
+        model=reply.model or model.name,
+        reasoning=drive.setup.redactor.text(reply.reasoning) if reply.reasoning else "",
+    )

@@ -1,0 +1,34 @@
+"""Fork and rewind: where a run may be cut, and what is copied (D14). Pure."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from taofold.core import events as e
+from taofold.core.state import RunState, live, reduce
+
+
+def cut(records: Sequence[e.Record], at: int | None = None) -> int:
+    """The last sequence number <= `at` at which a step was complete (0: only the start)."""
+    state, best = RunState(), 0
+    for record in live(records):
+        if at is not None and record.seq > at:
+            break
+        before = len(state.steps)
+        state = reduce(state, record)
+        if len(state.steps) > before and not state.open:
+            best = record.seq
+    return best
+
+
+def copied(records: Sequence[e.Record], upto: int, run: str, now: int) -> list[e.Record]:
+    """The live records up to `upto` under a new run id, and the `Forked` that says so."""
+    kept = [
+        record
+        for record in live(records)
+        if record.seq <= upto and not isinstance(record.event, e.Resumed | e.Parked | e.Rewound)
+    ]
+    new = [replace(record, run=run, seq=seq) for seq, record in enumerate(kept)]
+    source = records[0].run
+    new.append(e.Record(run, len(new), now, e.Forked(run=source, seq=upto)))
+    return new

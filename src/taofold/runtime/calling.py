@@ -1,0 +1,210 @@
+"""Calling a tool: with a deadline, its errors turned into observations, its result kept.
+
+`doubt` is for calls that an earlier life started and nobody saw return.
+"""
+
+import asyncio
+import inspect
+from dataclasses import dataclass
+from hashlib import blake2b
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from taofold.core import events as e
+from taofold.core.excerpt import excerpt, key_line
+from taofold.core.values import Action, Observation
+from taofold.runtime.approving import settle
+from taofold.runtime.setup import Parent
+from taofold.runtime.signals import Park
+from taofold.tools import Bound, Outcome, RunContext, Tool
+
+if TYPE_CHECKING:
+    from taofold.runtime.drive import Drive
+
+BLOB = 16_384
+"""Results larger than this many characters lie beside the log."""
+TIMEOUT_OPTIONS = (
+    "retry with a longer timeout_s",
+    "try an alternative action",
+    "escalate with ask_user",
+)
+
+
+async def call(
+    drive: "Drive", key: str, index: int, action: Action, tool: Tool, bound: Bound
+) -> e.Observed:
+    """Run the tool after its `Started` is durable. Never raises for what the tool does."""
+    await drive.save()
+    if tool.agent is not None:
+        return await _child(drive, key, index, action, tool)
+    await _back_off(drive, key, action)
+    seconds = _deadline(drive, bound)
+    setup = drive.setup
+    context: RunContext[Any] = RunContext(
+        deps=setup.deps,
+        run_id=drive.store.run,
+        effect_id=effect_id(drive, key, index),
+        step=len(drive.store.state.steps) + 1,
+        principal=setup.principal,
+        timeout_s=seconds,
+        data=drive.store.state.data,
+    )
+    started = perf_counter()
+    try:
+        if bound.inline:
+            outcome = await bound.run(context)
+        else:
+            async with asyncio.timeout(seconds):
+                outcome = await bound.run(context)
+    except TimeoutError:
+        outcome = _timed_out(tool, context, seconds)
+    except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
+        outcome = Outcome(_said(error), "failure")
+    return observed(drive, key, index, tool, outcome, perf_counter() - started)
+
+
+async def doubt(
+    drive: "Drive", key: str, index: int, action: Action, tool: Tool, bound: Bound
+) -> e.Observed:
+    """A call that was started in an earlier life and never observed: did it happen?"""
+    if tool.agent is not None:
+        return await _child(drive, key, index, action, tool)
+    if tool.effect == "once":
+        if tool.verify is not None:
+            verified = await _verify(drive, key, index, tool)
+            if verified is not None:
+                return verified
+        else:
+            question = (
+                f"{tool.name} was started before an interruption and may already have happened; "
+                "its old process may even still finish it"
+            )
+            settled = await settle(drive, key, index, action, tool, None, question=question)
+            if isinstance(settled, Observation):
+                return e.Observed(key=key, index=index, observation=settled)
+    drive.put(e.StartedOnce(key=key, index=index, effect=tool.effect))
+    return await call(drive, key, index, action, tool, bound)
+
+
+def effect_id(drive: "Drive", key: str, index: int) -> str:
+    """The same for every attempt at this very call, in this run only."""
+    said = f"{drive.store.run}\x1f{key}\x1f{index}".encode()
+    return blake2b(said, digest_size=12).hexdigest()
+
+
+def observed(
+    drive: "Drive", key: str, index: int, tool: Tool, outcome: Outcome, seconds: float
+) -> e.Observed:
+    """The event for what a tool returned: without secrets, short enough, with its key line."""
+    result = drive.setup.redactor.json(outcome.value)
+    text = result if isinstance(result, str) else render(result)
+    blob = ""
+    if len(text) > min(tool.max_chars, BLOB):
+        if len(text) > BLOB:
+            content = text.encode("utf-8", "surrogatepass")
+            blob = blake2b(content, digest_size=20).hexdigest()
+            drive.store.keep(blob, content)
+        result = text = excerpt(text, min(tool.max_chars, BLOB))
+    extraction = outcome.extraction
+    if not extraction and tool.extract is not None:
+        extraction = _extracted(tool, outcome.value)
+    auto = not extraction
+    if auto:
+        extraction = key_line(text, failed=outcome.status in ("failure", "timeout")) or "(empty)"
+    update = outcome.update
+    if update is not None:
+        update = (update[0], drive.setup.redactor.json(update[1]))
+    return e.Observed(
+        key=key,
+        index=index,
+        observation=Observation(
+            result="(no result)" if result is None or result == "" else result,
+            status=outcome.status,
+            extraction=drive.setup.redactor.text(extraction),
+            auto=auto,
+            duration_ms=round(seconds * 1000, 3),
+            options=TIMEOUT_OPTIONS if outcome.status == "timeout" else (),
+            blob=blob,
+        ),
+        update=update,
+    )
+
+
+def render(result: Any) -> str:
+    """A result as text: strings as they are, everything else as JSON."""
+    return result if isinstance(result, str) else msgspec.json.encode(result).decode()
+
+
+def _deadline(drive: "Drive", bound: Bound) -> float:
+    """Seconds the call may take: the tool's or what the action asks for, within the run's."""
+    limit = drive.setup.limits.seconds
+    if limit is None:
+        return bound.timeout
+    return min(bound.timeout, max(0.0, limit - drive.store.state.active_ms / 1000))
+
+
+async def _back_off(drive: "Drive", key: str, action: Action) -> None:
+    """Slow down a poll; the pause is on the record."""
+    judged = drive.repetition.judge(action, drive.loop_key(action.tool, action.parameters))
+    if judged.backoff_ms:
+        drive.put(e.Noted(key=key, kind="backoff", data={"ms": judged.backoff_ms}))
+        await drive.setup.sleep(judged.backoff_ms / 1000)
+
+
+def _timed_out(tool: Tool, context: RunContext[Any], seconds: float) -> Outcome:
+    text = f"{tool.name} timed out after {seconds:g} s."
+    if context.partial:
+        text += " Output so far:\n" + "".join(context.partial)
+    options = "; ".join(TIMEOUT_OPTIONS)
+    return Outcome(f"{text}\nOptions: {options}.", "timeout", extraction=text.splitlines()[0])
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _extracted(tool: Tool, value: Any) -> str:
+    try:
+        return tool.extract(value)[:200] if tool.extract is not None else ""
+    except Exception:  # noqa: BLE001 - a bad extractor must not lose the result
+        return ""
+
+
+async def _verify(drive: "Drive", key: str, index: int, tool: Tool) -> e.Observed | None:
+    """What `verify` says of the interrupted call; None if it did not happen."""
+    assert tool.verify is not None  # noqa: S101 - the caller checked
+    said: Any = tool.verify(effect_id(drive, key, index))
+    if inspect.isawaitable(said):
+        said = await said
+    if said is False or said is None:
+        return None
+    outcome = said if isinstance(said, Outcome) else Outcome(
+        "verified: it had already happened" if said is True else said
+    )
+    return observed(drive, key, index, tool, outcome, 0.0)
+
+
+async def _child(drive: "Drive", key: str, index: int, action: Action, tool: Tool) -> e.Observed:
+    """Run (or carry on) the agent behind a tool as a child run."""
+    setup, state = drive.setup, drive.store.state
+    if setup.children is None:
+        return observed(drive, key, index, tool, Outcome("no agent runner", "failure"), 0.0)
+    run = f"{drive.store.run}.{key.replace('.', '-')}-{index}"
+    parent = Parent(
+        drive.store.run, setup.limits.left(state), setup.policy, setup.principal, setup.depth + 1, setup.deps
+    )
+    started = perf_counter()
+    child = await setup.children(tool, action.parameters, run=run, parent=parent)
+    if child.waiting_for:
+        raise Park(child.waiting_for)
+    ended = observed(
+        drive,
+        key,
+        index,
+        tool,
+        Outcome(child.observation.result, child.observation.status, child.observation.extraction),
+        perf_counter() - started,
+    )
+    return msgspec.structs.replace(ended, usage=child.usage)

@@ -1,0 +1,76 @@
+"""Who drives a run: enough to tell, on one machine, whether the owner still lives.
+
+Only a worker that taofold itself spawned may be killed to take its run over
+(same boot, same pid namespace, pid and start time match); anybody else's open
+`once` calls go to `verify` or a person.
+"""
+
+import os
+import signal
+import time
+from pathlib import Path
+from secrets import token_hex
+
+SPAWNED = "TAOFOLD_SPAWNED"
+"""Environment variable that a spawner sets for its workers."""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """The start time of a process in clock ticks since boot, "" if it is gone or a zombie."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return "" if len(fields) < 20 or fields[0] in ("Z", "X") else fields[19]
+
+
+def _here() -> str:
+    boot = _read("/proc/sys/kernel/random/boot_id") or "unknown"
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        namespace = "-"
+    return f"{boot}/{namespace}"
+
+
+def me() -> str:
+    """This process as an owner."""
+    pid = os.getpid()
+    spawned = "spawned" if os.environ.get(SPAWNED) else "own"
+    return "|".join((_here(), str(pid), _started(pid), spawned, token_hex(4)))
+
+
+def alive(owner: str) -> bool | None:
+    """Is the owner's process there? None if that cannot be known from here."""
+    here, _, rest = owner.partition("|")
+    parts = rest.split("|")
+    if len(parts) != 4 or here != _here():
+        return None
+    pid, started = int(parts[0]), parts[1]
+    if not started:
+        return None
+    return _started(pid) == started
+
+
+def mine(owner: str) -> bool:
+    """Is the owner this very process?"""
+    parts = owner.split("|")
+    return len(parts) == 5 and parts[0] == _here() and int(parts[1]) == os.getpid()
+
+
+def kill(owner: str, patience: float = 5.0) -> bool:
+    """Kill the owner if taofold spawned it. True if it is certainly gone."""
+    if alive(owner) is False:
+        return True
+    parts = owner.split("|")
+    if alive(owner) is None or parts[3] != "spawned" or mine(owner):
+        return False
+    os.kill(int(parts[1]), signal.SIGKILL)
+    end = time.monotonic() + patience
+    while alive(owner) and time.monotonic() < end:
+        time.sleep(0.01)
+    return not alive(owner)

@@ -1,0 +1,143 @@
+"""What a run is driven with: the live things that a log cannot hold."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+from taofold.core.values import ASK_USER, FINISH, Action, Observation, Principal, Reply, Tier
+from taofold.policy import Limits, Policy
+from taofold.policy.redaction import Redactor
+from taofold.runtime.model import Model, ToolSpec
+from taofold.store.store import Listener, clock
+from taofold.tools import Tool, Toolset
+
+
+RESERVED_SPECS: Final = {
+    ASK_USER: ToolSpec(
+        ASK_USER,
+        "Ask the person a question and wait for the answer.",
+        {
+            "type": "object",
+            "properties": {"question": {"type": "string"}},
+            "required": ["question"],
+        },
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A pending action, as a person sees it. `id` is `run:seq` of the event that asks."""
+
+    id: str
+    run: str
+    key: str
+    index: int
+    action: Action
+    tier: Tier
+    reason: str
+    preview: str
+    digest: str
+    policy: str
+    requester: str
+    asked_at: int
+    expires_at: int = 0
+    question: str = ""
+    """For `ask_user`: what the agent wants to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A person's word: approve, deny, or approve with edited parameters.
+
+    For an action that may already have happened, `done` says that it did.
+    """
+
+    verdict: str
+    by: str = "local"
+    reason: str = ""
+    parameters: dict[str, Any] | None = None
+    answer: str | None = None
+
+
+Approver: TypeAlias = Callable[[Approval], "bool | Decision | Awaitable[bool | Decision]"]
+OnDelta: TypeAlias = Callable[[str, str], None]
+"""Hears (run id, text) while a reply streams in."""
+
+
+class Children(Protocol):
+    """Runs the agent behind a tool as a child run."""
+
+    async def __call__(
+        self, tool: Tool, parameters: dict[str, Any], *, run: str, parent: "Parent"
+    ) -> "ChildOutcome": ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What a child run inherits."""
+
+    run: str
+    limits: Limits
+    policy: Policy
+    principal: Principal
+    depth: int
+    deps: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildOutcome:
+    """How a child run ended: its observation, or what it waits for."""
+
+    observation: Observation
+    usage: Any = None
+    waiting_for: str = ""
+
+
+@dataclass(slots=True)
+class Setup:
+    """Everything a drive needs besides the strategy and the log."""
+
+    models: Mapping[str, Model]
+    """By role; `executor` is always there."""
+    tools: Toolset
+    limits: Limits = field(default_factory=Limits)
+    policy: Policy = field(default_factory=Policy)
+    principal: Principal = Principal()
+    deps: Any = None
+    approve: Approver | None = None
+    redactor: Redactor = field(default_factory=Redactor)
+    listeners: tuple[Listener, ...] = ()
+    on_delta: OnDelta | None = None
+    children: Children | None = None
+    cache: MutableMapping[str, Reply] | None = None
+    max_tokens: int = 0
+    temperature: float | None = None
+    strict: bool = False
+    on_denial: str = "continue"
+    depth: int = 0
+    finish: dict[str, Any] | None = None
+    """JSON Schema of the parameters of `finish`, where it is offered natively."""
+    now: Callable[[], int] = clock
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _specs: dict[tuple[str, ...], tuple[ToolSpec, ...]] = field(
+        default_factory=dict[tuple[str, ...], tuple[ToolSpec, ...]]
+    )
+
+    def specs(self, names: tuple[str, ...]) -> tuple[ToolSpec, ...]:
+        """The named tools as they are offered to a model."""
+        if names not in self._specs:
+            tools = [self.tools[name] for name in names if name in self.tools]
+            self._specs[names] = (
+                *[ToolSpec(t.name, t.description, t.schema) for t in tools],
+                *[RESERVED_SPECS[name] for name in names if name in RESERVED_SPECS],
+            )
+            if FINISH in names and self.finish is not None:
+                spec = ToolSpec(FINISH, "Give the final answer.", self.finish)
+                self._specs[names] = (*self._specs[names], spec)
+        return self._specs[names]
+
+    def model(self, role: str) -> Model:
+        """The model that plays `role`."""
+        return self.models.get(role) or self.models["executor"]

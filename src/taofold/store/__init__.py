@@ -1,0 +1,1 @@
+"""The store: the log protocol, dispatch, fold and travel."""

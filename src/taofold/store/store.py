@@ -1,0 +1,170 @@
+"""The store: the state, the records it was folded from, and who is listening.
+
+`dispatch` is the only way to change `state`. With a log behind it the records of a
+store become durable at `flush`, and only then do listeners hear of them: nobody is
+told of an event that a crash could take back. Time enters here, through `now`.
+It knows nothing about strategies, models or tools.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, TypeAlias
+
+from taofold.core import events as e
+from taofold.core.errors import ConfigError
+from taofold.core.state import RunState, fold, reduce
+from taofold.store.log import Log
+
+Listener: TypeAlias = Callable[[e.Record], None]
+ActionFunction: TypeAlias = Callable[[dict[str, Any]], tuple[str, Any] | None]
+"""A Redux-style action: a pure function of the state's data to a `(key, value)` update."""
+
+
+def clock() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Store:
+    """State as a fold of records. `head` is the sequence number that the next one gets.
+
+    >>> store = Store({"count": 1})
+    >>> _ = store.dispatch(lambda data: ("count", data["count"] + 1))
+    >>> store.state.data["count"], store.travel(-1).data["count"]
+    (2, 1)
+    """
+
+    def __init__(
+        self,
+        initial: Mapping[str, Any] | None = None,
+        *,
+        run: str = "store",
+        log: Log | None = None,
+        epoch: int = 0,
+        head: int = 0,
+        now: Callable[[], int] = clock,
+    ) -> None:
+        self._initial = RunState(data=dict(initial or {}))
+        self.state = self._initial
+        self.run, self.epoch, self.head = run, epoch, head
+        self._log, self._now = log, now
+        self.records: list[e.Record] = []
+        self._unsaved: list[e.Record] = []
+        self._blobs: dict[str, bytes] = {}
+        self._listeners: list[Listener] = []
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every record from now on. Returns the way to stop it."""
+        self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
+
+    def dispatch(self, action: e.Event | ActionFunction, *, name: str = "") -> e.Record | None:
+        """Record an event, or run an action and record its update (None: no update).
+
+        An action sees a copy of the data, so it cannot change the state by accident;
+        if it raises, nothing is recorded and the error is the caller's.
+        """
+        if callable(action):
+            update = action(deepcopy(dict(self.state.data)))
+            if update is None:
+                return None
+            key, value = _checked(update)
+            action = e.Updated(
+                name=key, value=value, action=name or getattr(action, "__name__", "")
+            )
+        at = self._now()
+        record = e.Record(self.run, self.head, at if at > self.state.at else self.state.at, action)
+        self.head += 1
+        self._apply(record)
+        if self._log is None:
+            self._tell((record,))
+        else:
+            self._unsaved.append(record)
+        return record
+
+    def restore(self, record: e.Record) -> None:
+        """Take in a record that the log already holds."""
+        self._apply(record)
+
+    def keep(self, digest: str, content: bytes) -> None:
+        """Write `content` to the log's blobs with the next flush."""
+        self._blobs[digest] = content
+
+    async def flush(
+        self,
+        *,
+        consume: Sequence[str] = (),
+        status: str = "",
+        waiting_for: str = "",
+        if_quiet: bool = False,
+    ) -> bool:
+        """Make everything dispatched so far durable, then tell the listeners.
+
+        Returns False, with nothing written, if `if_quiet` and the inbox is not empty.
+
+        Raises:
+            Conflict: another owner took the run over; this store is worthless now.
+        """
+        unsaved = self._unsaved
+        if self._log is None or not (unsaved or consume or status):
+            return True
+        self._unsaved = []
+        disk = any([record.event.disk for record in unsaved])
+        blobs, self._blobs = self._blobs, {}
+        written = await self._log.append(
+            self.run,
+            self.epoch,
+            unsaved,
+            disk=disk,
+            consume=consume,
+            blobs=blobs or None,
+            status=status,
+            waiting_for=waiting_for,
+            if_quiet=if_quiet,
+        )
+        if written:
+            self._tell(unsaved)
+        return written
+
+    def again(self, head: int) -> "Store":
+        """A fresh store of the same run, to re-drive it from a log that ends before `head`."""
+        store = Store(run=self.run, log=self._log, epoch=self.epoch, head=head, now=self._now)
+        store._listeners = self._listeners
+        return store
+
+    def travel(self, seq: int) -> RunState:
+        """The state as it was after record `seq` (-1: before the first)."""
+        return fold(
+            (record for record in self.records if record.seq <= seq), self._initial
+        )
+
+    def rewind(self, seq: int) -> RunState:
+        """Go back to the state after record `seq`; what came later is kept but no longer counts."""
+        if not -1 <= seq < self.head:
+            raise ConfigError(f"cannot rewind to {seq}: the records run from 0 to {self.head - 1}")
+        self.dispatch(e.Rewound(to=seq))
+        return self.state
+
+    def _apply(self, record: e.Record) -> None:
+        self.records.append(record)
+        if isinstance(record.event, e.Rewound):
+            self.state = fold(self.records, self._initial)
+        else:
+            self.state = reduce(self.state, record)
+
+    def _tell(self, records: Sequence[e.Record]) -> None:
+        for listener in tuple(self._listeners):
+            for record in records:
+                listener(record)
+
+
+def _checked(update: object) -> tuple[str, Any]:
+    if not (isinstance(update, tuple) and len(update) == 2 and isinstance(update[0], str)):  # pyright: ignore[reportUnknownArgumentType]
+        raise ConfigError(f"an action returns (key, value) or None, not {update!r}")
+    return update[0], update[1]  # pyright: ignore[reportUnknownVariableType]

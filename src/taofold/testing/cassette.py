@@ -1,0 +1,140 @@
+"""Cassettes: a provider's answers, written by hand, served in place of the network.
+
+A cassette is JSON:
+
+    {"exchanges": [
+      {"request":  {"path": "/v1/chat/completions", "headers": {"x-api-key": "k"},
+                    "body": {"model": "gpt-4o"}},
+       "response": {"status": 200, "headers": {}, "json": {...}}}
+    ]}
+
+A request matches if its URL ends with `path` and the body and the headers contain what
+the cassette names (objects by subset, lists by length and item, everything else by
+equality; header names in any case). A response has `json`, `body` (text) or `sse` (a
+list of events: objects are encoded, strings taken as they are; each is a `data:` line,
+or whole lines if it starts with "event:"). `"cut": N` drops the last N bytes, as a
+broken connection does. Exchanges are used in order, each once; `"times": N` repeats one.
+It knows nothing about providers.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from taofold.core.errors import ConfigError, TaofoldError
+from taofold.models.anyjson import is_array, is_object
+from taofold.models.transport import Answer, Bounds, OnBytes, place
+
+_PIECE: Final = 37
+"""Streams arrive in pieces of this many bytes, which cuts lines and characters apart."""
+
+
+class CassetteMismatch(TaofoldError):
+    """A request is not the one the cassette has next."""
+
+
+class Cassette:
+    """A `Transport` that answers from exchanges. `requests` holds the decoded bodies it got."""
+
+    def __init__(self, exchanges: list[dict[str, Any]], name: str = "cassette") -> None:
+        self.name = name
+        self.requests: list[Any] = []
+        self.headers: list[dict[str, str]] = []
+        self._left = [
+            exchange for exchange in exchanges for _ in range(int(exchange.get("times", 1)))
+        ]
+
+    @classmethod
+    def load(cls, path: Path) -> "Cassette":
+        """Read a cassette file. Raises `ConfigError` if it cannot be read."""
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return cls(found["exchanges"], path.name)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"not a cassette: {error!r}", path=str(path)) from error
+
+    async def post(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        bounds: Bounds,
+        on_bytes: OnBytes | None = None,
+    ) -> Answer:
+        """Answer with the next exchange. Raises `CassetteMismatch` if the request differs."""
+        asked = json.loads(body)
+        self.requests.append(asked)
+        self.headers.append(dict(headers))
+        if not self._left:
+            raise CassetteMismatch(
+                f"{self.name!r} has no exchange left for request {len(self.requests)} "
+                f"to {place(url)}"
+            )
+        exchange = self._left[0]
+        why = _difference(exchange.get("request", {}), url, headers, asked)
+        if why:
+            raise CassetteMismatch(f"{self.name!r}, request {len(self.requests)}: {why}")
+        self._left.pop(0)
+        return _answer(exchange.get("response", {}), on_bytes)
+
+    def assert_complete(self) -> None:
+        """Raise `AssertionError` if exchanges are left over."""
+        if self._left:
+            raise AssertionError(f"{self.name!r} has {len(self._left)} exchanges left")
+
+
+def _answer(response: dict[str, Any], on_bytes: OnBytes | None) -> Answer:
+    status = int(response.get("status", 200))
+    headers = {str(key).title(): str(value) for key, value in response.get("headers", {}).items()}
+    data = _data(response)
+    if "cut" in response:
+        data = data[: len(data) - int(response["cut"])]
+    if on_bytes is None or status != 200 or "json" in response:
+        return Answer(status, headers, data)
+    for start in range(0, len(data), _PIECE):
+        on_bytes(data[start : start + _PIECE])
+    return Answer(status, headers, b"")
+
+
+def _data(response: dict[str, Any]) -> bytes:
+    if "json" in response:
+        return json.dumps(response["json"]).encode()
+    if "sse" in response:
+        return "".join(_event(event) for event in response["sse"]).encode()
+    return str(response.get("body", "")).encode()
+
+
+def _event(event: Any) -> str:
+    if isinstance(event, str):
+        return f"{event}\n\n" if event.startswith(("event:", ":")) else f"data: {event}\n\n"
+    return f"data: {json.dumps(event)}\n\n"
+
+
+def _difference(wanted: dict[str, Any], url: str, headers: Mapping[str, str], body: object) -> str:
+    path = str(wanted.get("path", ""))
+    if not url.endswith(path):
+        return f"it goes to {place(url)}, the cassette expects {path!r}"
+    got = {name.lower(): value for name, value in headers.items()}
+    for name, value in wanted.get("headers", {}).items():
+        if got.get(name.lower()) != value:
+            return f"header {name!r} is not what the cassette expects"
+    return _missing(wanted.get("body", {}), body, "body")
+
+
+def _missing(wanted: Any, got: Any, path: str) -> str:
+    """Where `got` lacks something of `wanted`, "" if nowhere."""
+    if is_object(wanted) and is_object(got):
+        for key, value in wanted.items():
+            if key not in got:
+                return f"{path}.{key} is missing"
+            if why := _missing(value, got[key], f"{path}.{key}"):
+                return why
+        return ""
+    if is_array(wanted) and is_array(got) and len(wanted) == len(got):
+        reasons = (
+            _missing(one, other, f"{path}[{index}]")
+            for index, (one, other) in enumerate(zip(wanted, got, strict=True))
+        )
+        return next(filter(None, reasons), "")
+    return "" if wanted == got else f"{path} is {got!r}, the cassette expects {wanted!r}"

@@ -1,0 +1,23 @@
+"""Tools: typed functions with the facts that govern their use.
+
+The built-in ones are in `taofold.tools.files` and `taofold.tools.command`; nothing here
+imports them.
+"""
+
+from taofold.tools.arguments import BadArguments
+from taofold.tools.context import Outcome, RunContext
+from taofold.tools.make import as_tool, external, tool
+from taofold.tools.tool import Bound, Tool
+from taofold.tools.toolset import Toolset
+
+__all__ = [
+    "BadArguments",
+    "Bound",
+    "Outcome",
+    "RunContext",
+    "Tool",
+    "Toolset",
+    "as_tool",
+    "external",
+    "tool",
+]

@@ -1,0 +1,154 @@
+"""Finds tools in files named `tagent.tools.py` and `taofold_tools.py`.
+
+**Discovery executes the files it finds**: point it only at code you would run. It loads
+nothing unless a path is given, and it never prints: what went wrong is in `Discovery.faults`.
+"""
+
+import inspect
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Final, cast
+
+from taofold.core.errors import ConfigError
+from taofold.core.values import Tier
+from taofold.tools.make import as_tool
+from taofold.tools.tool import Tool
+from taofold.tools.toolset import Toolset
+
+FILES: Final = ("tagent.tools.py", "taofold_tools.py")
+_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a file, or one function of it (`name`), gives no tool."""
+
+    path: Path
+    reason: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.path}: {self.name}" if self.name else str(self.path)
+        return f"{where}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What was found, what could not be used and why, and what was passed over."""
+
+    tools: Toolset = field(default_factory=Toolset)
+    faults: tuple[Fault, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def discover(
+    paths: Iterable[str | Path], *, recursive: bool = True, trusted: bool = False
+) -> Discovery:
+    """The tools in `paths`, **running the code** of each file found.
+
+    A path is a directory to look in (hidden ones, virtual environments and
+    `node_modules` are passed over) or a Python file of any name. Taken are `Tool` and
+    `Toolset` objects and bare functions whose first two parameters are `state, args`.
+    Files are loaded in sorted order; the first to define a name wins, with a warning.
+    Unless `trusted`, no tool found is below tier 2, whatever it declares (D8).
+    """
+    faults: list[Fault] = []
+    warnings: list[str] = []
+    taken: dict[str, tuple[Tool, Path]] = {}
+    for path in _files(paths, recursive, faults):
+        module = _load(path, faults)
+        if module is None:
+            continue
+        for tool in _tools_of(module, path, faults):
+            if tool.name in taken:
+                first = taken[tool.name][1]
+                warnings.append(f"tool {tool.name!r} of {path} is ignored: {first} defines it too")
+                continue
+            kept = tool if trusted else replace(tool, tier=max(tool.tier, Tier.CARD))
+            taken[tool.name] = (kept, path)
+    tools = Toolset(tool for tool, _ in taken.values())
+    return Discovery(tools, tuple(faults), tuple(warnings))
+
+
+def _files(paths: Iterable[str | Path], recursive: bool, faults: list[Fault]) -> list[Path]:
+    if isinstance(paths, (str, Path)):
+        paths = [paths]
+    found: set[Path] = set()
+    for given in paths:
+        path = Path(given)
+        if path.is_dir():
+            found.update(file.resolve() for file in _within(path, recursive))
+        elif path.is_file():
+            found.add(path.resolve())
+        else:
+            faults.append(Fault(path, "there is no such file or directory"))
+    return sorted(found)
+
+
+def _within(root: Path, recursive: bool) -> Iterator[Path]:
+    for here, folders, files in os.walk(root):
+        folder = Path(here)
+        folders[:] = [
+            name
+            for name in folders
+            if recursive
+            and not name.startswith(".")
+            and name not in _SKIPPED
+            and not (folder / name / "pyvenv.cfg").exists()
+        ]
+        yield from (folder / name for name in files if name in FILES)
+
+
+def _load(path: Path, faults: list[Fault]) -> ModuleType | None:
+    name = f"taofold_discovered_{blake2b(os.fsencode(path), digest_size=6).hexdigest()}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        faults.append(Fault(path, "it is not a Python file"))
+        return None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and type hints look their module up there
+    try:
+        with redirect_stdout(sys.stderr):  # a file that prints must not spoil machine output
+            spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - also sys.exit(): other files still load
+        del sys.modules[name]
+        faults.append(Fault(path, f"importing it raised {type(error).__name__}: {error}"))
+        return None
+    return module
+
+
+def _tools_of(module: ModuleType, path: Path, faults: list[Fault]) -> Iterator[Tool]:
+    for name, thing in list(vars(module).items()):
+        if name.startswith("_"):
+            continue
+        if isinstance(thing, Tool):
+            yield cast("Tool", thing)
+        elif isinstance(thing, Toolset):
+            yield from thing.values()
+        elif isinstance(thing, FunctionType) and thing.__module__ == module.__name__:
+            tool = _bare(thing, name, path, faults)
+            if tool is not None:
+                yield tool
+
+
+def _bare(function: FunctionType, name: str, path: Path, faults: list[Fault]) -> Tool | None:
+    names = list(inspect.signature(function).parameters)
+    if names[:2] != ["state", "args"]:
+        shown = f"({', '.join(names)})"
+        reason = f"its parameters are {shown}, not (state, args); decorate it with @tool, or "
+        faults.append(Fault(path, reason + "start its name with '_' if it is no tool", name))
+        return None
+    try:
+        return as_tool(function)
+    except ConfigError as error:
+        faults.append(Fault(path, str(error), name))
+        return None

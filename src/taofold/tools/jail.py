@@ -1,0 +1,226 @@
+"""Opens files under one directory, and nothing else.
+
+Every component of a path is opened relative to the directory before it with `O_NOFOLLOW`,
+so a link is never followed, not even one that is put in place between a check and the use
+of a path: there is no such interval. Writes go to a new file that is renamed over the old
+one in the same open directory. Knows nothing about tools or models.
+
+What it cannot see: a hard link to a file outside (reading it reads that file; writing
+replaces the link only), and directories that somebody with rights outside moves away.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK a FIFO would hold the tool until somebody writes to it.
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+HIDDEN: Final = (".taofold",)
+"""Names that do not exist for an agent: its own log, policy and baselines."""
+PROTECTED: Final = (".git",)
+"""Names that are read-only: a hook planted there would run outside the jail."""
+
+
+class Outside(ValueError):  # noqa: N818 - it says where the path leads
+    """The path is not one of the jail's, or not one that may be used so. For the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A directory entry as `lstat` sees it. `kind` is file, directory, link or other."""
+
+    path: str
+    kind: str
+    size: int = 0
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Jail:
+    """A directory tree. `root` must be an existing directory, resolved when the jail is made."""
+
+    root: Path
+    hidden: tuple[str, ...] = HIDDEN
+    protected: tuple[str, ...] = PROTECTED
+
+    def parts(self, path: str, *, write: bool = False) -> tuple[str, ...]:
+        """The components of `path` below the root.
+
+        `..` is resolved as text, which is exact because links are not followed.
+
+        Raises:
+            Outside: it leads out of the root, or to a name that is hidden or protected.
+        """
+        inner = path
+        if path.startswith("/"):
+            root = str(self.root)
+            if path != root and not path.startswith(root.rstrip("/") + "/"):
+                raise Outside(f"{path!r} is outside the work root; use a path relative to it")
+            inner = path[len(root) :]
+        parts: list[str] = []
+        for part in inner.split("/"):
+            if part == "..":
+                if not parts:
+                    raise Outside(f"{path!r} leads out of the work root")
+                parts.pop()
+            elif part not in ("", "."):
+                parts.append(part)
+        self._allowed(path, parts, write)
+        return tuple(parts)
+
+    def _allowed(self, path: str, parts: list[str], write: bool) -> None:
+        try:
+            encoded = os.fsencode("/".join(parts))
+        except UnicodeEncodeError:
+            raise Outside(f"{path!r} is no file name: it is not valid text") from None
+        if b"\0" in encoded:
+            raise Outside(f"{path!r} is no file name: it holds a NUL character")
+        folded = {part.casefold() for part in parts}  # some file systems ignore case
+        if folded & set(self.hidden):
+            raise Outside(f"{path!r} belongs to the runtime and cannot be used")
+        if write and folded & set(self.protected):
+            raise Outside(f"{path!r} is read-only: {', '.join(self.protected)} is protected")
+
+    @contextmanager
+    def directory(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
+        """An open descriptor of the directory; missing ones are made if `create`."""
+        fd = os.open(self.root, _DIRECTORY)
+        try:
+            for index, part in enumerate(parts):
+                inner = _enter(fd, part, "/".join(parts[: index + 1]), create)
+                os.close(fd)
+                fd = inner
+            yield fd
+        finally:
+            os.close(fd)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """The content of a regular file of at most `limit` bytes."""
+        parts = self._file_parts(path)
+        with self.directory(parts[:-1]) as folder:
+            fd = _open_file(folder, parts[-1], path)
+            with os.fdopen(fd, "rb") as file:
+                size = os.fstat(fd).st_size
+                if size > limit:
+                    raise Outside(f"{path!r} has {size:,} bytes; the limit is {limit:,}")
+                content = file.read(limit + 1)
+        if len(content) > limit:
+            raise Outside(f"{path!r} is larger than the limit of {limit:,} bytes")
+        return content
+
+    def write(self, path: str, content: bytes) -> bool:
+        """Replace or create a regular file in one step; True if it was created."""
+        parts = self._file_parts(path, write=True)
+        with self.directory(parts[:-1], create=True) as folder:
+            mode = _replaceable(folder, parts[-1], path)
+            temporary = f".{parts[-1][:32]}.{secrets.token_hex(8)}"
+            fd = os.open(temporary, _NEW, 0o666, dir_fd=folder)
+            try:
+                with os.fdopen(fd, "wb") as file:
+                    if mode is not None:
+                        os.fchmod(fd, mode)
+                    file.write(content)
+                    file.flush()
+                    os.fsync(fd)
+                os.rename(temporary, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
+                raise
+        return mode is None
+
+    def entries(self, parts: tuple[str, ...]) -> list[Entry]:
+        """What a directory holds, sorted by name, without what is hidden."""
+        found: list[Entry] = []
+        with self.directory(parts) as folder:
+            for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a descriptor has no Path
+                if name.casefold() in self.hidden:
+                    continue
+                with suppress(FileNotFoundError):
+                    found.append(_entry(folder, name, "/".join((*parts, name))))
+        return found
+
+    def _file_parts(self, path: str, *, write: bool = False) -> tuple[str, ...]:
+        parts = self.parts(path, write=write)
+        if not parts or path.endswith("/"):
+            raise Outside(f"{path!r} is a directory; name a file")
+        return parts
+
+
+def jail(root: Path | str, *, protected: tuple[str, ...] = PROTECTED) -> Jail:
+    """A jail at `root`, its links resolved once and for all; it must be a directory."""
+    resolved = Path(root).resolve(strict=True)
+    if not resolved.is_dir():
+        raise NotADirectoryError(f"the work root {str(root)!r} is not a directory")
+    return Jail(resolved, protected=protected)
+
+
+def _enter(folder: int, name: str, path: str, create: bool) -> int:
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=folder)
+    except FileNotFoundError:
+        if not create:
+            raise Outside(f"there is no directory {path!r}") from None
+    except OSError as error:
+        raise _refused(folder, name, path, error) from error
+    with suppress(FileExistsError):  # somebody else made it meanwhile
+        os.mkdir(name, dir_fd=folder)
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=folder)
+    except OSError as error:
+        raise _refused(folder, name, path, error) from error
+
+
+def _open_file(folder: int, name: str, path: str) -> int:
+    try:
+        fd = os.open(name, _FILE, dir_fd=folder)
+    except FileNotFoundError:
+        raise Outside(f"there is no file {path!r}") from None
+    except OSError as error:
+        raise _refused(folder, name, path, error) from error
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    what = "a directory" if stat.S_ISDIR(mode) else "a device or pipe"
+    raise Outside(f"{path!r} is {what}, not a file")
+
+
+def _replaceable(folder: int, name: str, path: str) -> int | None:
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(mode):
+        return stat.S_IMODE(mode) & 0o777
+    raise _refused(folder, name, path, OSError(errno.EISDIR, "it is not a regular file"))
+
+
+def _refused(folder: int, name: str, path: str, error: OSError) -> Outside:
+    with suppress(OSError):
+        entry = _entry(folder, name, path)
+        if entry.kind == "link":
+            return Outside(f"{path!r} is a link to {entry.target!r}; links are not followed")
+        if isinstance(error, NotADirectoryError):
+            return Outside(f"{path!r} is a {entry.kind}, not a directory")
+    return Outside(f"{path!r} cannot be used: {error.strerror or error}")
+
+
+def _entry(folder: int, name: str, path: str) -> Entry:
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(path, "directory")
+    if stat.S_ISREG(found.st_mode):
+        return Entry(path, "file", found.st_size)
+    if stat.S_ISLNK(found.st_mode):
+        return Entry(path, "link", target=os.readlink(name, dir_fd=folder))  # noqa: PTH115 - fd
+    return Entry(path, "other")

@@ -1,0 +1,205 @@
+"""Turns whatever a tool returned into JSON, and never raises while doing so.
+
+Knows nothing about tools, logs or prompts: a value comes in, an `Outcome` goes out.
+A tool that did its work and then returned something odd has still done its work,
+so oddity is written down (as a `repr`), not turned into a failure.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from taofold.core.values import JSON
+from taofold.tools.context import Outcome
+
+DEPTH: Final = 64
+"""How deep a result is followed; a cycle ends here too."""
+NODES: Final = 200_000
+"""How many values a result may hold: lists that share members can be exponential."""
+REPR: Final = 2_000
+"""Characters kept of a value that has no JSON form."""
+NOTHING: Final = "the tool returned nothing"
+NO_CHANGE: Final = "the tool returned nothing; the state is unchanged"
+
+_INT: Final = 2**63
+
+
+def outcome_of(value: object) -> Outcome:
+    """What a tool that returned `value` has to say.
+
+    An `Outcome` is kept as it is, apart from making its parts JSON. A mapping with
+    `success: false` and a returned exception are failures.
+    """
+    if type(value) is str and value.isascii():
+        return Outcome(value)
+    if value is None:
+        return Outcome(None, extraction=NOTHING)
+    if isinstance(value, Outcome):
+        return _checked(value)
+    if isinstance(value, BaseException):
+        return Outcome(_words(value), "failure")
+    plain = jsonable(value)
+    if isinstance(plain, dict):
+        mapping = cast("dict[str, JSON]", plain)
+        if mapping.get("success") is False:
+            said = mapping.get("error") or mapping.get("message") or "the tool reports no success"
+            return Outcome(mapping, "failure", extraction=_line(said))
+    return Outcome(plain)
+
+
+def stateful(value: object, tool: str) -> Outcome:
+    """The same for a TAgent `(state, args)` tool, whose return value updates the state.
+
+    `(key, value)` names its key; a Pydantic model is stored under its class name in
+    lower case; any other value under `<tool>_output`; `None` changes nothing.
+    """
+    if value is None:
+        return Outcome(None, extraction=NO_CHANGE)
+    pair = _pair(value)
+    if pair is not None:
+        plain = jsonable(pair[1])
+        return Outcome(plain, update=(utf8(pair[0]), plain))
+    outcome = outcome_of(value)
+    if isinstance(value, Outcome) or outcome.status == "failure":
+        return outcome
+    key = type(value).__name__.lower() if isinstance(value, BaseModel) else f"{tool}_output"
+    return Outcome(outcome.value, update=(key, outcome.value))
+
+
+def _pair(value: object) -> tuple[str, object] | None:
+    if not isinstance(value, tuple):
+        return None
+    parts = cast("tuple[object, ...]", value)
+    if len(parts) == 2 and isinstance(parts[0], str) and parts[0]:
+        return parts[0], parts[1]
+    return None
+
+
+def jsonable(value: object) -> JSON:
+    """`value` as JSON, copied; what has no JSON form becomes text."""
+    return _Walk().plain(value, DEPTH)
+
+
+@dataclass(slots=True)
+class _Walk:
+    left: int = NODES
+
+    def plain(self, value: object, depth: int) -> JSON:
+        self.left -= 1
+        known = _SCALARS.get(type(value))
+        if known is not None:
+            return known(value)
+        if depth == 0 or self.left < 0:
+            return "…"
+        if isinstance(value, Mapping):
+            return self._mapping(cast("Mapping[object, object]", value), depth)
+        if isinstance(value, (list, tuple)):
+            return self._sequence(cast("Sequence[object]", value), depth)
+        if isinstance(value, Set):
+            return sorted(self._sequence(list(cast("Set[object]", value)), depth), key=repr)
+        return self._other(value, depth)
+
+    def _mapping(self, value: Mapping[object, object], depth: int) -> JSON:
+        try:
+            items = list(value.items())
+        except Exception:  # noqa: BLE001 - a foreign mapping may do anything
+            return _safe_repr(value)
+        plain: dict[str, JSON] = {}
+        for key, item in items:
+            if self.left < 0:
+                plain["…"] = "…"
+                break
+            plain[_key(key)] = self.plain(item, depth - 1)
+        return plain
+
+    def _sequence(self, value: Sequence[object], depth: int) -> list[JSON]:
+        plain: list[JSON] = []
+        for item in value:
+            if self.left < 0:
+                plain.append("…")
+                break
+            plain.append(self.plain(item, depth - 1))
+        return plain
+
+    def _other(self, value: object, depth: int) -> JSON:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return _bytes(bytes(cast("bytes", value)))
+        if isinstance(value, BaseException):
+            return _words(value)
+        try:
+            known = to_jsonable_python(value, by_alias=False, bytes_mode="base64")
+        except Exception:  # noqa: BLE001 - serializers and properties of foreign classes run here
+            return _safe_repr(value)
+        return self.plain(known, depth - 1)
+
+
+def _checked(said: Outcome) -> Outcome:
+    update = said.update
+    if update is not None:
+        update = (utf8(str(update[0])), jsonable(update[1]))
+    return Outcome(jsonable(said.value), said.status, utf8(str(said.extraction)), update)
+
+
+def _integer(value: Any) -> JSON:
+    return value if -_INT <= value < _INT else str(value) if abs(value) < 10**4000 else "…"
+
+
+def _float(value: Any) -> JSON:
+    return value if math.isfinite(value) else repr(value)
+
+
+def utf8(value: Any) -> str:
+    """`value`, a str, as text that any encoder takes."""
+    # A lone surrogate (from os.fsdecode, say) cannot be written as UTF-8.
+    if value.isascii():
+        return str(value)
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _same(value: Any) -> JSON:
+    return value
+
+
+_SCALARS: Final[dict[type, Callable[[Any], JSON]]] = {
+    str: utf8,
+    int: _integer,
+    float: _float,
+    bool: _same,
+    type(None): _same,
+}
+
+
+def _key(key: object) -> str:
+    return utf8(key) if type(key) is str else utf8(_safe_repr(key))
+
+
+def _bytes(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        more = " …" if len(value) > 32 else ""
+        return f"<{len(value)} bytes, not text: {value[:32].hex(' ')}{more}>"
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return utf8(f"{type(error).__name__}: {error}"[:REPR])
+    except Exception:  # noqa: BLE001 - __str__ of a foreign exception
+        return type(error).__name__
+
+
+def _line(said: object) -> str:
+    text = said if isinstance(said, str) else _safe_repr(said)
+    return utf8(text.strip().partition("\n")[0][:200])
+
+
+def _safe_repr(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - __repr__ of a foreign class
+        return f"<{type(value).__name__} without a readable repr>"
+    return utf8(text if len(text) <= REPR else f"{text[:REPR]}…")

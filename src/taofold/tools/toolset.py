@@ -1,0 +1,117 @@
+"""Named tools and the ways to combine them. A wrapper of a toolset is a toolset.
+
+Knows nothing about runs. Nothing here can lower a tier (PEER-26).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from taofold.core.errors import ConfigError
+from taofold.tools.make import as_tool
+from taofold.tools.tool import Tool, check_tier
+
+_OPTIONS: Final = frozenset({"timeout", "longest", "max_chars", "sequential", "toolset"})
+
+
+class Toolset(Mapping[str, Tool]):
+    """An immutable mapping of names to tools, in order of declaration."""
+
+    __slots__ = ("_tools",)
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools = _unique(tools)
+
+    @classmethod
+    def of(cls, *things: object) -> "Toolset":
+        """Tools, functions and toolsets as one toolset.
+
+        Raises:
+            ConfigError: something cannot be a tool, or a name occurs twice.
+        """
+        tools: list[Tool] = []
+        for thing in things:
+            tools.extend(thing.values() if isinstance(thing, Toolset) else [as_tool(thing)])
+        return cls(tools)
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __repr__(self) -> str:
+        return f"Toolset({', '.join(self._tools)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in order."""
+        return tuple(self._tools)
+
+    def merged(self, *others: "Toolset") -> "Toolset":
+        """All tools of this and the others; a name that occurs twice is a `ConfigError`."""
+        return Toolset.of(self, *others)
+
+    def filtered(self, keep: Iterable[str] | Callable[[Tool], bool]) -> "Toolset":
+        """The tools that are named, or for which `keep` is true."""
+        if callable(keep):
+            return Toolset(tool for tool in self.values() if keep(tool))
+        if isinstance(keep, str):
+            raise ConfigError(f"filtered() takes several names, not the text {keep!r}")
+        wanted = set(keep)
+        self._known(wanted)
+        return Toolset(tool for name, tool in self.items() if name in wanted)
+
+    def prefixed(self, prefix: str) -> "Toolset":
+        """Every name with `prefix` before it, as in `git_` or `git.`."""
+        return Toolset(replace(tool, name=prefix + name) for name, tool in self.items())
+
+    def renamed(self, names: Mapping[str, str]) -> "Toolset":
+        """With new names (old name -> new name)."""
+        self._known(names)
+        return Toolset(replace(tool, name=names.get(name, name)) for name, tool in self.items())
+
+    def with_tier(self, tier: int, *names: str) -> "Toolset":
+        """At least `tier`, for all tools or for those named.
+
+        Raises:
+            ConfigError: a named tool has a higher tier already: tiers are never lowered.
+        """
+        self._known(names)
+        for name in names:
+            if self._tools[name].tier > tier:
+                raise ConfigError(
+                    f"tool {name!r} has tier {int(self._tools[name].tier)}; "
+                    f"it can be raised, never lowered to {tier!r}"
+                )
+        floor = check_tier(tier, "with_tier()")
+        return Toolset(
+            replace(tool, tier=max(tool.tier, floor)) if not names or name in names else tool
+            for name, tool in self.items()
+        )
+
+    def with_options(self, **options: Any) -> "Toolset":
+        """With other operational settings: `timeout`, `max_chars`, `sequential`, `toolset`."""
+        strange = sorted(set(options) - _OPTIONS)
+        if strange:
+            raise ConfigError(f"with_options() cannot change {strange}")
+        return Toolset(replace(tool, **options) for tool in self.values())
+
+    def _known(self, names: Iterable[str]) -> None:
+        strange = sorted(set(names) - set(self._tools))
+        if strange:
+            raise ConfigError(f"no tools named {strange}; there are {', '.join(self._tools)}")
+
+
+def _unique(tools: Iterable[Tool]) -> dict[str, Tool]:
+    unique: dict[str, Tool] = {}
+    for tool in tools:
+        if tool.name in unique:
+            raise ConfigError(
+                f"two tools are named {tool.name!r}; rename one with prefixed() or renamed()"
+            )
+        unique[tool.name] = tool
+    return unique

@@ -1,0 +1,130 @@
+"""Runs a blocking function in a thread of its own and brings the result back to the loop.
+
+Knows nothing about tools. It differs from `asyncio.to_thread` in three ways: threads are
+daemons and grow on demand, so that tools that hang neither starve the others nor keep the
+process from ending; and a call that was cancelled before it began never begins.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+IDLE_SECONDS: Final = 30.0
+"""A thread that has had nothing to do for so long ends."""
+MAX_THREADS: Final = 512
+"""Beyond it calls wait for a thread."""
+
+
+class Call:
+    """One call under way. `future` belongs to `loop`."""
+
+    __slots__ = ("context", "function", "future", "loop")
+
+    def __init__(
+        self,
+        function: Callable[[], Any],
+        loop: asyncio.AbstractEventLoop,
+        future: asyncio.Future[Any],
+        context: Context,
+    ) -> None:
+        self.function, self.loop, self.future, self.context = function, loop, future, context
+
+    def run(self) -> None:
+        """Do it, in the worker thread."""
+        if self.future.cancelled():
+            return
+        result, error = None, None
+        try:
+            result = self.context.run(self.function)
+        except Exception as caught:  # noqa: BLE001 - it is handed to whoever awaits
+            error = _sendable(caught)
+        except BaseException as caught:  # noqa: BLE001 - sys.exit() in a tool ends the tool only
+            error = RuntimeError(f"the tool raised {caught!r}")
+        try:
+            self.loop.call_soon_threadsafe(_settle, self.future, result, error)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+
+def _sendable(error: Exception) -> Exception:
+    # A future refuses StopIteration: it would end the generator that awaits it.
+    return RuntimeError(f"the tool raised {error!r}") if isinstance(error, StopIteration) else error
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+class Workers:
+    """A pool of daemon threads that grows whenever all of them are busy."""
+
+    def __init__(self, idle_seconds: float = IDLE_SECONDS, most: int = MAX_THREADS) -> None:
+        self._idle_seconds, self._most = idle_seconds, most
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the threads: after a fork the child process has none of them."""
+        self._queue: SimpleQueue[Call] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._free = 0  # idle threads minus queued calls
+
+    @property
+    def threads(self) -> int:
+        """How many threads exist."""
+        return self._threads
+
+    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call `function` in a thread, with this task's context variables."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        bound = partial(function, *args, **kwargs)
+        self._submit(Call(bound, loop, future, copy_context()))
+        return await future
+
+    def _submit(self, call: Call) -> None:
+        with self._lock:
+            self._free -= 1
+            if self._free < 0 and self._threads < self._most:
+                self._free += 1
+                self._threads += 1
+                threading.Thread(target=self._work, name="taofold-tool", daemon=True).start()
+        self._queue.put(call)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                call = self._queue.get(timeout=self._idle_seconds)
+            except Empty:
+                if self._retire():
+                    return
+                continue
+            call.run()
+            del call  # an idle thread must not keep the last result alive
+            with self._lock:
+                self._free += 1
+
+    def _retire(self) -> bool:
+        with self._lock:
+            if self._free <= 0:
+                return False  # a call was promised to this thread: it is in the queue
+            self._free -= 1
+            self._threads -= 1
+            return True
+
+
+WORKERS: Final = Workers()
+"""The process's pool for synchronous tools."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=WORKERS.reset)
