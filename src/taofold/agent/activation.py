@@ -1,6 +1,5 @@
 """One activation of an agent: its description made live, and a run driven with it."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
 from time import time_ns
@@ -13,9 +12,7 @@ from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached
 from taofold.core.state import fold, live
 from taofold.core.values import JSON, Message, Observation, Principal
-from taofold.policy import Policy
-from taofold.policy.redaction import Redactor
-from taofold.reasoning import Offer, Output, Task
+from taofold.reasoning import Offer, Task
 from taofold.runtime import run as runs
 from taofold.runtime.model import Model
 from taofold.runtime.people import pending
@@ -68,7 +65,7 @@ class Activation:
         self.agent, self.deps, self.listener, self.parent = agent, deps, listener, parent
         self.log = log or (MemoryLog() if agent.log is None else open_log(agent.log))
         self.principal = principal
-        self.output = Output(agent.output)
+        self.output = agent.answer
         self.models = self._models()
         self.setup = self._setup()
 
@@ -98,7 +95,7 @@ class Activation:
             principal=self.principal or Principal(),
             deps=self.deps,
             approve=_approver(agent.approve),
-            redactor=_redactor(tuple(agent.secrets)),
+            redactor=agent.redactor,
             listeners=() if listener is None else (listener,),
             on_delta=None if listener is None else lambda run, text: listener(Delta(run, text)),
             children=self._child,
@@ -265,18 +262,3 @@ def _approver(approve: "Approver | str | None") -> Approver | None:
     if approve not in known:
         raise ConfigError(f"approve is a callback, 'terminal' or 'all', not {approve!r}")
     return known[approve]
-
-
-_redactors: dict[tuple[str, ...], Redactor] = {}
-
-
-def _redactor(secrets: tuple[str, ...]) -> Redactor:
-    """One redactor per set of secrets: compiling it costs more than using it."""
-    named = Redactor.secrets_in(os.environ)
-    key = (*secrets, *named)
-    if key not in _redactors:
-        _redactors[key] = Redactor(key)
-    return _redactors[key]
-
-
-_ = Policy

@@ -4,6 +4,7 @@ State lives in runs, never here. Mistakes in the description are found before th
 first model call, all at once.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
@@ -16,7 +17,8 @@ from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
 from taofold.core.values import Message, Principal, Tier
 from taofold.policy import Limits, Policy
-from taofold.reasoning import Task
+from taofold.policy.redaction import Redactor
+from taofold.reasoning import Output, Task
 from taofold.runtime.model import ModelSpec
 from taofold.runtime.setup import Approver
 from taofold.store.log import Log
@@ -84,6 +86,16 @@ class Agent(Generic[Deps, Out]):
             ExceptionGroup: every tool that cannot be used, with the reason.
         """
         return _toolset(self.tools)
+
+    @cached_property
+    def answer(self) -> Output:
+        """How the answer's type is asked for and checked."""
+        return Output(self.output)
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """Takes out `secrets`, and what the environment says is secret at the first run."""
+        return Redactor((*self.secrets, *Redactor.secrets_in(os.environ)))
 
     def but(self, **changes: Any) -> "Agent[Deps, Out]":
         """The same agent with some of its fields changed."""

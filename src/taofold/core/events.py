@@ -34,9 +34,8 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, ta
 
 
 class RunStarted(Happened, frozen=True, tag="run_started"):
-    """The run's fixed facts. On disk first: nothing may happen in a run nobody knows of."""
+    """The run's fixed facts. Nothing irreversible has happened yet, so no sync is waited for."""
 
-    disk: ClassVar[bool] = True
     goal: str
     agent: str = "agent"
     strategy: str = "react"
@@ -234,9 +233,8 @@ class Rewound(Happened, frozen=True, tag="rewound"):
 
 
 class RunFinished(Happened, frozen=True, tag="run_finished"):
-    """The end of the run (D1)."""
+    """The end of the run (D1). Lost to a power cut, it is derived again on resume."""
 
-    disk: ClassVar[bool] = True
     status: str
     stop_reason: str
     success: bool

@@ -27,7 +27,9 @@ _QUOTED: Final = re.compile(
 _CHUNK: Final = re.compile(r"\w+(?:(?:::|[./-])\w+)*")
 _SEGMENT: Final = re.compile(r"::|/")
 _PART: Final = re.compile(r"[.-]")
-_CAMEL: Final = re.compile(r"[a-z][A-Z]")
+_MARK: Final = re.compile(r"[_./:]")
+_PAIR: Final = re.compile(r"[^\W_]{2}|[^\W_]_|_[^\W_]|::")
+_SHAPE: Final = re.compile(r"\d|[a-z][A-Z]")
 _PLAIN: Final = re.compile(r"[^\W\d_][a-z]*\Z")
 
 
@@ -80,11 +82,9 @@ def _identifiers(chunk: str) -> Iterator[str]:
 def _concrete(name: str) -> bool:
     if len(name) < 3 or name.replace(".", "").isdigit():
         return False
-    if any(mark in name for mark in "_./:"):
-        return any(len(part) > 1 for part in re.split(r"[_./:-]", name))  # not "e.g", "n/a"
-    if name.isupper() and name.isalpha():
-        return True
-    return any(char.isdigit() for char in name) or _CAMEL.search(name) is not None
+    if _MARK.search(name):
+        return _PAIR.search(name) is not None  # not "e.g", "n/a"
+    return _SHAPE.search(name) is not None or (name.isupper() and name.isalpha())
 
 
 def texts(value: Any) -> Iterator[str]:

@@ -103,6 +103,12 @@ def _touch(path: Path) -> None:
         pass
     except OSError as error:
         raise LogError(f"the log {str(path)!r} cannot be created: {error.strerror}") from error
+    for place in (path, path.parent):
+        if not os.access(place, os.W_OK):
+            raise LogError(
+                f"{str(place)!r} is read-only, so the log {path.name!r} cannot be used: "
+                "change its permissions, or copy the file to a folder where you may write"
+            )
 
 
 def _inspect(path: Path, owner: str, *, adopt: bool) -> int:

@@ -8,6 +8,7 @@ It knows nothing about runs.
 """
 
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -96,6 +97,8 @@ class Disk:
             if self._descriptor < 0:
                 self._descriptor = os.open(self._path, os.O_RDWR)
                 _sync_folder(self._path.parent)
+            if not os.path.samestat(os.fstat(self._descriptor), self._path.stat()):
+                raise OSError(errno.ESTALE, "the -wal file was replaced by somebody else")
             self._sync(self._descriptor)
         except OSError as error:
             return error

@@ -27,9 +27,7 @@ def open_log(spec: str | Path, *, adopt: bool = False) -> Log:
     text = str(spec).removeprefix("sqlite:")
     scheme, colon, _ = text.partition(":")
     if not text or (colon and len(scheme) > 1 and "/" not in scheme and isinstance(spec, str)):
-        raise ConfigError(
-            f"{str(spec)!r} names no log; write 'memory', 'sqlite:PATH' or a path"
-        )
+        raise ConfigError(f"{str(spec)!r} names no log; write 'memory', 'sqlite:PATH' or a path")
     path = Path(text).expanduser()
     if path.parent.name == HOME:
         make_home(path.parent)

@@ -207,6 +207,7 @@ def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
     import aiohttp  # noqa: PLC0415
 
     where = place(url)
+    kind = type(error).__name__
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ModelError(f"no connection to {where} within {bounds.connect:g} s", kind="network")
     if isinstance(error, TimeoutError):
@@ -214,13 +215,13 @@ def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
             f"{where} did not answer within {bounds.total:g} s: raise `timeout`", kind="timeout"
         )
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
-        reason = f"its TLS certificate was not accepted ({error.__class__.__name__})"
+        reason = f"its TLS certificate was not accepted ({kind})"
     elif isinstance(error, aiohttp.InvalidURL):
         return ModelError(f"{where!r} is not a URL that can be called", kind="request")
     elif isinstance(error, aiohttp.ClientConnectorDNSError):
         reason = "its name cannot be resolved"
     elif isinstance(error, OSError):
-        reason = error.strerror or type(error).__name__
+        reason = error.strerror or kind
     else:
-        reason = type(error).__name__
+        reason = kind
     return ModelError(f"cannot talk to {where}: {reason}", kind="network")

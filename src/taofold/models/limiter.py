@@ -2,7 +2,7 @@
 
 Without configured rates it costs nothing until the provider says 429. Then all agents
 wait until the account is open again and start one by one; the gap between starts
-halves with each success and doubles with each further 429. It knows nothing about HTTP.
+shrinks a little with each success and doubles with each further 429. It knows nothing about HTTP.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from weakref import WeakValueDictionary
 _GAP: Final = 0.25
 _NARROW: Final = 0.01
 _WIDE: Final = 10.0
+_EASE: Final = 0.9
+"""Halving with each success would win back at once what a refusal had just taught."""
 
 
 class Limiter:
@@ -85,7 +87,7 @@ class Limiter:
         """A request got through."""
         if not self._gap or self._clock() < self._shut_until:
             return
-        self._gap = self._gap / 2 if self._gap > _NARROW else 0.0
+        self._gap = self._gap * _EASE if self._gap > _NARROW else 0.0
         self._turn = min(self._turn, self._clock() + self._gap)
         self.busy = self._limits()
 

@@ -11,12 +11,12 @@ from taofold.models.sse import Lines
 from taofold.models.wire import Frame, encode, finish_of
 
 
-class _Function(msgspec.Struct):
+class _Function(msgspec.Struct, frozen=True):
     name: str = ""
     arguments: Any = None
 
 
-class _Call(msgspec.Struct):
+class _Call(msgspec.Struct, frozen=True):
     function: _Function = _Function()
     id: str = ""
 

@@ -22,6 +22,7 @@ PARAMETER_KEYS = (
     "parameters", "params", "arguments", "args", "action_input", "input", "tool_input", "kwargs",
 )  # fmt: skip
 BATCH_KEYS = ("actions", "tool_calls", "calls", "tool_uses")
+CALL_KEYS = ("function_call", "functionCall", "tool_call", "function")
 ANSWER_KEYS = ("final_answer", "answer")
 GENERIC_ACTIONS = frozenset({"execute", "call", "call_tool", "use_tool", "tool", "tool_call"})
 _ENVELOPE = frozenset(
@@ -43,6 +44,8 @@ def is_decision(value: object) -> bool:
         return True
     if any(key in keys for key in ("tool_name", "final_answer", "tool_uses")):
         return True
+    if any(isinstance(keys.get(key), dict) for key in CALL_KEYS):
+        return True
     if "answer" in keys or "reasoning" in keys:
         return keys.keys() <= _ENVELOPE
     return ("name" in keys or "function" in keys) and any(key in keys for key in PARAMETER_KEYS)
@@ -62,6 +65,9 @@ def _calls(value: Object, tools: Tools) -> tuple[Call, ...]:
             return tuple(call_of(item, tools) for item in batch)
         if isinstance(batch, dict):
             return (call_of(batch, tools),)
+    for key in CALL_KEYS:
+        if isinstance(value.get(key), dict):
+            return (_with_id(call_of(value[key], tools), value),)
     action = value.get("action")
     if isinstance(action, dict):
         return (call_of(action, tools, value),)

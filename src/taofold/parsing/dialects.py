@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 from taofold.parsing.coercion import Text
@@ -22,7 +23,7 @@ HEADS: dict[str, str] = {
     "mistral": rf"\[TOOL_CALLS\]\s*+{_N}\s*+(?:\[CALL_ID\][\w-]*+)?\[ARGS\]\s*+(?=\{{)",
     "deepseek": rf"<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?{_N}(?:<｜tool▁sep｜>)?\s*+(?:```json\s*+)?(?=\{{)",
     "kimi": rf"<\|tool_call_begin\|>\s*+{_N}(?::\d+)?\s*+<\|tool_call_argument_begin\|>\s*+(?=\{{)",
-    "harmony": rf"\bto={_N}\s[^{{<]{{0,40}}(?:<\|constrain\|>\s*+\w*\s*+)?<\|message\|>\s*+(?=\{{)",
+    "harmony": rf"\bto={_N}(?:\s|<\|)[^{{\n]{{0,60}}?\n?(?:<\|constrain\|>\w*\s*+)?<\|message\|>\s*+(?=\{{)",
     "function": rf"<function(?:=|\s+name=)\"?{_N}\"?>\s*+(?=\{{)",
     "invoke": rf"<(?:invoke|tool_call|tool)\s+name=\"{_N}\"\s*>\s*+(?=\{{)",
     "hermes_name": rf"<tool_call>\s*+{_N}\s*+(?=\{{)",
@@ -38,7 +39,8 @@ TAGS: dict[str, tuple[str, str]] = {
 _HEAD = re.compile("|".join(HEADS.values()), re.MULTILINE)
 _TAG = re.compile("|".join(opening for opening, _ in TAGS.values()))
 _CLOSERS = [closing for _, closing in TAGS.values()]
-_NOISE = re.compile(r"[｜‖|]{1,2}DSML[｜‖|]{1,2}[ \t]?|\]<\]minimax\[>\[")
+_NOISE = re.compile(r"[｜‖|]{1,2}DSML[｜‖|]{1,2}[ \t]?|\]<\]minimax\[>\[|(?<=[</])[a-z]{2,12}:(?=[ip])")
+_EDGES = re.compile(r"\A(?:\s*+<\|\w+\|>)+|(?:<\|\w+\|>\s*+)+\Z")
 _PARAMETER = re.compile(
     r"<parameter(?:=|\s+name=)\s*\"?([\w.-]{1,64})\"?([^>\n]{0,80})>"
     r"|(?:<arg_key>\s*+)?([\w.-]{1,64})\s*+</arg_key>\s*+(?:<arg_value>)?"
@@ -63,7 +65,7 @@ def requests_in(text: str, offered: Collection[str] = (), labels: bool = True) -
     if labels and has_action(text):
         request = labelled(text)
         return [request] if request is not None else []
-    if "DSML" in text or "minimax" in text:
+    if "DSML" in text or "minimax" in text or ":invoke" in text:
         text = _NOISE.sub("", text)
     found = list(_headed(text))
     if not found:
@@ -80,20 +82,24 @@ def labelled(text: str) -> Request | None:
     if section is None:
         return None
     given = parts.text("action_input")
+    if section.text.lstrip().startswith(("{", "```")):
+        return _described(section.text, thought, section.at)
     head, _, rest = section.text.partition("\n")
     name = head.strip().strip("`*\"' ")
     if not name:
         return None
     end = (Repair("open_end", "none", content=True, at=section.at),) if not parts.ended else ()
     brace = name.find("{") if given is None else -1
+    if given is None and "(" in (name[:brace] if brace > 0 else name):
+        call = pythonic(section.text, ())
+        return replace(call[0], thought=thought, at=section.at) if call else None
     if brace > 0:
         name, given = name[:brace].strip(), head[head.index("{") :] + "\n" + rest
-    call = pythonic(section.text, ()) if given is None and "(" in name else []
-    if call:
-        return Request(call[0].tool, call[0].parameters, thought, section.at)
     source = given if given is not None else rest
     if given is not None or source.lstrip()[:1] in ("{", "`"):
         start = source.find("{")
+        if not source.strip():
+            return Request(name, {}, thought, section.at, (), parts.ended)
         reading = Reader(source, ANYTHING).read(start) if start >= 0 else None
         if reading is None or reading.failed or source[:start].strip(" \t\r\n`jsonJSON"):
             return Request(name, Text(source.strip()), thought, section.at)
@@ -105,7 +111,24 @@ def labelled(text: str) -> Request | None:
         return Request(name, Text(rest.strip()), thought, section.at)
     for key in ("rationale", "justification"):
         values.pop(key, None)
-    return Request(name, values or None, thought, section.at, end)
+    closed = parts.ended or not values or list(values.values())[-1] != ""
+    return Request(name, values or None, thought, section.at, end, closed)
+
+
+def _described(text: str, thought: str | None, at: int) -> Request | None:
+    """An action that is one object, tool and arguments together."""
+    start = len(text) - len(text.lstrip(" \t\r\n`jsonJSON"))
+    if text[start : start + 1] not in ("{", "["):
+        return None
+    reading = Reader(text, ANYTHING).read(start)
+    if reading.failed:
+        return None
+    if reading.cut or reading.open:
+        return Request("", None, thought, at, (), closed=False)
+    value = reading.value
+    found = request_of(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    repairs = tuple(reading.repairs)
+    return found and Request(found.tool, found.parameters, thought or found.thought, at, repairs)
 
 
 def _headed(text: str) -> Iterator[Request]:
@@ -174,7 +197,7 @@ def _parameters(
 def pythonic(text: str, names: Collection[str]) -> list[Request]:
     """Calls in Python's notation that make up a text or a code fence; empty for prose."""
     fence = _CODE.search(text)
-    body = fence[1] if fence else text.strip().strip("`")
+    body = fence[1] if fence else _EDGES.sub("", text.strip()).strip("`")
     offset = text.find(body) if body else 0
     allowed = {fold(each) for each in names}
     out: list[Request] = []

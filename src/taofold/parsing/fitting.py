@@ -16,6 +16,7 @@ from taofold.parsing.coercion import Coercion, Fault, Misfit
 from taofold.parsing.decision import (
     ANSWER_KEYS,
     BATCH_KEYS,
+    CALL_KEYS,
     PARAMETER_KEYS,
     THOUGHT_KEYS,
     TOOL_KEYS,
@@ -178,7 +179,7 @@ def request_of(value: Any) -> Request | None:
         if not isinstance(value, dict):
             return None
         call = cast("Object", value)
-        for key in (*BATCH_KEYS, "functionCall", "function_call", "function", "tool_call"):
+        for key in (*BATCH_KEYS, *CALL_KEYS):
             inner = call.get(key)
             if isinstance(inner, list) and len(cast("list[Any]", inner)) == 1:
                 inner = cast("list[Any]", inner)[0]

@@ -149,7 +149,7 @@ def parameters_of(text: str) -> tuple[dict[str, Any], str]:
             block.append(line)
             number += 1
         if given in ("|", "|-", "|+", ">", ">-"):
-            values[key] = dedent(block)
+            values[key] = dedent(block) + ("" if given.endswith("-") else "\n")
         elif any(map(str.strip, block)):
             values[key] = Text((given + "\n" if given else "") + dedent(block))
         else:

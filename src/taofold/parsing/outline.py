@@ -14,7 +14,7 @@ from taofold.parsing.coercion import Text
 from taofold.parsing.reader import Reader
 from taofold.parsing.shape import ANYTHING
 
-_KEY = re.compile(r"""(?:"([^"\n]{1,80})"|([A-Za-z_][\w .-]{0,63}?))[ \t]*+[:：](?:[ \t]++(.*))?$""")
+_KEY = re.compile(r"([A-Za-z_][\w .-]{0,63}?)[ \t]*+[:：](?:[ \t]++(.*))?$")
 _FENCED = re.compile(r"\A\s*+(`{3,}|~{3,})[ \t]*+(?:yaml|yml|text)?[ \t]*+\n(.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
 _INSIDE = re.compile(r"^(`{3,}|~{3,})[ \t]*+(?:yaml|yml)[ \t]*+\n(.*?)\n[ \t]*\1[ \t]*$", re.DOTALL | re.M)
 _BLOCK = re.compile(r"[|>][-+]?$")
@@ -88,13 +88,15 @@ def _read(lines: list[str]) -> Any:
                 if not isinstance(top, kind):
                     return None
             if found is not None:
-                key = found[1] or found[2]
+                key = found[1]
                 if key in top:
                     return None
-                given = (found[3] or "").strip()
+                given = (found[2] or "").strip()
                 if _BLOCK.match(given):
-                    top[key], number = _block(lines, number, indent)
+                    top[key], number = _block(lines, number, indent, given)
                 elif given:
+                    if given[0] in "\"'" and given[0] not in given[1:]:
+                        return None
                     top[key] = scalar(given)
                 else:
                     top[key] = None
@@ -115,7 +117,7 @@ def _read(lines: list[str]) -> Any:
     return root
 
 
-def _block(lines: list[str], number: int, indent: int) -> tuple[str, int]:
+def _block(lines: list[str], number: int, indent: int, mark: str) -> tuple[str, int]:
     taken: list[str] = []
     while number < len(lines):
         line = lines[number]
@@ -123,7 +125,7 @@ def _block(lines: list[str], number: int, indent: int) -> tuple[str, int]:
             break
         taken.append(line)
         number += 1
-    return dedent(taken), number
+    return dedent(taken) + ("" if mark.endswith("-") else "\n"), number
 
 
 def dedent(lines: list[str]) -> str:
@@ -138,11 +140,11 @@ def dedent(lines: list[str]) -> str:
 def scalar(text: str) -> Any:
     """One value as it stands on a line: quoted, in brackets, or bare text."""
     body = text.strip()
-    if body[:1] in "\"'" and len(body) > 1 and body[-1] == body[0]:
+    if len(body) > 1 and body[0] in "\"'" and body[-1] == body[0]:
         inner = Reader(f"[{body}]", ANYTHING).read(0)
         if not inner.failed and not inner.cut and len(inner.value) == 1:
             return inner.value[0]
-    if body[:1] in "[{" and body[-1:] in "]}":
+    if body[:1] in ("[", "{") and body[-1] in "]}":
         inner = Reader(body, ANYTHING).read(0)
         if not inner.failed and not inner.cut and not inner.open and inner.end == len(body):
             return inner.value

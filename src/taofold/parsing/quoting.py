@@ -40,6 +40,7 @@ class Quoting:
         self._free = free
         self.bare_keys = False
         self.python = False
+        self.calls = False
         self._last = -1
 
     def is_key(self, at: int, strict: bool = False) -> bool:
@@ -72,10 +73,12 @@ class Quoting:
         at = blank.end() if blank else after
         char = text[at : at + 1]
         if not char:  # an inner quote may be the last thing before the text was cut
-            return not dirty and not self.python and text[after - 2] not in " \t(=:["
+            return not dirty and not self.python and text[after - 2] not in " \t(=:[{\"'"
         if role == "key":
             return char in ":：="
         if char in "}])":
+            if char == ")" and not self.calls:
+                return False
             return not dirty or self._closers(at, start, after)
         if char in ",，;":
             return self._continues(at + 1, role, dirty)
@@ -120,8 +123,10 @@ class Quoting:
         following = text[end : end + 1]
         if not following or following in "`<~\"'“":
             return True
+        if following in "{[" and "\n" in text[at:end]:
+            return True
         if following in ",，":
-            return self.is_key(end + 1, strict=True) or text[end + 1 : end + 40].lstrip()[:1] in "{["
+            return self.is_key(end + 1) or text[end + 1 : end + 40].lstrip()[:1] in "{["
         if self._last < 0:
             self._last = max(text.rfind(quote + closer) for quote in "\"'" for closer in "}]")
         return self._last <= after

@@ -73,6 +73,7 @@ class Reader:
         out = self._out = Reading()
         text = self._text
         opener = "{" if virtual else text[start]
+        self._quoting.calls = opener == "("
         root = _Frame([] if opener == "[" else {}, _CLOSER[opener])
         out.value = root.container
         stack = [root]
@@ -209,6 +210,7 @@ class Reader:
             inner = self._blank(at + 1)
             if text[inner : inner + 1] not in ('"', "'"):
                 raise ValueError
+            self._quoting.calls = True
             value, at = self._string(inner, "item")
             at, value = self._joined(at, value, frame, adjacent=True)
             at = self._blank(at)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from taofold.parsing.coercion import Coercion, Misfit, Text, plain
@@ -25,7 +26,7 @@ from taofold.parsing.dialects import labelled, requests_in
 from taofold.parsing.feedback import refusal
 from taofold.parsing.fitting import Request, same
 from taofold.parsing.hedging import is_hedged
-from taofold.parsing.labels import is_labelled, sections_of
+from taofold.parsing.labels import Labelled, Section, is_labelled, parameters_of, sections_of
 from taofold.parsing.outcome import RAW_LIMIT, Repair, Unparsed
 from taofold.parsing.shape import Plan, Shape, fold, plan_of_schema
 from taofold.parsing.spans import Scan, Span, scan
@@ -94,7 +95,7 @@ def _read(found: Scan, text: str, tools: Tools, finish_reason: str | None) -> Tu
     cut = is_cut(finish_reason)
     visible = found.visible
     if is_labelled(visible) and not _starts_with_object(visible):
-        return _labelled(visible, text, tools, cut)
+        return _labelled(visible, text, tools, cut, finish_reason is not None and not cut)
     spans = [each for each in found.spans if not each.quoted]
     last = found.cut
     if last is not None and not last.quoted:
@@ -230,7 +231,17 @@ def _call(request: Request, tools: Tools, rationale: str = "") -> Call:
     return Call(request.tool, values, rationale, "", request.repairs)
 
 
-def _labelled(visible: str, text: str, tools: Tools, cut: bool) -> Turn | Unparsed:
+def _rationale(parts: Labelled, section: Section) -> str:
+    said = parts.text("rationale", "justification")
+    if said is None:
+        given, _ = parameters_of(section.text.partition("\n")[2])
+        said = next((given[k] for k in ("rationale", "justification") if k in given), "")
+    return str(said)
+
+
+def _labelled(
+    visible: str, text: str, tools: Tools, cut: bool, finished: bool
+) -> Turn | Unparsed:
     parts = sections_of(visible)
     if cut and not parts.ended:
         return refusal("incomplete", text)
@@ -247,5 +258,8 @@ def _labelled(visible: str, text: str, tools: Tools, cut: bool) -> Turn | Unpars
                 return refusal("invalid", text, note="The action names no tool.")
             if not request.closed:
                 return refusal("incomplete", text)
-            calls = (_call(request, tools, parts.text("rationale", "justification") or ""),)
+            if finished:  # a stop sequence takes the end line away
+                kept = tuple(each for each in request.repairs if each.kind != "open_end")
+                request = replace(request, repairs=kept)
+            calls = (_call(request, tools, _rationale(parts, section)),)
     return Turn(remark, calls, (Repair("labels", "none"),), parts.cut[:RAW_LIMIT])

@@ -258,11 +258,6 @@ def _is_overlooked(text: str, plan: Plan) -> bool:
     return False
 
 
-def parse_partial(text: str, type_: Any) -> Parsed[Any] | Unparsed:
-    """Placeholder; replaced by `partial`."""
-    return refusal("incomplete", text)
-
-
 def names_of(target: Target) -> list[str]:
     """The names that a call in the text may have: the type's tools, or its own titles."""
     names: list[str] = []

@@ -70,10 +70,17 @@ class Limits:
 
     def hit(self, state: RunState) -> Limit | None:
         """The limit that forbids another turn, if any."""
-        spent = _spent(state)
-        for name, bound in self._bounds():
-            if bound is not None and spent[name] >= bound and name != "tool_calls":
-                return name
+        if self.steps is not None and len(state.steps) >= self.steps:
+            return "steps"
+        calls = self.calls
+        if calls is not None and state.model_calls >= calls:
+            return "model_calls"
+        if self.seconds is not None and state.active_ms >= self.seconds * 1000:
+            return "seconds"
+        if self.tokens is not None and state.usage.tokens >= self.tokens:
+            return "tokens"
+        if self.usd is not None and state.usage.usd >= self.usd:
+            return "usd"
         return None
 
     def last(self, state: RunState) -> Limit | None:

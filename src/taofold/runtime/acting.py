@@ -36,6 +36,7 @@ class Batch:
         self.drive, self.key, self.effect = drive, key, effect
         self.observations: list[Observation | None] = [None] * len(effect.actions)
         self._ready: list[tuple[int, Action, Tool, Bound]] = []
+        self._pauses: dict[int, int] = {}
 
     async def perform(self) -> None:
         """Run what may run, in order; whatever stands behind a waiting action waits too."""
@@ -54,7 +55,7 @@ class Batch:
     async def _consider(self, index: int, action: Action) -> None:
         drive = self.drive
         tool = drive.setup.tools.get(action.tool)
-        refusal = self._refusal(action, tool)
+        refusal = self._refusal(index, action, tool)
         bound: Bound | None = None
         if refusal is None and tool is not None:
             try:
@@ -76,7 +77,7 @@ class Batch:
         if tool.sequential:
             await self._run_ready()
 
-    def _refusal(self, action: Action, tool: Tool | None) -> Observation | None:
+    def _refusal(self, index: int, action: Action, tool: Tool | None) -> Observation | None:
         """Why the action cannot even be ruled on."""
         if action.error:
             return Observation(action.error, "failure", refused="malformed")
@@ -97,6 +98,8 @@ class Batch:
             rule = judged.level if judged.level.startswith("repeat") else "repetition"
             self.drive.put(e.Violated(key=self.key, rule=rule, detail=judged.reason))
             return Observation(judged.reason, "failure", refused=judged.level)
+        if judged.backoff_ms:
+            self._pauses[index] = judged.backoff_ms
         return None
 
     async def _decide(self, index: int, action: Action, tool: Tool) -> Action | None:
@@ -183,12 +186,20 @@ class Batch:
         if begun is not None:
             observed = await doubt(drive, key, index, action, tool, bound)
         else:
+            await self._pause(index)
             drive.put(_started(key, index, tool))
             observed = await call(drive, key, index, action, tool, bound)
         drive.put(observed)
         self.observations[index] = observed.observation
         if len(self.effect.actions) > 1:
             await drive.store.flush()
+
+    async def _pause(self, index: int) -> None:
+        """Slow down a poll; the pause is on the record."""
+        milliseconds = self._pauses.get(index)
+        if milliseconds:
+            self.drive.put(e.Noted(key=self.key, kind="backoff", data={"ms": milliseconds}))
+            await self.drive.setup.sleep(milliseconds / 1000)
 
     def _observe(self, index: int, observation: Observation) -> None:
         observed = e.Observed(key=self.key, index=index, observation=observation)

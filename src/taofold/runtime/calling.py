@@ -39,7 +39,6 @@ async def call(
     await drive.save()
     if tool.agent is not None:
         return await _child(drive, key, index, action, tool)
-    await _back_off(drive, key, action)
     seconds = _deadline(drive, bound)
     setup = drive.setup
     context: RunContext[Any] = RunContext(
@@ -143,14 +142,6 @@ def _deadline(drive: "Drive", bound: Bound) -> float:
     if limit is None:
         return bound.timeout
     return min(bound.timeout, max(0.0, limit - drive.store.state.active_ms / 1000))
-
-
-async def _back_off(drive: "Drive", key: str, action: Action) -> None:
-    """Slow down a poll; the pause is on the record."""
-    judged = drive.repetition.judge(action, drive.loop_key(action.tool, action.parameters))
-    if judged.backoff_ms:
-        drive.put(e.Noted(key=key, kind="backoff", data={"ms": judged.backoff_ms}))
-        await drive.setup.sleep(judged.backoff_ms / 1000)
 
 
 def _timed_out(tool: Tool, context: RunContext[Any], seconds: float) -> Outcome:

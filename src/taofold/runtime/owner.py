@@ -8,6 +8,7 @@ Only a worker that taofold itself spawned may be killed to take its run over
 import os
 import signal
 import time
+from functools import cache
 from pathlib import Path
 from secrets import token_hex
 
@@ -28,6 +29,7 @@ def _started(pid: int) -> str:
     return "" if len(fields) < 20 or fields[0] in ("Z", "X") else fields[19]
 
 
+@cache
 def _here() -> str:
     boot = _read("/proc/sys/kernel/random/boot_id") or "unknown"
     try:
@@ -39,9 +41,13 @@ def _here() -> str:
 
 def me() -> str:
     """This process as an owner."""
-    pid = os.getpid()
+    return f"{_process(os.getpid())}|{token_hex(4)}"
+
+
+@cache
+def _process(pid: int) -> str:
     spawned = "spawned" if os.environ.get(SPAWNED) else "own"
-    return "|".join((_here(), str(pid), _started(pid), spawned, token_hex(4)))
+    return "|".join((_here(), str(pid), _started(pid), spawned))
 
 
 def alive(owner: str) -> bool | None:

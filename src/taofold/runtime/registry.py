@@ -35,7 +35,7 @@ BUILT_IN: Final[dict[str, str]] = {
     "vllm": "taofold.models.presets:vllm",
     "anthropic": "taofold.models.anthropic:connect",
     "ollama": "taofold.models.ollama:connect",
-    "offline": "taofold.models.offline_repair:connect",
+    "offline": "taofold.models.repair:connect",
 }
 """Ours, so that finding one does not cost a scan of all installed packages (20 ms)."""
 

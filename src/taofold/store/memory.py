@@ -171,4 +171,3 @@ class MemoryLog:
     def _missing(self, run: str) -> NoReturn:
         self._open()
         raise UnknownRun(f"no run {run!r} in this log")
-

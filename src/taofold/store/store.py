@@ -70,7 +70,7 @@ class Store:
         An action sees a copy of the data, so it cannot change the state by accident;
         if it raises, nothing is recorded and the error is the caller's.
         """
-        if callable(action):
+        if not isinstance(action, e.Happened):
             update = action(deepcopy(dict(self.state.data)))
             if update is None:
                 return None
@@ -78,8 +78,12 @@ class Store:
             action = e.Updated(
                 name=key, value=value, action=name or getattr(action, "__name__", "")
             )
-        at = self._now()
-        record = e.Record(self.run, self.head, at if at > self.state.at else self.state.at, action)
+        return self.record(action)
+
+    def record(self, event: e.Event) -> e.Record:
+        """Record an event."""
+        at, state = self._now(), self.state
+        record = e.Record(self.run, self.head, at if at > state.at else state.at, event)
         self.head += 1
         self._apply(record)
         if self._log is None:

@@ -6,6 +6,7 @@ the same object. `@pytest.mark.allow_model_requests` opens the network for one t
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
@@ -13,7 +14,7 @@ from taofold.core.errors import ConfigError
 from taofold.models.transport import allow_model_requests, answered_by, forbid_model_requests
 from taofold.testing.cassette import Cassette
 
-_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+_KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,7 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_model_requests(request: pytest.FixtureRequest) -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+def no_model_requests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The guard, around every test."""
     if request.node.get_closest_marker("allow_model_requests"):
         with allow_model_requests():
             yield
@@ -37,9 +39,8 @@ def _no_model_requests(request: pytest.FixtureRequest) -> Iterator[None]:  # pyr
 
 
 @pytest.fixture(autouse=True)
-def _cassette_of_marker(  # pyright: ignore[reportUnusedFunction]
-    request: pytest.FixtureRequest,
-) -> None:
+def cassette_of_marker(request: pytest.FixtureRequest) -> None:
+    """A marked test need not name the fixture."""
     if request.node.get_closest_marker("cassette"):
         request.getfixturevalue("cassette")
 

@@ -13,7 +13,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,8 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK a FIFO would hold the tool until somebody writes to it.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_MARK: Final = "user.taofold.effect"
 
 HIDDEN: Final = (".taofold",)
 """Names that do not exist for an agent: its own log, policy and baselines."""
@@ -91,7 +93,7 @@ class Jail:
             raise Outside(f"{path!r} is read-only: {', '.join(self.protected)} is protected")
 
     @contextmanager
-    def directory(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
+    def directory(self, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
         """An open descriptor of the directory; missing ones are made if `create`."""
         fd = os.open(self.root, _DIRECTORY)
         try:
@@ -117,8 +119,12 @@ class Jail:
             raise Outside(f"{path!r} is larger than the limit of {limit:,} bytes")
         return content
 
-    def write(self, path: str, content: bytes) -> bool:
-        """Replace or create a regular file in one step; True if it was created."""
+    def write(self, path: str, content: bytes, mark: str = "") -> bool:
+        """Replace or create a regular file in one step; True if it was created.
+
+        `mark` is kept with the file where its file system has extended attributes, and
+        becomes visible in the same instant as the content.
+        """
         parts = self._file_parts(path, write=True)
         with self.directory(parts[:-1], create=True) as folder:
             mode = _replaceable(folder, parts[-1], path)
@@ -128,6 +134,9 @@ class Jail:
                 with os.fdopen(fd, "wb") as file:
                     if mode is not None:
                         os.fchmod(fd, mode)
+                    if mark and hasattr(os, "setxattr"):
+                        with suppress(OSError):
+                            os.setxattr(fd, _MARK, mark.encode())
                     file.write(content)
                     file.flush()
                     os.fsync(fd)
@@ -137,6 +146,18 @@ class Jail:
                     os.unlink(temporary, dir_fd=folder)
                 raise
         return mode is None
+
+    def mark(self, path: str) -> str:
+        """The mark of the last `write` of this file, "" if there is none."""
+        parts = self._file_parts(path)
+        with self.directory(parts[:-1]) as folder:
+            fd = _open_file(folder, parts[-1], path)
+            try:
+                return os.getxattr(fd, _MARK).decode() if hasattr(os, "getxattr") else ""
+            except OSError:
+                return ""
+            finally:
+                os.close(fd)
 
     def entries(self, parts: tuple[str, ...]) -> list[Entry]:
         """What a directory holds, sorted by name, without what is hidden."""
@@ -222,5 +243,5 @@ def _entry(folder: int, name: str, path: str) -> Entry:
     if stat.S_ISREG(found.st_mode):
         return Entry(path, "file", found.st_size)
     if stat.S_ISLNK(found.st_mode):
-        return Entry(path, "link", target=os.readlink(name, dir_fd=folder))  # noqa: PTH115 - fd
+        return Entry(path, "link", target=os.readlink(name, dir_fd=folder))
     return Entry(path, "other")

@@ -122,7 +122,8 @@ class Tool(Generic[P, R]):
         seconds = self.timeout
         if RESERVED_PARAMETER in parameters:
             parameters = dict(parameters)
-            seconds = _seconds(parameters.pop(RESERVED_PARAMETER), self.longest or self.timeout * STRETCH)
+            cap = self.longest or self.timeout * STRETCH
+            seconds = _seconds(parameters.pop(RESERVED_PARAMETER), cap)
         args, kwargs = cast("Signature", self.signature).arguments(parameters)
         return Bound(self, args, kwargs, seconds)
 

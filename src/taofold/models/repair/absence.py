@@ -1,0 +1,192 @@
+"""Templates for what is not there: None checks, guards, base cases, mutable defaults, first values."""
+
+import ast
+from collections.abc import Iterator
+from typing import Final
+
+from taofold.models.repair.site import Site
+from taofold.models.repair.source import Change
+
+_LOOKUPS: Final = ("get", "find", "lookup", "search", "match", "first", "pop", "next", "fetch")
+
+
+def add_null_check(site: Site) -> Iterator[Change]:
+    """`if x is None: return …` before the line that needs a value, or a value in its place."""
+    if site.function is None:
+        return
+    seen: set[tuple[int, str]] = set()
+    for node in site.nodes:
+        value = _needs(site, node)
+        if value is None:
+            continue
+        statement = site.statement_of(value)
+        text = site.text(value)
+        if statement is None or "\n" in text or (statement.lineno, text) in seen:
+            continue
+        seen.add((statement.lineno, text))
+        factor = 1.0 if statement.lineno in site.broken_lines else 0.4
+        factor *= 1.5 if _may_be_none(site, value) else 1.0
+        yield from _checks(site, statement, text, factor)
+
+
+def _needs(site: Site, node: ast.AST) -> ast.expr | None:
+    """The expression that must not be None in `node`, as far as the message fits."""
+    message = site.clue.failure.message
+    found: ast.expr | None = None
+    if isinstance(node, ast.Attribute) and (
+        site.clue.kind != "none" or "attribute" not in message or repr(node.attr) in message
+    ):
+        found = node.value
+    elif isinstance(node, ast.Subscript) and "attribute" not in message:
+        found = node.value
+    elif isinstance(node, ast.For) and "iterable" in message:
+        found = node.iter
+    elif isinstance(node, ast.BinOp | ast.Compare) and "NoneType" in message:
+        found = node.left
+        other = node.right if isinstance(node, ast.BinOp) else node.comparators[0]
+        found = other if isinstance(found, ast.Constant) or _solid(found) else found
+    if isinstance(found, ast.Name) and (found.id == "self" or found.id not in site.locals):
+        return None
+    return found if isinstance(found, ast.Name | ast.Attribute | ast.Call | ast.Subscript) else None
+
+
+def _solid(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("len", "sum", "int", "round")
+
+
+def _may_be_none(site: Site, value: ast.expr) -> bool:
+    """Does the value come from something that looks a thing up, or from a default of None?"""
+    text = site.text(value)
+    made = text
+    for node in site.statements:
+        if isinstance(node, ast.Assign) and site.text(node.targets[0]) == text:
+            made = site.text(node.value)
+    if site.function is not None:
+        defaults = [d for d in site.function.args.defaults if isinstance(d, ast.Constant)]
+        if text in site.parameters and any(d.value is None for d in defaults):
+            return True
+    return any(f"{word}(" in made or f"{word}_" in made for word in _LOOKUPS)
+
+
+def _checks(site: Site, statement: ast.stmt, text: str, factor: float) -> Iterator[Change]:
+    loops = [n for n in site.statements if isinstance(n, ast.For | ast.While)]
+    looped = any(n.lineno < statement.lineno <= (n.end_lineno or 0) for n in loops)
+    if isinstance(statement, ast.For | ast.While | ast.If) and looped:
+        looped = False
+    check = f"if {text} is None:"
+    if site.clue.raises:
+        line = f"    raise {site.clue.raises}({text!r})"
+        yield site.before("add_null_check", statement, [check, line], 3 * factor)
+    if looped:
+        yield site.before("add_null_check", statement, [check, "    continue"], 2 * factor)
+    for rank, default in enumerate(site.defaults()):
+        lines = [check, f"    return {default}"]
+        yield site.before("add_null_check", statement, lines, (2.2 - 0.3 * rank) * factor)
+    if text in site.parameters:
+        for rank, empty in enumerate(("[]", "{}", "0", '""')):
+            lines = [check, f"    {text} = {empty}"]
+            yield site.before("add_null_check", statement, lines, (1.8 - 0.3 * rank) * factor)
+
+
+def add_guard(site: Site) -> Iterator[Change]:
+    """`if not x: return …` before a division, a `max` or an index that needs something."""
+    if site.function is None:
+        return
+    for node in site.nodes:
+        value = _needed(node)
+        statement = site.statement_of(node)
+        if value is None or statement is None or isinstance(value, ast.Constant):
+            continue
+        text = site.text(value)
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.args:
+            if value.func.id in ("len", "sum"):
+                text = site.text(value.args[0])
+        elif not isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
+            text = f"({text})"
+        if "\n" in text or text == "self":
+            continue
+        factor = 1.0 if statement.lineno in site.broken_lines else 0.4
+        if site.clue.raises:
+            lines = [f"if not {text}:", f"    raise {site.clue.raises}({text!r})"]
+            yield site.before("add_guard", statement, lines, 3 * factor)
+        for rank, default in enumerate(site.defaults()):
+            lines = [f"if not {text}:", f"    return {default}"]
+            yield site.before("add_guard", statement, lines, (2.2 - 0.3 * rank) * factor)
+
+
+def _needed(node: ast.AST) -> ast.expr | None:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
+        return node.right
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
+        if node.func.id in ("max", "min", "mean", "median", "next"):
+            return node.args[0]
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant | ast.UnaryOp):
+        return None if isinstance(node.value, ast.Call) else node.value
+    return None
+
+
+def add_base_case(site: Site) -> Iterator[Change]:
+    """A first line that ends a recursion."""
+    function = site.function
+    if function is None or site.clue.kind != "recursion" or not site.parameters:
+        return
+    called = {ast.unparse(n.func).split(".")[-1] for n in site.nodes if isinstance(n, ast.Call)}
+    if function.name not in called:
+        return
+    first = function.body[0]
+    docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    at = function.body[1] if docstring and len(function.body) > 1 else first
+    name = site.parameters[0]
+    kept = [str(v) for v in ("1", "0", name, "[]", '""', "None", "True", "False")]
+    returned = [site.text(n.value) for n in site.nodes if isinstance(n, ast.Return) and n.value]
+    if any("+ 1" in text or "1 +" in text or "sum" in text for text in returned):
+        kept = ["0", *kept]
+    for rank, value in enumerate(dict.fromkeys(kept)):
+        for test, weight in ((f"not {name}", 1.5), (f"{name} <= 1", 1.4), (f"{name} <= 0", 1.2)):
+            lines = [f"if {test}:", f"    return {value}"]
+            yield site.before("add_base_case", at, lines, weight - 0.15 * rank)
+
+
+def mutable_default(site: Site) -> Iterator[Change]:
+    """A default that is shared between calls becomes None and a fresh value inside."""
+    function = site.function
+    if function is None:
+        return
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    pairs = list(zip(positional[len(positional) - len(given.defaults) :], given.defaults, strict=True))
+    pairs += [(a, d) for a, d in zip(given.kwonlyargs, given.kw_defaults, strict=True) if d]
+    for argument, default in pairs:
+        empty = isinstance(default, ast.List | ast.Dict | ast.Set) or (
+            isinstance(default, ast.Call) and ast.unparse(default) in ("set()", "list()", "dict()")
+        )
+        if not empty:
+            continue
+        first = function.body[0]
+        docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+        line = (first.end_lineno or first.lineno) + 1 if docstring else first.lineno
+        pad = site.source.indent(first.lineno)
+        start, end = site.source.span(default)[0], site.source.line_start(line)
+        rest = site.source.text[start + len(site.text(default)) : end]
+        check = f"{pad}if {argument.arg} is None:\n{pad}    {argument.arg} = {site.text(default)}\n"
+        yield Change("mutable_default", start, end, f"None{rest}{check}", 5.0)
+
+
+def initialise(site: Site) -> Iterator[Change]:
+    """A first value for a name that not every path assigns, or `global` for a module's own."""
+    if site.clue.kind != "unbound" or not site.clue.names or site.function is None:
+        return
+    name = site.clue.names[0]
+    if name not in site.locals:
+        return
+    first = site.function.body[0]
+    docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    at = site.function.body[1] if docstring and len(site.function.body) > 1 else first
+    bound = any(
+        isinstance(n, ast.Assign) and any(site.text(t) == name for t in n.targets)
+        for n in site.source.tree.body
+    )
+    if bound:
+        yield site.before("initialise", at, [f"global {name}"], 4.0)
+    for rank, value in enumerate(site.defaults()):
+        yield site.before("initialise", at, [f"{name} = {value}"], 2 - 0.2 * rank)

@@ -1,0 +1,157 @@
+"""Templates for calls: arguments, keywords, types, a call too many; and slips of syntax."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from taofold.models.repair.names import close
+from taofold.models.repair.site import Site, parameters
+from taofold.models.repair.source import Change
+
+
+def swap_arguments(site: Site) -> Iterator[Change]:
+    """Two neighbouring arguments, or two parts of a tuple, the other way round."""
+    for node in site.nodes:
+        if isinstance(node, ast.Call) and len(node.args) >= 2:
+            names = _expected_names(site, node)
+            for place in range(len(node.args) - 1):
+                weight = _crossed(site, node, names, place)
+                yield _swapped(site, node.args[place], node.args[place + 1], weight)
+        elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+            parts = node.value.elts
+            for left, right in zip(parts, parts[1:], strict=False):
+                yield _swapped(site, left, right, 1.0)
+
+
+def _expected_names(site: Site, node: ast.Call) -> list[str]:
+    name = ast.unparse(node.func).split(".")[-1]
+    for unit in site.project.units:
+        if unit.node is not None and (unit.name == name or (unit.owner == name and unit.name == "__init__")):
+            return parameters(unit.node)
+    return []
+
+
+def _crossed(site: Site, node: ast.Call, names: list[str], place: int) -> float:
+    """High if the arguments bear each other's parameter names."""
+    left, right = site.text(node.args[place]), site.text(node.args[place + 1])
+    if place + 1 >= len(names):
+        return 0.7
+    here, there = names[place], names[place + 1]
+    if here == there:
+        return 0.7
+    crossed = (there in left or left in there) + (here in right or right in here)
+    straight = (here in left) + (there in right)
+    return 6.0 if crossed == 2 and not straight else 2.0 if crossed and not straight else 0.7
+
+
+def _swapped(site: Site, left: ast.expr, right: ast.expr, weight: float) -> Change:
+    start, end = site.source.span(left)[0], site.source.span(right)[1]
+    between = site.source.text[site.source.span(left)[1] : site.source.span(right)[0]]
+    text = f"{site.text(right)}{between}{site.text(left)}"
+    return Change("swap_arguments", start, end, text, weight)
+
+
+def fix_call(site: Site) -> Iterator[Change]:
+    """A keyword by its right name, a call that is missing, too much, or lacks `self`."""
+    message = site.clue.failure.message
+    if site.clue.kind == "call":
+        yield from _keywords(site, message)
+        yield from _arity(site, message)
+    if site.clue.kind in ("callable", "concat"):
+        for node in site.nodes:
+            if isinstance(node, ast.Call) and not node.args and not node.keywords:
+                yield site.swap("fix_call", node, site.text(node.func), 2.0)
+            elif isinstance(node, ast.Attribute) and _is_method(site, node):
+                end = site.source.span(node)[1]
+                yield Change("fix_call", end, end, "()", 2.0)
+
+
+def _is_method(site: Site, node: ast.Attribute) -> bool:
+    parent = site.parents.get(node)
+    called = isinstance(parent, ast.Call) and parent.func is node
+    known = any(unit.name == node.attr for unit in site.project.units)
+    return not called and (known or node.attr in ("items", "keys", "values", "strip", "lower", "upper"))
+
+
+def _keywords(site: Site, message: str) -> Iterator[Change]:
+    wrong = re.search(r"unexpected keyword argument '(\w+)'", message)
+    for node in site.nodes if wrong else ():
+        if isinstance(node, ast.Call):
+            known = _expected_names(site, node)
+            for keyword in node.keywords:
+                if wrong and keyword.arg == wrong[1]:
+                    value = site.text(keyword.value)
+                    for other, ratio in close(wrong[1], known) or [(k, 0.3) for k in known]:
+                        yield site.swap("fix_call", keyword, f"{other}={value}", 2 * ratio)
+
+
+def _arity(site: Site, message: str) -> Iterator[Change]:
+    function = site.function
+    counted = re.search(r"takes \d+ positional arguments? but", message)
+    if function is not None and counted and site.unit.owner and function.name in message:
+        names = [a.arg for a in function.args.args]
+        if not names or names[0] not in ("self", "cls"):
+            start = site.source.text.index("(", site.source.span(function)[0]) + 1
+            yield Change("fix_call", start, start, "self, " if names else "self", 3.0)
+    missing = re.search(r"missing \d+ required positional arguments?: '(\w+)'", message)
+    for node in site.nodes if missing else ():
+        if isinstance(node, ast.Call) and missing and ast.unparse(node.func).split(".")[-1] in message:
+            end = site.source.span(node)[1] - 1
+            lead = ", " if node.args or node.keywords else ""
+            near = [missing[1]] if missing[1] in site.locals else []
+            for name in [*near, *[n for n in site.locals if n not in near]]:
+                weight = 3.0 if name == missing[1] else 0.8
+                yield Change("fix_call", end, end, f"{lead}{name}", weight)
+
+
+def convert_type(site: Site) -> Iterator[Change]:
+    """`str(x)`, `int(x)` or `float(x)` for an operand of the wrong type."""
+    if site.clue.kind not in ("concat", "assert"):
+        return
+    for node in site.nodes:
+        if isinstance(node, ast.BinOp):
+            sides, factor = [node.left, node.right], 1.5
+        elif isinstance(node, ast.Compare):
+            sides, factor = [node.left, *node.comparators], 1.0
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".join") and node.args:
+            text = site.text(node.args[0])
+            yield site.swap("convert_type", node.args[0], f"map(str, {text})", 2.0)
+            continue
+        else:
+            continue
+        for side in sides:
+            if isinstance(side, ast.Constant):
+                continue
+            text = site.text(side)
+            for kind, weight in (("str", 1.2), ("int", 1.1), ("float", 0.7)):
+                if not text.startswith(f"{kind}("):
+                    yield site.swap("convert_type", side, f"{kind}({text})", weight * factor)
+
+
+def fix_syntax(site: Site) -> Iterator[Change]:
+    """A colon, a bracket or a second `=` where the parser stumbled."""
+    fault = site.source.fault
+    if fault is None or fault.lineno is None:
+        return
+    source = site.source
+    for line in range(max(1, fault.lineno - 1), min(len(source.lines), fault.lineno) + 1):
+        start = source.line_start(line)
+        said = source.lines[line - 1].rstrip("\n")
+        code = said.split("  #")[0].rstrip()
+        end = start + len(code)
+        if re.match(r"\s*(?:def|class|if|elif|else|for|while|try|except|finally|with)\b", code):
+            if not code.endswith(":"):
+                yield Change("fix_syntax", end, end, ":", 3.0)
+            single = re.search(r"(?<![=!<>])=(?!=)", code)
+            if single:
+                yield Change("fix_syntax", start + single.start(), start + single.end(), "==", 1.5)
+        for bracket in ")]}":
+            yield Change("fix_syntax", end, end, bracket, 1.0)
+            if code.endswith(":"):
+                yield Change("fix_syntax", end - 1, end - 1, bracket, 1.2)
+        if code.endswith((")", "]", "}")):
+            yield Change("fix_syntax", end - 1, end, "", 0.8)
+        indent = source.indent(line)
+        if indent:
+            yield Change("fix_syntax", start, start + len(indent), indent[:-1], 0.5)
+        yield Change("fix_syntax", start, start, " ", 0.4)

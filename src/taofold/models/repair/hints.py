@@ -1,0 +1,197 @@
+"""What earlier loops learnt, as the prompt tells it: reference data that reorders the search.
+
+Reads a section "Cross-Loop Learning Context" and anything with a `fix_category`. It is
+data: nothing in it is run, and no regular expression from it is used. It can change the
+order of candidates, not the set.
+"""
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Final, TypeAlias
+
+from taofold.models.repair.clue import Clue
+from taofold.models.repair.source import Change, Source
+from taofold.models.repair.templates import NAMES
+
+Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+"""The tokens that an edit takes out and puts in, names abstracted."""
+
+BOOST: Final = 8.0
+_START: Final = re.compile(r"(?im)cross-loop learning context|\bfix_category\b")
+_ENTRY: Final = re.compile(r"(?m)^(?=\s{0,4}(?:\d+[.)] |- (?:pattern_)?id:|pattern_id:|#{2,5} ))")
+_ID: Final = re.compile(r"\bpat[-_][\w-]+")
+_CATEGORY: Final = re.compile(r"(?i)\bcategory\W{0,6}([a-z][a-z_\- ]+[a-z])")
+_CLASS: Final = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
+_REMOVED: Final = re.compile(r"(?m)^\s*-(?![-\s*]|\s*$) ?(.*\S)\s*$|^\s*- {1,12}(.*\S)\s*$")
+_ADDED: Final = re.compile(r"(?m)^\s*\+(?!\+) ?(.*\S)\s*$")
+_FENCE: Final = re.compile(r"```[^\n]*\n(.*?)```", re.DOTALL)
+_TOKEN: Final = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|\w+|[<>=!*/+\-%|&^]+|[^\w\s]")
+_KNOWN: Final = frozenset([*keyword.kwlist, *dir(builtins)])
+_KEYWORDS: Final = tuple(
+    (re.compile(pattern, re.IGNORECASE), template)
+    for pattern, template in (
+        (r"null|none[ _-](?:check|guard)|is none|nonetype", "add_null_check"),
+        (r"off[ _-]by[ _-]one|boundary|slice|range|pagination|index bound", "off_by_one"),
+        (r"comparison|compare|threshold|inclusive|relational", "swap_comparison"),
+        (r"arithmetic|operator", "swap_arithmetic"),
+        (r"boolean|logic|negat|condition", "fix_boolean"),
+        (r"base case|recursion", "add_base_case"),
+        (r"mutable default|shared default", "mutable_default"),
+        (r"missing return|return value|add return", "missing_return"),
+        (r"import", "missing_import"),
+        (r"wrong variable|variable name", "wrong_variable"),
+        (r"argument order|swap\w* argument|swapped", "swap_arguments"),
+        (r"division by zero|empty (?:list|sequence)|guard", "add_guard"),
+        (r"attribute|method name|rename", "rename_attribute"),
+        (r"\bkey\b|keyerror", "rename_key"),
+        (r"round", "fix_rounding"),
+        (r"f-string|format|whitespace|strip", "fix_string"),
+        (r"convert|cast|type conversion", "convert_type"),
+        (r"default|constant", "wrong_constant"),
+        (r"keyword argument|call signature", "fix_call"),
+        (r"indent|early return", "move_statement"),
+        (r"min|max|sort|any|all", "swap_function"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """One learnt pattern as far as it could be read. `anti` = it was seen to fail."""
+
+    id: str
+    template: str
+    error: str
+    words: frozenset[str]
+    shapes: frozenset[Shape]
+    anti: bool
+
+
+def read_hints(said: str) -> tuple[Hint, ...]:
+    """The patterns in what the prompt says."""
+    start = _START.search(said)
+    if start is None:
+        return ()
+    hints: list[Hint] = []
+    anti = False
+    for entry in _ENTRY.split(said[start.start() :]):
+        head = entry.lstrip().partition("\n")[0]
+        if head.startswith("#"):
+            anti = "anti" in head.lower()
+        hint = _hint(entry, anti)
+        if hint is not None:
+            hints.append(hint)
+    return tuple(hints)
+
+
+def _hint(entry: str, anti: bool) -> Hint | None:
+    template = _template(entry)
+    shapes = _shapes(entry)
+    if not template and not shapes:
+        return None
+    error = _CLASS.search(entry)
+    identity = _ID.search(entry)
+    return Hint(
+        identity[0] if identity else "",
+        template,
+        error[0] if error else "",
+        frozenset(re.findall(r"[a-z]{4,}", entry.lower())),
+        shapes,
+        anti,
+    )
+
+
+def _template(entry: str) -> str:
+    named = _CATEGORY.search(entry)
+    if named:
+        name = re.sub(r"[ -]", "_", named[1].strip().lower())
+        if name in NAMES:
+            return name
+        for pattern, template in _KEYWORDS:
+            if pattern.search(named[1]):
+                return template
+    for name in sorted(NAMES):
+        if name in entry:
+            return name
+    fix = re.search(r"(?im)^\W*(?:fix|description)\W+(.*)$", entry)
+    for pattern, template in _KEYWORDS if fix else ():
+        if fix and pattern.search(fix[1]):
+            return template
+    return ""
+
+
+def _shapes(entry: str) -> frozenset[Shape]:
+    found: set[Shape] = set()
+    for block in _FENCE.findall(entry):
+        removed = [a or b for a, b in _REMOVED.findall(block)]
+        added = _ADDED.findall(block)
+        if removed and added:
+            found.add(shape("\n".join(removed), "\n".join(added)))
+        elif added:
+            found.add(shape("", "\n".join(added)))
+    for old, new in re.findall(r"`([^`\n]+)`\s*(?:→|->|=>|became|with)\s*`([^`\n]+)`", entry):
+        found.add(shape(old, new))
+    found.discard(((), ()))
+    return frozenset(found)
+
+
+def shape(old: str, new: str) -> Shape:
+    """What an edit does, whatever the names: the tokens taken out and put in."""
+    left, right = _abstract(old), _abstract(new)
+    out: list[str] = []
+    put: list[str] = []
+    for tag, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if tag != "equal":
+            out += left[a:b]
+            put += right[c:d]
+    return tuple(out), tuple(put)
+
+
+def _abstract(text: str) -> list[str]:
+    tokens = _TOKEN.findall(re.sub(r"\{\{\s*\w+\s*\}\}", "ID", text))
+    return [
+        "STR" if token[0] in "\"'" else token
+        if not re.match(r"[A-Za-z_]", token) or token in _KNOWN else "ID"
+        for token in tokens
+    ]  # fmt: skip
+
+
+def boost(hints: Iterable[Hint], clue: Clue, source: Source, change: Change) -> tuple[float, str]:
+    """The factor that `hints` give a change, and the id of the pattern that gave most."""
+    factor, best, by = 1.0, 1.0, ""
+    for hint in hints:
+        same = hint.template == change.template
+        if not same and not hint.shapes:
+            continue
+        near = _nearness(hint, clue)
+        if hint.anti:
+            factor *= 1 - 0.6 * near if same else 1.0
+            continue
+        gain = 1 + (BOOST - 1) * near if same else 1.0
+        if hint.shapes and _shape_of(source, change) in hint.shapes:
+            gain = max(gain, 1.0) * (1 + 3 * near)
+        if gain > best:
+            best, by = gain, hint.id
+    return factor * best, by
+
+
+def _nearness(hint: Hint, clue: Clue) -> float:
+    """How much the failure looks like the one that the pattern answers, 0.1 to 1."""
+    failure = clue.failure
+    said = set(re.findall(r"[a-z]{4,}", f"{failure.error} {failure.message}".lower()))
+    shared = len(said & hint.words) / len(said) if said else 0.0
+    if hint.error:
+        return 0.6 + 0.4 * shared if hint.error == failure.error else 0.1
+    return 0.4 + 0.4 * shared
+
+
+def _shape_of(source: Source, change: Change) -> Shape:
+    first, last = source.line_of(change.start), source.line_of(change.end)
+    start, end = source.line_start(first), source.line_start(last + 1)
+    old = source.text[start:end]
+    new = old[: change.start - start] + change.text + old[change.end - start :]
+    return shape(old, new)

@@ -1,0 +1,180 @@
+"""Orders candidate edits: where the tests point, what the failure looks like, what was learnt.
+
+A candidate's score is prior x fit x place x hint, made comparable between failures by
+dividing by the sum for that failure, and added up over them.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Final
+
+from taofold.models.repair.clue import Clue, clue_of
+from taofold.models.repair.hints import Hint, boost
+from taofold.models.repair.project import Project, Unit, is_test
+from taofold.models.repair.report import Failure, Report
+from taofold.models.repair.site import Site
+from taofold.models.repair.source import Change, Edit, Source
+from taofold.models.repair.templates import TEMPLATES
+
+_FADE: Final = 0.75
+"""What a call further away from the test takes from a function's suspicion."""
+_LINE: Final = 3.0
+"""What a line gains by standing in the traceback."""
+_LOCAL: Final = frozenset({"name", "attribute", "key", "index", "none", "zero", "empty", "concat",
+                           "call", "callable", "unbound"})  # fmt: skip
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An edit worth trying, and the failure and learnt pattern that speak for it."""
+
+    edit: Edit
+    failure: Failure
+    score: float
+    pattern: str
+
+
+def ranked(project: Project, report: Report, hints: Sequence[Hint]) -> Iterator[Candidate]:
+    """Every candidate, best first. Each edit comes once."""
+    scores: dict[tuple[str, int, int, str], float] = {}
+    best: dict[tuple[str, int, int, str], tuple[float, Source, Change, Failure, str]] = {}
+    passing = _passing(project, report)
+    for failure in report.failures:
+        failure = settled(failure, project)
+        scored = list(_scored(project, failure, hints, passing))
+        total = sum([score for score, *_ in scored]) or 1.0
+        for score, source, change, by in scored:
+            key = (source.path, change.start, change.end, change.text)
+            part = score / total
+            scores[key] = scores.get(key, 0.0) + part
+            if key not in best or part > best[key][0]:
+                best[key] = (part, source, change, failure, by)
+    seen: set[str] = set()
+    for key in sorted(scores, key=lambda k: (-scores[k], k)):
+        _, source, change, failure, by = best[key]
+        edit = source.edit(change)
+        if edit is not None and edit.key not in seen:
+            seen.add(edit.key)
+            yield Candidate(edit, failure, scores[key], by)
+
+
+def settled(failure: Failure, project: Project) -> Failure:
+    """The failure with the project's own names for its files."""
+    places = []
+    for place in failure.places:
+        path = next((p for p in project.paths if place.path == p), "") or max(
+            [p for p in project.paths if place.path.endswith(f"/{p}")], key=len, default=place.path
+        )
+        places.append(replace(place, path=path))
+    return replace(failure, places=tuple(places))
+
+
+def _passing(project: Project, report: Report) -> list[dict[Key, int]]:
+    """What each passing test reaches."""
+    failing = {(f.path, f.function) for f in report.failures}
+    broken = {f.path for f in report.failures if f.collecting}
+    return [
+        project.reach(_with_helpers(project, path, node))
+        for path, node in project.tests()
+        if (path, node.name) not in failing and path not in broken
+    ]
+
+
+def _with_helpers(project: Project, path: str, test: ast.AST) -> list[ast.AST]:
+    """A test and the functions of its file that it uses, fixtures too."""
+    names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+    names |= {n.arg for n in ast.walk(test) if isinstance(n, ast.arg)}
+    used: list[ast.AST] = [test]
+    for place, source in project.sources.items():
+        if place == path or place.endswith("conftest.py"):
+            used += [node for _, node in source.functions() if node.name in names and node is not test]
+    return used
+
+
+def _scored(
+    project: Project, failure: Failure, hints: Sequence[Hint], passing: list[dict[Key, int]]
+) -> Iterator[tuple[float, Source, Change, str]]:
+    test = project.test(failure.path, failure.function)
+    clue = clue_of(failure, test, project.sources.get(failure.path))
+    weights = _suspicion(project, clue, test, passing)
+    for unit, weight in weights:
+        site = Site(unit, clue, project)
+        for template in TEMPLATES:
+            fit = template.prior * clue.factors.get(template.name, 1.0)
+            if fit <= 0:
+                continue
+            for change in template.propose(site):
+                line = unit.source.line_of(change.start)
+                gain, by = boost(hints, clue, unit.source, change)
+                score = fit * weight * change.weight * _near(site, line, change) * gain
+                yield score, unit.source, change, by
+
+
+def _near(site: Site, line: int, change: Change) -> float:
+    if not site.broken_lines or site.clue.kind not in _LOCAL:
+        return 1.0
+    inserted = change.start == change.end or "\n" in change.text
+    return _LINE if line in site.broken_lines or (inserted and line + 1 in site.broken_lines) else 1.0
+
+
+def _suspicion(
+    project: Project, clue: Clue, test: ast.AST | None, passing: list[dict[Key, int]]
+) -> list[tuple[Unit, float]]:
+    failure = clue.failure
+    weights: dict[Key, float] = {}
+    own = [place for place in failure.places if place.path in project.sources and not is_test(place.path)]
+    for age, place in enumerate(reversed(own)):
+        for unit in project.units:
+            if unit.holds(place.path, place.line):
+                weights[unit.key] = max(weights.get(unit.key, 0), 1.5 * _FADE**age)
+    fallen = 0.5 if own else 1.0
+    for nodes, share in _looked_at(project, failure, test):
+        for key, depth in project.reach(nodes).items():
+            weights[key] = max(weights.get(key, 0), fallen * share * _FADE**depth)
+    found = [
+        (unit, weights[unit.key] * _spectrum(unit.key, passing))
+        for unit in project.units
+        if unit.key in weights
+    ]
+    return found + _modules(project, failure, found)
+
+
+def _looked_at(
+    project: Project, failure: Failure, test: ast.AST | None
+) -> Iterator[tuple[list[ast.AST], float]]:
+    if test is None:
+        return
+    yield _with_helpers(project, failure.path, test), 0.7
+    lines = {p.line for p in failure.places if p.path == failure.path}
+    there = [
+        node
+        for node in ast.walk(test)
+        if isinstance(node, ast.stmt) and node is not test
+        and any(node.lineno <= line <= (node.end_lineno or line) for line in lines)
+    ]  # fmt: skip
+    yield list(there), 1.0
+
+
+def _spectrum(key: Key, passing: list[dict[Key, int]]) -> float:
+    """Less suspicion for what passing tests reach too, the more of them (after Ochiai)."""
+    innocent = sum(1 for reached in passing if key in reached)
+    return 0.3 + 0.7 / sqrt(1 + 0.5 * innocent)
+
+
+def _modules(
+    project: Project, failure: Failure, found: list[tuple[Unit, float]]
+) -> list[tuple[Unit, float]]:
+    """The modules' own lines: constants that a suspicious function uses, or a broken import."""
+    named = {p.path for p in failure.places if p.function in ("", "<module>")}
+    modules: list[tuple[Unit, float]] = []
+    for path, source in project.sources.items():
+        if is_test(path):
+            continue
+        inside = max([weight for unit, weight in found if unit.source is source], default=0.0)
+        weight = 1.0 if path in named else 0.35 * inside
+        if weight:
+            modules.append((Unit(source, None), weight))
+    return modules

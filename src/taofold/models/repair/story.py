@@ -1,0 +1,125 @@
+"""Where the search stands, folded from what was done: kept edits, tried edits, one to take back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from taofold.models.repair.clue import clue_of
+from taofold.models.repair.report import Failure, Report, parse
+from taofold.models.repair.transcript import Deed
+
+
+@dataclass(slots=True)
+class Story:
+    """The state of the search.
+
+    `report` is the newest run of the files as they are without `pending` and `undo`;
+    `step` is the step that ran it.
+    """
+
+    report: Report | None = None
+    step: int = 0
+    pending: Deed | None = None
+    """Applied, not tested yet."""
+    undo: Deed | None = None
+    """Tested and no better: to be taken back."""
+    tried: set[str] = field(default_factory=set[str])
+    kept: list[Deed] = field(default_factory=list[Deed])
+    unreadable: int = 0
+    """Test runs in a row that left no report."""
+    candidates: int = 0
+    lost: bool = False
+    """An edit could not be taken back: what the files hold is unclear until they are read."""
+
+
+def key_of(parameters: Mapping[str, Any]) -> str:
+    """What makes two edits the same; `Edit.key` in the other direction."""
+    path, old, new = (str(parameters.get(name, "")) for name in ("path", "old", "new"))
+    return f"{path}\0{old}\0{new}"
+
+
+def inverse(one: Deed, other: Deed) -> bool:
+    """Does `other` take back `one`?"""
+    a, b = one.parameters, other.parameters
+    return a.get("path") == b.get("path") and (a.get("old"), a.get("new")) == (
+        b.get("new"),
+        b.get("old"),
+    )
+
+
+def tell(deeds: Sequence[Deed]) -> Story:
+    """Fold what was done, oldest first."""
+    story = Story()
+    for number, deed in enumerate(deeds):
+        if deed.tool == "run_command":
+            following = deeds[number + 1] if number + 1 < len(deeds) else None
+            _ran(story, deed, following)
+        elif deed.tool == "edit_file":
+            _edited(story, deed)
+    return story
+
+
+def _edited(story: Story, deed: Deed) -> None:
+    undo = story.undo
+    if undo is not None and inverse(undo, deed):
+        story.undo = None
+        if deed.failed:
+            story.lost = True
+            story.report = None
+        return
+    story.tried.add(key_of(deed.parameters))
+    story.candidates += 1
+    if not deed.failed:
+        story.pending = deed
+
+
+def _ran(story: Story, deed: Deed, following: Deed | None) -> None:
+    report = parse(deed.text)
+    pending, story.pending = story.pending, None
+    if pending is None:
+        story.unreadable = story.unreadable + 1 if report is None else 0
+        story.report, story.step = report, deed.step
+        return
+    if following is not None:
+        # What was decided then holds, even if the observation has been shortened since.
+        keep = not inverse(pending, following)
+    else:
+        keep = report is not None and better(story.report, report)
+    if keep:
+        story.kept.append(pending)
+        story.report, story.step = report, deed.step
+    else:
+        story.undo = pending
+
+
+def better(before: Report | None, after: Report) -> bool:
+    """Is `after` progress: fewer failures, none of them new, or a failure further on?"""
+    if after.ok or before is None:
+        return after.ok
+    if before.collecting:
+        loading = {f.test for f in before.failures if f.collecting}
+        still = {f.test for f in after.failures if f.collecting}
+        return still < loading or (still == loading and _further(before, after))
+    if after.collecting or not after.ids <= before.ids:
+        return False
+    if after.broken < before.broken and after.passed >= before.passed:
+        return True
+    return after.broken == before.broken and _further(before, after)
+
+
+def _further(before: Report, after: Report) -> bool:
+    """Does a failing test come further than it did, and none less far?"""
+    then = {failure.test: failure for failure in before.failures}
+    moves = [
+        _move(then[failure.test], failure) for failure in after.failures if failure.test in then
+    ]
+    return any(move > 0 for move in moves) and all(move >= 0 for move in moves)
+
+
+def _move(before: Failure, after: Failure) -> int:
+    if before.line and after.line and before.line != after.line:
+        return 1 if after.line > before.line else -1
+    kinds = [clue_of(failure, None, None).kind for failure in (before, after)]
+    definite = ("name", "import", "syntax")
+    named = kinds[0] in definite and (before.error, before.message) != (after.error, after.message)
+    return 1 if named and kinds[1] != "timeout" else 0

@@ -1,0 +1,196 @@
+"""Templates for constants, strings and the standard functions people mix up."""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from taofold.models.repair.clue import UNKNOWN, literal
+from taofold.models.repair.site import Site, plain
+from taofold.models.repair.source import Change
+
+_MIXED: Final = {
+    "min": ("max",), "max": ("min",), "any": ("all",), "all": ("any",),
+    "floor": ("ceil",), "ceil": ("floor",), "lower": ("upper",),
+    "upper": ("lower", "title", "capitalize"), "title": ("capitalize", "upper"),
+    "capitalize": ("title", "upper"), "strip": ("lstrip", "rstrip"), "lstrip": ("strip", "rstrip"),
+    "rstrip": ("strip", "lstrip"), "startswith": ("endswith",), "endswith": ("startswith",),
+    "append": ("extend", "add"), "extend": ("append",), "keys": ("values", "items"),
+    "values": ("keys", "items"), "items": ("values",), "union": ("intersection", "difference"),
+    "intersection": ("union",), "difference": ("symmetric_difference", "union"),
+    "find": ("rfind",), "rfind": ("find",), "index": ("rindex",), "split": ("rsplit", "splitlines"),
+    "ljust": ("rjust",), "rjust": ("ljust",), "popleft": ("pop",), "appendleft": ("append",),
+    "isdigit": ("isalpha", "isalnum"), "isalpha": ("isalnum", "isdigit"),
+    "isalnum": ("isalpha", "isdigit"), "len": ("sum",), "sum": ("len", "max"), "int": ("round", "float"),
+    "islower": ("isupper",), "isupper": ("islower",), "heappop": ("heappush",),
+    "bisect_left": ("bisect_right",), "bisect_right": ("bisect_left",), "round": ("int",),
+    "list": ("set", "sorted"), "set": ("list",), "days": ("seconds",), "insert": ("append",),
+    "combinations": ("permutations",), "permutations": ("combinations",),
+}  # fmt: skip
+_NUMBERS: Final = {
+    "0.1": ("0.01",), "0.01": ("0.1", "0.001"), "10": ("100",), "100": ("10", "1000", "100.0"),
+    "1000": ("100", "1024"), "1024": ("1000",), "60": ("24", "3600"), "24": ("60", "12"),
+    "3600": ("60", "86400"), "12": ("24",), "365": ("366",), "7": ("30",), "30": ("31", "7"),
+    "0.5": ("1",), "1.0": ("0.0",), "0.0": ("1.0",), "90": ("365",), "2": ("3",), "3": ("2",),
+}  # fmt: skip
+_GLUE: Final = ("", " ", ", ", ",", "\n", "-", "_", ".", "/", ": ")
+
+
+def wrong_constant(site: Site) -> Iterator[Change]:
+    """Another truth value, number, separator or first value."""
+    wanted = [literal(text) for text in sorted(site.clue.literals)]
+    for node in site.nodes:
+        if not isinstance(node, ast.Constant):
+            continue
+        value, text = node.value, site.text(node)
+        if isinstance(value, bool):
+            yield site.swap("wrong_constant", node, str(not value), 1.8)
+        elif value is None:
+            yield from _for_none(site, node)
+        elif isinstance(value, int | float):
+            for other in _NUMBERS.get(text, ()):
+                yield site.swap("wrong_constant", node, other, 1.0)
+            for other in _like(value, wanted):
+                yield site.swap("wrong_constant", node, other, 0.7)
+        elif isinstance(value, str) and not isinstance(site.parents.get(node), ast.JoinedStr):
+            yield from _text(site, node, value, [w for w in wanted if isinstance(w, str)])
+
+
+def _like(value: float, wanted: list[object]) -> list[str]:
+    """Numbers of the test that could stand for `value`; ±1 is another template's."""
+    found = [
+        w
+        for w in wanted
+        if isinstance(w, int | float) and not isinstance(w, bool) and w != value
+        and isinstance(w, int) >= isinstance(value, int) and (isinstance(value, float) or abs(w - value) > 1)
+    ]  # fmt: skip
+    return [repr(w) for w in found[:4]]
+
+
+def _for_none(site: Site, node: ast.Constant) -> Iterator[Change]:
+    parent = site.parents.get(node)
+    if isinstance(parent, ast.Return | ast.arguments | ast.Assign):
+        expected = site.clue.expected
+        options = [repr(expected)] if expected is not UNKNOWN and plain(expected) else []
+        for text in dict.fromkeys([*options, "0", "[]", '""', "False"]):
+            if text != "None":
+                yield site.swap("wrong_constant", node, text, 0.8)
+
+
+def _text(site: Site, node: ast.Constant, value: str, wanted: list[str]) -> Iterator[Change]:
+    quote = '"' if '"' not in value else "'"
+    if value in _GLUE:
+        for other in _GLUE:
+            if other != value:
+                shown = repr(other)[1:-1]
+                near = 1.5 if abs(len(other) - len(value)) <= 1 else 0.6
+                yield site.swap("wrong_constant", node, f"{quote}{shown}{quote}", near)
+        return
+    for other in wanted:
+        if other != value and len(other) <= 40 and _similar(value, other):
+            yield site.swap("wrong_constant", node, repr(other), 2.0)
+
+
+def _similar(left: str, right: str) -> bool:
+    return bool(left and right) and (
+        left.lower() == right.lower() or left in right or right in left or left[:3] == right[:3]
+    )
+
+
+def fix_string(site: Site) -> Iterator[Change]:
+    """A missing `f`, a format's precision, a missing `strip`, another case."""
+    for node in site.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            parent = site.parents.get(node)
+            fields = re.findall(r"\{([A-Za-z_]\w*)[^{}]*\}", node.value)
+            inside = isinstance(parent, ast.JoinedStr | ast.FormattedValue)
+            if fields and not inside and all(f in (*site.locals, "self") for f in fields):
+                start = site.source.span(node)[0]
+                yield Change("fix_string", start, start, "f", 5.0)
+        elif isinstance(node, ast.FormattedValue):
+            yield from _precision(site, node)
+        elif isinstance(node, ast.Return | ast.Assign) and node.value is not None:
+            yield from _polished(site, node.value)
+
+
+def _precision(site: Site, node: ast.FormattedValue) -> Iterator[Change]:
+    joined = site.parents.get(node)
+    if not isinstance(joined, ast.JoinedStr):
+        return
+    start, end = site.source.span(joined)
+    name = re.escape(ast.unparse(node.value))
+    for match in re.finditer(rf"\{{\s*{name}\s*(:[^{{}}]*)?\}}", site.source.text[start:end]):
+        given = match[1] or ""
+        at = start + match.end() - 1
+        for other in (":.2f", ":.1f", ":.0f", ":,.2f", ":02d", ":03d", ":,", ":>5", ":.1%", ""):
+            if other != given:
+                near = 1.5 if given and other[:2] == given[:2] else 0.7
+                yield Change("fix_string", at - len(given), at, other, near)
+
+
+def _polished(site: Site, value: ast.expr) -> Iterator[Change]:
+    actual, expected = site.clue.actual, site.clue.expected
+    if not (isinstance(actual, str) and isinstance(expected, str)):
+        return
+    text = site.text(value)
+    held = text if isinstance(value, ast.Name | ast.Call | ast.Attribute | ast.Subscript) else f"({text})"
+    for call in ("strip()", "lower()", "upper()", "title()", "capitalize()", "rstrip()"):
+        if getattr(actual, call[:-2])() == expected:
+            yield site.swap("fix_string", value, f"{held}.{call}", 3.0)
+    if actual[::-1] == expected:
+        yield site.swap("fix_string", value, f"{held}[::-1]", 2.0)
+
+
+def swap_function(site: Site) -> Iterator[Change]:
+    """`min` for `max`, `any` for `all`, `append` for `extend`, the other order of a sort …"""
+    for node in site.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else ""
+        name = function.id if isinstance(function, ast.Name) else name
+        end = site.source.span(function)[1]
+        for rank, other in enumerate(_MIXED.get(name, ())):
+            yield Change("swap_function", end - len(name), end, other, 2.0 - 0.5 * rank)
+        if name in ("sorted", "sort"):
+            yield from _order(site, node)
+        elif name in ("sum", "len") and len(node.args) == 1 and name == "len":
+            yield site.swap("swap_function", node.args[0], f"set({site.text(node.args[0])})", 0.6)
+    for node in site.nodes:
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Name | ast.ListComp | ast.List):
+            text = site.text(node.value)
+            yield site.swap("swap_function", node.value, f"sorted({text})", 0.7)
+            yield site.swap("swap_function", node.value, f"{text}[::-1]", 0.4)
+            if isinstance(node.value, ast.Name):
+                yield site.swap("swap_function", node.value, f"list({text})", 0.4)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            if node.value.id in site.parameters:  # The caller's list is changed: work on a copy.
+                yield site.swap("swap_function", node.value, f"list({node.value.id})", 1.0)
+                yield site.swap("swap_function", node.value, f"dict({node.value.id})", 0.6)
+
+
+def _order(site: Site, node: ast.Call) -> Iterator[Change]:
+    reverse = next((k for k in node.keywords if k.arg == "reverse"), None)
+    end = site.source.span(node)[1] - 1
+    if reverse is None:
+        lead = ", " if node.args or node.keywords else ""
+        yield Change("swap_function", end, end, f"{lead}reverse=True", 2.5)
+    elif isinstance(reverse.value, ast.Constant):
+        yield site.swap("swap_function", reverse.value, str(not reverse.value.value), 3.0)
+
+
+def fix_rounding(site: Site) -> Iterator[Change]:
+    """More, fewer or no digits in `round`, or a `round` where there is none."""
+    for node in site.nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "round":
+            if len(node.args) == 2:
+                for digits in ("2", "1", "0", "3", "4"):
+                    if site.text(node.args[1]) != digits:
+                        yield site.swap("fix_rounding", node.args[1], digits, 1.0)
+            elif node.args:
+                yield site.swap("fix_rounding", node.args[0], f"{site.text(node.args[0])}, 2", 2.0)
+        elif isinstance(node, ast.Return) and isinstance(node.value, ast.BinOp | ast.Call):
+            text = site.text(node.value)
+            if not text.startswith("round("):
+                for digits in (", 2", "", ", 1"):
+                    yield site.swap("fix_rounding", node.value, f"round({text}{digits})", 0.8)

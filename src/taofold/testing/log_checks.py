@@ -1,0 +1,51 @@
+"""How the contracts of logs check a fact. It knows nothing about any contract."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+from taofold.core.events import Record, Updated
+from taofold.store.log import Log, RunRow
+
+Opener: TypeAlias = Callable[[], Log]
+Contract: TypeAlias = Callable[[Opener], Awaitable[None]]
+
+RUN: Final = "run-1"
+
+
+class Broken(AssertionError):
+    """A log does not keep a contract."""
+
+
+def updates(run: str, first: int, count: int, value: Any = None) -> list[Record]:
+    """`count` records of `run` from sequence number `first`."""
+    return [
+        Record(run, seq, 1_000 + seq, Updated(name="n", value=seq if value is None else value))
+        for seq in range(first, first + count)
+    ]
+
+
+def same(got: object, wanted: object, what: str) -> None:
+    """Check one fact; also under `python -O`."""
+    if got != wanted:
+        raise Broken(f"{what}: {wanted!r} wanted, not {got!r}")
+
+
+async def refused(kind: type[Exception], call: Awaitable[object], what: str) -> None:
+    """Check that `call` raises `kind`."""
+    try:
+        result = await call
+    except kind as error:
+        same(bool(str(error)), True, f"{what}: a message in the error")
+        return
+    raise Broken(f"{what}: {kind.__name__} wanted, not {result!r}")
+
+
+async def owned(log: Log, run: str = RUN, **fields: Any) -> int:
+    """Create `run` and claim it. Returns the epoch."""
+    await log.create(RunRow(run, **fields))
+    return (await log.claim(run, "first")).epoch
+
+
+async def seqs(log: Log, run: str = RUN) -> list[int]:
+    """The sequence numbers that the run holds."""
+    return [record.seq for record in await log.read(run)]

@@ -1,0 +1,174 @@
+"""The built-in tool that runs commands, confined where bubblewrap works.
+
+Where it does not, the tool is tier 3 and each of its results says "not contained" (D8):
+such a command has all rights of the user who started the agent.
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from taofold.core.errors import ConfigError
+from taofold.core.values import Tier
+from taofold.tools import process
+from taofold.tools.containment import HOME, Containment, python_homes, why_not
+from taofold.tools.context import Outcome, RunContext
+from taofold.tools.jail import HIDDEN, PROTECTED, Jail, jail
+from taofold.tools.make import make
+from taofold.tools.output import Output, key_line
+from taofold.tools.tool import Tool
+
+ALLOWED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
+"""Environment variables that a command inherits; all others may be secrets."""
+_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+
+Contain = Literal["auto", "always", "never"]
+Command = Annotated[list[str], Field(min_length=1)] | Annotated[str, Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Where and how commands run."""
+
+    jail: Jail
+    containment: Containment | None
+    network: bool
+    environment: Mapping[str, str]
+
+    @property
+    def label(self) -> str:
+        """What a result says about its confinement."""
+        if self.containment is None:
+            return "not contained"
+        return f"contained, {'with' if self.network else 'no'} network"
+
+    async def run_command(
+        self, ctx: RunContext[Any], command: Command, folder: str = "."
+    ) -> Outcome:
+        """Run a program and return its exit code and output (standard output and errors).
+
+        Give a list of arguments, or a text for /bin/sh when pipes or wildcards are needed.
+        There is no input and no terminal. Long output is shortened in the middle.
+
+        Args:
+            command: For example ["python", "-m", "pytest", "-q"], or "ls | wc -l".
+            folder: Directory to run it in, relative to the work root.
+        """
+        try:
+            parts = self.jail.parts(folder)
+            with self.jail.directory(parts):
+                where = self.jail.root.joinpath(*parts)
+        except (OSError, ValueError) as error:
+            return Outcome(str(error), "failure")
+        arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
+        if any("\0" in argument for argument in arguments):
+            return Outcome("the command holds a NUL character", "failure")
+        if self.containment is not None:
+            wrapped = self.containment.wrap(arguments, where)
+            return await self._observed(ctx, wrapped, self.jail.root, HOME)
+        home = tempfile.mkdtemp(prefix="taofold-home-")
+        try:
+            return await self._observed(ctx, arguments, where, home)
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+
+    async def _observed(
+        self, ctx: RunContext[Any], command: list[str], where: Path, home: str
+    ) -> Outcome:
+        output = Output()
+        started = monotonic()
+        environment = {**self.environment, "HOME": home, "TMPDIR": str(Path(home).parent)}
+        try:
+            code = await process.run(
+                command, folder=where, environment=environment, heard=_hearing(ctx, output)
+            )
+        except asyncio.CancelledError:
+            ctx.partial[:] = [output.text]
+            raise
+        except (OSError, ValueError) as error:
+            said = f"{command[0]!r} cannot be started: {error}"
+            return Outcome(f"{said} ({self.label})", "failure", said)
+        except process.Flood as error:
+            return Outcome(f"{error} ({self.label})\n{output.text}", "failure", str(error))
+        text = output.text.rstrip("\n")
+        head = f"{_ended(code)}, {monotonic() - started:.1f} s ({self.label})"
+        said = key_line(text, code != 0) or head
+        return Outcome(f"{head}\n{text}", "failure" if code else "success", said)
+
+
+def command_tool(
+    root: Path | str,
+    *,
+    network: bool = False,
+    contain: Contain = "auto",
+    env: Mapping[str, str] | None = None,
+    readable: Iterable[Path | str] = (),
+    protected: tuple[str, ...] = PROTECTED,
+    timeout: float = 60.0,
+    longest: float = 600.0,
+) -> Tool:
+    """The tool `run_command`, which works in `root`.
+
+    Contained, it is tier 2; else tier 3 (with `contain="auto"`). `env` adds variables to the
+    few it inherits; `readable` adds directories it may read (this Python's are always
+    readable). Names in `protected` that exist in `root` are read-only; `.taofold` is hidden.
+
+    Raises:
+        ConfigError: `root` is no directory, or `contain="always"` where nothing can contain.
+    """
+    reason = "contain='never'" if contain == "never" else why_not()
+    if contain == "always" and reason:
+        raise ConfigError(f"commands cannot be contained: {reason}")
+    try:
+        inside = jail(root, protected=protected)
+    except OSError as error:
+        raise ConfigError(f"the work root {str(root)!r} cannot be used: {error}") from error
+    more = tuple(Path(path).resolve() for path in readable)
+    homes = tuple(home for home in python_homes() if not inside.root.is_relative_to(home))
+    confined = Containment(inside.root, network, homes + more, protected, HIDDEN)
+    shell = Shell(inside, None if reason else confined, network, _environment(env or {}))
+    return make(
+        shell.run_command,
+        tier=Tier.CONFIRM if reason else Tier.CARD,
+        effect="once",
+        timeout=timeout,
+        longest=max(longest, timeout),
+        sequential=True,
+        toolset="command",
+        preview=lambda parameters: _preview(parameters, shell.label),
+    )
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ALLOWED if name in os.environ}
+    fixed = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    # `python` is the one that runs this, whose directories the container shows.
+    path = f"{Path(sys.prefix) / 'bin'}:{kept.pop('PATH', _PATH)}"
+    return {"PATH": path, "LANG": "C.UTF-8", **kept, **fixed, **more}
+
+
+def _hearing(ctx: RunContext[Any], output: Output) -> Callable[[bytes], None]:
+    def heard(chunk: bytes) -> None:
+        text = output.feed(chunk)
+        if text:
+            ctx.report(text)
+
+    return heard
+
+
+def _ended(code: int) -> str:
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _preview(parameters: dict[str, Any], label: str) -> str:
+    command = parameters.get("command")
+    return f"run {command!r} in {parameters.get('folder', '.')!r} ({label})"

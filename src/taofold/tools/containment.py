@@ -1,0 +1,112 @@
+"""Confines a command with bubblewrap: one writable directory, no network, no secrets.
+
+Knows nothing about tools; it turns an argument list into a longer one. What it promises:
+only the work root (without its protected names) is writable and lasts; the system is
+read-only; the home directory, other projects, `/run`, `/var` and the network do not exist;
+when the command ends, all its processes end. It does not limit memory or processor use.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from shutil import which
+from typing import Final
+
+_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
+_ETC: Final = (
+    "alternatives",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "mime.types",
+    "ssl",
+    "ca-certificates",
+    "pki",
+)
+_NETWORK_ETC: Final = ("resolv.conf", "hosts", "nsswitch.conf", "services", "protocols")
+HOME: Final = "/tmp/home"
+"""The home directory inside the container, where /tmp is its own."""
+_PROBE_SECONDS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Containment:
+    """How commands are confined. `readable` are further directories they may read."""
+
+    root: Path
+    network: bool = False
+    readable: tuple[Path, ...] = ()
+    protected: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+    def wrap(self, command: Sequence[str], folder: Path) -> list[str]:
+        """The arguments that run `command` confined, in `folder`."""
+        return [*self._options(), "--chdir", str(folder), "--", *command]
+
+    def _options(self) -> list[str]:
+        root = str(self.root)
+        options = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+        options += ["--cap-drop", "ALL", "--hostname", "contained"]
+        options += ["--share-net"] if self.network else []
+        for part in _SYSTEM:
+            options += _system(Path(part))
+        for name in (*_ETC, *(_NETWORK_ETC if self.network else ())):
+            options += _shown(f"/etc/{name}")
+        options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", HOME]
+        around = [path for path in self.readable if self.root.is_relative_to(path)]
+        for path in around:
+            options += _shown(str(path))
+        options += ["--bind", root, root]
+        for path in self.readable:
+            # After the root: what lies inside it, such as .venv, must not become writable.
+            options += [] if path in around else _shown(str(path))
+        for name in self.protected:
+            options += _shown(f"{root}/{name}")
+        for name in self.hidden:
+            options += ["--tmpfs", f"{root}/{name}"] if (self.root / name).is_dir() else []
+        return options
+
+
+def _system(path: Path) -> list[str]:
+    # On many systems /bin is a link to /usr/bin: keep it one.
+    if path.is_symlink():
+        return ["--symlink", str(path.readlink()), str(path)]
+    return _shown(str(path))
+
+
+def _shown(path: str) -> list[str]:
+    return ["--ro-bind-try", path, path]
+
+
+def python_homes() -> tuple[Path, ...]:
+    """The directories this Python needs, where they are not part of the system."""
+    homes = {Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    private = Path.home().resolve()
+    return tuple(
+        sorted(
+            home
+            for home in homes
+            if not home.is_relative_to("/usr") and not private.is_relative_to(home)
+        )
+    )
+
+
+@cache
+def why_not() -> str:
+    """Why commands cannot be contained here; "" if they can. Found out by doing it, once."""
+    if which("bwrap") is None:
+        return "bubblewrap (bwrap) is not installed"
+    try:
+        wrapped = Containment(Path("/usr")).wrap(["true"], Path("/usr"))
+        done = subprocess.run(
+            wrapped, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not work here: {error}"
+    if done.returncode:
+        return f"bubblewrap does not work here: {done.stderr.strip()[:200]}"
+    return ""

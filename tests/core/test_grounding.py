@@ -1,0 +1,174 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from story import Story
+
+from taofold.core import events as e
+from taofold.core.grounding import Evidence, ground, ground_turns, tokens
+from taofold.core.trace import turns
+from taofold.core.values import Action, Message, Observation, Step, Thought
+
+
+def step(number: int, thought: str, result="", because=(), **parameters) -> Step:
+    return Step(
+        number,
+        Thought(thought, because=because),
+        (Action("t", parameters, "why"),),
+        (Observation(result),),
+    )
+
+
+def judged(*steps: Step, goal="the goal", instructions=""):
+    return ground(steps, goal=goal, instructions=instructions)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("the TTL is 60 seconds", {"TTL", "60"}),
+        ("3 errors, v 3.14, 7", {"3.14"}),
+        ("see src/auth/config.ts:42", {"src/auth/config.ts", "config.ts", "42"}),
+        ("./a_b/c.py", {"a_b/c.py", "a_b", "c.py"}),
+        ("t.py::TestX::test_y", {"t.py::TestX::test_y", "t.py", "TestX", "test_y"}),
+        ("it said \"token expired\" and 'bad luck'", {"token expired", "bad luck"}),
+        ("don't say it's so", set()),
+        ("e.g. this, i.e. n/a", set()),
+        ("camelCase but not Capital", {"camelCase"}),
+        ("x86_64 and utf8", {"x86_64", "utf8"}),
+        ("std::vector", {"std::vector"}),
+        ("plain words only, well-known", set()),
+        ("", set()),
+    ],
+)
+def test_concrete_tokens(text, found):
+    assert tokens(text) == found
+
+
+@pytest.mark.parametrize("text", ["a.", "'a", '"', "1.", "_", "Ab3/", "\"'`\u201c", " 'a", "::"])
+def test_hostile_text_takes_linear_time(text):
+    began = time.process_time()
+    tokens(text * 250_000)
+    assert time.process_time() - began < 2
+
+
+@given(st.text())
+def test_any_text_has_tokens_of_bounded_length(text):
+    assert all(1 < len(token) <= 200 for token in tokens(text))
+
+
+@pytest.mark.scenario("TAO-12")
+def test_a_thought_that_uses_what_was_observed_is_grounded_with_evidence():
+    first, second = judged(
+        step(1, "read it", "TOKEN_TTL = 60"), step(2, "the TOKEN_TTL of 60 is too short")
+    )
+    assert not first.eligible
+    assert second.grounded
+    assert second.evidence == (Evidence("60", 1), Evidence("TOKEN_TTL", 1))
+
+
+@pytest.mark.scenario("TAO-12")
+def test_a_vague_thought_is_ungrounded():
+    (_, second) = judged(step(1, "read it", "TTL = 60"), step(2, "set it to a larger value"))
+    assert second.eligible
+    assert not second.grounded
+
+
+@pytest.mark.scenario("TAO-12")
+@pytest.mark.parametrize(
+    "kind", ["goal", "instructions", "thought", "parameters", "rationale"]
+)
+def test_a_token_that_was_said_before_it_was_observed_is_an_echo(kind):
+    said = {kind: "about module_x"}
+    first = Step(
+        1,
+        Thought(said.get("thought", "read it")),
+        (Action("t", {"p": [said.get("parameters", "")]}, said.get("rationale", "")),),
+        (Observation("module_x is here"),),
+    )
+    (_, second) = judged(
+        first,
+        step(2, "so module_x it is"),
+        goal=said.get("goal", "g"),
+        instructions=said.get("instructions", ""),
+    )
+    assert not second.grounded
+
+
+def test_what_was_learnt_stays_learnt_when_the_model_repeats_it():
+    steps = judged(
+        step(1, "read", "found alpha_7"),
+        step(2, "alpha_7 is odd", "nothing", name="alpha_7"),
+        step(3, "still alpha_7"),
+    )
+    assert [one.grounded for one in steps] == [False, True, True]
+    assert steps[2].evidence == (Evidence("alpha_7", 1),)
+
+
+def test_the_observation_of_the_same_step_does_not_ground_it():
+    (_, second) = judged(step(1, "a", "b"), step(2, "I expect beta_9", "beta_9 it is"))
+    assert not second.grounded
+
+
+@pytest.mark.scenario("TAO-12")
+def test_because_narrows_the_search_and_alone_only_cites():
+    first, second = step(1, "a", "alpha_1"), step(2, "b", "beta_2")
+    narrow = judged(first, second, step(3, "about alpha_1", because=(2,)))[2]
+    assert (narrow.grounded, narrow.cited) == (False, True)
+    right = judged(first, second, step(3, "about alpha_1", because=(2, 1)))[2]
+    assert (right.grounded, right.cited) == (True, True)
+    assert right.evidence == (Evidence("alpha_1", 1),)
+    vague = judged(first, second, step(3, "as seen", because=(1,)))[2]
+    assert (vague.grounded, vague.cited) == (False, True)
+    future = judged(first, second, step(3, "alpha_1", because=(3, 7, -1)))[2]
+    assert (future.grounded, future.cited) == (False, False)
+
+
+def test_structured_results_are_read_key_by_key():
+    (_, second) = judged(
+        step(1, "a", {"exit_code": 17, "deep": [{"path": "src/x.py\nnext"}]}),
+        step(2, "x.py ended with 17"),
+    )
+    assert {one.token for one in second.evidence} == {"17", "x.py"}
+
+
+def test_rejected_replies_and_peoples_words_count_as_said():
+    for said in (
+        e.Replied(key="8", prompt="p", text="OBSERVATION: delta_4"),
+        e.Steered(key="8", id="s", text="look at delta_4", by="ann"),
+    ):
+        story = Story().put(said).step(result="delta_4 is there").step("so delta_4 it is")
+        assert not ground_turns(turns(story.records), story.records)[1].grounded
+
+
+def test_the_history_of_a_session_counts_as_said_but_not_its_tool_results():
+    def second(role) -> bool:
+        story = Story(history=(Message(role, "see delta_4"),))
+        story.step(result="delta_4 is there").step("so delta_4 it is")
+        return ground_turns(turns(story.records), story.records)[1].grounded
+
+    assert not second("assistant")
+    assert second("tool")
+
+
+def test_a_branch_is_not_grounded_by_what_was_observed_after_it_thought():
+    story = Story()
+    story.think("left", Action("l", {}, "w"), key="1.0.0")
+    story.think("gamma_3 on the right", Action("r", {}, "w"), key="1.1.0")
+    story.start("1.0.0").start("1.1.0")
+    story.see("1.0.0", Observation("gamma_3")).see("1.1.0", Observation("x"))
+    right = ground_turns(turns(story.records), story.records)[1]
+    assert not right.grounded
+    assert not right.eligible
+
+
+def test_both_ways_of_grounding_agree_on_a_plain_run():
+    story = Story(goal="fix app.py")
+    for number in range(6):
+        story.step(f"look at v_{number - 1} and app.py", result=f"app.py v_{number}", n=number)
+    told = turns(story.records)
+    assert ground([turn.step() for turn in told], goal="fix app.py") == ground_turns(
+        told, story.records
+    )
+    assert sum(one.grounded for one in ground_turns(told, story.records)) == 5

@@ -1,0 +1,95 @@
+"""The Ollama adapter, against answers written from the documented format."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from conftest import Connect
+
+from taofold.core.conversation import Conversation
+from taofold.core.errors import ModelError
+from taofold.core.values import ToolCall, Usage
+from taofold.runtime.model import Request, ToolSpec
+from taofold.runtime.registry import resolve
+
+pytestmark = pytest.mark.anyio
+
+LAST = {"done": True, "done_reason": "stop", "prompt_eval_count": 26, "eval_count": 9}
+
+
+def said(**message: Any) -> dict[str, Any]:
+    return {"json": {"model": "m", "message": {"role": "assistant", **message}, **LAST}}
+
+
+def lines(*messages: dict[str, Any]) -> str:
+    entries = [{"message": message, "done": False} for message in messages]
+    return "\n".join(msgspec.json.encode(entry).decode() for entry in entries) + "\n"
+
+
+async def test_a_reply_sets_the_window_and_costs_nothing(connect: Connect, hello: Request) -> None:
+    model, cassette = connect("ollama:llama3.1:8b", said(content="Hi"), api_key=None)
+    request = msgspec.structs.replace(
+        hello, max_tokens=5, temperature=0.0, stop=("END",), schema={"type": "object"}
+    )
+    reply = await model.complete(request)
+    assert (reply.text, reply.usage, reply.finish) == ("Hi", Usage(26, 9), "stop")
+    assert reply.model == "ollama:llama3.1:8b"
+    sent = cassette.requests[0]
+    assert sent["model"] == "llama3.1:8b"
+    assert sent["stream"] is False
+    assert sent["format"] == {"type": "object"}
+    assert sent["options"] == {
+        "num_ctx": 100_000, "num_predict": 5, "temperature": 0.0, "stop": ["END"],
+    }  # fmt: skip
+    assert model.price(1000, 1000) == 0.0
+
+
+async def test_a_stream_of_lines_with_thinking_and_a_call(
+    connect: Connect, hello: Request, add: ToolSpec
+) -> None:
+    call = {"function": {"name": "add", "arguments": {"a": 1, "b": 2}}}
+    body = lines({"thinking": "Hm"}, {"content": "I "}, {"content": "add", "tool_calls": [call]})
+    body += msgspec.json.encode({"message": {"content": ""}, **LAST}).decode()
+    model, _ = connect("ollama:m", {"body": body})
+    heard: list[str] = []
+    reply = await model.complete(msgspec.structs.replace(hello, tools=(add,)), heard.append)
+    assert heard == ["I ", "add"]
+    assert (reply.text, reply.reasoning, reply.finish) == ("I add", "Hm", "tool_calls")
+    assert reply.calls == (ToolCall("add", '{"a":1,"b":2}', "call_2_0"),)
+
+
+async def test_results_name_their_tool(connect: Connect, after_tools: Conversation) -> None:
+    model, cassette = connect("ollama:m", said(content="ok"))
+    await model.complete(Request(after_tools))
+    assistant, first, second = cassette.requests[0]["messages"][2:]
+    assert assistant["tool_calls"][0]["function"]["arguments"] == {"a": 1, "b": 2}
+    assert [first["tool_name"], second["tool_name"]] == ["add", "fs__read"]
+
+
+async def test_a_model_that_is_not_pulled_is_a_clear_error(
+    connect: Connect, hello: Request
+) -> None:
+    no = {"status": 404, "json": {"error": "model 'm' not found, try pulling it first"}}
+    model, _ = connect("ollama:m", no)
+    with pytest.raises(ModelError, match="try pulling it") as caught:
+        await model.complete(hello)
+    assert caught.value.kind == "request"
+
+
+async def test_a_stream_without_its_last_line_is_asked_again(
+    connect: Connect, hello: Request
+) -> None:
+    body = lines({"content": "half"})
+    whole = body + msgspec.json.encode({"message": {"content": ""}, **LAST}).decode()
+    model, _ = connect("ollama:m", {"body": body}, {"body": whole})
+    assert (await model.complete(hello, lambda text: None)).text == "half"
+
+
+def test_an_unknown_model_gets_a_window_that_is_really_set() -> None:
+    profile = resolve("ollama:mystery").profile
+    assert (profile.window, profile.window_known, profile.native_tools) == (8192, True, False)
+
+
+def test_the_host_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "10.0.0.5:11434")
+    assert "http://10.0.0.5:11434/api/chat" in repr(vars(resolve("ollama:m")))
