@@ -54,7 +54,12 @@ class Story:
 
     def reply(self, text: str = "", model: str = "m", key: str = "", **usage: Any) -> "Story":
         event = e.Replied(
-            key=key or f"{self.turn}", prompt="p", text=text, model=model, usage=Usage(**usage), ms=7.0
+            key=key or f"{self.turn}",
+            prompt="p",
+            text=text,
+            model=model,
+            usage=Usage(**usage),
+            ms=7.0,
         )
         return self.put(event)
 

@@ -76,9 +76,7 @@ def test_a_vague_thought_is_ungrounded():
 
 
 @pytest.mark.scenario("TAO-12")
-@pytest.mark.parametrize(
-    "kind", ["goal", "instructions", "thought", "parameters", "rationale"]
-)
+@pytest.mark.parametrize("kind", ["goal", "instructions", "thought", "parameters", "rationale"])
 def test_a_token_that_was_said_before_it_was_observed_is_an_echo(kind):
     said = {kind: "about module_x"}
     first = Step(

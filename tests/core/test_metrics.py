@@ -50,6 +50,7 @@ def test_an_interrupted_step_is_counted_apart_and_nowhere_else():
     story.start(story.think(Thought("go", "exception"), Action("slow", {}, "w")))
     metrics = measure(story.records)
     assert metrics.interrupted == 1
+    assert metrics.grounding_eligible == 0
     assert metrics.iterations_count == whole.iterations_count == 1
     assert metrics.action_tool_distribution == whole.action_tool_distribution
     assert metrics.thought_to_action_ratio == 1.0

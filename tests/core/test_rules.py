@@ -32,7 +32,9 @@ def test_six_types_are_known_and_research_only_where_it_was_opted_in():
 
 
 @pytest.mark.scenario("TAO-04")
-@pytest.mark.parametrize(("text", "word"), [(None, "no type"), ("", "no type"), ("musing", "'musing'")])
+@pytest.mark.parametrize(
+    ("text", "word"), [(None, "no type"), ("", "no type"), ("musing", "'musing'")]
+)
 def test_a_missing_or_unknown_type_is_explained(text, word):
     kind, problem = check_thought(text, research=True)
     assert kind is None

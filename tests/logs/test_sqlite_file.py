@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Coroutine
 from contextlib import closing
 from pathlib import Path
@@ -226,6 +227,21 @@ def test_a_locked_file_is_waited_for_and_then_reported(path: Path) -> None:
     run(main())
 
 
+def test_a_file_that_another_process_is_creating_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    log = SqliteLog(path)
+    opening = threading.Thread(target=log.open)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin exclusive")
+        opening.start()
+        opening.join(0.05)
+        assert opening.is_alive()
+        other.execute("rollback")
+    opening.join()
+    run(log.create(RunRow("r")))
+    run(log.close())
+
+
 def test_a_cancelled_write_is_brought_to_its_end(path: Path) -> None:
     async def main() -> None:
         log = SqliteLog(path)
@@ -243,6 +259,18 @@ def test_a_cancelled_write_is_brought_to_its_end(path: Path) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await writing
         assert len(await log.read("r")) == 21
+        await log.close()
+
+    run(main())
+
+
+def test_a_write_that_fails_half_way_is_undone(path: Path) -> None:
+    async def main() -> None:
+        log = SqliteLog(path)
+        record = Record("r", 20, 1, Updated(name="n"))
+        with pytest.raises(LogError, match="not valid text"):
+            await log.append("r", 1, [record], consume=["\ud800"])
+        assert len(await log.read("r")) == 20
         await log.close()
 
     run(main())

@@ -156,7 +156,8 @@ async def test_a_stream_of_thinking_text_and_a_call(
     events = stream(
         (0, {"type": "thinking", "thinking": ""}, [{"type": "thinking_delta", "thinking": "Hm"},
                                                    {"type": "signature_delta", "signature": "x"}]),
-        (1, text(""), [{"type": "text_delta", "text": "I "}, {"type": "text_delta", "text": "add"}]),
+        (1, text(""), [{"type": "text_delta", "text": "I "},
+                       {"type": "text_delta", "text": "add"}]),
         (2, {"type": "tool_use", "id": "t1", "name": "add", "input": {}},
          [{"type": "input_json_delta", "partial_json": '{"a":'},
           {"type": "input_json_delta", "partial_json": " 1}"}]),
@@ -209,9 +210,7 @@ async def test_refusals_are_sorted(
     assert caught.value.kind == kind
 
 
-async def test_a_schema_that_is_refused_is_not_sent_again(
-    connect: Connect, hello: Request
-) -> None:
+async def test_a_schema_that_is_refused_is_not_sent_again(connect: Connect, hello: Request) -> None:
     no = refused(400, "invalid_request_error", "output_config: not supported")
     model, cassette = connect("anthropic:claude-x", no, said(text("{}")), said(text("{}")))
     request = msgspec.structs.replace(hello, schema={"type": "object"})

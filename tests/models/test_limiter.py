@@ -56,7 +56,12 @@ class Provider:
         self.refused = 0
 
     async def post(
-        self, url: str, headers: object, body: bytes, bounds: Bounds, on_bytes: OnBytes | None = None
+        self,
+        url: str,
+        headers: object,
+        body: bytes,
+        bounds: Bounds,
+        on_bytes: OnBytes | None = None,
     ) -> Answer:
         previous = self.starts[-1] if self.starts else -99.0
         start = self.time.now
@@ -173,7 +178,8 @@ async def test_an_unlimited_limiter_is_not_even_asked(hello: Request) -> None:
 def test_one_account_has_one_limiter_and_its_key_is_not_kept() -> None:
     one, same = shared("http://a", "secret-key"), shared("http://a", "secret-key")
     other = shared("http://a", "else")
-    assert one is same and one is not other
+    assert one is same
+    assert one is not other
     from taofold.models import limiter
 
     assert b"secret-key" not in b"".join(limiter._shared)

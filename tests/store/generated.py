@@ -9,8 +9,10 @@ from taofold.core.values import FINISH, THOUGHT_TYPES, Action, Observation, Thou
 NASTY = [
     "a\nb\n", "a\n\n b \n", "\n", " \n", "\n\nx", "  lead\nx", "trail \nx", "---", "--- x\n...\n",
     "key: value", "- item\n- item", "# not a comment\n", "\ttab\n\tx", "a\tb\nc", "\r\n", "a\rb",
-    "nul\0byte", "\x85\u2028\u2029", "\ufeffbom", "null", "true", "1.0", "0o7", "2026-01-25", "'", '"',
-    "&a *a !t", "%YAML", "{}", "\x1b[31m", "ünï\U0001f600", "| x", "> x", "x" * 300 + " y", "a\u00a0\nb",
+    "nul\0byte", "\x85\u2028\u2029", "\ufeffbom", "null", "true", "1.0", "0o7", "2026-01-25",
+    "'", '"',
+    "&a *a !t", "%YAML", "{}", "\x1b[31m", "ünï\U0001f600", "| x", "> x", "x" * 300 + " y",
+    "a\u00a0\nb", "\x85", "a\u2028b",
 ]  # fmt: skip
 text = st.sampled_from(NASTY) | st.text(max_size=30) | st.text(alphabet=" \n\t:-#ab", max_size=20)
 json = st.recursive(
@@ -76,7 +78,11 @@ def runs(draw) -> list[e.Record]:
         for index in range(len(batch)):
             fate = draw(st.sampled_from(["whole", "whole", "once", "never", "cut"]))
             if fate == "once":
-                put(e.StartedOnce(key=key, index=index, effect=draw(st.sampled_from(["once", "idempotent"]))))
+                put(
+                    e.StartedOnce(
+                        key=key, index=index, effect=draw(st.sampled_from(["once", "idempotent"]))
+                    )
+                )
             elif fate != "never":
                 put(e.Started(key=key, index=index))
             if fate != "cut":
@@ -84,9 +90,12 @@ def runs(draw) -> list[e.Record]:
     if draw(st.booleans()):
         put(
             e.RunFinished(
-                status=draw(text), stop_reason=draw(text), success=draw(st.booleans()),
-                output=draw(json), error=draw(text),
-            )  # fmt: skip
+                status=draw(text),
+                stop_reason=draw(text),
+                success=draw(st.booleans()),
+                output=draw(json),
+                error=draw(text),
+            )
         )
     fold(records)
     return records

@@ -15,8 +15,19 @@ from taofold.core.values import FINISH, Action, Observation, Thought
 from taofold.store.formats import FORMATS, export, read
 
 many = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+
+
+def problem(text, form) -> str:
+    """What is wrong with `text`; anything but a `ConfigError` is a failure of ours."""
+    try:
+        read(text, form, source="f.txt")
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def tao(records):
@@ -78,13 +89,14 @@ def test_imported_runs_can_be_checked_and_measured(records, form):
     assert read(export(again, "ndjson"), "ndjson") == again
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.text(max_size=60) | st.binary(max_size=60).map(lambda b: b.decode("latin-1")), st.sampled_from(FORMATS))
+@settings(max_examples=100, deadline=None)
+@given(
+    st.text(max_size=60) | st.binary(max_size=60).map(lambda b: b.decode("latin-1")),
+    st.sampled_from(FORMATS),
+)
 def test_any_other_text_is_a_clear_error(text, form):
-    try:
-        read(text, form, source="f.txt")
-    except ConfigError as error:
-        assert str(error).startswith("f.txt")
+    said = problem(text, form)
+    assert not said or said.startswith("f.txt")
 
 
 @many
@@ -93,16 +105,18 @@ def test_a_damaged_export_is_read_or_refused_but_never_crashes(records, data):
     form = data.draw(st.sampled_from(FORMATS))
     text = export(records, form)
     at = data.draw(st.integers(0, len(text) - 1))
-    damaged = text[:at] + data.draw(st.sampled_from(["", "x", '"', "{", "\n", ": ", "-1", "\0"])) + text[at + 1 :]
-    try:
-        read(damaged, form)
-    except ConfigError as error:
-        assert form in str(error)
+    damaged = (
+        text[:at]
+        + data.draw(st.sampled_from(["", "x", '"', "{", "\n", ": ", "-1", "\0"]))
+        + text[at + 1 :]
+    )
+    said = problem(damaged, form)
+    assert not said or said.startswith("f.txt")
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones():
     for call in (lambda: export([], "xml"), lambda: read("", "xml")):
-        with pytest.raises(ConfigError, match="'xml'.*ndjson, tao-yaml, react-json"):
+        with pytest.raises(ConfigError, match=r"'xml'.*ndjson, tao-yaml, react-json"):
             call()
 
 
@@ -195,8 +209,10 @@ def test_a_react_trace_becomes_a_run_that_ends_with_a_triplet():
 
 
 def test_the_seeds_pseudo_tool_closes_the_trace_and_is_not_added_again():
-    trace = '{"steps": [{"step": 1, "thought": "t", "action": "final_answer", ' \
-            '"action_input": {"answer": 1}, "observation": "Goal achieved."}], "final_answer": 1}'
+    trace = (
+        '{"steps": [{"step": 1, "thought": "t", "action": "final_answer", '
+        '"action_input": {"answer": 1}, "observation": "Goal achieved."}], "final_answer": 1}'
+    )
     (only,) = fold(read(trace, "react-json")).steps
     assert only.actions[0].tool == FINISH
 

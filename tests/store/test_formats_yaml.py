@@ -72,9 +72,11 @@ def test_the_seeds_ralph_log_is_read_checked_and_measured():
     assert measure(records).thought_type_distribution == {"goal": 1, "extraction": 1}
     broken = {(v.rule, v.steps) for v in violations(records)}
     assert broken == {
-        ("missing_rationale", (1,)), ("missing_rationale", (2,)), ("exception", (1, 2)), ("R4", (2,)),
+        ("missing_rationale", (1,)), ("missing_rationale", (2,)), ("exception", (1, 2)),
+        ("R4", (2,)),
     }  # fmt: skip
-    assert dict((item.name, item.steps) for item in check(records))["error_protocol_followed"] == (2,)
+    failed = {item.name: item.steps for item in check(records) if not item.passed}
+    assert failed["error_protocol_followed"] == (2,)
 
 
 @pytest.mark.scenario("TAO-17")
@@ -97,7 +99,8 @@ def test_several_iteration_documents_make_one_run():
 @pytest.mark.scenario("TAO-18")
 def test_both_shapes_of_an_action_become_the_same_record():
     inline = "ralph_tao_log: {iterations: [{action: {tool: t, a: 1, b: [x], rationale: w}}]}"
-    mapping = "ralph_tao_log: {iterations: [{action: {tool: t, parameters: {a: 1, b: [x]}, rationale: w}}]}"
+    mapping = "ralph_tao_log: {iterations: [{action: "
+    mapping += "{tool: t, parameters: {a: 1, b: [x]}, rationale: w}}]}"
     assert tao_yaml.loads(inline) == tao_yaml.loads(mapping)
 
 
@@ -108,14 +111,77 @@ def test_an_export_looks_like_the_seeds_log():
         (0, e.RunStarted(goal="Fix it", model="m")),
         (1, e.Proposed(key="1", thought=Thought("go", "goal"), actions=(Action("bash", {}, "w"),))),
         (2, e.StartedOnce(key="1")),
-        (152, e.Observed(key="1", observation=Observation("a\n  b\n", "failure", "b", duration_ms=150))),
+        (
+            152,
+            e.Observed(
+                key="1", observation=Observation("a\n  b\n", "failure", "b", duration_ms=150)
+            ),
+        ),
         (160, e.Violated(key="2", rule="R2", detail="no action")),
         (200, e.Proposed(key="3", thought=Thought("both", because=(1,)), actions=batch)),
         (201, e.Started(key="3")),
         (202, e.Observed(key="3", observation=Observation("x"))),
     ]
     records = [e.Record("r1", seq, at + ms, event) for seq, (ms, event) in enumerate(events)]
-    assert tao_yaml.dumps(records) == snapshot()
+    assert tao_yaml.dumps(records) == snapshot("""\
+ralph_tao_log:
+  loop_id: r1
+  task: Fix it
+  timestamp: '2026-01-25T10:30:00.000Z'
+  agent: agent
+  model: m
+  iterations:
+  - iteration: 1
+    thought:
+      type: goal
+      content: go
+      timestamp: '2026-01-25T10:30:00.001Z'
+    action:
+      tool: bash
+      parameters: {}
+      rationale: w
+      effect: once
+      timestamp: '2026-01-25T10:30:00.002Z'
+    observation:
+      result: |
+        a
+          b
+      status: failure
+      extraction: b
+      duration_ms: 150
+      timestamp: '2026-01-25T10:30:00.152Z'
+  - iteration: 2
+    thought:
+      type: reasoning
+      content: both
+      because:
+      - 1
+      timestamp: '2026-01-25T10:30:00.200Z'
+    interrupted: true
+    actions:
+    - tool: read
+      parameters:
+        path: a
+      rationale: why
+      timestamp: '2026-01-25T10:30:00.201Z'
+    - tool: read
+      parameters:
+        path: b
+      rationale: why
+      started: false
+      timestamp: '2026-01-25T10:30:00.200Z'
+    observations:
+    - result: x
+      status: success
+      duration_ms: 0.0
+      timestamp: '2026-01-25T10:30:00.202Z'
+    - null
+  violations:
+  - rule: R2
+    detail: no action
+    steps:
+    - 2
+""")
 
 
 @pytest.mark.scenario("TAO-03", "TAO-15")
@@ -144,6 +210,7 @@ ralph_tao_log:
     assert failed["actions_with_tool_and_parameters"] == (4,)
     assert failed["observations_with_status_and_result"] == (3, 4)
     assert measure(records).iterations_count == 2
+    assert measure(records).observation_success_rate == 0.0
 
 
 @pytest.mark.scenario("TAO-04")
@@ -173,10 +240,15 @@ def test_strict_import_refuses_what_lenient_import_mends(old, new, where):
         ('"3 tests failed"', "!!python/object:os.system x", "f:14", "tag"),
         ("task:", "loop_id: x\n  task:", "f:3", "duplicate key"),
         ('task: "Fix', 'extra: 1\n  task: "Fix', "f:3", "extra unknown field"),
-        ("content: \"Fix the", "timestamp: yesterday\n        content: \"Fix the", "f:8", "ISO 8601"),
+        ('content: "Fix the', 'timestamp: yesterday\n        content: "Fix the', "f:8", "ISO 8601"),
         ("iterations:", "iterations: 4\n  x:", "f:4", "must be a list"),
         ("ralph_tao_log:", "tao_log:", "f:1", "tao_log unknown field|tao_iteration"),
-        ("observation:", "observations: [{status: success}, {status: success}]\n      x:", "f:12", "without an action|unknown"),
+        (
+            "observation:",
+            "observations: [{status: success}, {status: success}]\n      x:",
+            "f:12",
+            "without an action|unknown",
+        ),
     ],
 )
 def test_a_bad_log_is_refused_with_path_and_line(old, new, where, why):
@@ -188,11 +260,28 @@ def test_a_bad_log_is_refused_with_path_and_line(old, new, where, why):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "4", "ralph_tao_log:", "a: &x [1]\nb: *x\n", "a: [" * 3000, "\0", "a: 1\n\t- b", "{}"],
+    [
+        "",
+        "[]",
+        "4",
+        "ralph_tao_log:",
+        "a: &x [1]\nb: *x\n",
+        "a: [" * 3000,
+        "\0",
+        "a: 1\n\t- b",
+        "{}",
+    ],
 )
 def test_what_is_no_log_is_refused_and_never_expanded(text):
     with pytest.raises(ConfigError):
         tao_yaml.loads(text)
+
+
+def test_aliases_are_refused_and_never_expanded():
+    bomb = RALPH.replace('"Fix the failing authentication tests"', "&a x").replace("bash", "*a")
+    with pytest.raises(ConfigError, match="aliases are not read") as caught:
+        tao_yaml.loads(bomb, source="f")
+    assert caught.value.path == "f:10"
 
 
 def test_an_imported_run_can_not_be_driven_on():

@@ -102,7 +102,7 @@ def test_docstrings_of_every_style_describe_parameters(function: Any) -> None:
 
 
 def test_enums_literals_and_nested_models_are_in_the_schema() -> None:
-    def paint(colour: Colour, coat: Literal[1, 2], where: Place, also: Place | None = None) -> None:
+    def paint(colour: Colour, coat: Literal[1, 2], where: list[Place], by: str = "me") -> None:
         """Paint."""
 
     schema = as_tool(paint).schema
@@ -147,7 +147,7 @@ def test_every_failing_parameter_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize("wrong", [1.5, "1.5", True and "yes", None, [1], {"n": 1}])
+@pytest.mark.parametrize("wrong", [1.5, "1.5", "yes", None, [1], {"n": 1}])
 def test_nothing_is_coerced_lossily(wrong: object) -> None:
     with pytest.raises(BadArguments, match="parameter 'a'"):
         add.bind({"a": wrong})
@@ -242,28 +242,30 @@ def unresolved(x: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa:
 def unwritable(x: threading.Thread) -> None: ...
 def generates() -> Any:
     yield 1
+
+
 def three(state: Any, args: Any, more: Any) -> None: ...
 def listed(state: Any, args: list[int]) -> None: ...
 def defaulted(x: int = Field(3)) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("thing", "reason"),
-    [
-        (stars, "any number"),
-        (keywords, "any number"),
-        (reserved, "reserved"),
-        (unresolved, "cannot be resolved"),
-        (unwritable, "cannot write"),
-        (generates, "generator"),
-        (three, "more"),
-        (listed, "mapping"),
-        (defaulted, "Annotated"),
-        (Place, "class"),
-        (lambda x: x, "lambda"),
-        (42, "cannot be called"),
-    ],
-)
+REFUSED: list[tuple[Any, str]] = [
+    (stars, "any number"),
+    (keywords, "any number"),
+    (reserved, "reserved"),
+    (unresolved, "cannot be resolved"),
+    (unwritable, "cannot write"),
+    (generates, "generator"),
+    (three, "more"),
+    (listed, "mapping"),
+    (defaulted, "Annotated"),
+    (Place, "class"),
+    (lambda: None, "lambda"),
+    (42, "cannot be called"),
+]
+
+
+@pytest.mark.parametrize(("thing", "reason"), REFUSED)
 def test_what_cannot_be_a_tool_is_refused_with_a_reason(thing: object, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         as_tool(thing)
@@ -313,8 +315,14 @@ def test_the_definition_changes_with_what_a_person_approves_and_only_then() -> N
     first = as_tool(numpy_style)
     assert first.definition == as_tool(numpy_style).definition
     assert replace(first, timeout=5).definition == first.definition
-    for change in ({"tier": 3}, {"effect": "read"}, {"role": "ADMIN"}, {"description": "x"}):
-        assert replace(first, **change).definition != first.definition  # type: ignore[arg-type]
+    changes: list[dict[str, Any]] = [
+        {"tier": 3},
+        {"effect": "read"},
+        {"role": "ADMIN"},
+        {"description": "x"},
+    ]
+    for change in changes:
+        assert replace(first, **change).definition != first.definition
 
 
 @pytest.mark.scenario("PEER-24")
@@ -347,7 +355,10 @@ async def test_a_schema_without_a_function_signature_is_checked_too(ctx: RunCont
         return [context.effect_id, parameters]
 
     made = external("mcp.thing", "A thing.", schema, call, context=True)
-    assert (await made.bind({"n": 1, "kind": "a"}).run(ctx)).value == ["run#0", {"n": 1, "kind": "a"}]
+    assert (await made.bind({"n": 1, "kind": "a"}).run(ctx)).value == [
+        "run#0",
+        {"n": 1, "kind": "a"},
+    ]
     with pytest.raises(BadArguments) as caught:
         made.bind({"kind": "c", "deep": {}, "either": [1], "m": 2})
     assert caught.value.faults == (
@@ -355,7 +366,7 @@ async def test_a_schema_without_a_function_signature_is_checked_too(ctx: RunCont
         "parameter 'kind': must be one of ['a', 'b'], got 'c'",
         "missing parameter 'deep.x'",
         "parameter 'either': must be string, got [1]",
-        "unknown parameter 'm' (did you mean 'n'?)",
+        "unknown parameter 'm' (it takes n, kind, deep, either)",
     )
     with pytest.raises(BadArguments, match="must be integer"):
         made.bind({"n": True})

@@ -11,9 +11,10 @@ from taofold.core import events as e
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached
 from taofold.core.state import fold, live
-from taofold.core.values import JSON, Message, Observation, Principal
+from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal
 from taofold.reasoning import Offer, Task
 from taofold.runtime import run as runs
+from taofold.runtime.calling import render
 from taofold.runtime.model import Model
 from taofold.runtime.people import pending
 from taofold.runtime.registry import resolve
@@ -84,7 +85,8 @@ class Activation:
             for model in self.models.values():
                 if model.price(1, 1) is None:
                     raise ConfigError(
-                        f"a usd limit needs the price of {model.name!r}, which is unknown", path="limits.usd"
+                        f"a usd limit needs the price of {model.name!r}, which is unknown",
+                        path="limits.usd",
                     )
         listener = self.listener
         return Setup(
@@ -142,8 +144,9 @@ class Activation:
         data: Mapping[str, JSON] | None = None,
         ui_context: str = "",
         history: Sequence[Message] = (),
+        settings: Mapping[str, Any] | None = None,
     ) -> RunResult[Any]:
-        """Start a run."""
+        """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
         agent = self.agent
         if ui_context:
             goal = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n{goal}"
@@ -157,6 +160,7 @@ class Activation:
             profile=model.profile,
             principal=self.setup.principal,
             policy=self.setup.policy.version,
+            settings=self.setup.redactor.json(dict(settings or {})),
             data=self.setup.redactor.json(dict(data or {})),
             history=(*await self._history(session), *history),
             session=session,
@@ -217,8 +221,7 @@ class Activation:
             state = fold(await self.log.read(row.run))
             said.append(Message("user", state.goal))
             if state.output is not None:
-                output = state.output
-                said.append(Message("assistant", output if isinstance(output, str) else repr(output)))
+                said.append(Message("assistant", render(state.output)))
         return tuple(said)
 
     async def _child(
@@ -229,9 +232,7 @@ class Activation:
             text = f"agents may call agents {self.agent.limits.depth} deep"
             return ChildOutcome(Observation(text, "failure", refused="limit"))
         agent: Agent[Any, Any] = tool.agent
-        activation = Activation(
-            agent, self.deps, parent.principal, self.listener, self.log, parent
-        )
+        activation = Activation(agent, self.deps, parent.principal, self.listener, self.log, parent)
         if await _exists(self.log, run):
             state = fold(await self.log.read(run))
             if state.status in ("running", "waiting", "cancelled"):
@@ -242,7 +243,7 @@ class Activation:
             state = result.state
         if state.status == "waiting":
             return ChildOutcome(Observation(), waiting_for=state.waiting_for)
-        status = "success" if state.success else "failure"
+        status: ObservationStatus = "success" if state.success else "failure"
         text = state.output if state.output is not None else state.error or state.stop_reason
         return ChildOutcome(Observation(text, status), usage=state.usage)
 

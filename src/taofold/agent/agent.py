@@ -43,7 +43,7 @@ class Agent(Generic[Deps, Out]):
     model: ModelSpec
     """`provider:model`, a `Model`, or a list of fallbacks."""
     _: KW_ONLY
-    output: type[Out] = cast("Any", str)
+    output: type[Out] = str  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
     """The type of the answer; `result.output` is an instance of it."""
     deps_type: type[Deps] | None = None
     """Only for type checkers: what `deps` must be."""
@@ -112,6 +112,7 @@ class Agent(Generic[Deps, Out]):
         data: Mapping[str, Any] | None = None,
         ui_context: str = "",
         history: Sequence[Message] = (),
+        settings: Mapping[str, Any] | None = None,
         listener: Callable[[Happening], None] | None = None,
     ) -> RunResult[Out]:
         """Work on `goal` until it is reached, a limit is, or a person is needed.
@@ -122,7 +123,13 @@ class Agent(Generic[Deps, Out]):
         """
         activation = Activation(self, deps, principal, listener)
         return await activation.run(
-            goal, session=session, run_id=run_id, data=data, ui_context=ui_context, history=history
+            goal,
+            session=session,
+            run_id=run_id,
+            data=data,
+            ui_context=ui_context,
+            history=history,
+            settings=settings,
         )
 
     def run_sync(self, goal: str, **options: Any) -> RunResult[Out]:

@@ -8,9 +8,10 @@ from typing import Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
+from taofold.core.chain import Chain
 from taofold.core.events import Record, RunFinished
 from taofold.core.metrics import Metrics, measure
-from taofold.core.state import Chain, RunState
+from taofold.core.state import RunState
 from taofold.core.values import Usage, Value
 from taofold.runtime.setup import Approval
 from taofold.store.log import Log

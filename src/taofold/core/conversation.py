@@ -52,7 +52,8 @@ class Conversation(Sequence[Message]):
         self, form: str, encode: Callable[[Sequence[Message], int], bytes]
     ) -> list[bytes]:
         """As `encoded`, for formats in which a message's bytes depend on those before it:
-        `encode` gets all messages and the index of the one to encode."""
+        `encode` gets all messages and the index of the one to encode.
+        """
         done = self._encoded.setdefault(form, [])
         for index in range(len(done), len(self._messages)):
             done.append(encode(self._messages, index))

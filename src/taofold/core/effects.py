@@ -75,7 +75,7 @@ class Outlook(msgspec.Struct, frozen=True):
     """The repetition guard wants an answer without tools."""
 
 
-class Halt(Exception):  # noqa: N818 - a signal, not an error
+class Halt(Exception):
     """Thrown into a strategy when a limit stops it in the middle of a turn.
 
     It may catch it and return a partial `Answer`; it may not yield another effect.

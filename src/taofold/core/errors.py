@@ -36,10 +36,16 @@ class RunError(TaofoldError):
 
 class ModelError(RunError):
     """The provider failed. `kind` is auth, rate, overflow, request, server, network,
-    reply or timeout."""
+    reply or timeout.
+    """
 
     def __init__(
-        self, message: str, *, kind: str = "server", status: int = 0, retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        kind: str = "server",
+        status: int = 0,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.kind, self.status, self.retry_after = kind, status, retry_after
@@ -58,7 +64,8 @@ class ReplayDiverged(RunError):
 
     def __init__(self, key: str, recorded: object, requested: object) -> None:
         super().__init__(
-            f"the run diverges at effect {key!r}:\n  recorded  {recorded!r}\n  requested {requested!r}"
+            f"the run diverges at effect {key!r}:\n"
+            f"  recorded  {recorded!r}\n  requested {requested!r}"
         )
         self.key, self.recorded, self.requested = key, recorded, requested
 

@@ -2,11 +2,10 @@
 
 `key` is the place of an effect in its strategy ("0", "3", inside a fork "3.1.0"), so it
 is the same on replay; `index` is the place of an action in its batch. Events are
-facts: they are never changed, only `upcast` when an old row is read.
+facts: they are never changed. Their JSON form is in `codec`.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -21,9 +20,6 @@ from taofold.core.values import (
     Usage,
     Verdict,
 )
-
-SCHEMA_VERSION: Final = 1
-"""Version of the events' JSON form. Raise it with an upcaster in `UPCASTERS`."""
 
 
 class Happened(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="e"):
@@ -200,6 +196,8 @@ class Observed(Happened, frozen=True, tag="observed"):
     update: tuple[str, Any] | None = None
     usage: Usage | None = None
     """What a child run consumed."""
+    calls: tuple[int, int] | None = None
+    """The model calls and the tool calls that a child run made."""
 
 
 class DecisionRefused(Happened, frozen=True, tag="decision_refused"):
@@ -242,30 +240,13 @@ class RunFinished(Happened, frozen=True, tag="run_finished"):
     error: str = ""
 
 
+# fmt: off
 Event: TypeAlias = (
-    RunStarted
-    | Forked
-    | Resumed
-    | Steered
-    | LimitHit
-    | PromptChanged
-    | Replied
-    | AskFailed
-    | Violated
-    | Compacted
-    | Noted
-    | Proposed
-    | Decided
-    | Resolved
-    | Started
-    | StartedOnce
-    | Observed
-    | Updated
-    | DecisionRefused
-    | Parked
-    | Rewound
-    | RunFinished
+    RunStarted | Forked | Resumed | Steered | LimitHit | PromptChanged | Replied | AskFailed
+    | Violated | Compacted | Noted | Proposed | Decided | Resolved | Started | StartedOnce
+    | Observed | DecisionRefused | Updated | Parked | Rewound | RunFinished
 )
+# fmt: on
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -275,30 +256,3 @@ class Record(msgspec.Struct, frozen=True):
     seq: int
     at: int
     event: Event
-
-
-_ENCODER = msgspec.json.Encoder(decimal_format="number")
-_DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-
-Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
-UPCASTERS: Final[dict[int, Upcaster]] = {}
-"""From schema version n to n + 1: a pure function of the raw row."""
-
-
-def encode(event: Event) -> bytes:
-    """The event's JSON form, as small as it can be: defaults are left out."""
-    return _ENCODER.encode(event)
-
-
-def decode(body: bytes | str, version: int = SCHEMA_VERSION) -> Event:
-    """Read a row written with schema `version`.
-
-    Raises:
-        msgspec.ValidationError: the row is not an event.
-    """
-    if version == SCHEMA_VERSION:
-        return _DECODER.decode(body)
-    raw: dict[str, Any] = msgspec.json.decode(body)
-    for number in range(version, SCHEMA_VERSION):
-        raw = UPCASTERS[number](raw)
-    return msgspec.convert(raw, Event)

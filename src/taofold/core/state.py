@@ -4,61 +4,20 @@
 `Chain`, everything else is counters and the few steps that are still open.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, assert_never, overload
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
+from taofold.core.chain import Chain
 from taofold.core.values import Action, Message, Observation, Step, Thought, Usage, Value
 
 Status: TypeAlias = Literal[
     "new", "running", "waiting", "finished", "limited", "failed", "cancelled"
 ]
 ENDED: frozenset[str] = frozenset({"finished", "limited", "failed", "cancelled"})
-
-
-class Chain(Sequence[Step]):
-    """An immutable view of the first `len(self)` steps of a shared append-only list."""
-
-    __slots__ = ("_items", "_length")
-
-    def __init__(self, items: list[Step] | None = None, length: int = 0) -> None:
-        self._items: list[Step] = [] if items is None else items
-        self._length = length
-
-    def plus(self, step: Step) -> "Chain":
-        """The chain with `step` at its end; `self` stays as it is."""
-        items = self._items if len(self._items) == self._length else self._items[: self._length]
-        items.append(step)
-        return Chain(items, self._length + 1)
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: int) -> Step: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Step]: ...
-    def __getitem__(self, index: int | slice) -> Step | list[Step]:
-        if isinstance(index, slice):
-            return self._items[: self._length][index]
-        if index < -self._length or index >= self._length:
-            raise IndexError(index)
-        return self._items[index if index >= 0 else self._length + index]
-
-    def __iter__(self) -> Iterator[Step]:
-        for position in range(self._length):
-            yield self._items[position]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Chain) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Chain({list(self)!r})"
 
 
 class Slot(Value, frozen=True):
@@ -95,6 +54,8 @@ class RunState(Value, frozen=True):
     model_calls: int = 0
     tool_calls: int = 0
     per_tool: Mapping[str, int] = {}
+    child_model_calls: int = 0
+    child_tool_calls: int = 0
     refused_calls: int = 0
     refused_row: int = 0
     usage: Usage = Usage()
@@ -109,7 +70,7 @@ class RunState(Value, frozen=True):
     """Milliseconds of activity: waiting for people and being dead do not count."""
 
 
-def reduce(state: RunState, record: e.Record) -> RunState:
+def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901 - one case per event
     """The state after `record`. Pure: same arguments, same result; `state` is not touched."""
     event, at = record.event, record.at
     paused = state.status in ("new", "waiting") or isinstance(event, e.Resumed)
@@ -119,14 +80,15 @@ def reduce(state: RunState, record: e.Record) -> RunState:
             return _replied(state, event, at, active)
         case e.Proposed():
             opened = OpenStep(event.thought, tuple([Slot(action) for action in event.actions]))
-            return replace(
-                state, open={**state.open, event.key: opened}, at=at, active_ms=active
-            )
+            return replace(state, open={**state.open, event.key: opened}, at=at, active_ms=active)
         case e.Decided():
             slots = _slots(state, event.key, event.index, decided=event)
             return replace(state, open=slots, status="running", at=at, active_ms=active)
         case e.Started():
-            tool = state.open[event.key].slots[event.index].action.tool
+            slot = state.open[event.key].slots[event.index]
+            if slot.started:  # the same call once more, after a crash
+                return replace(state, at=at, active_ms=active)
+            tool = slot.action.tool
             return replace(
                 state,
                 open=_slots(state, event.key, event.index, started=True),
@@ -153,7 +115,12 @@ def reduce(state: RunState, record: e.Record) -> RunState:
             return replace(state, limits_hit=hit, at=at, active_ms=active)
         case e.Resumed():
             return replace(
-                state, status="running", epoch=event.epoch, waiting_for="", wakes=state.wakes + 1, at=at
+                state,
+                status="running",
+                epoch=event.epoch,
+                waiting_for="",
+                wakes=state.wakes + 1,
+                at=at,
             )
         case e.Parked():
             return replace(
@@ -204,17 +171,28 @@ def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunSt
     if all(slot.observation is not None for slot in done.slots):
         del opened[event.key]
         steps, data = _close(state, done)
-    usage = state.usage if event.usage is None else state.usage + event.usage
+    if event.usage is not None or event.calls is not None:
+        state = _spent(state, event)
     return replace(
         state,
         open=opened,
         steps=steps,
         data=data,
-        usage=usage,
         refused_calls=state.refused_calls + refused,
         refused_row=state.refused_row + 1 if refused else 0,
         at=at,
         active_ms=active,
+    )
+
+
+def _spent(state: RunState, event: e.Observed) -> RunState:
+    """With what a child run consumed."""
+    asked, acted = event.calls or (0, 0)
+    return replace(
+        state,
+        usage=state.usage + (event.usage or Usage()),
+        child_model_calls=state.child_model_calls + asked,
+        child_tool_calls=state.child_tool_calls + acted,
     )
 
 

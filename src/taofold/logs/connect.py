@@ -4,6 +4,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -17,6 +18,7 @@ T = TypeVar("T")
 _PAGE_BYTES: Final = 2048
 """Each commit writes at least a page to the -wal file, and an event is a few hundred bytes."""
 _KEPT_WAL_BYTES: Final = 8 << 20
+_MANY_FRAMES: Final = 1000
 _PAUSE_S: Final = 0.01
 
 
@@ -55,14 +57,22 @@ def plain(path: Path, wait_s: float) -> sqlite3.Connection:
     return connection
 
 
-def fold(path: Path, *, mode: str = "passive", wait_s: float = 0.0) -> bool:
-    """Move the -wal file's content into the database. False if somebody was in the way."""
-    connection = plain(path, wait_s)
-    try:
-        blocked: int = connection.execute(f"pragma wal_checkpoint({mode})").fetchone()[0]
+def fold(connection: sqlite3.Connection) -> None:
+    """Move the -wal file's content into the database, so that it starts over.
+
+    Writers go on meanwhile. Where they are too many for it to ever be empty, they are
+    locked out for the last bit, some milliseconds.
+    """
+    frames: int = connection.execute("pragma wal_checkpoint(passive)").fetchone()[1]
+    if frames > _MANY_FRAMES:
+        connection.execute("pragma wal_checkpoint(restart)").fetchone()
+
+
+def empty(path: Path, wait_s: float) -> bool:
+    """Cut the -wal file to nothing. False if somebody was in the way."""
+    with closing(plain(path, wait_s)) as connection:
+        blocked: int = connection.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
         return not blocked
-    finally:
-        connection.close()
 
 
 def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.Connection:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Final, TypeAlias
 
 _Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
@@ -46,12 +46,15 @@ class Disk:
         self._asked: SimpleQueue[_Waiter | str] = SimpleQueue()
         self._thread: Thread | None = None
         self._descriptor = -1
+        self._closed = False
+        self._lock = Lock()
 
     async def settle(self) -> None:
         """Return when everything committed before this call survives a power cut.
 
         Raises:
-            OSError: the disk reports an error; what was committed may not be on it.
+            OSError: the disk reports an error, or this was closed meanwhile; what was
+                committed may not be on the medium.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
@@ -64,8 +67,10 @@ class Disk:
 
     def close(self) -> None:
         """Finish what was asked for, then stop. Blocks."""
-        if self._thread is not None:
+        with self._lock:
+            self._closed = True
             self._asked.put(_STOP)
+        if self._thread is not None:
             self._thread.join()
             self._thread = None
         if self._descriptor >= 0:
@@ -73,10 +78,13 @@ class Disk:
             self._descriptor = -1
 
     def _ask(self, request: _Waiter | str) -> None:
-        if self._thread is None:
-            self._thread = Thread(target=self._work, name="taofold-log", daemon=True)
-            self._thread.start()
-        self._asked.put(request)
+        with self._lock:
+            if self._closed:
+                raise OSError(errno.EBADF, "the log was closed")
+            if self._thread is None:
+                self._thread = Thread(target=self._work, name="taofold-log", daemon=True)
+                self._thread.start()
+            self._asked.put(request)
 
     def _work(self) -> None:
         running = True

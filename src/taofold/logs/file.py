@@ -8,12 +8,13 @@ It knows nothing about what is written.
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final, TypeAlias, TypeVar
 
 from taofold.core.errors import LogError
-from taofold.logs.connect import connect, fold
+from taofold.logs.connect import connect, fold, plain
 from taofold.logs.disk import Disk
 from taofold.logs.faults import busy, explain
 
@@ -22,6 +23,9 @@ Work: TypeAlias = Callable[[sqlite3.Connection], T]
 
 FOLD_AFTER: Final = 500
 """Writes after which the -wal file is folded back: of a page or more each, some 2 MB."""
+TOO_FAR: Final = 2000
+"""Writes after which writers wait for it: a loop that never pauses would starve the thread."""
+_FOLD_WAIT_S: Final = 0.5
 _FIRST_PAUSE_S: Final = 0.0002
 _LONGEST_PAUSE_S: Final = 0.05
 
@@ -35,9 +39,10 @@ class File:
         self.path = path
         self._wait_s, self._adopt, self._max_bytes = wait_s, adopt, max_bytes
         self._connection: sqlite3.Connection | None = None
+        self._folding: sqlite3.Connection | None = None
         self._closed = False
         self._lock = Lock()
-        self._writes = 0
+        self._behind = 0
         self._disk = Disk(Path(f"{path}-wal"), self._fold, sync)
 
     def open(self) -> None:
@@ -59,7 +64,11 @@ class File:
 
         Once begun, a write is brought to its end even if the caller is cancelled.
         """
-        return await self._do(self._write, work)
+        result = await self._do(self._write, work)
+        if self._behind > TOO_FAR:
+            with suppress(LogError):  # it was written; whoever asks for the disk will hear of it
+                await self.settle()
+        return result
 
     async def settle(self) -> None:
         """Return when what was written before this call survives a power cut."""
@@ -76,9 +85,11 @@ class File:
         self._disk.close()
         with self._lock:
             self._closed = True
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+            connections = (self._folding, self._connection)
+            self._folding = self._connection = None
+        for connection in connections:
+            if connection is not None:
+                connection.close()
 
     async def _do(self, attempt: Callable[[Work[T]], T], work: Work[T]) -> T:
         if self._connection is None:
@@ -131,10 +142,10 @@ class File:
                 if connection.in_transaction:
                     connection.execute("rollback")
                 raise
-            self._writes += 1
-        if self._writes >= FOLD_AFTER:
-            self._writes = 0
-            self._disk.fold()
+            self._behind += 1
+        if self._behind % FOLD_AFTER == 0:
+            with suppress(OSError):  # closed meanwhile: closing folds as well
+                self._disk.fold()
         return result
 
     def _opened(self) -> sqlite3.Connection:
@@ -143,7 +154,8 @@ class File:
         return self._connection
 
     def _fold(self) -> None:
-        try:
-            fold(self.path)
-        except sqlite3.Error:
-            self._writes = FOLD_AFTER // 2  # somebody was in the way; soon again
+        with suppress(sqlite3.Error):  # somebody was in the way; soon again
+            if self._folding is None:
+                self._folding = plain(self.path, _FOLD_WAIT_S)
+            fold(self._folding)
+            self._behind = 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from taofold.core.errors import LogError
-from taofold.logs.connect import fold, plain
+from taofold.logs.connect import empty, plain
 from taofold.logs.faults import explain
 from taofold.logs.statements import LAST
 
@@ -73,7 +73,7 @@ def scrub(path: Path, wait_s: float) -> None:
         with closing(plain(path, wait_s)) as db:
             db.execute("pragma secure_delete = on")
             db.execute("vacuum")
-        emptied = fold(path, mode="truncate", wait_s=wait_s)
+        emptied = empty(path, wait_s)
         reason = "" if emptied else "other processes are reading it"
     except sqlite3.Error as error:
         reason = str(error)

@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
+from taofold.core.codec import SCHEMA_VERSION, decode, encode
 from taofold.core.errors import Incompatible, LogError, UnknownRun
-from taofold.core.events import SCHEMA_VERSION, Observed, Record, decode, encode
+from taofold.core.events import Observed, Record
 from taofold.store.log import ENDED, RunRow, Signal
 
 LAST: Final = 0xFFFFFFFF
@@ -15,7 +16,7 @@ LAST: Final = 0xFFFFFFFF
 
 _RANGE: Final = "id between number << 32 and (number << 32) + 4294967295"
 ROW: Final = (
-    "select run, status, goal, agent, session, parent, principal, created_at, "
+    "select run, status, goal, agent, session, parent, principal, created_at, "  # noqa: S608 - constants
     "max(updated_at, coalesce("
     f"(select at from events where {_RANGE} order by id desc limit 1), 0)), "
     f"coalesce((select max(id) from events where {_RANGE}) & 4294967295, -1) + 1, "
@@ -39,7 +40,7 @@ CREATE: Final = (
     "updated_at, waiting_for, epoch, owner) values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '')"
 )
 UNENDED: Final = (
-    "select run, status from runs where session = ? and session <> '' and status not in "
+    "select run, status from runs where session = ? and session <> '' and status not in "  # noqa: S608 - constants
     f"({', '.join(repr(status) for status in sorted(ENDED))})"
 )
 OWNER: Final = "select epoch, owner from runs where number = ?"

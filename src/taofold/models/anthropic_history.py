@@ -59,7 +59,8 @@ def missing(messages: Sequence[Message], end: int) -> list[bytes]:
 
 def ending(messages: Sequence[Message], lacking: list[bytes]) -> bytes:
     """What must follow the last message: results that are missing, or a word of the user's,
-    since newer models refuse to go on with an assistant's."""
+    since newer models refuse to go on with an assistant's.
+    """
     if not lacking and messages[-1].role != "assistant":
         return b""
     return join(lacking or [block("(go on)")], "user", _before(messages, len(messages)))

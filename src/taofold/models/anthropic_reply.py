@@ -110,8 +110,8 @@ class MessagesReader:
             shown = bytes(body[:120]).decode("utf-8", "replace")
             raise self._frame.unreadable(f"{error}; it begins {shown!r}") from None
         if answer.error or answer.type == "error":
-            error: Any = answer.error
-            told = error if is_object(error) else {"message": error or ""}
+            said: Any = answer.error
+            told = said if is_object(said) else {"message": said or ""}
             raise fault(
                 0,
                 str(told.get("type") or ""),

@@ -84,6 +84,7 @@ class Endpoint:
         """POST `body` and read the answer, trying again while that may help.
 
         Args:
+            body: what to send.
             tokens: what the call may use, for a configured token rate.
             reader: makes the reader for one attempt.
             speaker: hears the text; told when a new attempt begins.

@@ -10,40 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
-from taofold.core.errors import ConfigError, ModelError
-from taofold.models.transport import Answer, Bounds, OnBytes, guard, place
+from taofold.core.errors import ModelError
+from taofold.models.transport import Answer, Bounds, OnBytes, guard, place, proxy_for
 
 if TYPE_CHECKING:
     import aiohttp
 
 _LARGE: Final = 1 << 20
-
-
-def proxy_for(url: str) -> str | None:
-    """The proxy that the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) asks for.
-
-    Raises `ConfigError` for a SOCKS proxy, which the client cannot use.
-    """
-    parts = urlsplit(url)
-    if proxy_bypass(parts.netloc.rpartition("@")[2]):
-        return None
-    proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if proxy and not proxy.startswith(("http://", "https://")):
-        if "://" in proxy:
-            raise ConfigError(
-                f"the proxy {place(proxy)} is not an HTTP proxy: set HTTPS_PROXY to one, or add "
-                f"{parts.hostname!r} to NO_PROXY"
-            )
-        proxy = f"http://{proxy}"
-    return proxy or None
 
 
 @dataclass(slots=True)
@@ -52,6 +31,8 @@ class _Lane:
 
     url: Any
     proxy: str | None
+    kept: bool = False
+    """A connection may have been kept open from an earlier request."""
 
 
 @dataclass(slots=True)
@@ -162,14 +143,8 @@ async def _exchange(
     bounds: Bounds,
     on_bytes: OnBytes | None,
 ) -> Answer:
-    async with session.client.post(
-        lane.url,
-        data=body if len(body) < _LARGE else io.BytesIO(body),
-        headers=headers,
-        proxy=lane.proxy,
-        allow_redirects=False,
-        timeout=_timeout(session, bounds, on_bytes is not None),
-    ) as response:
+    timeout = _timeout(session, bounds, on_bytes is not None)
+    async with await _start(session, lane, headers, body, timeout) as response:
         if on_bytes is not None and not _streams(response):
             on_bytes = None
         got: list[bytes] = []
@@ -186,6 +161,46 @@ async def _exchange(
             else:
                 _tell(on_bytes, chunk)
         return Answer(response.status, response.headers, b"".join(got))
+
+
+async def _start(
+    session: _Session,
+    lane: _Lane,
+    headers: Mapping[str, str],
+    body: bytes,
+    timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (the client's own kind)
+) -> aiohttp.ClientResponse:
+    while True:
+        try:
+            response = await session.client.post(
+                lane.url,
+                data=body if len(body) < _LARGE else io.BytesIO(body),
+                headers=headers,
+                proxy=lane.proxy,
+                allow_redirects=False,
+                timeout=timeout,
+            )
+        except _disconnected() as error:
+            # A connection that was kept open may have been closed by the server meanwhile
+            # (llama.cpp does so after a stream): that is no failure yet.
+            if not lane.kept or isinstance(error, _refused()):
+                raise
+            lane.kept = False
+        else:
+            lane.kept = True
+            return response
+
+
+def _disconnected() -> tuple[type[Exception], ...]:
+    import aiohttp  # noqa: PLC0415
+
+    return aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError
+
+
+def _refused() -> type[Exception]:
+    import aiohttp  # noqa: PLC0415
+
+    return aiohttp.ClientConnectorError
 
 
 def _streams(response: aiohttp.ClientResponse) -> bool:
@@ -221,7 +236,7 @@ def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
     elif isinstance(error, aiohttp.ClientConnectorDNSError):
         reason = "its name cannot be resolved"
     elif isinstance(error, OSError):
-        reason = error.strerror or kind
+        reason = os.strerror(error.errno) if error.errno else kind
     else:
         reason = kind
     return ModelError(f"cannot talk to {where}: {reason}", kind="network")

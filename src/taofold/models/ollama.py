@@ -118,7 +118,8 @@ class OllamaModel:
 
 def connect(model: str, **options: Unpack[Options]) -> OllamaModel:
     """Connect to `model`, at OLLAMA_HOST or the usual port. Raises `ConfigError` for a
-    missing name or an unknown option."""
+    missing name or an unknown option.
+    """
     refuse_unknown(**options)
     if not model:
         raise ConfigError("write ollama:MODEL, the model is missing")
@@ -149,7 +150,8 @@ def connect(model: str, **options: Unpack[Options]) -> OllamaModel:
 
 def native(messages: Sequence[Message], index: int) -> bytes:
     """A message for a model with native tools: Ollama's calls hold objects, and results name
-    their tool."""
+    their tool.
+    """
     message = messages[index]
     if message.role == "tool":
         if not follows_its_call(messages, index):

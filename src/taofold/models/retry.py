@@ -60,7 +60,8 @@ class Retry(NamedTuple):
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
     """Seconds that the answer asks to wait (RFC 9110 10.2.3: seconds or a date), None if it
-    does not say."""
+    does not say.
+    """
     exact = headers.get("Retry-After-Ms") or headers.get("retry-after-ms")
     value = headers.get("Retry-After") or headers.get("retry-after")
     try:

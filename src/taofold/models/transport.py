@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from taofold.core.errors import ConfigError
 
@@ -51,6 +52,26 @@ def place(url: str) -> str:
     parts = urlsplit(url)
     host = parts.hostname or ""
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) asks for.
+
+    Raises `ConfigError` for a SOCKS proxy, which the client cannot use.
+    """
+    parts = urlsplit(url)
+    if proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if proxy and not proxy.startswith(("http://", "https://")):
+        if "://" in proxy:
+            raise ConfigError(
+                f"the proxy {place(proxy)} is not an HTTP proxy: set HTTPS_PROXY to one, or add "
+                f"{parts.hostname!r} to NO_PROXY"
+            )
+        proxy = f"http://{proxy}"
+    return proxy or None
 
 
 @dataclass(slots=True)
@@ -99,7 +120,8 @@ def allow_model_requests() -> Generator[None, None, None]:
 @contextmanager
 def answered_by(transport: Transport) -> Generator[None, None, None]:
     """Within this block `transport` answers the requests of all adapters that have none of
-    their own."""
+    their own.
+    """
     before = guard.stand_in
     guard.stand_in = transport
     try:

@@ -71,7 +71,8 @@ def names_of(tools: Iterable[ToolSpec]) -> dict[str, str]:
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
     """The arguments as an object; what cannot be read is kept as `unreadable`, since servers
-    reject a history that holds broken JSON."""
+    reject a history that holds broken JSON.
+    """
     try:
         return _OBJECT.decode(call.arguments or "{}")
     except (msgspec.DecodeError, UnicodeError):

@@ -1,7 +1,7 @@
 """Fits a value to a shape by lossless changes only, each with a price.
 
-Never rounds, clamps, drops items or picks one of two. Depth is bounded by the reader's, work by
-a budget. Knows nothing about text.
+Never drops items, and refuses what only the end of the text closed. Depth is bounded by the
+reader's, work by a budget. Knows nothing about text.
 """
 
 from __future__ import annotations
@@ -9,31 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Set
 from dataclasses import dataclass
-from math import isfinite
-from typing import Any, cast
+from typing import Any
 
+from taofold.parsing.conversion import Text, convert, expectation, plain
+from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.outcome import Repair
-from taofold.parsing.scalar import MISSING, quantity_of
-from taofold.parsing.shape import Shape, fold
+from taofold.parsing.scalar import MISSING
+from taofold.parsing.shape import ANY, Shape, fold
 
 Path = tuple[str | int, ...]
-_TRUE = frozenset({"true", "yes", "on", "1"})
-_FALSE = frozenset({"false", "no", "off", "0"})
-_NULL = frozenset({"null", "none", "nil", "undefined", ""})
-_NAMESPACES = ("functions.", "default_api.", "tools.")
 _DEPTH = 110
+_FAULTS = 20
 _RANK = {"null": 0, "integer": 1, "number": 2, "boolean": 3, "string": 9}
-
-
-class Text(str):
-    """A value from a form that writes everything as text (YAML, XML, TAO): typed freely."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One path that does not fit."""
+    """One path that does not fit; `got` is `MISSING` when nothing was there."""
 
     path: Path
     expected: str
@@ -41,7 +33,7 @@ class Fault:
 
 
 class Misfit(Exception):
-    """A value does not fit its shape."""
+    """A value does not fit its shape; `cut` when the end of the text is the reason."""
 
     def __init__(self, faults: list[Fault], cut: bool = False) -> None:
         super().__init__()
@@ -56,7 +48,6 @@ class Coercion:
         self.repairs: list[Repair] = []
         self._opened = opened
         self._budget = budget
-        self._depth = 0
 
     def fit(self, value: Any, shape: Shape, path: Path = ()) -> Any:
         """Returns the fitting value.
@@ -65,176 +56,133 @@ class Coercion:
             Misfit: With every path that does not fit.
         """
         self._budget -= 1
-        if self._depth > _DEPTH or self._budget < 0:
+        if len(path) > _DEPTH or self._budget < 0:
             raise Misfit([Fault(path, "a smaller value", value)])
         kind = shape.kind
-        if kind == "string":
-            if isinstance(value, str):
-                return str(value)
-            if isinstance(value, int) and not isinstance(value, bool):
-                return self._changed("number_to_text", str(value), path)
-            raise Misfit([Fault(path, "a string", value)])
+        if kind == "string" and type(value) is str:
+            return value
+        if kind == "object":
+            return self._object(value, shape, path)
+        if kind == "array":
+            return self._array(value, shape, path)
         if kind == "any":
-            return self._free(value, path)
-        self._depth += 1
-        try:
-            return self._FITS[kind](self, value, shape, path)
-        finally:
-            self._depth -= 1
+            return self._any(value, path)
+        if kind == "union":
+            return self._union(value, shape, path)
+        converted = convert(value, shape)
+        if converted.value is MISSING:
+            raise Misfit([Fault(path, expectation(shape), value)])
+        if converted.kind:
+            self._note(converted.kind, path, converted.cost)
+        return converted.value
 
-    def _changed(self, kind: str, value: Any, path: Path, cost: int = 2, content: bool = True) -> Any:
+    def _note(self, kind: str, path: Path, cost: int = 2, content: bool = True) -> None:
         self.repairs.append(Repair(kind, "schema", content, -1, ".".join(map(str, path)), cost))
-        return value
 
-    def _free(self, value: Any, path: Path) -> Any:
+    def _any(self, value: Any, path: Path) -> Any:
         if self._opened and id(value) in self._opened:
             raise Misfit([Fault(path, "the end of the value", value)], cut=True)
         if isinstance(value, Text):
             return plain(value)
-        if isinstance(value, dict):
-            return {k: self.fit(v, _ANY, (*path, k)) for k, v in cast("dict[str, Any]", value).items()}
-        if isinstance(value, list):
-            entries = cast("list[Any]", value)
-            return [self.fit(each, _ANY, (*path, i)) for i, each in enumerate(entries)]
+        if is_object(value):
+            return {key: self.fit(each, ANY, (*path, key)) for key, each in value.items()}
+        if is_list(value):
+            return [self.fit(each, ANY, (*path, index)) for index, each in enumerate(value)]
         return value
 
     def _object(self, value: Any, shape: Shape, path: Path) -> Any:
         if isinstance(value, str):
-            value = self._decoded(value, dict, path)
-        if not isinstance(value, dict):
+            value = self._decoded(value, path)
+        if not is_object(value):
             raise Misfit([Fault(path, "an object", value)])
-        given = cast("dict[str, Any]", value)
-        opened = bool(self._opened) and id(given) in self._opened
+        opened = bool(self._opened) and id(value) in self._opened
         if opened and (shape.extra is not None or not shape.fields):
             raise Misfit([Fault(path, "the end of the object", value)], cut=True)
+        out, faults, cut = self._members(value, shape, path)
+        needed = shape.fields.keys() if opened else shape.required
+        absent = [name for name in shape.fields if name in needed and name not in value]
+        failed = {fault.path[: len(path) + 1] for fault in faults}
+        absent = [name for name in absent if name not in out and (*path, name) not in failed]
+        faults += [
+            Fault((*path, name), expectation(shape.fields[name]), MISSING) for name in absent
+        ]
+        if not out and value and shape.fields and not faults:
+            faults.append(Fault(path, f"one of the keys {', '.join(shape.fields)}", value))
+        if faults:
+            raise Misfit(faults, cut or (opened and bool(absent)))
+        if opened:
+            self.repairs.append(Repair("missing_closer", "syntax", True, -1, "", 3))
+        return out
+
+    def _members(
+        self, value: dict[str, Any], shape: Shape, path: Path
+    ) -> tuple[dict[str, Any], list[Fault], bool]:
         out: dict[str, Any] = {}
         faults: list[Fault] = []
-        renamed = 0
         cut = False
-        for key, entry in given.items():
-            name = key if key in shape.fields else shape.folded.get(fold(key), "")
-            if name != key and name and name not in given and name not in out:
-                renamed += 1
-            elif name != key:
-                name = ""
+        for key, entry in value.items():
+            name = key
+            if key not in shape.fields:
+                name = shape.folded.get(fold(key), key)
+                if name in value or name in out:
+                    name = key
             target = shape.fields.get(name) or shape.extra
             if target is None:
                 if shape.closed:
                     faults.append(Fault((*path, key), "no such key", entry))
                 continue
             try:
-                out[name or key] = self.fit(entry, target, (*path, name or key))
+                out[name] = self.fit(entry, target, (*path, name))
             except Misfit as misfit:
                 faults += misfit.faults
                 cut = cut or misfit.cut
-        needed = shape.fields.keys() if opened else shape.required
-        absent = [name for name in shape.fields if name in needed and name not in given]
-        absent = [name for name in absent if name not in out]
-        if not cut and opened and absent:
-            cut = True
-        for name in absent:
-            if not any(fault.path == (*path, name) for fault in faults):
-                faults.append(Fault((*path, name), expectation(shape.fields[name]), MISSING))
-        if not out and given and shape.fields and not faults:
-            faults.append(Fault(path, f"one of the keys {', '.join(shape.fields)}", value))
-        if faults:
-            raise Misfit(faults, cut)
-        if renamed:
-            self._changed("key_case", None, path, renamed, content=False)
-        if opened:
-            self.repairs.append(Repair("missing_closer", "syntax", True, -1, "", 3))
-        return out
+            if name != key:
+                self._note("key_case", (*path, name), 1, content=False)
+        return out, faults, cut
 
     def _array(self, value: Any, shape: Shape, path: Path) -> Any:
-        item = shape.item or _ANY
+        item = shape.item or ANY
         if isinstance(value, str):
-            decoded = self._decoded(value, list, path)
-            if isinstance(decoded, list):
-                value = cast("list[Any]", decoded)
-            elif isinstance(value, Text) and not value.strip():
-                value = []
-            elif any(each in value for each in ",;\n") or not value.strip():
-                raise Misfit([Fault(path, "a list", value)])
-        if not isinstance(value, list):
+            value = self._listed(value, path)
+        if not is_list(value):
             if value is None or id(value) in self._opened:
                 raise Misfit([Fault(path, "a list", value)], cut=value is not None)
             fitted = self.fit(value, item, (*path, 0))
-            return self._changed("list_of_one", [fitted], path, 4)
-        entries = cast("list[Any]", value)
-        if self._opened and id(entries) in self._opened:
-            raise Misfit([Fault(path, "the end of the list", entries)], cut=True)
+            self._note("list_of_one", path, 4)
+            return [fitted]
+        if self._opened and id(value) in self._opened:
+            raise Misfit([Fault(path, "the end of the list", value)], cut=True)
         out: list[Any] = []
         faults: list[Fault] = []
         cut = False
-        for index, entry in enumerate(entries):
+        for index, entry in enumerate(value):
             target = shape.prefix[index] if index < len(shape.prefix) else item
             try:
                 out.append(self.fit(entry, target, (*path, index)))
             except Misfit as misfit:
                 faults += misfit.faults
                 cut = cut or misfit.cut
-                if len(faults) > 20:
+                if len(faults) > _FAULTS:
                     break
         if faults:
             raise Misfit(faults, cut)
         return out
 
-    def _number(self, value: Any, shape: Shape, path: Path) -> Any:
-        whole = shape.kind == "integer"
-        wanted = "an integer" if whole else "a number"
-        number: Any = quantity_of(value) if isinstance(value, str) else value
-        if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
-            raise Misfit([Fault(path, wanted, value)])
-        if whole and isinstance(number, float):
-            if not number.is_integer() or abs(number) > 2**53:
-                raise Misfit([Fault(path, wanted, value)])
-            number = int(number)
-        if isinstance(value, Text) or (type(number) is type(value)):
-            return number
-        return self._changed("number_format", number, path)
-
-    def _boolean(self, value: Any, shape: Shape, path: Path) -> Any:
-        if isinstance(value, bool):
-            return value
-        word = str(value).strip().lower() if isinstance(value, str | int) else ""
-        if word not in _TRUE and word not in _FALSE:
-            raise Misfit([Fault(path, "true or false", value)])
-        result = word in _TRUE
-        return result if isinstance(value, Text) else self._changed("boolean_word", result, path)
-
-    def _null(self, value: Any, shape: Shape, path: Path) -> Any:
-        if value is None:
-            return None
-        if isinstance(value, Text):
-            if value in ("null", "~", "None"):
-                return None
-        elif isinstance(value, str) and value.strip().lower() in _NULL:
-            return self._changed("null_word", None, path, 3)
-        raise Misfit([Fault(path, "null", value)])
-
-    def _enum(self, value: Any, shape: Shape, path: Path) -> Any:
-        for each in shape.values:
-            if type(each) is type(value) and each == value:
-                return each
-        if isinstance(value, str):
-            word = str(value)
-            if word in shape.values:
-                return word
-            for namespace in _NAMESPACES:
-                word = word.removeprefix(namespace)
-            key = fold(word)
-            match = [e for e in shape.values if isinstance(e, str) and fold(e) == key and key]
-            if len(match) == 1 and not set("|/,") & set(word):
-                return self._changed("enum_case", match[0], path)
-            number = quantity_of(word)
-            if number is not MISSING and number in shape.values and number not in (True, False):
-                return self._changed("number_format", number, path)
-        raise Misfit([Fault(path, expectation(shape), value)])
+    def _listed(self, value: str, path: Path) -> Any:
+        """A text where a list is due: an encoded list, or one item unless it may be several."""
+        decoded = self._decoded(value, path)
+        if isinstance(decoded, list):
+            return decoded
+        if isinstance(value, Text) and not value.strip():
+            return []
+        if any(each in value for each in ",;\n") or not value.strip():
+            raise Misfit([Fault(path, "a list", value)])
+        return value
 
     def _union(self, value: Any, shape: Shape, path: Path) -> Any:
         options: tuple[Shape, ...] = shape.options
-        if shape.tag and isinstance(value, dict):
-            chosen = shape.tags.get(str(cast("dict[str, Any]", value).get(shape.tag)))
+        if shape.tag and is_object(value):
+            chosen = shape.tags.get(str(value.get(shape.tag)))
             options = (chosen,) if chosen is not None else options
         if isinstance(value, Text):
             options = tuple(sorted(options, key=lambda each: _RANK.get(each.kind, 4)))
@@ -252,53 +200,31 @@ class Coercion:
             cost = sum(each.cost for each in self.repairs)
             if best is None or cost < best[0]:
                 best, rival = (cost, fitted, self.repairs), False
-            elif cost == best[0] and cost and (fitted != best[1] or type(fitted) is not type(best[1])):
-                rival = True
+            elif cost == best[0]:
+                rival = rival or fitted != best[1] or type(fitted) is not type(best[1])
             if cost == 0:
                 break
         self.repairs = before
         if best is None or rival:
-            near = min(misfits, key=lambda each: len(each.faults), default=None)
-            if rival or near is None or len(options) > 2:
-                near = Misfit([Fault(path, expectation(shape), value)], any(m.cut for m in misfits))
-            raise near
+            raise _nearest(misfits, shape, value, path, rival)
         self.repairs.extend(best[2])
         return best[1]
 
-    def _decoded(self, value: str, wanted: type, path: Path) -> Any:
-        if value.lstrip()[:1] not in "{[" or not value.strip():
+    def _decoded(self, value: str, path: Path) -> Any:
+        if value.lstrip()[:1] not in ("{", "["):
             return value
         try:
             decoded: Any = json.loads(value, strict=False)
         except (ValueError, RecursionError):
             return value
-        if not isinstance(decoded, wanted):
-            return value
-        return self._changed("string_encoded", decoded, path, 2, content=False)
-
-    _FITS = {
-        "object": _object, "array": _array, "integer": _number, "number": _number,
-        "boolean": _boolean, "null": _null, "enum": _enum, "union": _union,
-    }  # fmt: skip
+        self._note("string_encoded", path, content=False)
+        return decoded
 
 
-_ANY = Shape("any")
-
-
-def plain(value: Text) -> Any:
-    """The JSON scalar that a text spells, or the text itself."""
-    if value in ("true", "false", "null"):
-        return {"true": True, "false": False, "null": None}[value]
-    number = quantity_of(value) if value[:1] in "-0123456789" else MISSING
-    return str(value) if number is MISSING or "," in value else number
-
-
-def expectation(shape: Shape) -> str:
-    """What a shape wants, in a few words for the model."""
-    if shape.kind == "enum":
-        return "one of " + ", ".join(json.dumps(each, default=str) for each in shape.values[:12])
-    if shape.kind == "union":
-        return " or ".join(dict.fromkeys(expectation(each) for each in shape.options[:4]))
-    words = {"integer": "an integer", "array": "a list", "object": "an object", "any": "a value"}
-    words |= {"boolean": "true or false", "null": "null"}
-    return words.get(shape.kind, f"a {shape.kind}")
+def _nearest(misfits: list[Misfit], shape: Shape, value: Any, path: Path, rival: bool) -> Misfit:
+    near = min(misfits, key=lambda each: len(each.faults), default=None)
+    few = 2  # of an optional value, the one real alternative is the message
+    if near is None or rival or len(shape.options) > few:
+        cut = any(each.cut for each in misfits)
+        return Misfit([Fault(path, expectation(shape), value)], cut)
+    return near

@@ -9,6 +9,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.outcome import Repair
 from taofold.parsing.spans import object_in
 from taofold.parsing.turn import Call, Remark, Turn
@@ -25,10 +26,9 @@ BATCH_KEYS = ("actions", "tool_calls", "calls", "tool_uses")
 CALL_KEYS = ("function_call", "functionCall", "tool_call", "function")
 ANSWER_KEYS = ("final_answer", "answer")
 GENERIC_ACTIONS = frozenset({"execute", "call", "call_tool", "use_tool", "tool", "tool_call"})
+_NOTES = ("rationale", "justification", "id", "type", "thought_type", "because", "confidence")
 _ENVELOPE = frozenset(
-    (*THOUGHT_KEYS, *TOOL_KEYS, *PARAMETER_KEYS, *BATCH_KEYS, *ANSWER_KEYS)
-    + ("rationale", "justification", "id", "type", "thought_type", "because", "confidence")
-    + ("critical",)
+    [*THOUGHT_KEYS, *TOOL_KEYS, *PARAMETER_KEYS, *BATCH_KEYS, *ANSWER_KEYS, *_NOTES, "critical"]
 )
 FINISH = "finish"
 _UNSET: Any = object()
@@ -59,31 +59,36 @@ def turn_of(value: Object, tools: Tools, repairs: tuple[Repair, ...] = ()) -> Tu
 
 
 def _calls(value: Object, tools: Tools) -> tuple[Call, ...]:
-    for key in BATCH_KEYS:
+    for key in (*BATCH_KEYS, "action"):
         batch = value.get(key)
-        if isinstance(batch, list) and batch:
+        if is_list(batch) and batch:
             return tuple(call_of(item, tools) for item in batch)
         if isinstance(batch, dict):
-            return (call_of(batch, tools),)
+            return (call_of(batch, tools, value),)
     for key in CALL_KEYS:
         if isinstance(value.get(key), dict):
             return (_with_id(call_of(value[key], tools), value),)
-    action = value.get("action")
-    if isinstance(action, dict):
-        return (call_of(action, tools, value),)
-    if isinstance(action, list) and action:
-        return tuple(call_of(item, tools) for item in action)
-    if isinstance(action, str) and action.lower() in GENERIC_ACTIONS:
-        for key in PARAMETER_KEYS:
-            inner = value.get(key)
-            if isinstance(inner, dict) and any(name in inner for name in TOOL_KEYS):
-                return (call_of(inner, tools, value),)
-    if any(isinstance(value.get(key), str | dict) for key in TOOL_KEYS):
-        return (call_of(value, tools, None),)
+    inner = _executed(value)
+    if inner is not None:
+        return (call_of(inner, tools, value),)
+    if any(isinstance(value.get(key), str) for key in TOOL_KEYS):
+        return (call_of(value, tools),)
     for key in ANSWER_KEYS:
         if key in value:
             return (Call(FINISH, {"answer": value[key]}, _text(value.get("rationale"))),)
     return ()
+
+
+def _executed(value: Object) -> Object | None:
+    """The call inside `{"action": "execute", "params": {"tool": …, "args": …}}`."""
+    action = value.get("action")
+    if not isinstance(action, str) or action.lower() not in GENERIC_ACTIONS:
+        return None
+    for key in PARAMETER_KEYS:
+        inner = value.get(key)
+        if is_object(inner) and any(name in inner for name in TOOL_KEYS):
+            return inner
+    return None
 
 
 def call_of(item: object, tools: Tools, around: Object | None = None) -> Call:
@@ -98,8 +103,7 @@ def call_of(item: object, tools: Tools, around: Object | None = None) -> Call:
     for used in TOOL_KEYS:
         name = call.get(used, _UNSET)
         if isinstance(name, dict):  # {"function": {"name", "arguments"}, "id"}
-            inner = call_of(name, tools)
-            return _with_id(inner, call)
+            return _with_id(call_of(name, tools), call)
         if isinstance(name, str):
             break
     rationale = _text(call.get("rationale") or call.get("justification"))
@@ -113,16 +117,12 @@ def call_of(item: object, tools: Tools, around: Object | None = None) -> Call:
         if key in call and key != used:
             parameters, repairs, error = arguments_of(name, call[key], tools)
             return Call(name, parameters, rationale, _text(identifier), repairs, error)
-    inline = {
-        key: entry for key, entry in call.items() if key != used and key not in _ENVELOPE
-    }
+    inline = {key: entry for key, entry in call.items() if key != used and key not in _ENVELOPE}
     repairs = (Repair("inline_parameters", "none"),) if inline else ()
     return Call(name, inline, rationale, _text(identifier), repairs)
 
 
-def arguments_of(
-    tool: str, given: Any, tools: Tools
-) -> tuple[Object, tuple[Repair, ...], str]:
+def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Repair, ...], str]:
     """Reads arguments: an object, a string that holds one, or the only parameter's bare value.
 
     Returns:
@@ -165,9 +165,7 @@ def _remark(value: Object) -> Remark | None:
         if isinstance(thought, str) and thought.strip():
             return _remark_of(thought, value, value.get("thought_type"))
         if isinstance(thought, dict):
-            content = next(
-                (thought[k] for k in ("content", "text", "thought") if k in thought), ""
-            )
+            content = next((thought[k] for k in ("content", "text", "thought") if k in thought), "")
             kind = thought.get("type") or thought.get("thought_type") or value.get("thought_type")
             return _remark_of(_text(content), {**value, **thought}, kind)
     return None

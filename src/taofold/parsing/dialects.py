@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from typing import Any
 
-from taofold.parsing.coercion import Text
-from taofold.parsing.fitting import Request, request_of
-from taofold.parsing.labels import has_action, parameters_of, sections_of
-from taofold.parsing.outcome import Repair
+from taofold.parsing.actions import labelled
+from taofold.parsing.conversion import Text
+from taofold.parsing.fitting import Request
+from taofold.parsing.labels import has_action
+from taofold.parsing.pythonic import pythonic
 from taofold.parsing.reader import Reader
-from taofold.parsing.shape import ANYTHING, fold
+from taofold.parsing.shape import ANYTHING
 
 _N = r"(?:functions\.|default_api\.|tools\.)?([A-Za-z_][\w.-]{0,63}?)"
 HEADS: dict[str, str] = {
     "mistral": rf"\[TOOL_CALLS\]\s*+{_N}\s*+(?:\[CALL_ID\][\w-]*+)?\[ARGS\]\s*+(?=\{{)",
-    "deepseek": rf"<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?{_N}(?:<｜tool▁sep｜>)?\s*+(?:```json\s*+)?(?=\{{)",
+    "deepseek": rf"<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?{_N}(?:<｜tool▁sep｜>)?"
+    r"\s*+(?:```json\s*+)?(?=\{)",
     "kimi": rf"<\|tool_call_begin\|>\s*+{_N}(?::\d+)?\s*+<\|tool_call_argument_begin\|>\s*+(?=\{{)",
-    "harmony": rf"\bto={_N}(?:\s|<\|)[^{{\n]{{0,60}}?\n?(?:<\|constrain\|>\w*\s*+)?<\|message\|>\s*+(?=\{{)",
+    "harmony": rf"\bto={_N}(?:\s|<\|)[^{{\n]{{0,60}}?\n?(?:<\|constrain\|>\w*\s*+)?"
+    r"<\|message\|>\s*+(?=\{)",
     "function": rf"<function(?:=|\s+name=)\"?{_N}\"?>\s*+(?=\{{)",
     "invoke": rf"<(?:invoke|tool_call|tool)\s+name=\"{_N}\"\s*>\s*+(?=\{{)",
     "hermes_name": rf"<tool_call>\s*+{_N}\s*+(?=\{{)",
@@ -33,25 +35,23 @@ HEADS: dict[str, str] = {
 TAGS: dict[str, tuple[str, str]] = {
     "qwen": (rf"<function=\s*\"?{_N}\"?\s*>", "</function>"),
     "anthropic": (rf"<invoke\s+name=\"{_N}\"\s*>", "</invoke>"),
-    "glm": (rf"<tool_call>\s*+{_N}\s*+(?=<arg_key>|<tool_call>|\n<|[A-Za-z_]\w*</arg_key>)", "</tool_call>"),
+    "glm": (
+        rf"<tool_call>\s*+{_N}\s*+(?=<arg_key>|<tool_call>|\n<|[A-Za-z_]\w*</arg_key>)",
+        "</tool_call>",
+    ),
 }
 """Dialect to the pattern of its opening tag and its closing tag; parameters are tags inside."""
 _HEAD = re.compile("|".join(HEADS.values()), re.MULTILINE)
 _TAG = re.compile("|".join(opening for opening, _ in TAGS.values()))
 _CLOSERS = [closing for _, closing in TAGS.values()]
-_NOISE = re.compile(r"[｜‖|]{1,2}DSML[｜‖|]{1,2}[ \t]?|\]<\]minimax\[>\[|(?<=[</])[a-z]{2,12}:(?=[ip])")
-_EDGES = re.compile(r"\A(?:\s*+<\|\w+\|>)+|(?:<\|\w+\|>\s*+)+\Z")
+_NOISE = re.compile(
+    r"[｜‖|]{1,2}DSML[｜‖|]{1,2}[ \t]?|\]<\]minimax\[>\[|(?<=[</])[a-z]{2,12}:(?=[ip])"
+)
 _PARAMETER = re.compile(
     r"<parameter(?:=|\s+name=)\s*\"?([\w.-]{1,64})\"?([^>\n]{0,80})>"
     r"|(?:<arg_key>\s*+)?([\w.-]{1,64})\s*+</arg_key>\s*+(?:<arg_value>)?"
 )
 _CHILD = re.compile(_PARAMETER.pattern + r"|<([A-Za-z_][\w.-]{0,63})>")
-_PYTHON = re.compile(
-    r"[\s\[,;]*+(?:print\()?(?:(?:default_api|functions|tools)\.)?([A-Za-z_]\w{0,63})"
-    r"(?=\(\s*(?:[A-Za-z_]\w*\s*=(?!=)|\)))"
-)
-_CODE = re.compile(r"```(?:tool_code|tool_call|python|py)[ \t]*\n(.*?)\n?```", re.DOTALL)
-_AFTER = re.compile(r"[\s)\];.`]*+")
 
 
 def requests_in(text: str, offered: Collection[str] = (), labels: bool = True) -> list[Request]:
@@ -73,64 +73,6 @@ def requests_in(text: str, offered: Collection[str] = (), labels: bool = True) -
     return found or pythonic(text, offered)
 
 
-def labelled(text: str) -> Request | None:
-    """The first action of a TAO or ReAct text."""
-    parts = sections_of(text)
-    thought = parts.text("thought")
-    thought = thought if thought is None or thought.strip() else None
-    section = next((each for each in parts.sections if each.label == "action"), None)
-    if section is None:
-        return None
-    given = parts.text("action_input")
-    if section.text.lstrip().startswith(("{", "```")):
-        return _described(section.text, thought, section.at)
-    head, _, rest = section.text.partition("\n")
-    name = head.strip().strip("`*\"' ")
-    if not name:
-        return None
-    end = (Repair("open_end", "none", content=True, at=section.at),) if not parts.ended else ()
-    brace = name.find("{") if given is None else -1
-    if given is None and "(" in (name[:brace] if brace > 0 else name):
-        call = pythonic(section.text, ())
-        return replace(call[0], thought=thought, at=section.at) if call else None
-    if brace > 0:
-        name, given = name[:brace].strip(), head[head.index("{") :] + "\n" + rest
-    source = given if given is not None else rest
-    if given is not None or source.lstrip()[:1] in ("{", "`"):
-        start = source.find("{")
-        if not source.strip():
-            return Request(name, {}, thought, section.at, (), parts.ended)
-        reading = Reader(source, ANYTHING).read(start) if start >= 0 else None
-        if reading is None or reading.failed or source[:start].strip(" \t\r\n`jsonJSON"):
-            return Request(name, Text(source.strip()), thought, section.at)
-        closed = not (reading.cut or reading.open)
-        repairs = tuple(reading.repairs)
-        return Request(name, reading.value, thought, section.at, repairs, closed)
-    values, error = parameters_of(rest)
-    if error:
-        return Request(name, Text(rest.strip()), thought, section.at)
-    for key in ("rationale", "justification"):
-        values.pop(key, None)
-    closed = parts.ended or not values or list(values.values())[-1] != ""
-    return Request(name, values or None, thought, section.at, end, closed)
-
-
-def _described(text: str, thought: str | None, at: int) -> Request | None:
-    """An action that is one object, tool and arguments together."""
-    start = len(text) - len(text.lstrip(" \t\r\n`jsonJSON"))
-    if text[start : start + 1] not in ("{", "["):
-        return None
-    reading = Reader(text, ANYTHING).read(start)
-    if reading.failed:
-        return None
-    if reading.cut or reading.open:
-        return Request("", None, thought, at, (), closed=False)
-    value = reading.value
-    found = request_of(value[0] if isinstance(value, list) and len(value) == 1 else value)
-    repairs = tuple(reading.repairs)
-    return found and Request(found.tool, found.parameters, thought or found.thought, at, repairs)
-
-
 def _headed(text: str) -> Iterator[Request]:
     reader = Reader(text, ANYTHING)
     position = 0
@@ -146,7 +88,11 @@ def _headed(text: str) -> Iterator[Request]:
 
 def _tagged(text: str, offered: Collection[str]) -> Iterator[Request]:
     position = 0
-    bare = re.compile("|".join(rf"<({re.escape(name)})>\s*+(?=<)" for name in offered)) if offered else None
+    bare = (
+        re.compile("|".join(rf"<({re.escape(name)})>\s*+(?=<)" for name in offered))
+        if offered
+        else None
+    )
     while True:
         found = _TAG.search(text, position)
         if found is None and bare is not None:
@@ -192,34 +138,3 @@ def _parameters(
         body = body.removeprefix("\r")
         values[key] = body if 'string="true"' in (found[2] or "") else Text(body)
         at = resume
-
-
-def pythonic(text: str, names: Collection[str]) -> list[Request]:
-    """Calls in Python's notation that make up a text or a code fence; empty for prose."""
-    fence = _CODE.search(text)
-    body = fence[1] if fence else _EDGES.sub("", text.strip()).strip("`")
-    offset = text.find(body) if body else 0
-    allowed = {fold(each) for each in names}
-    out: list[Request] = []
-    reader = Reader(body, ANYTHING)
-    position = 0
-    while found := _PYTHON.match(body, position):
-        if names and fold(found[1]) not in allowed:
-            return []
-        reading = reader.read(found.end())
-        closed = not (reading.cut or reading.open or reading.failed)
-        at = offset + found.start()
-        notes = tuple(each for each in reading.repairs if each.content)
-        out.append(Request(found[1], reading.value, None, at, notes, closed))
-        after = _AFTER.match(body, reading.end)
-        position = after.end() if after else reading.end
-        if not closed or len(out) > 64:
-            break
-    return out if position >= len(body) or any(not each.closed for each in out) else []
-
-
-def requests_of(value: Any) -> list[Request]:
-    """The calls that a JSON value describes: one object, or a list of them."""
-    entries: list[Any] = value if isinstance(value, list) else [value]
-    found = [request_of(each) for each in entries]
-    return [each for each in found if each is not None] if all(found) else []

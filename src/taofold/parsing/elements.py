@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from html import unescape
-from typing import Any, cast
+from typing import Any
 
-from taofold.parsing.coercion import Text
+from taofold.parsing.conversion import Text
+from taofold.parsing.kinds import is_list
 
 _TAG = re.compile(r"<(/?)([A-Za-z_][\w.-]{0,63})(?:\s[^<>]{0,200})?>")
 _ITEMS = frozenset({"item", "li", "entry", "element", "value"})
@@ -55,7 +56,7 @@ def _value(parent: str, children: list[tuple[str, Any]]) -> Any:
     for name, value in children:
         if name in out:
             known = out[name]
-            out[name] = [*cast("list[Any]", known), value] if isinstance(known, list) else [known, value]
+            out[name] = [*known, value] if is_list(known) else [known, value]
         else:
             out[name] = value
     return out

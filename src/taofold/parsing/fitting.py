@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from taofold.parsing.coercion import Coercion, Fault, Misfit
@@ -21,42 +21,55 @@ from taofold.parsing.decision import (
     THOUGHT_KEYS,
     TOOL_KEYS,
 )
+from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.outcome import Repair
-from taofold.parsing.shape import ANYTHING, Plan, Shape, fold, plan_of_type
+from taofold.parsing.shape import ANYTHING, fold
 from taofold.parsing.spans import scan
+from taofold.parsing.target import Target
 
-Object = dict[str, Any]
+WRAPPINGS = 3
+"""How many wrappers are taken off at most."""
 _BENIGN = frozenset(
-    ("status", "ok", "success", "tokens", "usage", "id", "type", "model", "role", "content", "index")
-    + ("name", "version", "timestamp", "created", "object", "meta", "metadata", "code", "message")
-    + ("required", "title", "description", "defs", "schema", "finishreason", "toolcallid", "refusal")
+    [
+        "status",
+        "ok",
+        "success",
+        "tokens",
+        "usage",
+        "id",
+        "type",
+        "model",
+        "role",
+        "content",
+        "index",
+        "name",
+        "version",
+        "timestamp",
+        "created",
+        "object",
+        "meta",
+        "metadata",
+        "code",
+        "message",
+        "required",
+        "title",
+        "description",
+        "defs",
+        "schema",
+        "finishreason",
+        "toolcallid",
+        "refusal",
+    ]
 )
-_ANSWERS = frozenset({"json", "jsontoolcall", "respond", "answer", "output", "finalanswer", "finish"})
+_ANSWERS = frozenset(
+    {"json", "jsontoolcall", "respond", "answer", "output", "finalanswer", "finish"}
+)
 _TYPES = frozenset({"string", "str", "integer", "int", "number", "float", "boolean", "bool"})
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """An object shape that describes a call: where its name, arguments and thought go."""
-
-    shape: Shape
-    tool: str
-    parameters: str
-    thought: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Target:
-    """A type, ready to parse: validator, shape, and the calls that it can hold."""
-
-    adapter: TypeAdapter[Any]
-    plan: Plan
-    slots: tuple[Slot, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Fit:
-    """A candidate that satisfies the type."""
+    """A candidate that satisfies the type: its value, the same as plain data, the receipt."""
 
     value: Any
     plain: Any
@@ -71,7 +84,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call found in a text, not yet fitted to anything."""
+    """A call found in a text, not yet fitted to anything; not `closed` when it was cut off."""
 
     tool: str
     parameters: Any
@@ -79,38 +92,6 @@ class Request:
     at: int = -1
     repairs: tuple[Repair, ...] = ()
     closed: bool = True
-
-
-_TARGETS: dict[Any, Target] = {}
-_CACHE = 512
-
-
-def target_of(type_: Any) -> Target:
-    """Compiles a type, once for each hashable one (the oldest of 512 is dropped)."""
-    try:
-        return _TARGETS[type_]
-    except KeyError:
-        target = _compiled(type_)
-        if len(_TARGETS) >= _CACHE:
-            _TARGETS.pop(next(iter(_TARGETS)), None)
-        _TARGETS[type_] = target
-        return target
-    except TypeError:
-        return _compiled(type_)
-
-
-def _compiled(type_: Any) -> Target:
-    adapter: TypeAdapter[Any] = TypeAdapter(type_)
-    plan = plan_of_type(adapter)
-    shape = plan.shape
-    slots: list[Slot] = []
-    for option in shape.options or (shape,):
-        tool = next((key for key in TOOL_KEYS if key in option.fields), "")
-        parameters = next((key for key in PARAMETER_KEYS if key in option.fields), "")
-        thought = next((key for key in THOUGHT_KEYS if key in option.fields), "")
-        if tool and parameters:
-            slots.append(Slot(option, tool, parameters, thought))
-    return Target(adapter, plan, tuple(slots))
 
 
 def fit(target: Target, value: Any, opened: Set[int] = frozenset(), depth: int = 0) -> Fit:
@@ -123,7 +104,7 @@ def fit(target: Target, value: Any, opened: Set[int] = frozenset(), depth: int =
         return _direct(target, value, opened)
     except Misfit as misfit:
         first = misfit
-    if depth >= 3 or opened:  # what the end of the text closed is not unwrapped
+    if depth >= WRAPPINGS or opened:  # what the end of the text closed is not unwrapped
         raise first
     request = request_of(value)
     if request is not None:
@@ -132,13 +113,13 @@ def fit(target: Target, value: Any, opened: Set[int] = frozenset(), depth: int =
         except Misfit:
             pass
     fits: list[Fit] = []
-    for inner, kind in _wrapped(value, target):
+    for inner, kind in _wrapped(value, wants_list=target.plan.shape.kind == "array"):
         try:
-            found = fit(target, inner, frozenset(), depth + 1)
+            found = fit(target, inner, depth=depth + 1)
         except Misfit:
             continue
-        note = Repair(kind, "schema", content=False, cost=4)
         if not any(same(found.plain, each.plain) for each in fits):
+            note = Repair(kind, "schema", cost=4)
             fits.append(replace(found, repairs=(note, *found.repairs)))
     if len(fits) == 1:
         return fits[0]
@@ -151,52 +132,46 @@ def fit_request(target: Target, request: Request) -> Fit:
     Raises:
         Misfit: It names another tool, or its arguments do not fit.
     """
-    note = (*request.repairs, Repair("call_form", "none", at=request.at))
+    notes = (*request.repairs, Repair("call_form", "none", at=request.at))
     misfit = Misfit([Fault((), "an offered tool", request.tool)])
     for slot in target.slots:
-        call: Object = {slot.tool: request.tool, slot.parameters: request.parameters}
+        call: dict[str, Any] = {slot.tool: request.tool, slot.parameters: request.parameters}
         if slot.thought and request.thought is not None:
             call[slot.thought] = request.thought
-        elif slot.thought in slot.shape.required:
-            continue
         try:
-            found = _direct(target, call, frozenset())
+            found = _direct(target, call)
         except Misfit as error:
             misfit = error
             continue
-        return replace(found, repairs=note + found.repairs, at=request.at)
-    if not target.slots or fold(request.tool) in _ANSWERS:
-        name = fold(request.tool)
-        if name in _ANSWERS or name in {fold(each) for each in _titles(target.plan.shape)}:
-            found = _direct(target, request.parameters, frozenset())
-            return replace(found, repairs=note + found.repairs, at=request.at)
+        return replace(found, repairs=notes + found.repairs, at=request.at)
+    name = fold(request.tool)
+    if name in _ANSWERS or (not target.slots and name in map(fold, target.titles())):
+        found = _direct(target, request.parameters)
+        return replace(found, repairs=notes + found.repairs, at=request.at)
     raise misfit
 
 
 def request_of(value: Any) -> Request | None:
     """The call that an object describes, in any of the spellings of `decision`."""
-    for _ in range(4):
-        if not isinstance(value, dict):
+    call = value
+    for _ in range(WRAPPINGS + 1):
+        if not is_object(call):
             return None
-        call = cast("Object", value)
-        for key in (*BATCH_KEYS, *CALL_KEYS):
-            inner = call.get(key)
-            if isinstance(inner, list) and len(cast("list[Any]", inner)) == 1:
-                inner = cast("list[Any]", inner)[0]
-            if isinstance(inner, dict):
-                value = cast("Any", inner)
-                break
-        else:
+        inner = next((call[key] for key in (*BATCH_KEYS, *CALL_KEYS) if key in call), None)
+        if is_list(inner) and len(inner) == 1:
+            inner = inner[0]
+        if not is_object(inner):
             break
-    call = cast("Object", value)
-    tool = next((k for k in TOOL_KEYS if isinstance(call.get(k), str)), "")
-    given = next((k for k in PARAMETER_KEYS if isinstance(call.get(k), dict | str)), "")
+        call = inner
+    if not is_object(call):
+        return None
+    tool = next((key for key in TOOL_KEYS if isinstance(call.get(key), str)), "")
+    given = next((key for key in PARAMETER_KEYS if isinstance(call.get(key), dict | str)), "")
     if not tool or not given:
         return None
-    others = (fold(k) for k in call if k not in (tool, given, *THOUGHT_KEYS))
-    if not all(each in _BENIGN for each in others):
+    if any(fold(k) not in _BENIGN for k in call if k not in (tool, given, *THOUGHT_KEYS)):
         return None
-    thought = next((call[k] for k in THOUGHT_KEYS if isinstance(call.get(k), str)), None)
+    thought = next((call[key] for key in THOUGHT_KEYS if isinstance(call.get(key), str)), None)
     return Request(call[tool], call[given], thought)
 
 
@@ -208,11 +183,11 @@ def same(left: Any, right: Any) -> bool:
         return False
 
 
-def _direct(target: Target, value: Any, opened: Set[int]) -> Fit:
+def _direct(target: Target, value: Any, opened: Set[int] = frozenset()) -> Fit:
     coercion = Coercion(opened)
     fitted = coercion.fit(value, target.plan.shape)
     if _is_echo(fitted):
-        raise Misfit([Fault((), "values, not the schema", value)])
+        raise Misfit([Fault((), "values instead of the schema", value)])
     try:
         typed = target.adapter.validate_json(to_json(fitted))
     except ValidationError as error:
@@ -222,31 +197,34 @@ def _direct(target: Target, value: Any, opened: Set[int]) -> Fit:
         ]
         raise Misfit(faults) from None
     except (PydanticSerializationError, ValueError, RecursionError):
-        raise Misfit([Fault((), "a value of Unicode text", "…")]) from None
+        raise Misfit([Fault((), "Unicode text of bounded depth", "…")]) from None
     return Fit(typed, fitted, tuple(coercion.repairs))
 
 
-def _wrapped(value: Any, target: Target) -> Iterator[tuple[Any, str]]:
-    if isinstance(value, list):
-        entries = cast("list[Any]", value)
-        if len(entries) == 1 and isinstance(entries[0], dict):
-            yield entries[0], "list_of_one"
+def _wrapped(value: Any, *, wants_list: bool) -> Iterator[tuple[Any, str]]:
+    """What stands inside a value that is only a wrapper, with the name of the repair."""
+    if is_list(value):
+        if len(value) == 1 and isinstance(value[0], dict):
+            yield value[0], "list_of_one"
         return
-    if not isinstance(value, dict):
+    if not is_object(value):
         return
-    given = cast("Object", value)
-    wants_list = target.plan.shape.kind == "array"
-    for key, entry in given.items():
-        if not all(_is_benign(k, v) for k, v in given.items() if k != key):
-            continue
-        if isinstance(entry, dict) or (isinstance(entry, list) and wants_list):
-            yield entry, "wrapper"
-        elif isinstance(entry, list) and len(cast("list[Any]", entry)) == 1:
+    for key, entry in value.items():
+        if all(_is_benign(k, v) for k, v in value.items() if k != key):
+            named = key in PARAMETER_KEYS or key in ANSWER_KEYS or len(value) == 1
+            yield from _content(entry, named, wants_list)
+
+
+def _content(entry: Any, named: bool, wants_list: bool) -> Iterator[tuple[Any, str]]:
+    if isinstance(entry, str):
+        decoded = _decoded(entry) if named and entry.lstrip()[:1] in ("{", "[") else None
+        if decoded is not None:
+            yield decoded, "string_encoded"
+    elif is_list(entry) and not wants_list:
+        if len(entry) == 1:
             yield entry[0], "wrapper"
-        elif isinstance(entry, str) and entry.lstrip()[:1] in ("{", "["):
-            decoded = _decoded(entry)
-            if decoded is not None and (len(given) == 1 or key in (*PARAMETER_KEYS, *ANSWER_KEYS)):
-                yield decoded, "string_encoded"
+    elif isinstance(entry, dict | list):
+        yield entry, "wrapper"
 
 
 def _decoded(text: str) -> Any:
@@ -262,13 +240,7 @@ def _is_benign(key: str, value: Any) -> bool:
 
 def _is_echo(value: Any) -> bool:
     """Whether an object repeats type names where its values should be."""
-    if not isinstance(value, dict) or not value:
+    if not is_object(value) or len(value) < 2 or not isinstance(next(iter(value.values())), str):
         return False
-    words = [v for v in cast("Object", value).values() if isinstance(v, str)]
-    if len(words) < 2 or len(words) < len(cast("Object", value)):
-        return False
-    return all(w in _TYPES or (w[:1] == "<" and w[-1:] == ">") for w in words)
-
-
-def _titles(shape: Shape) -> list[str]:
-    return [each.title for each in (shape, *shape.options) if each.title]
+    words = [str(each) for each in value.values()]
+    return all(word in _TYPES or (word[:1] == "<" and word[-1:] == ">") for word in words)

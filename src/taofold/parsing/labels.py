@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from taofold.parsing.coercion import Text
+from taofold.parsing.conversion import Text
 from taofold.parsing.outline import dedent, scalar
 
 _LABEL = re.compile(
@@ -18,15 +18,20 @@ _LABEL = re.compile(
     r"[ \t]{0,3}(?:\[([^\]\n]{0,40})\])?[ \t*_]{0,4}([:：]|$)[ \t*_]{0,4}",
     re.IGNORECASE,
 )
-_ACTION = re.compile(r"^[ \t#*_]{0,8}(?:thought:[ \t]*)?(?:action|final[ _]answer)[ \t*_]{0,4}[:：]", re.I | re.M)
+_ACTION = re.compile(
+    r"^[ \t#*_]{0,8}(?:thought:[ \t]*)?(?:action|final[ _]answer)[ \t*_]{0,4}[:：]",
+    re.IGNORECASE | re.MULTILINE,
+)
 _MARKED = re.compile(
     r"^[ \t#*_]{0,8}(?:thought|action|final[ _]answer)[ \t]{0,3}(?:\[[^\]\n]{0,40}\])?"
     r"[ \t*_]{0,4}[:：]",
-    re.I | re.M,
+    re.IGNORECASE | re.MULTILINE,
 )
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
 _LINE = re.compile(r"(?:[-*][ \t]+)?([A-Za-z_][\w.-]{0,63})[ \t]*[:：=][ \t]*(.*)")
 _END = "OBSERVATION"
+_BEGINNING = 3
+_CYCLE = ("thought", "action", "final_answer")
 
 
 @dataclass(slots=True)
@@ -46,7 +51,7 @@ class Labelled:
     `cut` is everything from there on, `ended` whether an end line was seen.
     """
 
-    sections: list[Section] = field(default_factory=lambda: cast("list[Section]", []))
+    sections: list[Section] = field(default_factory=list[Section])
     cut: str = ""
     ended: bool = False
 
@@ -67,56 +72,70 @@ def is_labelled(text: str) -> bool:
 
 def sections_of(text: str) -> Labelled:
     """Splits labelled text; a label inside a fence is none, unless the fence holds them all."""
-    out = Labelled()
     stripped = text.strip()
     fence = _FENCE.match(stripped)
     if fence:  # the whole reply in one fence
         first, _, rest = stripped.partition("\n")
         text = rest.removesuffix(fence[1]) if "{" not in first else text
-    quote = ""
-    position = 0
-    body: list[str] = []
-    acted = False
-    for line in text.splitlines(keepends=True):
+    splitter = _Splitter(text)
+    splitter.split()
+    return splitter.out
+
+
+class _Splitter:
+    def __init__(self, text: str) -> None:
+        self.out = Labelled()
+        self._text = text
+        self._position = 0
+        self._quote = ""
+        self._body: list[str] = []
+        self._acted = False
+
+    def split(self) -> None:
+        for line in self._text.splitlines(keepends=True):
+            found = None if self._is_fenced(line) else _LABEL.match(line)
+            while found and (found[3] or found[1].lower() == "observation"):
+                label = found[1].lower().replace(" ", "_")
+                self._close()
+                if label == "observation" or (self._acted and label in _CYCLE):
+                    self._end()
+                    return
+                self.out.sections.append(Section(label, found[2] or "", "", self._position))
+                self._acted = self._acted or label in ("action", "final_answer")
+                line = line[found.end() :]
+                self._position += found.end()
+                found = _LABEL.match(line) if label == "thought" else None
+            self._body.append(line)
+            self._position += len(line)
+        self._close()
+        if self._acted:
+            self._strip_end()
+
+    def _is_fenced(self, line: str) -> bool:
         mark = _FENCE.match(line)
-        if quote:
-            if mark and mark[1].startswith(quote) and not line[mark.end() :].strip():
-                quote = ""
-        elif mark:
-            quote = mark[1]
-        found = None if quote or mark else _LABEL.match(line)
-        while found:
-            label = found[1].lower().replace(" ", "_")
-            if not found[3] and label != "observation":
-                break
-            repeated = acted and label in ("thought", "action", "final_answer")
-            if label == "observation" or repeated:
-                out.ended = True
-                _close(out, body)
-                rest = text[position:].strip().removesuffix("```").strip()
-                out.cut = "" if rest.rstrip(":： *_").upper().endswith(_END) else rest
-                return out
-            _close(out, body)
-            out.sections.append(Section(label, found[2] or "", "", position))
-            acted = acted or label in ("action", "final_answer")
-            line = line[found.end() :]
-            body = []
-            position += found.end()
-            found = _LABEL.match(line) if label == "thought" else None
-        body.append(line)
-        position += len(line)
-    _close(out, body)
-    if out.sections and acted:
-        section = out.sections[-1]
+        if self._quote:
+            if mark and mark[1].startswith(self._quote) and not line[mark.end() :].strip():
+                self._quote = ""
+            return True
+        self._quote = mark[1] if mark else ""
+        return mark is not None
+
+    def _close(self) -> None:
+        if self.out.sections:
+            self.out.sections[-1].text = "".join(self._body).strip("\r\n").rstrip()
+        self._body = []
+
+    def _end(self) -> None:
+        self.out.ended = True
+        rest = self._text[self._position :].strip().removesuffix("```").strip()
+        self.out.cut = "" if rest.strip("#*_:： \t").upper() == _END else rest
+
+    def _strip_end(self) -> None:
+        """An end line that a stop sequence or the end of the text cut short."""
+        section = self.out.sections[-1]
         head, _, last = section.text.rpartition("\n")
-        if head and len(last.strip()) > 2 and _END.startswith(last.strip()):
-            section.text, out.ended = head.rstrip(), True
-    return out
-
-
-def _close(out: Labelled, body: list[str]) -> None:
-    if out.sections:
-        out.sections[-1].text = "".join(body).strip("\r\n").rstrip()
+        if head and len(last.strip()) >= _BEGINNING and _END.startswith(last.strip()):
+            section.text, self.out.ended = head.rstrip(), True
 
 
 def parameters_of(text: str) -> tuple[dict[str, Any], str]:

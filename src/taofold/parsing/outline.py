@@ -10,13 +10,17 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from taofold.parsing.coercion import Text
+from taofold.parsing.conversion import Text
 from taofold.parsing.reader import Reader
 from taofold.parsing.shape import ANYTHING
 
 _KEY = re.compile(r"([A-Za-z_][\w .-]{0,63}?)[ \t]*+[:：](?:[ \t]++(.*))?$")
-_FENCED = re.compile(r"\A\s*+(`{3,}|~{3,})[ \t]*+(?:yaml|yml|text)?[ \t]*+\n(.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
-_INSIDE = re.compile(r"^(`{3,}|~{3,})[ \t]*+(?:yaml|yml)[ \t]*+\n(.*?)\n[ \t]*\1[ \t]*$", re.DOTALL | re.M)
+_FENCED = re.compile(
+    r"\A\s*+(`{3,}|~{3,})[ \t]*+(?:yaml|yml|text)?[ \t]*+\n(.*?)\n?[ \t]*\1\s*\Z", re.DOTALL
+)
+_INSIDE = re.compile(
+    r"^(`{3,}|~{3,})[ \t]*+(?:yaml|yml)[ \t]*+\n(.*?)\n[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE
+)
 _BLOCK = re.compile(r"[|>][-+]?$")
 DEPTH = 40
 
@@ -45,76 +49,84 @@ def outline_in(text: str) -> tuple[Any, bool] | None:
 
 
 def _read(lines: list[str]) -> Any:
-    stack: list[_Level] = []
-    root: Any = None
-    waiting: tuple[dict[str, Any], str, int] | None = None
-    number = 0
-    while number < len(lines):
-        line = lines[number]
-        number += 1
-        body = line.strip()
-        if not body or body.startswith("#") or body == "---":
-            continue
-        indent = len(line) - len(line.lstrip(" \t"))
-        while True:
-            is_item = body == "-" or body.startswith("- ")
-            found = None if is_item else _KEY.match(body)
-            if not is_item and found is None:
-                return None
-            kind = list if is_item else dict
-            while stack and stack[-1].indent > indent:
-                stack.pop()
-            nested = waiting is not None and (
-                indent > waiting[2] or (is_item and indent == waiting[2])
-            )
-            if nested and waiting is not None:
-                child: Any = kind()
-                waiting[0][waiting[1]] = child
-                stack.append(_Level(indent, child))
-            elif root is None:
-                root = kind()
-                stack.append(_Level(indent, root))
-            waiting = None
-            if not stack or stack[-1].indent != indent or len(stack) > DEPTH:
-                return None
-            top = stack[-1].container
-            if not isinstance(top, kind):
-                if not is_item and isinstance(top, list):
-                    return None
-                stack.pop()
-                if not stack or stack[-1].indent != indent:
-                    return None
-                top = stack[-1].container
-                if not isinstance(top, kind):
-                    return None
-            if found is not None:
-                key = found[1]
-                if key in top:
-                    return None
-                given = (found[2] or "").strip()
-                if _BLOCK.match(given):
-                    top[key], number = _block(lines, number, indent, given)
-                elif given:
-                    if given[0] in "\"'" and given[0] not in given[1:]:
-                        return None
-                    top[key] = scalar(given)
-                else:
-                    top[key] = None
-                    waiting = (top, key, indent)
-                break
+    layout = _Layout(lines)
+    try:
+        layout.read()
+    except ValueError:
+        return None
+    return layout.root
+
+
+class _Layout:
+    """The containers that are open at a line; `ValueError` when the lines are no outline."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.root: Any = None
+        self._lines = lines
+        self._number = 0
+        self._stack: list[_Level] = []
+        self._waiting: tuple[dict[str, Any], str, int] | None = None
+
+    def read(self) -> None:
+        while self._number < len(self._lines):
+            line = self._lines[self._number]
+            self._number += 1
+            body = line.strip()
+            if body and not body.startswith("#") and body != "---":
+                self._line(body, len(line) - len(line.lstrip(" \t")))
+
+    def _line(self, body: str, indent: int) -> None:
+        while body.startswith("- "):
+            top = self._container(indent, is_item=True)
             rest = body[1:].lstrip()
-            if not rest:
-                return None
-            if _KEY.match(rest) and rest[0] not in "\"'[{":
-                inner: dict[str, Any] = {}
-                top.append(inner)
-                indent += len(body) - len(rest)
-                stack.append(_Level(indent, inner))
-                body = rest
-                continue
-            top.append(scalar(rest))
-            break
-    return root
+            if not _KEY.match(rest) or rest[0] in "\"'[{":
+                top.append(scalar(rest))
+                return
+            indent += len(body) - len(rest)
+            inner: dict[str, Any] = {}
+            top.append(inner)
+            self._stack.append(_Level(indent, inner))
+            body = rest
+        found = _KEY.match(body)
+        if found is None:
+            raise ValueError(body)
+        self._member(self._container(indent, is_item=False), found[1], found[2] or "", indent)
+
+    def _member(self, top: dict[str, Any], key: str, given: str, indent: int) -> None:
+        given = given.strip()
+        if key in top or (given[:1] in ("'", '"') and given[0] not in given[1:]):
+            raise ValueError(key)
+        if _BLOCK.match(given):
+            top[key], self._number = _block(self._lines, self._number, indent, given)
+        elif given:
+            top[key] = scalar(given)
+        else:
+            top[key] = None
+            self._waiting = (top, key, indent)
+
+    def _container(self, indent: int, *, is_item: bool) -> Any:
+        """The list or object that a line of this indentation belongs to."""
+        stack, waiting = self._stack, self._waiting
+        while stack and stack[-1].indent > indent:
+            stack.pop()
+        self._waiting = None
+        kind = list if is_item else dict
+        if waiting and (indent > waiting[2] or (is_item and indent == waiting[2])):
+            child: Any = kind()
+            waiting[0][waiting[1]] = child
+            stack.append(_Level(indent, child))
+        elif self.root is None:
+            self.root = kind()
+            stack.append(_Level(indent, self.root))
+        if stack and stack[-1].indent == indent and not isinstance(stack[-1].container, kind):
+            if is_item:
+                raise ValueError(indent)
+            stack.pop()  # a list at the indentation of its key ends
+        if not stack or stack[-1].indent != indent or len(stack) > DEPTH:
+            raise ValueError(indent)
+        if not isinstance(stack[-1].container, kind):
+            raise ValueError(indent)
+        return stack[-1].container
 
 
 def _block(lines: list[str], number: int, indent: int, mark: str) -> tuple[str, int]:

@@ -5,15 +5,17 @@ Knows nothing about how a stream is received.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from pydantic_core import from_json
 
 from taofold.parsing.coercion import Misfit
 from taofold.parsing.feedback import refusal
-from taofold.parsing.fitting import fit, target_of
+from taofold.parsing.fitting import fit
 from taofold.parsing.outcome import Parsed, Repair, Unparsed
 from taofold.parsing.spans import scan
+from taofold.parsing.target import target_of
 
 _MARK = (Repair("partial", "syntax", content=True, cost=100),)
 
@@ -33,10 +35,8 @@ def parse_partial(text: str, type_: Any) -> Parsed[Any] | Unparsed:
         return refusal("no_candidate" if text.strip() else "empty", text)
     value = span.reading.value
     if span is found.cut:
-        try:
+        with suppress(ValueError):  # else what the reader understood, without the open string
             value = from_json(text[span.start :], allow_partial="trailing-strings")
-        except ValueError:
-            pass  # not plain JSON: what the reader understood stands, without the open string
     try:
         return Parsed(fit(target, value).value, _MARK)
     except Misfit:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from taofold.parsing.fitting import target_of
+from taofold.parsing.kinds import is_list
+from taofold.parsing.target import target_of
 
 Schema = Mapping[str, Any]
 _DEPTH = 12
@@ -55,12 +56,13 @@ def _render(node: Any, root: Schema, trail: tuple[str, ...], indent: int) -> str
         if schema.get(key):
             parts = [_render(each, root, trail, indent) for each in schema[key]]
             return (" & " if key == "allOf" else " | ").join(dict.fromkeys(parts))
+    return _typed(schema, root, trail, indent)
+
+
+def _typed(schema: Schema, root: Schema, trail: tuple[str, ...], indent: int) -> str:
     kind = schema.get("type")
-    if isinstance(kind, list):
-        kinds = cast("list[Any]", kind)
-        return " | ".join(
-            _render({**schema, "type": each}, root, trail, indent) for each in kinds
-        )
+    if is_list(kind):
+        return " | ".join(_typed({**schema, "type": each}, root, trail, indent) for each in kind)
     if kind == "object" or "properties" in schema:
         return _object(schema, root, trail, indent)
     if kind == "array":

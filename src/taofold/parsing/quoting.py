@@ -64,7 +64,9 @@ class Quoting:
 
     def is_adjacent(self, after: int, at: int) -> bool:
         """Whether another string follows on a new line, which Python joins to the one before."""
-        return self.python and self._text[at : at + 1] in ('"', "'") and "\n" in self._text[after:at]
+        return (
+            self.python and self._text[at : at + 1] in ('"', "'") and "\n" in self._text[after:at]
+        )
 
     def closes(self, after: int, role: Role, dirty: bool, start: int) -> bool:
         """Whether the quote that ends before `after` closes the string begun at `start`."""
@@ -84,9 +86,7 @@ class Quoting:
             return self._continues(at + 1, role, dirty)
         if char == "+":
             return text[at + 1 : at + 40].lstrip()[:1] in ('"', "'", "(")
-        if char in "/#":
-            return _COMMENT.match(text, at) is not None
-        if char in "`~<[" and MARK.match(text, at):
+        if _COMMENT.match(text, at) or MARK.match(text, at):
             return True
         if role == "member":
             if char not in "\"'“" and "\n" not in text[after:at]:

@@ -86,6 +86,6 @@ def unescape(body: str) -> tuple[str, bool]:
     out = _ESCAPE.sub(one, body)
     if unsure and ("\\b" in body or "\\f" in body):  # LaTeX and paths, not control characters
         out = out.replace("\b", "\\b").replace("\f", "\\f")
-    if "\ud800" <= max(out, default="") and _PAIR.search(out):
+    if _PAIR.search(out):
         out = _PAIR.sub(lambda m: m[0].encode("utf-16", "surrogatepass").decode("utf-16"), out)
     return out, clean

@@ -13,6 +13,8 @@ from typing import Any, Literal, cast
 
 from pydantic import PydanticUserError, TypeAdapter
 
+from taofold.parsing.kinds import is_list, is_object
+
 Kind = Literal[
     "any", "object", "array", "string", "integer", "number", "boolean", "null", "enum", "union"
 ]
@@ -44,7 +46,7 @@ class Shape:
 
     kind: Kind
     title: str = ""
-    fields: dict[str, Shape] = field(default_factory=lambda: cast("dict[str, Shape]", {}))
+    fields: dict[str, Shape] = field(default_factory=dict[str, "Shape"])
     required: frozenset[str] = frozenset()
     closed: bool = False
     extra: Shape | None = None
@@ -53,8 +55,8 @@ class Shape:
     values: tuple[Any, ...] = ()
     options: tuple[Shape, ...] = ()
     tag: str = ""
-    tags: dict[str, Shape] = field(default_factory=lambda: cast("dict[str, Shape]", {}))
-    folded: dict[str, str] = field(default_factory=lambda: cast("dict[str, str]", {}))
+    tags: dict[str, Shape] = field(default_factory=dict[str, "Shape"])
+    folded: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,9 @@ class _Compiler:
         if not isinstance(schema, Mapping) or depth > _DEPTH:
             self.open = True
             return ANY
-        node = cast("Schema", schema)
+        return self._shape(cast("Schema", schema), depth)
+
+    def _shape(self, node: Schema, depth: int) -> Shape:
         if "$ref" in node:
             return self._reference(str(node["$ref"]), depth)
         if "const" in node:
@@ -114,14 +118,16 @@ class _Compiler:
             return Shape("enum", values=tuple(node["enum"]), title=str(node.get("title", "")))
         for key in ("oneOf", "anyOf", "allOf"):
             parts = node.get(key)
-            if isinstance(parts, list) and parts:
-                if len(cast("list[Any]", parts)) == 1:
-                    return self.shape(parts[0], depth + 1)
-                if key != "allOf":
-                    return self._union(node, cast("list[Any]", parts), depth)
+            if is_list(parts) and len(parts) == 1:
+                return self.shape(parts[0], depth + 1)
+            if is_list(parts) and parts and key != "allOf":
+                return self._union(node, parts, depth)
         kind = node.get("type")
-        if isinstance(kind, list):
+        if is_list(kind):
             return self._union(node, [{**node, "type": each} for each in kind], depth)
+        return self._typed(node, kind, depth)
+
+    def _typed(self, node: Schema, kind: Any, depth: int) -> Shape:
         if kind == "object" or "properties" in node:
             return self._object(Shape("object"), node, depth)
         if kind == "array":
@@ -155,10 +161,11 @@ class _Compiler:
         discriminator = node.get("discriminator")
         tag = ""
         tags: dict[str, Shape] = {}
-        if isinstance(discriminator, Mapping):
+        if is_object(discriminator):
             tag = str(discriminator.get("propertyName", ""))
-            for name, reference in dict(discriminator.get("mapping", {})).items():
-                tags[str(name)] = self._reference(str(reference), depth + 1)
+            mapping: dict[str, Any] = discriminator.get("mapping") or {}
+            for name, reference in mapping.items():
+                tags[name] = self._reference(str(reference), depth + 1)
         return Shape("union", options=options, tag=tag, tags=tags)
 
     def _object(self, shape: Shape, node: Schema, depth: int) -> Shape:

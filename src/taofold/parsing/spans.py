@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
+from taofold.parsing.kinds import is_object
 from taofold.parsing.outcome import Repair
 from taofold.parsing.reader import Reader, Reading
 from taofold.parsing.shape import ANYTHING, Plan
@@ -57,7 +58,7 @@ class Scan:
         exhausted: Whether nesting or the work budget ended the scan.
     """
 
-    spans: list[Span] = field(default_factory=lambda: cast("list[Span]", []))
+    spans: list[Span] = field(default_factory=list[Span])
     cut: Span | None = None
     visible: str = ""
     unfinished: bool = False
@@ -66,76 +67,87 @@ class Scan:
 
 def scan(text: str, plan: Plan) -> Scan:
     """Scans a text; the work is linear in its length."""
-    out = Scan()
-    reader = Reader(text, plan)
-    seen: set[str] = set()
-    kept: list[str] = []
-    shown = position = failures = 0
-    waste = 4 * len(text) + 10_000
-    last_close = max(text.rfind("</think"), text.rfind("</reasoning"))
-    while True:
-        found = _OPEN.search(text, position)
-        if found is None:
-            break
-        start = found.start()
-        name = found["open"]
-        if name or found["channel"]:
-            kept.append(text[shown:start])
-            end = _end_of_thinking(text, found)
-            if end < 0:
-                out.unfinished = True
-                out.visible = "".join(kept)
-                return out
-            position = shown = end
-            continue
-        if found["close"] or found["stripped"]:  # its opener was in the prompt
-            out.spans.clear()
-            seen.clear()
-            kept.clear()
-            out.cut = None
-            position = shown = found.end()
-            continue
-        if failures < _FAILURES:
-            try:
-                value, position = _DECODER.raw_decode(text, start)
-                reading = Reading(value, position)
-            except (ValueError, RecursionError):
-                failures += 1
-                reading = reader.read(start)
-        else:
-            reading = reader.read(start)
-        position = reading.end
-        if reading.deep:
-            out.exhausted = True
-            break
+    scanner = _Scanner(text, plan)
+    scanner.run()
+    return scanner.out
+
+
+class _Scanner:
+    def __init__(self, text: str, plan: Plan) -> None:
+        self.out = Scan()
+        self._text = text
+        self._reader = Reader(text, plan)
+        self._seen: set[str] = set()
+        self._kept: list[str] = []
+        self._shown = 0
+        self._failures = 0
+        self._waste = 4 * len(text) + 10_000
+        self._last_close = max(text.rfind("</think"), text.rfind("</reasoning"))
+
+    def run(self) -> None:
+        position = 0
+        while not (self.out.unfinished or self.out.exhausted or self.out.cut):
+            found = _OPEN.search(self._text, position)
+            if found is None:
+                break
+            if found[0] in ("{", "["):
+                position = self._value(found.start())
+            elif found["close"] or found["stripped"]:
+                position = self._start_over(found.end())
+            else:
+                position = self._skip_thinking(found)
+        self._kept.append(self._text[self._shown :])
+        self.out.visible = "".join(self._kept)
+
+    def _start_over(self, end: int) -> int:
+        """Drops everything before a closing tag whose opener was in the prompt."""
+        self.out.spans.clear()
+        self._seen.clear()
+        self._kept.clear()
+        self._shown = end
+        return end
+
+    def _skip_thinking(self, found: re.Match[str]) -> int:
+        self._kept.append(self._text[self._shown : found.start()])
+        end = _end_of_thinking(self._text, found)
+        self.out.unfinished = end < 0
+        self._shown = len(self._text) if end < 0 else end
+        return self._shown
+
+    def _value(self, start: int) -> int:
+        reading = self._read(start)
         if reading.failed:
-            waste -= max(reader.furthest, position) - start
-            if waste < 0:
-                out.exhausted = True
-                break
-            continue
-        if reading.cut or reading.open:
-            if last_close > start:  # a brace of the reasoning
-                position = last_close
-                continue
-            out.cut = Span(start, len(text), reading, _is_quoted(text, start))
-            break
-        body = text[start:position]
-        if body not in seen:
-            seen.add(body)
-            out.spans.append(Span(start, position, reading, _is_quoted(text, start)))
-            if len(out.spans) > _DISTINCT:
-                out.exhausted = True
-                break
-    kept.append(text[shown:])
-    out.visible = "".join(kept)
-    return out
+            self._waste -= max(self._reader.furthest, reading.end) - start
+            self.out.exhausted = reading.deep or self._waste < 0
+            return reading.end
+        span = Span(start, reading.end, reading, _is_quoted(self._text, start))
+        if not reading.whole:
+            if self._last_close > start:  # a brace of the reasoning
+                return self._last_close
+            self.out.cut = span
+            return reading.end
+        body = self._text[start : reading.end]
+        if body not in self._seen:
+            self._seen.add(body)
+            self.out.spans.append(span)
+            self.out.exhausted = len(self.out.spans) > _DISTINCT
+        return reading.end
+
+    def _read(self, start: int) -> Reading:
+        if self._failures < _FAILURES:
+            try:
+                return Reading(*_DECODER.raw_decode(self._text, start))
+            except (ValueError, RecursionError):
+                self._failures += 1
+        return self._reader.read(start)
 
 
 def without_opener(text: str, plan: Plan) -> Span | None:
     """Reads an object whose opening brace was left to the prompt."""
     start = len(text) - len(text.lstrip())
-    reading = Reader(text, plan).read(start, virtual=True)
+    if text[start : start + 1] != '"':
+        return None
+    reading = Reader(text, plan).read(start, headless=True)
     if reading.failed or reading.cut or reading.deep:
         return None
     reading.repairs.append(Repair("missing_opener", "syntax", content=True, at=start, cost=3))
@@ -154,7 +166,7 @@ def object_in(text: str) -> tuple[dict[str, Any], tuple[Repair, ...]] | None:
         reading = Reader(text, ANYTHING).read(start)
         bad = reading.failed or reading.cut or reading.open or text[reading.end :].strip()
         return None if bad else (reading.value, (note, *reading.repairs))
-    return (cast("dict[str, Any]", value), (note,)) if isinstance(value, dict) else None
+    return (value, (note,)) if is_object(value) else None
 
 
 def unescaped(text: str) -> str:
@@ -162,13 +174,13 @@ def unescaped(text: str) -> str:
     body = text.strip()
     if len(body) > 4 and body[0] == '"' == body[-1] and body[1:].lstrip()[:1] in "{[":
         body = body[1:-1]
-    elif not body.startswith(('{\\"', '[{\\"', '{\\n', '[\\"')):
+    elif not body.startswith(('{\\"', '[{\\"', "{\\n", '[\\"')):
         return ""
     try:
         value: Any = json.loads(f'"{body}"', strict=False)
     except ValueError:
         return ""
-    return cast("str", value)
+    return str(value)
 
 
 def _end_of_thinking(text: str, found: re.Match[str]) -> int:

@@ -1,34 +1,37 @@
 """Reads one typed value out of a model's text.
 
 The stages, from the cheapest: the compiled validator on the text as it stands; JSON-like values
-in the text; tool-call dialects and labels for types that hold a call; outlines without brackets.
-Knows nothing about agents or tools.
+in the text; tool-call dialects and labels; forms without brackets. Knows nothing about agents.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from itertools import pairwise
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
-from taofold.parsing.coercion import Misfit, Text
+from taofold.parsing.coercion import Misfit
+from taofold.parsing.conversion import Text
+from taofold.parsing.dialects import requests_in
 from taofold.parsing.elements import elements_in
 from taofold.parsing.feedback import refusal
-from taofold.parsing.fitting import Fit, Target, fit, fit_request, same, target_of
-from taofold.parsing.dialects import pythonic, requests_in
+from taofold.parsing.fitting import Fit, fit, fit_request, same
 from taofold.parsing.hedging import is_hedged
 from taofold.parsing.labels import has_action
-from taofold.parsing.outline import outline_in
 from taofold.parsing.outcome import Level, Parsed, Repair, Unparsed
-from taofold.parsing.shape import Plan, Shape, fold
+from taofold.parsing.outline import outline_in
+from taofold.parsing.pythonic import pythonic
 from taofold.parsing.spans import Scan, Span, scan, unescaped, without_opener
+from taofold.parsing.target import Target, is_overlooked, target_of
 
 T = TypeVar("T")
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length", "token_limit"})
 _ORDER = {"none": 0, "syntax": 1, "schema": 2}
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "enum", "null"})
+_MARGIN = 3
+"""A reading that costs this much more than the cheapest is no rival to it."""
+_DECIDED = ("final", "corrected", "revised", "my decision")
 
 
 def is_cut(finish_reason: str | None) -> bool:
@@ -54,20 +57,18 @@ def parse(
     """
     target = target_of(type_)
     try:
-        if "NaN" in text or "Infinity" in text:
-            raise ValueError
-        value = target.adapter.validate_json(text, strict=True)
-        if not target.plan.lenient or not _is_overlooked(text, target.plan):
-            return Parsed(value)
-    except (ValidationError, ValueError):
+        if "NaN" not in text and "Infinity" not in text:
+            value = target.adapter.validate_json(text, strict=True)
+            if not target.plan.lenient or not is_overlooked(text, target.plan):
+                return Parsed(value)
+    except ValueError:  # not valid, not Unicode, or a number without end
         pass
     if not text.strip():
         return refusal("empty", text)
     result = _search(text, target, is_cut(finish_reason), 0)
     if isinstance(result, Unparsed):
         return result
-    allowed = _ORDER[level]
-    beyond = [each for each in result.repairs if _ORDER[each.level] > allowed]
+    beyond = [each for each in result.repairs if _ORDER[each.level] > _ORDER[level]]
     if beyond:
         note = f"The answer needs a repair that is not allowed here: {beyond[0].kind}."
         return refusal("invalid", text, note=note)
@@ -75,8 +76,9 @@ def parse(
 
 
 def _search(text: str, target: Target, cut: bool, depth: int) -> Fit | Unparsed:
-    text = text.replace('<|"|>', "\x02")
-    inner = unescaped(text) if depth < 2 and target.plan.shape.kind not in _SCALARS else ""
+    text = text.replace('<|"|>', "\x02")  # gemma's quote
+    is_scalar = target.plan.shape.kind in _SCALARS
+    inner = unescaped(text) if depth == 0 and not is_scalar else ""
     if inner:
         result = _search(inner, target, cut, depth + 1)
         if isinstance(result, Fit):
@@ -88,127 +90,15 @@ def _search(text: str, target: Target, cut: bool, depth: int) -> Fit | Unparsed:
         return refusal("incomplete", text, note="The reply ends inside its reasoning.")
     if found.exhausted:
         return refusal("too_large", text)
-    visible = found.visible
-    if target.plan.shape.kind in _SCALARS:
-        return _scalar(visible, target, cut)
-    fits, misfits = _fit_spans(found, target, text, cut)
-    incomplete = found.cut is not None
-    if not fits and (target.slots or found.spans or not incomplete):
-        unended = False
-        requests = requests_in(visible, names_of(target), labels=bool(target.slots))
-        for request in requests:
-            unended = unended or not request.closed
-            if not request.closed:
-                continue
-            try:
-                fits.append(fit_request(target, request))
-            except Misfit as misfit:
-                misfits.append(misfit)
-        if unended:
-            fits, incomplete = [], True
-        if fits and not has_action(visible) and is_hedged(visible, fits[0].at, len(visible)):
-            fits = []
-    elif fits and found.cut is not None and all(each.at != found.cut.start for each in fits):
-        return refusal("incomplete", text)
-    if not fits and not incomplete:
-        fits = _other_forms(visible, target, cut, depth, misfits)
-    if fits:
-        return _chosen(fits, text)
-    if incomplete or cut or any(each.cut for each in misfits):
-        return refusal("incomplete", text)
-    if misfits:
-        nearest = min(misfits, key=lambda each: len(each.faults) + 9 * (not each.faults[0].path))
-        return refusal("invalid", text, nearest.faults)
-    return refusal("no_candidate", text)
-
-
-def _fit_spans(
-    found: Scan, target: Target, text: str, cut: bool
-) -> tuple[list[Fit], list[Misfit]]:
-    fits: list[Fit] = []
-    misfits: list[Misfit] = []
-    spans = found.spans
-    last = found.cut
-    if last is not None and not last.reading.cut and not cut:
-        spans = [*spans, last]
-    if target.plan.shape.kind == "array" and len(spans) > 1 and last is None:
-        try:
-            merged = _lines(spans, text)
-            one = fit(target, [each.reading.value for each in merged])
-            note = Repair("missing_brackets", "syntax", content=True, at=spans[0].start, cost=2)
-            return [replace(one, repairs=(note, *one.repairs), at=spans[0].start)], []
-        except Misfit:
-            pass
-    for span in spans:
-        empty = not span.reading.value and text.strip().strip("`jsonJSON \r\n") not in ("[]", "{}")
-        if span.quoted or empty:
-            continue
-        opened = frozenset(map(id, span.reading.open))
-        try:
-            one = fit(target, span.reading.value, opened)
-        except Misfit as misfit:
-            misfits.append(misfit)
-            continue
-        if target.slots and is_hedged(text, span.start, span.end):
-            continue
-        envelope = span.end - span.start < len(text)
-        located = (Repair("located", "none", at=span.start),) if envelope else ()
-        repairs = (*located, *span.reading.repairs, *one.repairs)
-        fits.append(replace(one, repairs=repairs, at=span.start))
-    return fits, misfits
-
-
-def _lines(spans: list[Span], text: str) -> list[Span]:
-    """Objects one after the other, read as the list that was asked for."""
-    for left, right in zip(spans, spans[1:], strict=False):
-        if text[left.end : right.start].strip(" \t\r\n,"):
-            raise Misfit([])
-    return spans
-
-
-def _other_forms(
-    text: str, target: Target, cut: bool, depth: int, misfits: list[Misfit]
-) -> list[Fit]:
-    """Forms that no bracket marks: a string that holds JSON, constructors, outlines."""
-    fits: list[Fit] = []
-    for request in pythonic(text, names_of(target)):
-        try:
-            fits.append(fit_request(target, request))
-        except Misfit as misfit:
-            misfits.append(misfit)
-    if fits:
-        return fits
-    candidates: list[tuple[Any, tuple[Repair, ...]]] = []
-    headless = without_opener(text, target.plan) if '"' in text.lstrip()[:1] else None
-    if headless is not None:
-        repairs = tuple(headless.reading.repairs)
-        opened = frozenset(map(id, headless.reading.open))
-        try:
-            one = fit(target, headless.reading.value, opened)
-            return [replace(one, repairs=repairs + one.repairs, at=headless.start)]
-        except Misfit as misfit:
-            misfits.append(misfit)
-    if "</" in text:
-        elements = elements_in(text[text.find("<") : text.rfind(">") + 1])
-        if elements is not None:
-            candidates.append((elements, (Repair("elements", "syntax", at=text.find("<"), cost=2),)))
-    outline = None if cut or candidates else outline_in(text)
-    if outline is not None and (outline[1] or target.plan.names):
-        note = Repair("outline", "syntax", content=not outline[1], at=0, cost=2)
-        candidates.append((outline[0], (note,)))
-    for value, notes in candidates:
-        try:
-            one = fit(target, value)
-            fits.append(replace(one, repairs=notes + one.repairs, at=0))
-        except Misfit as misfit:
-            misfits.append(misfit)
-    return fits
+    if is_scalar:
+        return _scalar(found.visible, target, cut)
+    return _Search(found, text, target, cut).result()
 
 
 def _scalar(text: str, target: Target, cut: bool) -> Fit | Unparsed:
-    body = text.strip()
     if cut:
         return refusal("incomplete", text)
+    body = text.strip()
     if target.plan.shape.kind != "string":
         body = body.strip("`*\"'“”. \n")
     try:
@@ -218,51 +108,121 @@ def _scalar(text: str, target: Target, cut: bool) -> Fit | Unparsed:
     return replace(one, repairs=(Repair("located", "none"), *one.repairs))
 
 
-def _chosen(fits: list[Fit], text: str) -> Fit | Unparsed:
-    cheapest = min(each.cost for each in fits)
-    near = [each for each in fits if each.cost <= cheapest + 3]
-    distinct: list[Fit] = []
-    for each in near:
-        if not any(same(each.plain, other.plain) for other in distinct):
-            distinct.append(each)
-    if len(distinct) == 1:
-        return distinct[0]
-    last = max(distinct, key=lambda each: each.at)
-    before = text[max(0, last.at - 80) : last.at].lower()
-    if any(word in before for word in ("final", "corrected", "revised", "my decision")):
-        return last
-    return refusal("ambiguous", text)
+class _Search:
+    """One search for a value; collects what fits and why the rest does not."""
 
+    def __init__(self, found: Scan, text: str, target: Target, cut: bool) -> None:
+        self._found = found
+        self._text = text
+        self._target = target
+        self._cut = cut
+        self._fits: list[Fit] = []
+        self._misfits: list[Misfit] = []
 
-def _is_overlooked(text: str, plan: Plan) -> bool:
-    """Whether the validator ignored a key that is a declared one in another case."""
-    pending: list[tuple[Any, Shape]] = [(json.loads(text), plan.shape)]
-    while pending:
-        value, shape = pending.pop()
-        if shape.kind == "union":
-            pending.extend((value, each) for each in shape.options if each.fields or each.item)
-        elif isinstance(value, dict) and shape.fields:
-            given = cast("dict[str, Any]", value)
-            if not given.keys() <= shape.fields.keys():
-                names = [shape.folded.get(fold(key), "") for key in given if key not in shape.fields]
-                if any(name and name not in given for name in names):
-                    return True
-                if shape.extra is None and given.keys().isdisjoint(shape.fields):
-                    return True
-            for name, each in shape.fields.items():
-                if each.kind in ("object", "array", "union") and name in given:
-                    pending.append((given[name], each))
-        elif isinstance(value, list) and shape.item is not None:
-            if shape.item.kind in ("object", "array", "union"):
-                pending.extend((each, shape.item) for each in cast("list[Any]", value))
-    return False
+    def result(self) -> Fit | Unparsed:
+        last = self._found.cut
+        incomplete = last is not None
+        self._try_spans()
+        if last is not None and any(each.at != last.start for each in self._fits):
+            return refusal("incomplete", self._text)  # the last word may be the one that was cut
+        if not self._fits and (self._target.slots or self._found.spans or not incomplete):
+            incomplete = self._try_requests() or incomplete
+        if not self._fits and not incomplete:
+            self._try_forms()
+        if self._fits:
+            return self._chosen()
+        if incomplete or self._cut or any(each.cut for each in self._misfits):
+            return refusal("incomplete", self._text)
+        if self._misfits:
+            nearest = min(
+                self._misfits, key=lambda each: len(each.faults) + 9 * (not each.faults[0].path)
+            )
+            return refusal("invalid", self._text, nearest.faults)
+        return refusal("no_candidate", self._text)
 
+    def _add(self, value: Any, notes: tuple[Repair, ...], at: int, opened: Any = ()) -> bool:
+        try:
+            one = fit(self._target, value, frozenset(map(id, opened)))
+        except Misfit as misfit:
+            self._misfits.append(misfit)
+            return False
+        self._fits.append(replace(one, repairs=notes + one.repairs, at=at))
+        return True
 
-def names_of(target: Target) -> list[str]:
-    """The names that a call in the text may have: the type's tools, or its own titles."""
-    names: list[str] = []
-    for slot in target.slots:
-        names += [each for each in slot.shape.fields[slot.tool].values if isinstance(each, str)]
-    if not target.slots:
-        names = [each.title for each in (target.plan.shape, *target.plan.shape.options)]
-    return [each for each in names if each]
+    def _try_spans(self) -> None:
+        spans = [each for each in self._found.spans if not each.quoted]
+        last = self._found.cut
+        if self._target.plan.shape.kind == "array" and last is None and self._is_list(spans):
+            note = Repair("missing_brackets", "syntax", content=True, at=spans[0].start, cost=2)
+            if self._add([each.reading.value for each in spans], (note,), spans[0].start):
+                return
+        if last is not None and not (last.reading.cut or self._cut or last.quoted):
+            spans.append(last)
+        bare = self._text.strip().strip("`jsonJSON \r\n")
+        for span in spans:
+            if not span.reading.value and bare not in ("[]", "{}"):
+                continue
+            if self._target.slots and is_hedged(self._text, span.start, span.end):
+                continue
+            envelope = span.end - span.start < len(self._text)
+            located = (Repair("located", "none", at=span.start),) if envelope else ()
+            notes = (*located, *span.reading.repairs)
+            self._add(span.reading.value, notes, span.start, span.reading.open)
+
+    def _is_list(self, spans: list[Span]) -> bool:
+        """Whether values follow one another with nothing but commas and blanks between them."""
+        gaps = (self._text[left.end : right.start] for left, right in pairwise(spans))
+        return len(spans) > 1 and not any(gap.strip(" \t\r\n,") for gap in gaps)
+
+    def _try_requests(self) -> bool:
+        """Tries the dialects; returns whether a call was cut off."""
+        text = self._found.visible
+        labels = bool(self._target.slots)
+        for request in requests_in(text, self._target.names(), labels=labels):
+            if not request.closed:
+                self._fits.clear()
+                return True
+            try:
+                self._fits.append(fit_request(self._target, request))
+            except Misfit as misfit:
+                self._misfits.append(misfit)
+        if self._fits and not has_action(text) and is_hedged(text, self._fits[0].at, len(text)):
+            self._fits.clear()
+        return False
+
+    def _try_forms(self) -> None:
+        """Tries the forms that no bracket marks: constructors, a missing brace, tags, outlines."""
+        text = self._found.visible
+        for request in pythonic(text, self._target.names()):
+            try:
+                self._fits.append(fit_request(self._target, request))
+            except Misfit as misfit:
+                self._misfits.append(misfit)
+        for value, notes, opened in self._forms(text):
+            if self._fits or self._add(value, notes, 0, opened):
+                return
+
+    def _forms(self, text: str) -> Iterator[tuple[Any, tuple[Repair, ...], list[Any]]]:
+        span = without_opener(text, self._target.plan)
+        if span is not None:
+            yield span.reading.value, tuple(span.reading.repairs), span.reading.open
+        first = text.find("<")
+        elements = elements_in(text[first : text.rfind(">") + 1]) if "</" in text else None
+        if elements is not None:
+            yield elements, (Repair("elements", "syntax", at=first, cost=2),), []
+            return
+        outline = None if self._cut else outline_in(text)
+        if outline is not None and (outline[1] or self._target.plan.names):
+            yield outline[0], (Repair("outline", "syntax", not outline[1], 0, cost=2),), []
+
+    def _chosen(self) -> Fit | Unparsed:
+        limit = min(each.cost for each in self._fits) + _MARGIN
+        distinct: list[Fit] = []
+        for each in self._fits:
+            if each.cost <= limit and not any(same(each.plain, one.plain) for one in distinct):
+                distinct.append(each)
+        last = max(distinct, key=lambda each: each.at)
+        before = self._text[max(0, last.at - 80) : last.at].lower()
+        if len(distinct) == 1 or any(word in before for word in _DECIDED):
+            return last
+        return refusal("ambiguous", self._text)

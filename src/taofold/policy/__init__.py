@@ -5,4 +5,14 @@ from taofold.policy.policy import Facts, Policy, Ruling, digest, loosened
 from taofold.policy.repetition import Repetition
 from taofold.policy.roles import ROLES, may
 
-__all__ = ["ROLES", "Facts", "Limits", "Policy", "Repetition", "Ruling", "digest", "loosened", "may"]
+__all__ = [
+    "ROLES",
+    "Facts",
+    "Limits",
+    "Policy",
+    "Repetition",
+    "Ruling",
+    "digest",
+    "loosened",
+    "may",
+]

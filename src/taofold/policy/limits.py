@@ -3,9 +3,9 @@
 Pure: what was spent comes from the run's state, what a call may cost from its caller.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from taofold.core.errors import ConfigError
 from taofold.core.state import RunState
@@ -23,7 +23,16 @@ STOP_REASON: Final[Mapping[str, str]] = {
 """Which `stop_reason` a limit leads to (D1)."""
 
 REFUSED_ROW: Final = 3
-"""Turns in a row in which no action could be run, after which the run must answer."""
+"""Calls in a row that could not be run, after which the run must answer."""
+
+
+class Held(NamedTuple):
+    """What a call under way may still consume: nobody else may count on it."""
+
+    model_calls: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +40,8 @@ class Limits:
     """Bounds of one run. None means unbounded; `seconds` counts activity, not waiting.
 
     `steps` are accepted turns, `tool_calls` calls actually started, `parse_retries`
-    extra attempts at one unreadable reply. `tool_seconds` is a ceiling for every call.
+    extra attempts at one unreadable reply. What child runs consume counts, except for
+    `steps` and for `model_calls` that are only derived from `steps`.
     """
 
     steps: int | None = 10
@@ -73,7 +83,7 @@ class Limits:
         if self.steps is not None and len(state.steps) >= self.steps:
             return "steps"
         calls = self.calls
-        if calls is not None and state.model_calls >= calls:
+        if calls is not None and self._asked(state) >= calls:
             return "model_calls"
         if self.seconds is not None and state.active_ms >= self.seconds * 1000:
             return "seconds"
@@ -87,46 +97,62 @@ class Limits:
         """The limit that makes the coming turn the last one: it is offered without tools."""
         if self.steps is not None and len(state.steps) + 1 >= self.steps:
             return "steps"
-        if self.calls is not None and state.model_calls + 1 >= self.calls:
+        if self.calls is not None and self._asked(state) + 1 >= self.calls:
             return "model_calls"
-        if self.tool_calls is not None and state.tool_calls >= self.tool_calls:
+        if self.tool_calls is not None and _acted(state) >= self.tool_calls:
             return "tool_calls"
         return None
 
-    def blocks(self, state: RunState, tool: str, started: int = 0) -> str:
+    def _asked(self, state: RunState) -> int:
+        children = 0 if self.model_calls is None else state.child_model_calls
+        return state.model_calls + children
+
+    def blocks(
+        self, state: RunState, tool: str, ready: Sequence[str] = (), held: Iterable[Held] = ()
+    ) -> str:
         """Why one more call of `tool` may not start, or "".
 
-        `started` are calls of this batch that are about to start and not in `state` yet.
+        `ready` are the tools of this batch that are about to start and not in `state` yet.
         """
-        if self.tool_calls is not None and state.tool_calls + started >= self.tool_calls:
-            return f"limit reached: {self.tool_calls} tool calls"
+        if self.tool_calls is not None:
+            reserved = sum([one.tool_calls for one in held])
+            if _acted(state) + len(ready) + reserved >= self.tool_calls:
+                return f"limit reached: {self.tool_calls} tool calls"
         bound = self.per_tool.get(tool)
-        if bound is not None and state.per_tool.get(tool, 0) >= bound:
+        if bound is not None and state.per_tool.get(tool, 0) + ready.count(tool) >= bound:
             return f"limit reached: {bound} calls of {tool!r}"
         if self.seconds is not None and state.active_ms >= self.seconds * 1000:
             return f"limit reached: {self.seconds:g} seconds"
         return ""
 
-    def left(self, state: RunState) -> "Limits":
-        """What remains: the bounds of a child run."""
-        spent = _spent(state)
+    def left(self, state: RunState, held: Iterable[Held] = (), among: int = 1) -> "Limits":
+        """What remains for a child run, of which `among` are about to start at once.
 
-        def rest(name: Limit) -> float | None:
-            bound = dict(self._bounds())[name]
-            return None if bound is None else max(0, bound - spent[name])
+        Args:
+            state: what was spent.
+            held: what calls under way may still spend.
+            among: how many share the remainder evenly.
+        """
+        whole = Held(*map(sum, zip(*held, strict=True))) if (held := tuple(held)) else Held()
+        spent = {
+            "model_calls": self._asked(state) + whole.model_calls,
+            "tool_calls": _acted(state) + whole.tool_calls,
+            "tokens": state.usage.tokens + whole.tokens,
+        }
+        rest: dict[str, Any] = {
+            name: max(0, bound - gone) // among
+            for name, gone in spent.items()
+            if (bound := getattr(self, name)) is not None
+        }
+        if self.usd is not None:
+            rest["usd"] = max(0.0, self.usd - state.usage.usd - whole.usd) / among
+        if self.seconds is not None:
+            rest["seconds"] = max(0.0, self.seconds - state.active_ms / 1000)
+        return replace(self, **rest, depth=self.depth - 1)
 
-        tool_calls, tokens, seconds, usd = map(rest, ("tool_calls", "tokens", "seconds", "usd"))
-        calls = rest("model_calls")
-        return replace(
-            self,
-            steps=self.steps,
-            model_calls=None if calls is None else int(calls),
-            tool_calls=None if tool_calls is None else int(tool_calls),
-            tokens=None if tokens is None else int(tokens),
-            seconds=seconds,
-            usd=usd,
-            depth=self.depth - 1,
-        )
+    def held(self) -> Held:
+        """All of it, as what a child run may still consume."""
+        return Held(self.model_calls or 0, self.tool_calls or 0, self.tokens or 0, self.usd or 0.0)
 
     def within(self, other: "Limits") -> "Limits":
         """The tighter of both, bound by bound."""
@@ -137,33 +163,17 @@ class Limits:
 
         names = ("steps", "model_calls", "tool_calls", "seconds", "tokens", "usd")
         per_tool = {
-            tool: min(b for b in (self.per_tool.get(tool), other.per_tool.get(tool)) if b is not None)
+            tool: min(own.per_tool[tool] for own in (self, other) if tool in own.per_tool)
             for tool in {*self.per_tool, *other.per_tool}
         }
+        bounds: dict[str, Any] = {name: tighter(name) for name in names}
         return replace(
             self,
-            **{name: tighter(name) for name in names},  # type: ignore[arg-type]
+            **bounds,
             per_tool=per_tool,
             depth=min(self.depth, other.depth),
         )
 
-    def _bounds(self) -> tuple[tuple[Limit, float | None], ...]:
-        return (
-            ("steps", self.steps),
-            ("model_calls", self.calls),
-            ("tool_calls", self.tool_calls),
-            ("seconds", self.seconds),
-            ("tokens", self.tokens),
-            ("usd", self.usd),
-        )
 
-
-def _spent(state: RunState) -> dict[Limit, float]:
-    return {
-        "steps": len(state.steps),
-        "model_calls": state.model_calls,
-        "tool_calls": state.tool_calls,
-        "seconds": state.active_ms / 1000,
-        "tokens": state.usage.tokens,
-        "usd": state.usage.usd,
-    }
+def _acted(state: RunState) -> int:
+    return state.tool_calls + state.child_tool_calls

@@ -62,7 +62,8 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.autonomy not in _DIAL:
-            raise ConfigError(f"autonomy must be one of {_DIAL}, not {self.autonomy!r}", path="policy")
+            said = f"autonomy must be one of {', '.join(_DIAL)}, not {self.autonomy!r}"
+            raise ConfigError(said, path="policy")
 
     @property
     def version(self) -> str:
@@ -119,13 +120,15 @@ class Policy:
         """Both at once: `self` and `other`, whichever is stricter in each point (D15, D16)."""
         names = {*self.tiers, *other.tiers}
         dial = min(_DIAL.index(self.autonomy), _DIAL.index(other.autonomy))
-        both = [a for a in (self.allow, other.allow) if a is not None]
+        allow = self.allow if other.allow is None else other.allow
+        if allow is not None and self.allow is not None:
+            allow = allow & self.allow
         seconds = [s for s in (self.approve_seconds, other.approve_seconds) if s]
         return replace(
             self,
             autonomy=_DIAL[dial],
-            tiers={n: max(self.tiers.get(n, Tier.AUTO), other.tiers.get(n, Tier.AUTO)) for n in names},
-            allow=frozenset.intersection(*both) if both else None,
+            tiers={n: max(p.tiers.get(n, Tier.AUTO) for p in (self, other)) for n in names},
+            allow=allow,
             deny=self.deny | other.deny,
             required=self._stricter_roles(other),
             production=self.production or other.production,
@@ -166,7 +169,8 @@ def loosened(project: Policy, operator: Policy) -> Sequence[str]:
         if project.tiers.get(tool, tier) < tier:
             said.append(f"tiers.{tool}: {int(project.tiers[tool])} is below {int(tier)}")
     if operator.allow is not None and project.allow is not None:
-        said += [f"allow: {name!r} is not allowed" for name in sorted(project.allow - operator.allow)]
+        extra = sorted(project.allow - operator.allow)
+        said += [f"allow: {name!r} is not allowed" for name in extra]
     for tool, role in operator.required.items():
         mine = project.required.get(tool, role)
         if operator.roles.get(mine, -1) < operator.roles.get(role, 1 << 30):
@@ -176,7 +180,5 @@ def loosened(project: Policy, operator: Policy) -> Sequence[str]:
 
 def digest(action: Action, definition: str) -> str:
     """What an approval is bound to: the tool, its exact arguments and its definition (D10)."""
-    said = msgspec.json.encode(
-        (action.tool, action.parameters, definition), order="deterministic"
-    )
+    said = msgspec.json.encode((action.tool, action.parameters, definition), order="deterministic")
     return blake2b(said, digest_size=10).hexdigest()

@@ -5,8 +5,8 @@ known token shapes, and the values that the caller names. Pure.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
 
 MARK: Final = "[redacted]"
 _SHAPES: Final = re.compile(
@@ -20,7 +20,8 @@ _SHAPES: Final = re.compile(
     | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----[\s\S]{0,8192}?-----END[ ][A-Z ]*PRIVATE[ ]KEY-----
     | (?i:\b(?:bearer|basic))\s+[A-Za-z0-9+/_\-.=]{16,}
     | ://[^\s/:@]{1,64}:[^\s/@]{3,128}@
-    | (?i:\b(?:password|passwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token)["']?\s*[:=]\s*["']?)[^\s"',;]{6,128}""",
+    | (?i:\b(?:password|passwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token)
+        ["']?\s*[:=]\s*["']?)[^\s"',;]{6,128}""",
     re.VERBOSE,
 )
 _TRIGGERS: Final = (
@@ -64,11 +65,13 @@ class Redactor:
         if isinstance(value, int | float) or value is None:
             return value
         if isinstance(value, dict):
-            items = {self.text(str(k)): self.json(v) for k, v in value.items()}
-            return value if items == value else items
+            known = cast("dict[str, Any]", value)
+            items = {self.text(str(name)): self.json(said) for name, said in known.items()}
+            return known if items == known else items
         if isinstance(value, list | tuple):
-            parts = [self.json(v) for v in value]
-            return value if parts == list(value) else parts
+            old = cast("Sequence[Any]", value)
+            parts = [self.json(said) for said in old]
+            return old if parts == list(old) else parts
         return value
 
 

@@ -63,6 +63,8 @@ class Repetition:
         self._mutations: set[str] = set()
         self._failed: dict[str, float] = {}
         self._blocked = 0
+        self.refused_row = 0
+        """Calls in a row that were not run, counted over turns in which none was."""
         self.hint = ""
         """A word to the model for its next turn, or ""."""
 
@@ -71,8 +73,11 @@ class Repetition:
         """Has the model earned a turn without tools?"""
         return self._blocked >= 2
 
-    def judge(self, action: Action, loop_key: str = "") -> Judgement:
-        """May this call be made? Asking changes nothing."""
+    def judge(self, action: Action, loop_key: str = "", beside: int = 0) -> Judgement:
+        """May this call be made? Asking changes nothing.
+
+        `beside` counts the same calls that stand before it in its batch.
+        """
         call = loop_key or fingerprint(action)
         failed = self._failed.get(fingerprint(action))
         if failed is not None and timeout(action) <= failed:
@@ -80,25 +85,30 @@ class Repetition:
                 "repeat_same_action_unchanged",
                 f"{action.tool} just failed with exactly these parameters: change something",
             )
-        known = self._calls.get(call)
-        if known is None or call not in self._recent:
+        known = self._calls.get(call) if call in self._recent else None
+        if known is None and beside < ALLOWED:
             return _RUN
-        if known.same >= ALLOWED:
+        same = (known.same if known is not None else 0) + beside
+        if same >= ALLOWED:
             levels: tuple[Level, ...] = ("blocked", "toolless", "stop")
             return Judgement(
                 levels[min(self._blocked, 2)],
-                f"{action.tool} was called {known.same} times with these parameters and returned "
+                f"{action.tool} was called {same} times with these parameters and returned "
                 "the same each time: it will not be run again; use what you know",
             )
-        over = known.made - BACKOFF_AFTER
+        over = (known.made if known is not None else 0) - BACKOFF_AFTER
         if over < 0:
             return _RUN
         return Judgement(backoff_ms=min(BACKOFF_MS[0] << min(over, 10), BACKOFF_MS[1]))
 
-    def seen(self, step: Step, *, mutating: frozenset[str] = frozenset(), keys: tuple[str, ...] = ()) -> None:
+    def seen(
+        self, step: Step, *, mutating: frozenset[str] = frozenset(), keys: tuple[str, ...] = ()
+    ) -> None:
         """Take note of a complete step. `mutating` are the tools that are not reads."""
         self._failed = {}
         self.hint = ""
+        refused = sum([bool(o.refused) for o in step.observations])
+        self.refused_row = self.refused_row + refused if refused == len(step.actions) else 0
         for index, (action, observation) in enumerate(
             zip(step.actions, step.observations, strict=True)
         ):

@@ -4,8 +4,8 @@ A pure generator: limits, policy, tools and repetition are the runtime's; it hea
 them through the `Outlook` of each turn and the observations.
 """
 
-from taofold.core.effects import Answer, Halt, Strategy, act, begin, note
 from taofold.core.effects import Act as _Act
+from taofold.core.effects import Answer, Halt, Strategy, act, begin, note
 from taofold.core.values import Observation
 from taofold.reasoning.talk import Talk
 from taofold.reasoning.task import Task
@@ -28,9 +28,7 @@ def react(task: Task) -> Strategy[Answer]:
                 folded = talk.compact()
                 if folded is not None:
                     upto, before, after = folded
-                    yield from note(
-                        "compacted", upto=upto, chars_before=before, chars_after=after
-                    )
+                    yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
             talk.open(outlook)
             taken = yield from take_turn(task, talk, outlook, after_failure=failed)
             if isinstance(taken, Lost):

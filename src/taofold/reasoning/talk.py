@@ -52,7 +52,8 @@ class Talk:
         if outlook.wrap_up and self.task.offers:
             self.conversation.append(Message("user", wrap_up(self.task)))
         elif outlook.toolless:
-            self.conversation.append(Message("user", f"{outlook.hint}\n{wrap_up(self.task)}".strip()))
+            notice = f"{outlook.hint}\n{wrap_up(self.task)}".strip()
+            self.conversation.append(Message("user", notice))
         elif outlook.hint:
             self.conversation.append(Message("user", outlook.hint))
 

@@ -5,13 +5,12 @@ loop on them (D3, D4, D6). What it corrects, it records. Knows nothing about too
 beyond their names, and nothing about what they return.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from taofold.core.effects import Outlook, Strategy, ask, note
 from taofold.core.rules import check_thought
-from taofold.core.values import FINISH, Action, Reply, Thought, ThoughtType
+from taofold.core.values import FINISH, Action, Reply, Thought
 from taofold.parsing import Call, Prose, Remark, Turn, Unparsed, parse, read_call, read_reply
 from taofold.reasoning.talk import Talk
 from taofold.reasoning.task import Task
@@ -95,8 +94,10 @@ def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:
         return read
     if isinstance(read, Prose):
         if task.output.text:
-            return _prose(reply, read.text, read.text) if read.text.strip() else Broken(
-                "empty", "Your reply held no answer."
+            return (
+                _prose(reply, read.text, read.text)
+                if read.text.strip()
+                else Broken("empty", "Your reply held no answer.")
             )
         accepted = task.output.accept(read.text)
         if isinstance(accepted, Unparsed):
@@ -138,7 +139,7 @@ def _check(
         return _finish(task, reply, thought, finish)
     if finish is not None:
         yield from note(
-            "violation", rule="finish_in_batch", detail="finish stood beside other actions; not taken"
+            "violation", rule="finish_in_batch", detail="finish beside other actions; not taken"
         )
     for call in others:
         if not call.rationale and not task.native:
@@ -150,7 +151,7 @@ def _finish(task: Task, reply: Reply, thought: Thought, finish: Call) -> Taken |
     if finish.error:
         return Broken("output", finish.error)
     parameters = finish.parameters
-    answer = parameters["answer"] if "answer" in parameters else (parameters or None)
+    answer = parameters.get("answer", parameters or None)
     if answer is None and not task.output.text:
         accepted = task.output.accept("null")
     else:
@@ -185,10 +186,11 @@ def _thought(
         )
         if task.strict and "exception" not in corrected:
             return Broken("exception", feedback)
-        yield from note("violation", rule="exception", detail="no exception thought after a failure")
+        detail = "no exception thought after a failure"
+        yield from note("violation", rule="exception", detail=detail)
     return Thought(
         remark.content,
-        cast(ThoughtType, kind or "reasoning"),
+        kind or "reasoning",
         because=remark.because,
         confidence=remark.confidence,
         critical=remark.critical,
@@ -226,6 +228,3 @@ def _offered(task: Task, toolless: bool) -> tuple[str, ...]:
     if toolless:
         return finish
     return tuple([name for name in task.names if name != FINISH]) + finish
-
-
-Strategist = Callable[[Task], Strategy[Any]]

@@ -6,14 +6,15 @@ a log from which the next activation knows what may be repeated.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from taofold.core import events as e
 from taofold.core.effects import Act
-from taofold.core.values import ASK_USER, Action, Observation, Tier
-from taofold.policy import Facts
+from taofold.core.rules import fingerprint
+from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
+from taofold.policy import Facts, Ruling
 from taofold.runtime.approving import settle
-from taofold.runtime.calling import call, doubt
+from taofold.runtime.calling import call, doubt, started
 from taofold.runtime.signals import Denied, Park
 from taofold.tools import BadArguments, Bound, Tool
 
@@ -26,7 +27,19 @@ async def act(drive: "Drive", key: str, effect: Act) -> tuple[Observation, ...]:
     drive.put(e.Proposed(key=key, thought=effect.thought, actions=effect.actions))
     batch = Batch(drive, key, effect)
     await batch.perform()
-    return tuple([o for o in batch.observations if o is not None])
+    observations = tuple([o for o in batch.observations if o is not None])
+    drive.saw(key, Step(0, effect.thought, tuple(batch.actions), observations))
+    return observations
+
+
+class Ready(NamedTuple):
+    """A call that may start. `begun` if an earlier life started it already."""
+
+    index: int
+    action: Action
+    tool: Tool
+    bound: Bound
+    begun: bool = False
 
 
 class Batch:
@@ -34,9 +47,11 @@ class Batch:
 
     def __init__(self, drive: "Drive", key: str, effect: Act) -> None:
         self.drive, self.key, self.effect = drive, key, effect
+        self.actions = list(effect.actions)
         self.observations: list[Observation | None] = [None] * len(effect.actions)
-        self._ready: list[tuple[int, Action, Tool, Bound]] = []
-        self._pauses: dict[int, int] = {}
+        self._ready: list[Ready] = []
+        self._same: dict[str, int] = {}
+        self._pause = 0
 
     async def perform(self) -> None:
         """Run what may run, in order; whatever stands behind a waiting action waits too."""
@@ -45,6 +60,8 @@ class Batch:
             given = local[index] if index < len(local) else None
             if given is not None:
                 self._observe(index, given)
+            elif self._recalled(index):
+                continue
             elif action.tool == ASK_USER:
                 await self._run_ready()
                 await self._ask_user(index, action)
@@ -52,10 +69,24 @@ class Batch:
                 await self._consider(index, action)
         await self._run_ready()
 
+    def _recalled(self, index: int) -> bool:
+        """On resume what was observed stands, whatever this code would have decided."""
+        tape = self.drive.tape
+        if self.drive.exact or tape.peek(e.Observed, self.key, index) is None:
+            return False
+        for record in tape.call(self.key, index):
+            self.drive.replayed(record)
+            event = record.event
+            if isinstance(event, e.Observed):
+                self.observations[index] = event.observation
+            elif isinstance(event, e.Decided) and event.action is not None:
+                self.actions[index] = event.action
+        return True
+
     async def _consider(self, index: int, action: Action) -> None:
         drive = self.drive
         tool = drive.setup.tools.get(action.tool)
-        refusal = self._refusal(index, action, tool)
+        refusal = self._refusal(action, tool)
         bound: Bound | None = None
         if refusal is None and tool is not None:
             try:
@@ -69,15 +100,15 @@ class Batch:
         if verdict is None:
             return
         if verdict is not action:
-            action = verdict
+            action = self.actions[index] = verdict
             bound = tool.bind(action.parameters)
         if tool.sequential:
             await self._run_ready()
-        self._ready.append((index, action, tool, bound))
+        self._ready.append(Ready(index, action, tool, bound))
         if tool.sequential:
             await self._run_ready()
 
-    def _refusal(self, index: int, action: Action, tool: Tool | None) -> Observation | None:
+    def _refusal(self, action: Action, tool: Tool | None) -> Observation | None:
         """Why the action cannot even be ruled on."""
         if action.error:
             return Observation(action.error, "failure", refused="malformed")
@@ -86,20 +117,19 @@ class Batch:
             text = f"unknown tool {action.tool!r}; available tools: {names}"
             return Observation(text, "failure", refused="unknown")
         if action.guessed and (tool.effect == "once" or tool.tier >= Tier.CONFIRM):
-            text = (
-                f"the parameters of {action.tool} were not well-formed ({', '.join(action.repairs)}) "
-                "and it must not run on guessed parameters: send the action again, exactly"
-            )
+            repairs = ", ".join(action.repairs)
+            text = f"the parameters of {action.tool} were not well-formed ({repairs}) and it must not run on guessed parameters: send the action again, exactly"
             return Observation(text, "failure", refused="guessed")
-        judged = self.drive.repetition.judge(
-            action, self.drive.loop_key(action.tool, action.parameters)
-        )
+        loop_key = self.drive.loop_key(action.tool, action.parameters)
+        call = loop_key or fingerprint(action)
+        before = self._same.get(call, 0)
+        judged = self.drive.guard(self.key).judge(action, loop_key, before)
         if judged.level != "run":
             rule = judged.level if judged.level.startswith("repeat") else "repetition"
             self.drive.put(e.Violated(key=self.key, rule=rule, detail=judged.reason))
             return Observation(judged.reason, "failure", refused=judged.level)
-        if judged.backoff_ms:
-            self._pauses[index] = judged.backoff_ms
+        self._same[call] = before + 1
+        self._pause = max(self._pause, judged.backoff_ms)
         return None
 
     async def _decide(self, index: int, action: Action, tool: Tool) -> Action | None:
@@ -108,45 +138,64 @@ class Batch:
         thought = self.effect.thought
         critical = thought.critical and thought.type == "exception"
         facts = Facts(tool.tier, tool.effect, tool.role, tool.definition)
-        ruling = setup.policy.rule(action, facts, setup.principal, critical=critical)
+
+        def rule() -> Ruling:
+            return setup.policy.rule(action, facts, setup.principal, critical=critical)
+
+        ruling = rule()
         if ruling.verdict == "ask":
             await self._run_ready()
-            settled = await settle(drive, self.key, index, action, tool, ruling)
+            settled = await settle(drive, self.key, index, action, tool, ruling, rule=rule)
             if isinstance(settled, Observation):
                 self._observe(index, settled)
                 if settled.refused == "denied" and setup.on_denial == "stop":
                     raise Denied(str(settled.result))
                 return None
             action = settled
-        else:
-            event = e.Decided(
-                key=self.key,
-                index=index,
-                verdict=ruling.verdict,
-                tier=int(ruling.tier),
-                reason=ruling.reason,
-            )
-            drive.put(event)
-        if ruling.verdict == "deny":
-            self._observe(index, Observation(ruling.reason, "failure", refused="denied"))
-            if setup.on_denial == "stop":
-                raise Denied(ruling.reason)
+        elif not self._ruled(index, ruling):
             return None
-        blocked = setup.limits.blocks(drive.store.state, action.tool, len(self._ready))
+        blocked = self._blocked(index, action.tool)
         if blocked:
             self._observe(index, Observation(blocked, "failure", refused="limit"))
             return None
         return action
 
+    def _ruled(self, index: int, ruling: Ruling) -> bool:
+        """Record a ruling that asks nobody; answer the action if it is denied."""
+        drive, key = self.drive, self.key
+        recorded = drive.tape.peek(e.Decided, key, index)
+        if recorded is not None and not drive.exact and recorded.verdict != ruling.verdict:
+            drive.overruled(key, index)
+        event = e.Decided(
+            key=key,
+            index=index,
+            verdict=ruling.verdict,
+            tier=int(ruling.tier),
+            reason=ruling.reason,
+        )
+        drive.put(event)
+        if ruling.verdict != "deny":
+            return True
+        self._observe(index, Observation(ruling.reason, "failure", refused="denied"))
+        if drive.setup.on_denial == "stop":
+            raise Denied(ruling.reason)
+        return False
+
+    def _blocked(self, index: int, tool: str) -> str:
+        """Why a limit forbids the call, or "": in a fork's past, what was recorded."""
+        drive, key = self.drive, self.key
+        if drive.tape.peek(e.Started, key, index) is not None:
+            return ""
+        recorded = drive.tape.peek(e.Observed, key, index)
+        if recorded is not None and recorded.observation.refused == "limit":
+            return str(recorded.observation.result)
+        ready = [one.tool.name for one in self._ready]
+        return drive.setup.limits.blocks(drive.store.state, tool, ready, drive.held.values())
+
     async def _ask_user(self, index: int, action: Action) -> None:
         """The reserved action: the run waits until a person has answered."""
-        drive, key = self.drive, self.key
-        recorded = drive.tape.peek(e.Observed, key, index)
-        if recorded is not None:
-            self._observe(index, recorded.observation)
-            return
         question = str(action.parameters.get("question", "") or action.rationale)
-        settled = await settle(drive, key, index, action, None, None, question=question)
+        settled = await settle(self.drive, self.key, index, action, None, None, question=question)
         if isinstance(settled, Observation):
             self._observe(index, settled)
 
@@ -155,59 +204,56 @@ class Batch:
         ready, self._ready = self._ready, []
         if not ready:
             return
-        if len(ready) == 1:
-            await self._run(*ready[0])
+        if self._pause:
+            await self._slow_down()
+        begun = [one._replace(begun=self._begin(one)) for one in ready]
+        self.drive.queue |= {
+            f"{self.key}[{one.index}]" for one in ready if one.tool.agent is not None
+        }
+        if len(begun) == 1:
+            await self._run(begun[0])
             return
-        results = await asyncio.gather(
-            *[self._run(*one) for one in ready], return_exceptions=True
-        )
+        results = await asyncio.gather(*[self._run(one) for one in begun], return_exceptions=True)
         failed = [r for r in results if isinstance(r, BaseException)]
         for error in sorted(failed, key=lambda r: isinstance(r, Park)):
             raise error
 
-    async def _run(self, index: int, action: Action, tool: Tool, bound: Bound) -> None:
-        """Start one tool, or find out what became of it in an earlier life."""
+    async def _slow_down(self) -> None:
+        """Pause before a poll; the pause is on the record."""
+        milliseconds, self._pause = self._pause, 0
+        drive = self.drive
+        known = drive.tape.peek(e.Noted, self.key) is not None
+        drive.put(e.Noted(key=self.key, kind="backoff", data={"ms": milliseconds}))
+        if not known:
+            await drive.setup.sleep(milliseconds / 1000)
+
+    def _begin(self, one: Ready) -> bool:
+        """Record that the call starts. True if an earlier life had started it."""
         drive, key = self.drive, self.key
-        begun = drive.tape.take(e.Started, key, index)
-        if begun is not None:
-            drive.replayed(begun)
-            while drive.tape.peek(e.Started, key, index) is not None:
-                again = drive.tape.take(e.Started, key, index)
-                if again is not None:
-                    drive.replayed(again)
-        recorded = drive.tape.take(e.Observed, key, index)
-        if recorded is not None and isinstance(recorded.event, e.Observed):
-            if begun is None:
-                drive.put(_started(key, index, tool))
-            drive.replayed(recorded)
-            self.observations[index] = recorded.event.observation
+        begun = drive.tape.peek(e.Started, key, one.index) is not None
+        drive.put(started(key, one.index, one.tool))
+        while (again := drive.tape.take(e.Started, key, one.index)) is not None:
+            drive.replayed(again)
+        return begun
+
+    async def _run(self, one: Ready) -> None:
+        """Make one call, or find out what became of it in an earlier life."""
+        drive, key, index = self.drive, self.key, one.index
+        recorded = drive.tape.peek(e.Observed, key, index)
+        if recorded is not None:
+            for record in drive.tape.call(key, index):
+                drive.replayed(record)
+            self.observations[index] = recorded.observation
             return
         drive.touch(f"{key}[{index}]")
-        if begun is not None:
-            observed = await doubt(drive, key, index, action, tool, bound)
-        else:
-            await self._pause(index)
-            drive.put(_started(key, index, tool))
-            observed = await call(drive, key, index, action, tool, bound)
+        how = doubt if one.begun else call
+        observed = await how(drive, key, index, one.action, one.tool, one.bound)
         drive.put(observed)
         self.observations[index] = observed.observation
         if len(self.effect.actions) > 1:
-            await drive.store.flush()
-
-    async def _pause(self, index: int) -> None:
-        """Slow down a poll; the pause is on the record."""
-        milliseconds = self._pauses.get(index)
-        if milliseconds:
-            self.drive.put(e.Noted(key=self.key, kind="backoff", data={"ms": milliseconds}))
-            await self.drive.setup.sleep(milliseconds / 1000)
+            await drive.flush()
 
     def _observe(self, index: int, observation: Observation) -> None:
         observed = e.Observed(key=self.key, index=index, observation=observation)
         self.drive.put(observed)
         self.observations[index] = observation
-
-
-def _started(key: str, index: int, tool: Tool) -> e.Started:
-    if tool.effect == "read":
-        return e.Started(key=key, index=index)
-    return e.StartedOnce(key=key, index=index, effect=tool.effect)

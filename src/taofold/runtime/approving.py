@@ -6,15 +6,17 @@ comes from an `approve` callback in process, or through the inbox from anywhere.
 """
 
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from taofold.core import events as e
-from taofold.core.values import Action, Observation, Tier
-from taofold.policy import Facts, Ruling, digest
+from taofold.core.values import ASK_USER, Action, Observation, Tier
+from taofold.policy import Ruling, digest
 from taofold.runtime.setup import Approval, Decision
-from taofold.runtime.signals import Park
+from taofold.runtime.signals import Cancelled, Park
 from taofold.tools import BadArguments, Tool
 
 if TYPE_CHECKING:
@@ -31,26 +33,25 @@ async def settle(
     tool: Tool | None,
     ruling: Ruling | None,
     *,
+    rule: Callable[[], Ruling] | None = None,
     question: str = "",
 ) -> Action | Observation:
     """The action to run as a person approved it, or the observation that answers it.
 
-    Without a `ruling` the person is asked a `question`: by `ask_user`, or about an
+    If the approval is void, `rule` is asked anew. Without a `ruling` the person is asked a `question`: by `ask_user`, or about an
     action that may already have happened. Parks the run if nobody answers now.
     """
     while True:
         asked = _ask(drive, key, index, action, tool, ruling, question)
-        resolved = await _resolution(drive, asked, action, question)
-        if resolved.verdict == "void":
-            if ruling is not None:
-                facts = _facts(tool)
-                ruling = drive.setup.policy.rule(action, facts, drive.setup.principal)
-                if ruling.verdict == "deny":
-                    return Observation(ruling.reason, "failure", refused="denied")
-                if ruling.verdict == "allow":
-                    return action
-            continue
-        return _outcome(resolved, action, tool)
+        resolved = await _resolution(drive, asked, action, tool, question)
+        if resolved.verdict != "void":
+            return _outcome(resolved, action, tool)
+        if ruling is not None and rule is not None:
+            ruling = rule()
+            if ruling.verdict == "deny":
+                return Observation(ruling.reason, "failure", refused="denied")
+            if ruling.verdict == "allow":
+                return action
 
 
 def _ask(
@@ -79,18 +80,21 @@ def _ask(
         expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
     )
     if recorded is not None and recorded.verdict == "ask":
-        event = replace(event, expires_at=recorded.expires_at)
+        # The policy's version may have changed without changing what it says.
+        event = replace(event, expires_at=recorded.expires_at, policy=recorded.policy)
         if not drive.exact:
             event = recorded
+    elif recorded is not None and not drive.exact:
+        drive.overruled(key, index)
     return drive.put(event)
 
 
 async def _resolution(
-    drive: "Drive", asked: e.Record, action: Action, question: str
+    drive: "Drive", asked: e.Record, action: Action, tool: Tool | None, question: str
 ) -> e.Resolved:
     """What became of the question: from the tape, the inbox, the clock or the callback."""
     event = asked.event
-    assert isinstance(event, e.Decided)  # noqa: S101 - `_ask` made it
+    assert isinstance(event, e.Decided)
     key, index = event.key, event.index
     recorded = drive.tape.take(e.Resolved, key, index)
     if recorded is not None and isinstance(recorded.event, e.Resolved):
@@ -102,59 +106,62 @@ async def _resolution(
         return _still(drive, event, action, recorded.event) or recorded.event
     drive.touch(f"{key}[{index}]")
     await drive.inbox.refresh(drive.store)
-    for kind in ("decide", "answer"):
-        signal = drive.inbox.find(kind, asked.seq)
-        if signal is None:
-            continue
-        drive.inbox.take(signal)
-        data = signal.data
-        edited = data.get("parameters")
-        resolved = e.Resolved(
-            key=key,
-            index=index,
-            verdict=data.get("verdict", "allow"),
-            by=signal.by,
-            tier=event.tier,
-            reason=drive.setup.redactor.text(str(data.get("text") or data.get("reason") or "")),
-            digest=event.digest,
-            action=None if edited is None else replace(action, parameters=dict(edited)),
+    resolved = _decided(drive, asked, action, tool)
+    if resolved is None and event.expires_at and drive.setup.now() > event.expires_at:
+        resolved = _closed(event, "expired", "clock")
+    if resolved is None and drive.setup.approve is None:
+        by = drive.inbox.cancelled()
+        if by:
+            raise Cancelled(by)
+        drive.inbox.hear(drive, key)
+        raise Park("awaiting_input" if action.tool == ASK_USER else "awaiting_approval")
+    if resolved is None:
+        await drive.save()
+        decision = await _callback(drive, asked, action, question)
+        drive.inbox.stale = True
+        resolved = _closed(
+            event,
+            {"approve": "allow", "edit": "allow"}.get(decision.verdict, decision.verdict),
+            decision.by,
+            decision.answer if decision.answer is not None else decision.reason,
+            _edited(action, decision.parameters),
+            tool,
         )
-        return _record(drive, event, action, resolved)
-    if event.expires_at and drive.setup.now() > event.expires_at:
-        return _record(drive, event, action, _closed(event, "expired", "clock"))
-    if drive.setup.approve is None:
-        raise Park("awaiting_input" if question and action.tool == "ask_user" else "awaiting_approval")
-    await drive.save()
-    decision = await _callback(drive, asked, action, question)
-    verdict = {"approve": "allow", "edit": "allow"}.get(decision.verdict, decision.verdict)
-    resolved = e.Resolved(
-        key=key,
-        index=index,
-        verdict=verdict,  # type: ignore[arg-type]
-        by=decision.by,
-        tier=event.tier,
-        reason=decision.answer if decision.answer is not None else decision.reason,
-        digest=event.digest,
-        action=None
-        if decision.parameters is None
-        else replace(action, parameters=decision.parameters),
-    )
-    return _record(drive, event, action, resolved)
-
-
-def _record(drive: "Drive", asked: e.Decided, action: Action, resolved: e.Resolved) -> e.Resolved:
+        resolved = replace(resolved, reason=drive.setup.redactor.text(resolved.reason))
+        await drive.inbox.refresh(drive.store)
+        resolved = _decided(drive, asked, action, tool) or resolved
     drive.put(resolved)
-    return _still(drive, asked, action, resolved) or resolved
+    return _still(drive, event, action, resolved) or resolved
+
+
+def _decided(
+    drive: "Drive", asked: e.Record, action: Action, tool: Tool | None
+) -> e.Resolved | None:
+    """What a person's message in the inbox says."""
+    event = asked.event
+    assert isinstance(event, e.Decided)
+    signal = drive.inbox.find("decide", asked.seq) or drive.inbox.find("answer", asked.seq)
+    if signal is None:
+        return None
+    drive.inbox.take(signal)
+    data = signal.data
+    said = drive.setup.redactor.text(str(data.get("text") or data.get("reason") or ""))
+    verdict = data.get("verdict", "allow")
+    return _closed(event, verdict, signal.by, said, _edited(action, data.get("parameters")), tool)
+
+
+def _edited(action: Action, parameters: dict[str, Any] | None) -> Action | None:
+    return None if parameters is None else replace(action, parameters=dict(parameters))
 
 
 def _still(
     drive: "Drive", asked: e.Decided, action: Action, resolved: e.Resolved
 ) -> e.Resolved | None:
     """Re-check what an approval is bound to, right before it is used; void it if it changed."""
-    if resolved.verdict != "allow" or drive.exact or drive.tape:
+    if resolved.verdict != "allow" or drive.exact:
         return None
     tool = drive.setup.tools.get(action.tool)
-    if tool is None:
+    if tool is None or drive.tape.peek(e.Started, asked.key, asked.index) is not None:
         return None
     changed = ""
     if digest(action, tool.definition) != asked.digest:
@@ -168,7 +175,18 @@ def _still(
     return void
 
 
-def _closed(asked: e.Decided, verdict: str, by: str, reason: str = "") -> e.Resolved:
+def _closed(
+    asked: e.Decided,
+    verdict: str,
+    by: str,
+    reason: str = "",
+    edited: Action | None = None,
+    tool: Tool | None = None,
+) -> e.Resolved:
+    """The end of the question. Edited parameters make a new digest."""
+    bound = asked.digest
+    if edited is not None:
+        bound = digest(edited, tool.definition if tool else "")
     return e.Resolved(
         key=asked.key,
         index=asked.index,
@@ -176,12 +194,13 @@ def _closed(asked: e.Decided, verdict: str, by: str, reason: str = "") -> e.Reso
         by=by,
         tier=asked.tier,
         reason=reason,
-        digest=asked.digest,
+        digest=bound,
+        action=edited,
     )
 
 
 def _outcome(resolved: e.Resolved, action: Action, tool: Tool | None) -> Action | Observation:
-    if action.tool == "ask_user":
+    if action.tool == ASK_USER:
         return Observation(resolved.reason or "(no answer)", extraction=resolved.reason, auto=True)
     match resolved.verdict:
         case "allow":
@@ -201,10 +220,12 @@ def _outcome(resolved: e.Resolved, action: Action, tool: Tool | None) -> Action 
             return Observation(f"denied by {resolved.by}{said}", "failure", refused="denied")
 
 
-def approval(run: str, asked: e.Record, action: Action, requester: str, question: str = "") -> Approval:
+def approval(
+    run: str, asked: e.Record, action: Action, requester: str, question: str = ""
+) -> Approval:
     """The question in the log as a person sees it."""
     event = asked.event
-    assert isinstance(event, e.Decided)  # noqa: S101 - callers pass the asking event
+    assert isinstance(event, e.Decided)
     return Approval(
         id=f"{run}:{asked.seq}",
         run=run,
@@ -225,7 +246,7 @@ def approval(run: str, asked: e.Record, action: Action, requester: str, question
 
 async def _callback(drive: "Drive", asked: e.Record, action: Action, question: str) -> Decision:
     approve = drive.setup.approve
-    assert approve is not None  # noqa: S101 - the caller checked
+    assert approve is not None
     request = approval(drive.store.run, asked, action, drive.setup.principal.id, question)
     said = approve(request)
     if inspect.isawaitable(said):
@@ -235,18 +256,10 @@ async def _callback(drive: "Drive", asked: e.Record, action: Action, question: s
     return Decision("allow" if said is True else "deny", by=drive.setup.principal.id)
 
 
-def _facts(tool: Tool | None) -> Facts:
-    if tool is None:
-        return Facts(Tier.CARD, "once")
-    return Facts(tool.tier, tool.effect, tool.role, tool.definition)
-
-
 def _preview(action: Action, tool: Tool | None) -> str:
     """What would happen, for a person to read."""
     if tool is not None and tool.preview is not None:
-        try:
+        with suppress(Exception):  # a bad preview must not stop the question
             return tool.preview(action.parameters)[:PREVIEW]
-        except Exception:  # noqa: BLE001 - a bad preview must not stop the question
-            pass
     said = ", ".join(f"{name}={value!r}" for name, value in action.parameters.items())
     return f"{action.tool}({said})"[:PREVIEW]

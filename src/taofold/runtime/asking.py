@@ -4,6 +4,8 @@ What the call cost is recorded with the reply, before anyone tries to read it.
 """
 
 import asyncio
+from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,7 +14,7 @@ from taofold.core import events as e
 from taofold.core.effects import Ask, Halt
 from taofold.core.errors import ModelError, ReplayDiverged
 from taofold.core.values import Reply, Usage
-from taofold.policy.limits import STOP_REASON
+from taofold.policy.limits import STOP_REASON, Held
 from taofold.runtime.model import Model, Request, ToolSpec
 
 if TYPE_CHECKING:
@@ -31,11 +33,12 @@ async def ask(drive: "Drive", key: str, effect: Ask) -> Reply:
     if recorded is not None:
         return _recorded(drive, key, prompt, recorded)
     failed = drive.tape.peek(e.AskFailed, key)
-    if failed is not None and (drive.exact or failed.kind == "overflow"):
+    if failed is not None:
         drive.put(failed)
         if failed.kind == "overflow":
             return Reply(finish="overflow")
-        raise ModelError(failed.message, kind=failed.kind)
+        if drive.exact:
+            raise ModelError(failed.message, kind=failed.kind)
     limited = drive.tape.peek(e.LimitHit, key)
     if limited is not None:
         drive.put(limited)
@@ -43,19 +46,20 @@ async def ask(drive: "Drive", key: str, effect: Ask) -> Reply:
     drive.touch(key)
     model = drive.setup.model(effect.role)
     request = _request(drive, effect, model)
-    _check_limits(drive, key, request, model)
-    return await _live(drive, key, prompt, request, model)
+    drive.held[key] = _check_limits(drive, key, request, model)
+    try:
+        return await _live(drive, key, prompt, request, model)
+    finally:
+        del drive.held[key]
 
 
 def _recorded(drive: "Drive", key: str, prompt: str, recorded: e.Replied) -> Reply:
     if recorded.prompt != prompt:
         if drive.exact:
             raise ReplayDiverged(key, f"prompt {recorded.prompt}", f"prompt {prompt}")
-        if not drive.tape.changed:
-            drive.tape.changed = True
-            drive.store.dispatch(
-                e.PromptChanged(key=key, recorded=recorded.prompt, requested=prompt)
-            )
+        drive.reworded(key, recorded.prompt, prompt)
+    while drive.tape.take(e.AskFailed, key) is not None:
+        pass  # it was asked again in a later life
     record = drive.tape.take(e.Replied, key)
     if record is not None:
         drive.replayed(record)
@@ -84,51 +88,58 @@ def _request(drive: "Drive", effect: Ask, model: Model) -> Request:
     )
 
 
-def _check_limits(drive: "Drive", key: str, request: Request, model: Model) -> None:
-    """Stop before a call that a limit forbids, or whose upper bound does not fit `usd`."""
+def _check_limits(drive: "Drive", key: str, request: Request, model: Model) -> Held:
+    """Stop before a call that a limit forbids, or whose upper bound does not fit `usd`.
+
+    Returns what the call may consume, so that branches beside this one do not count on it.
+    """
     limits, state = drive.setup.limits, drive.store.state
     hit = limits.hit(state)
+    bound = 0.0
     if hit is None and limits.usd is not None:
-        bound = model.price(
+        held = sum([one.usd for one in drive.held.values()])
+        price = model.price(
             int(request.conversation.chars / CHARS_PER_TOKEN) + 64,
             request.max_tokens or DEFAULT_MAX_TOKENS,
         )
-        if state.usage.usd + (bound or 0.0) > limits.usd:
+        bound = price or 0.0
+        if state.usage.usd + held + bound > limits.usd:
             hit = "usd"
+    if hit is None and drive.others and limits.calls is not None:
+        asking = sum([one.model_calls for one in drive.held.values()])
+        if state.model_calls + asking >= limits.calls:
+            hit = "model_calls"
     if hit is not None and hit != "steps":
         drive.put(e.LimitHit(key=key, limit=hit, value=1))
         raise Halt(STOP_REASON[hit])
+    return Held(model_calls=1, usd=bound)
 
 
-async def _live(
-    drive: "Drive", key: str, prompt: str, request: Request, model: Model
-) -> Reply:
+async def _live(drive: "Drive", key: str, prompt: str, request: Request, model: Model) -> Reply:
     await drive.save()
     setup, run = drive.setup, drive.store.run
-    cached = setup.cache.get(f"{model.name}:{prompt}") if setup.cache is not None else None
+    place = "" if setup.cache is None else _place(request, model, prompt)
+    cached = None if setup.cache is None else setup.cache.get(place)
     started = setup.now()
     if cached is not None:
         reply = replace(cached, usage=Usage())
     else:
-        on_text = None
-        if setup.on_delta is not None:
-            on_delta = setup.on_delta
-
-            def on_text(text: str) -> None:
-                on_delta(run, text)
-
+        on_delta = setup.on_delta
+        on_text = None if on_delta is None else partial(on_delta, run)
         try:
             reply = await _within(drive, model.complete(request, on_text))
         except ModelError as error:
-            drive.put(e.AskFailed(key=key, kind=error.kind, message=setup.redactor.text(str(error))))
+            message = setup.redactor.text(str(error))
+            drive.put(e.AskFailed(key=key, kind=error.kind, message=message))
             if error.kind == "overflow":
                 return Reply(finish="overflow")
             raise
-        except TimeoutError:
+        except OutOfTime:
             drive.put(e.LimitHit(key=key, limit="seconds", value=1))
             raise Halt("timeout") from None
         if setup.cache is not None:
-            setup.cache[f"{model.name}:{prompt}"] = reply
+            setup.cache[place] = reply
+    drive.inbox.stale = True
     reply = _clean(drive, reply, model)
     drive.put(
         e.Replied(
@@ -148,13 +159,30 @@ async def _live(
     return reply
 
 
-async def _within(drive: "Drive", call: "object") -> Reply:
+def _place(request: Request, model: Model, prompt: str) -> str:
+    """Where the reply to this very request lies in the cache."""
+    tools = ",".join([tool.name for tool in request.tools])
+    schema = "" if request.schema is None else repr(request.schema)
+    return f"{model.name}:{prompt}:{request.temperature}:{request.max_tokens}:{tools}:{schema}"
+
+
+class OutOfTime(Exception):
+    """The run's seconds ran out while a model was asked."""
+
+
+async def _within(drive: "Drive", call: Awaitable[Reply]) -> Reply:
     """Await `call`, for at most what is left of the run's seconds."""
     limits, state = drive.setup.limits, drive.store.state
     if limits.seconds is None:
-        return await call  # type: ignore[misc,no-any-return]
-    async with asyncio.timeout(max(0.0, limits.seconds - state.active_ms / 1000)):
-        return await call  # type: ignore[misc,no-any-return]
+        return await call
+    timer = asyncio.timeout(max(0.0, limits.seconds - state.active_ms / 1000))
+    try:
+        async with timer:
+            return await call
+    except TimeoutError as error:
+        if timer.expired():
+            raise OutOfTime from error
+        raise
 
 
 def _clean(drive: "Drive", reply: Reply, model: Model) -> Reply:

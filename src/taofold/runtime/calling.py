@@ -5,7 +5,6 @@
 
 import asyncio
 import inspect
-from dataclasses import dataclass
 from hashlib import blake2b
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -50,18 +49,21 @@ async def call(
         timeout_s=seconds,
         data=drive.store.state.data,
     )
-    started = perf_counter()
+    begin = perf_counter()
+    timer = None if bound.inline else asyncio.timeout(seconds)
     try:
-        if bound.inline:
+        if timer is None:
             outcome = await bound.run(context)
         else:
-            async with asyncio.timeout(seconds):
+            async with timer:
                 outcome = await bound.run(context)
-    except TimeoutError:
-        outcome = _timed_out(tool, context, seconds)
+    except TimeoutError as error:
+        late = timer is not None and timer.expired()
+        outcome = _timed_out(tool, context, seconds) if late else Outcome(_said(error), "failure")
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
         outcome = Outcome(_said(error), "failure")
-    return observed(drive, key, index, tool, outcome, perf_counter() - started)
+    drive.inbox.stale = True
+    return observed(drive, key, index, tool, outcome, perf_counter() - begin)
 
 
 async def doubt(
@@ -83,8 +85,15 @@ async def doubt(
             settled = await settle(drive, key, index, action, tool, None, question=question)
             if isinstance(settled, Observation):
                 return e.Observed(key=key, index=index, observation=settled)
-    drive.put(e.StartedOnce(key=key, index=index, effect=tool.effect))
+    drive.new(started(key, index, tool))
     return await call(drive, key, index, action, tool, bound)
+
+
+def started(key: str, index: int, tool: Tool) -> e.Started:
+    """The event before the call: on disk if the call must not be repeated lightly."""
+    if tool.effect == "read":
+        return e.Started(key=key, index=index)
+    return e.StartedOnce(key=key, index=index, effect=tool.effect)
 
 
 def effect_id(drive: "Drive", key: str, index: int) -> str:
@@ -165,37 +174,54 @@ def _extracted(tool: Tool, value: Any) -> str:
 
 async def _verify(drive: "Drive", key: str, index: int, tool: Tool) -> e.Observed | None:
     """What `verify` says of the interrupted call; None if it did not happen."""
-    assert tool.verify is not None  # noqa: S101 - the caller checked
+    assert tool.verify is not None
     said: Any = tool.verify(effect_id(drive, key, index))
     if inspect.isawaitable(said):
         said = await said
     if said is False or said is None:
         return None
-    outcome = said if isinstance(said, Outcome) else Outcome(
-        "verified: it had already happened" if said is True else said
+    outcome = (
+        said
+        if isinstance(said, Outcome)
+        else Outcome("verified: it had already happened" if said is True else said)
     )
     return observed(drive, key, index, tool, outcome, 0.0)
 
 
 async def _child(drive: "Drive", key: str, index: int, action: Action, tool: Tool) -> e.Observed:
-    """Run (or carry on) the agent behind a tool as a child run."""
+    """Run (or carry on) the agent behind a tool as a child run, within what is left."""
     setup, state = drive.setup, drive.store.state
     if setup.children is None:
         return observed(drive, key, index, tool, Outcome("no agent runner", "failure"), 0.0)
+    place = f"{key}[{index}]"
     run = f"{drive.store.run}.{key.replace('.', '-')}-{index}"
+    held = [one for at, one in drive.held.items() if at != place]
+    drive.queue.discard(place)
+    limits = setup.limits.left(state, held, 1 + len(drive.queue) + drive.others)
     parent = Parent(
-        drive.store.run, setup.limits.left(state), setup.policy, setup.principal, setup.depth + 1, setup.deps
+        run=drive.store.run,
+        limits=limits,
+        policy=setup.policy,
+        principal=setup.principal,
+        depth=setup.depth + 1,
+        deps=setup.deps,
+        approve=setup.approve,
     )
-    started = perf_counter()
-    child = await setup.children(tool, action.parameters, run=run, parent=parent)
+    drive.held[place] = limits.held()
+    begin = perf_counter()
+    try:
+        child = await setup.children(tool, action.parameters, run=run, parent=parent)
+    finally:
+        del drive.held[place]
+        drive.inbox.stale = True
     if child.waiting_for:
         raise Park(child.waiting_for)
-    ended = observed(
-        drive,
-        key,
-        index,
-        tool,
-        Outcome(child.observation.result, child.observation.status, child.observation.extraction),
-        perf_counter() - started,
+    said = child.observation
+    outcome = Outcome(said.result, said.status, said.extraction)
+    ended = observed(drive, key, index, tool, outcome, perf_counter() - begin)
+    return msgspec.structs.replace(
+        ended,
+        observation=msgspec.structs.replace(ended.observation, refused=said.refused),
+        usage=child.usage,
+        calls=child.calls,
     )
-    return msgspec.structs.replace(ended, usage=child.usage)

@@ -54,7 +54,8 @@ class Speaker:
 
 class FallbackModel:
     """Asks `models` in order. A model that failed rests for `rest` seconds, so that a dead
-    one does not delay every call; `Reply.model` says which one answered."""
+    one does not delay every call; `Reply.model` says which one answered.
+    """
 
     def __init__(
         self,

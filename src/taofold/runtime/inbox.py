@@ -21,11 +21,15 @@ class Inbox:
         self._log, self._run = log, run
         self._waiting: dict[str, Signal] = {}
         self._taken: set[str] = set()
+        self._spent: list[str] = []
+        self.stale = True
+        """Has the world been waited for since the last look?"""
 
     async def refresh(self, store: Store | None = None) -> None:
         """Look for new messages. Refused attempts go straight into the log of `store`."""
         if self._log is None:
             return
+        self.stale = False
         for signal in await self._log.inbox(self._run):
             if signal.id in self._taken:
                 continue
@@ -36,10 +40,16 @@ class Inbox:
             else:
                 self._waiting[signal.id] = signal
 
+    async def glance(self) -> None:
+        """Look for new messages if something was waited for since the last look."""
+        if self.stale:
+            await self.refresh()
+
     def cancelled(self) -> str:
-        """Who cancelled the run, or ""."""
+        """Who cancelled the run, or "". The message is taken: it cancels once."""
         for signal in self._waiting.values():
             if signal.kind == "cancel":
+                self.take(signal)
                 return signal.by or "somebody"
         return ""
 
@@ -50,29 +60,47 @@ class Inbox:
                 return signal
         return None
 
+    def late(self, pending: frozenset[int]) -> list[Signal]:
+        """Decisions on what is not pending (any more): nobody will ever ask for them."""
+        return [
+            signal
+            for signal in self._waiting.values()
+            if signal.kind in ("decide", "answer") and signal.data.get("seq") not in pending
+        ]
+
     def take(self, signal: Signal) -> None:
         """Mark `signal` as turned into an event; consumed with the next flush."""
         self._waiting.pop(signal.id, None)
         self._taken.add(signal.id)
+        self._spent.append(signal.id)
 
-    def consumed(self) -> tuple[str, ...]:
-        """Ids to take out of the log's inbox."""
-        return tuple(self._taken)
+    def spend(self) -> tuple[str, ...]:
+        """Ids to take out of the log's inbox, with the events that were made of them."""
+        if not self._spent:
+            return ()
+        spent, self._spent = self._spent, []
+        return tuple(spent)
 
     async def steering(self, drive: "Drive", key: str) -> list[e.Steered]:
         """The messages to be read at `key`: recorded ones, or what has arrived since."""
         heard: list[e.Steered] = []
-        while (record := drive.tape.take(e.Steered, key)) is not None:
+        for record in drive.tape.steering(key):
             drive.replayed(record)
             if isinstance(record.event, e.Steered):
                 heard.append(record.event)
-        if drive.exact or drive.tape:
+        if drive.exact or drive.tape.behind(key):
             return heard
+        drive.live()
         await self.refresh(drive.store)
+        return [*heard, *self.hear(drive, key)]
+
+    def hear(self, drive: "Drive", key: str) -> list[e.Steered]:
+        """Put what people said on the record; the next turn at or after `key` tells the model."""
+        heard: list[e.Steered] = []
         for signal in [s for s in self._waiting.values() if s.kind == "steer"]:
             text = drive.setup.redactor.text(str(signal.data.get("text", "")))
             event = e.Steered(key=key, id=signal.id, text=text, by=signal.by)
-            drive.put(event)
+            drive.new(event)
             heard.append(event)
             self.take(signal)
         return heard

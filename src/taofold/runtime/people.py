@@ -103,7 +103,7 @@ async def decide(
         await _audit(log, one, by, why, now())
         raise Refused(why)
     if one.expires_at and now() > one.expires_at:
-        raise Refused(f"EXPIRED: the approval of {one.action.tool!r} was open until {one.expires_at}")
+        raise Refused(f"EXPIRED: the approval of {one.action.tool!r} ended at {one.expires_at}")
     verdict = {"approve": "allow", "edit": "allow", "answer": "allow"}.get(
         decision.verdict, decision.verdict
     )
@@ -112,21 +112,21 @@ async def decide(
         data["parameters"] = decision.parameters
     if decision.answer is not None:
         data["text"] = decision.answer
-    posted = await log.post(
-        one.run, Signal(f"decide:{action_id}", "decide", by.id, now(), data)
-    )
+    posted = await log.post(one.run, Signal(f"decide:{action_id}", "decide", by.id, now(), data))
     if not posted:
         raise Refused(f"action {action_id!r} was already resolved")
     return one
 
 
-async def steer(log: Log, run: str, text: str, *, by: Principal = LOCAL, id: str = "") -> None:
+async def steer(
+    log: Log, run: str, text: str, *, by: Principal = LOCAL, message_id: str = ""
+) -> None:
     """Send the model a message that it reads at its next turn, once."""
     state = fold(await log.read(run))
     if state.status in ENDED:
         raise Refused(f"run {run!r} has ended as {state.status}: nobody would read it")
     at = clock()
-    name = id or f"steer:{at}:{abs(hash(text)) % 10**8}"
+    name = message_id or f"steer:{at}:{abs(hash(text)) % 10**8}"
     if not await log.post(run, Signal(name, "steer", by.id, at, {"text": text})):
         raise Refused(f"message {name!r} was sent already")
 

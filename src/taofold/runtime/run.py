@@ -124,7 +124,8 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
         finish = e.RunFinished(
             status="failed", stop_reason="denied", success=False, error=denied.reason
         )
-    surplus = [r for r in tape.rest() if not isinstance(r.event, e.Resolved | e.Started | e.Steered)]
+    world = e.Resolved | e.Started | e.Steered
+    surplus = [r for r in tape.rest() if not isinstance(r.event, world)]
     if surplus:
         raise ReplayDiverged(getattr(surplus[0].event, "key", ""), surplus[0].event, None)
     recorded = next(
@@ -150,7 +151,13 @@ async def fork(log: Log, run: str, new: str, *, at: int | None = None, now: int)
     row = await log.row(run)
     await log.create(
         msgspec.structs.replace(
-            row, run=new, status="running", created_at=now, updated_at=now, session="", waiting_for=""
+            row,
+            run=new,
+            status="running",
+            created_at=now,
+            updated_at=now,
+            session="",
+            waiting_for="",
         )
     )
     claim = await log.claim(new, "")
@@ -186,7 +193,13 @@ def _check_owner(log: Log, row: RunRow, takeover: bool) -> None:
 
 
 async def _activate(
-    log: Log, store: Store, tape: Tape, strategy: MakeStrategy, setup: Setup, *, resumed: bool = False
+    log: Log,
+    store: Store,
+    tape: Tape,
+    strategy: MakeStrategy,
+    setup: Setup,
+    *,
+    resumed: bool = False,
 ) -> Store:
     """Drive until the run ends or waits; re-drive if news came in while it was parking."""
     place = (id(log), store.run)

@@ -12,7 +12,6 @@ from taofold.runtime.model import Model, ToolSpec
 from taofold.store.store import Listener, clock
 from taofold.tools import Tool, Toolset
 
-
 RESERVED_SPECS: Final = {
     ASK_USER: ToolSpec(
         ASK_USER,
@@ -59,6 +58,8 @@ class Decision:
     reason: str = ""
     parameters: dict[str, Any] | None = None
     answer: str | None = None
+    digest: str = ""
+    """Of what the person was shown; "" = not said. Another digest is refused (D10)."""
 
 
 Approver: TypeAlias = Callable[[Approval], "bool | Decision | Awaitable[bool | Decision]"]
@@ -84,6 +85,7 @@ class Parent:
     principal: Principal
     depth: int
     deps: Any = None
+    approve: "Approver | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class ChildOutcome:
     observation: Observation
     usage: Any = None
     waiting_for: str = ""
+    calls: tuple[int, int] | None = None
+    """Its model calls and its tool calls, its own children's included."""
 
 
 @dataclass(slots=True)

@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
+from taofold.core.codec import SCHEMA_VERSION, UPCASTERS, decode, encode
 from taofold.core.errors import ConfigError
-from taofold.core.events import SCHEMA_VERSION, UPCASTERS, Record, decode, encode
+from taofold.core.events import Record
 from taofold.core.instant import iso
 from taofold.core.state import RunState, live, reduce
 

@@ -9,7 +9,7 @@ It knows nothing about strategies, models or tools.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
@@ -78,7 +78,7 @@ class Store:
             action = e.Updated(
                 name=key, value=value, action=name or getattr(action, "__name__", "")
             )
-        return self.record(action)
+        return self.record(cast("e.Event", action))
 
     def record(self, event: e.Event) -> e.Record:
         """Record an event."""
@@ -144,9 +144,7 @@ class Store:
 
     def travel(self, seq: int) -> RunState:
         """The state as it was after record `seq` (-1: before the first)."""
-        return fold(
-            (record for record in self.records if record.seq <= seq), self._initial
-        )
+        return fold((record for record in self.records if record.seq <= seq), self._initial)
 
     def rewind(self, seq: int) -> RunState:
         """Go back to the state after record `seq`; what came later is kept but no longer counts."""

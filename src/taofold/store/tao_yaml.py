@@ -36,7 +36,7 @@ def dumps(records: Iterable[e.Record]) -> str:
     log: dict[str, Any] = {"loop_id": kept[0].run if kept else "", "task": start.goal}
     if kept:
         log["timestamp"] = iso(kept[0].at)
-    log |= without_empty(agent=start.agent, model=start.model)
+    log |= {"agent": start.agent, **without_empty(model=start.model)}
     for name in ("instructions", "research"):
         if start.settings.get(name):
             log[name] = start.settings[name]

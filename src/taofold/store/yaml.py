@@ -43,9 +43,7 @@ class _Representer(SafeRepresenter):
         return True
 
     def text(self, data: str) -> Any:
-        style = None
-        if "\n" in data:
-            style = "|" if _plain(data) else '"'
+        style = None if data.isprintable() else "|" if _plain(data) else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
 
@@ -55,9 +53,8 @@ _Representer.add_representer(str, _Representer.text)
 def _plain(data: str) -> bool:
     """Can a block scalar hold `data` so that every reader gets the same back?"""
     lines = data.split("\n")
-    return bool(data.strip()) and all(
-        line.isprintable() and line == line.rstrip(" ") for line in lines
-    )
+    whole = len(lines) > 1 and bool(data.strip())
+    return whole and all(line.isprintable() and line == line.rstrip(" ") for line in lines)
 
 
 def _yaml() -> YAML:

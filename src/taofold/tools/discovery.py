@@ -49,7 +49,7 @@ class Discovery:
 
 
 def discover(
-    paths: Iterable[str | Path], *, recursive: bool = True, trusted: bool = False
+    paths: str | Path | Iterable[str | Path], *, recursive: bool = True, trusted: bool = False
 ) -> Discovery:
     """The tools in `paths`, **running the code** of each file found.
 
@@ -62,7 +62,8 @@ def discover(
     faults: list[Fault] = []
     warnings: list[str] = []
     taken: dict[str, tuple[Tool, Path]] = {}
-    for path in _files(paths, recursive, faults):
+    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    for path in _files(given, recursive, faults):
         module = _load(path, faults)
         if module is None:
             continue
@@ -78,8 +79,6 @@ def discover(
 
 
 def _files(paths: Iterable[str | Path], recursive: bool, faults: list[Fault]) -> list[Path]:
-    if isinstance(paths, (str, Path)):
-        paths = [paths]
     found: set[Path] = set()
     for given in paths:
         path = Path(given)

@@ -5,7 +5,7 @@ Knows nothing about runs.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from taofold.tools.make import doc_of, name_of
 from taofold.tools.tool import Tool
@@ -32,7 +32,7 @@ def _name(thing: Callable[..., Any]) -> str:
 
 
 def _doc(thing: Callable[..., Any]) -> str:
-    if isinstance(thing, Tool) and thing.function is None:
+    if _foreign(thing):
         return thing.description
     function: Any = thing.function if isinstance(thing, Tool) else thing
     said = inspect.cleandoc(doc_of(function)).strip()
@@ -40,12 +40,16 @@ def _doc(thing: Callable[..., Any]) -> str:
 
 
 def _signature(thing: Callable[..., Any]) -> str:
-    function: Any = thing.function if isinstance(thing, Tool) else thing
-    if isinstance(thing, Tool) and (
-        function is None or (thing.signature is not None and thing.signature.style == "mapping")
-    ):
+    if _foreign(thing):
         return f"({', '.join(thing.schema.get('properties', ()))})"
+    function: Any = thing.function if isinstance(thing, Tool) else thing
     try:
         return str(inspect.signature(function))
     except (TypeError, ValueError):
         return "(...)"
+
+
+def _foreign(thing: Callable[..., Any]) -> TypeGuard[Tool]:
+    # Its function, if it has one, takes a mapping and says nothing of what is in it.
+    style = thing.signature.style if isinstance(thing, Tool) and thing.signature else "typed"
+    return style == "mapping"

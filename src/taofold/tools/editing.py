@@ -93,9 +93,7 @@ class Editing:
         raw = self.jail.read(path, MOST_BYTES)
         text = decode(raw)
         if is_binary(raw) or not text.exact:
-            raise ValueError(
-                f"{path!r} is binary, not UTF-8 or mixes line ends; editing would change the rest"
-            )
+            raise ValueError(f"{path!r} is binary or not UTF-8: editing would change the rest")
         return text
 
     def _before(self, path: str) -> Text | None:
@@ -109,7 +107,9 @@ class Editing:
 
 def _edited(text: Text, path: str, old: str, new: str, every: bool) -> tuple[str, int]:
     """The new content and in how many places it differs."""
-    old, new, content = _unix(old), _unix(new), text.content
+    content = text.content
+    if text.newline == "\r\n":
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     if not old:
         raise ValueError("old is empty; use write_file to write a whole file")
     if old == new:
@@ -135,10 +135,6 @@ def _edited(text: Text, path: str, old: str, new: str, every: bool) -> tuple[str
 
 def _line(content: str, place: int) -> int:
     return content.count("\n", 0, place) + 1
-
-
-def _unix(text: str) -> str:
-    return text.replace("\r\n", "\n")
 
 
 def _places(content: str, piece: str) -> list[int]:

@@ -161,7 +161,7 @@ def _shown(entry: Entry) -> str:
 
 def _peculiar(text: Text) -> str:
     said = [] if text.newline == "\n" else ["CRLF line ends"]
-    said += [] if text.exact else ["not plain UTF-8 with one kind of line end: shown approximately"]
+    said += [] if text.exact else ["not valid UTF-8: shown approximately"]
     return f" ({', '.join(said)})" if said else ""
 
 

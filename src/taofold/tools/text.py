@@ -19,7 +19,7 @@ class Text:
     newline: str = "\n"
     bom: bool = False
     exact: bool = True
-    """False: it is not valid UTF-8 or mixes line ends, so writing it back would change it."""
+    """False: it is not valid UTF-8, so writing it back would change it."""
 
     @property
     def lines(self) -> list[str]:

@@ -78,7 +78,7 @@ def _checks(site: Site, statement: ast.stmt, text: str, factor: float) -> Iterat
         line = f"    raise {site.clue.raises}({text!r})"
         yield site.before("add_null_check", statement, [check, line], 3 * factor)
     if looped:
-        yield site.before("add_null_check", statement, [check, "    continue"], 2 * factor)
+        yield site.before("add_null_check", statement, [check, "    continue"], 3 * factor)
     for rank, default in enumerate(site.defaults()):
         lines = [check, f"    return {default}"]
         yield site.before("add_null_check", statement, lines, (2.2 - 0.3 * rank) * factor)

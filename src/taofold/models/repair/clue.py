@@ -8,11 +8,11 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast
 
 from taofold.models.repair.report import Failure
-from taofold.models.repair.source import Function, Source
+from taofold.models.repair.source import Function
 
 Kind = Literal[
     "none", "name", "attribute", "key", "index", "recursion", "zero", "empty", "call", "concat",
@@ -57,24 +57,39 @@ class Clue:
     """The exception that the test waits for."""
     literals: frozenset[str] = frozenset()
     """`repr` of the numbers and strings in the test."""
+    echoes: bool = False
+    """Did the test wait for one of the values that it put in?"""
     factors: Mapping[str, float] = field(default_factory=dict[str, float])
     """How much each template gains or loses; 1 where it is not named."""
 
 
-def clue_of(failure: Failure, test: Function | None, tests: Source | None) -> Clue:
-    """Read a failure. `test` is the failing function in `tests`, if it was shown."""
+def clue_of(failure: Failure, test: Function | None = None) -> Clue:
+    """Read a failure. `test` is the failing function, if it was shown."""
     kind = _kind(failure)
     actual, expected = _values(failure, test)
-    literals = frozenset([repr(v) for v in _constants(test)]) if test else frozenset[str]()
-    raises = _raises(test, failure)
     clue = Clue(
-        failure, kind, tuple(_QUOTED.findall(failure.message)), actual, expected, raises, literals
+        failure,
+        kind,
+        tuple(_QUOTED.findall(failure.message)),
+        actual,
+        expected,
+        _raises(test, failure),
+        frozenset([repr(value) for value in _constants(test)]) if test else frozenset(),
+        test is not None and _echoes(test, failure.line, expected),
     )
     factors = dict(FIT.get(kind, {}))
     if kind in ("assert", "not_raised"):
         for template, factor in _signals(clue).items():
             factors[template] = factors.get(template, 1.0) * factor
-    return Clue(failure, kind, clue.names, actual, expected, raises, literals, factors)
+    return replace(clue, factors=factors)
+
+
+def _echoes(test: Function, line: int, expected: Any) -> bool:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or line):
+            same = [v for v in _constants(node) if type(v) is type(expected) and v == expected]
+            return len(same) > 1
+    return False
 
 
 def _kind(failure: Failure) -> Kind:
@@ -141,7 +156,7 @@ def _raises(test: Function | None, failure: Failure) -> str:
     return ""
 
 
-def _constants(test: Function) -> list[Any]:
+def _constants(test: ast.AST) -> list[Any]:
     return [
         node.value
         for node in ast.walk(test)

@@ -11,8 +11,10 @@ from typing import Any, Final
 from taofold.models.repair.transcript import Deed
 
 _NUMBERED: Final = re.compile(r"^\s*(\d+)(\t|→|: ?| ?\| ?)(.*)$")
+_TOTAL: Final = re.compile(r"\blines \d+-\d+ of (\d+)\b")
 _NOTE: Final = re.compile(r"^\s*(?:\[?…|\.\.\.|\(|\[|#? ?lines? \d|$)")
 _PATH: Final = re.compile(r"[\w.\-/]*\w\.py\b")
+_FOREIGN: Final = re.compile(r"(?:^|/)(?:site-packages|\.?venv|node_modules|\.tox|build)/")
 CHUNK: Final = 160
 """Lines asked for at once where a whole file did not fit; halved while it still does not."""
 
@@ -85,7 +87,8 @@ def collect(deeds: Iterable[Deed]) -> Files:
 
 def paths(text: str) -> list[str]:
     """Every path of a Python file in `text`, in order."""
-    return list(dict.fromkeys([p.removeprefix("./") for p in _PATH.findall(text)]))
+    found = [path.removeprefix("./") for path in _PATH.findall(text)]
+    return [p for p in dict.fromkeys(found) if not _FOREIGN.search(p)]
 
 
 def _edited(files: Files, path: str, parameters: Any) -> None:
@@ -118,6 +121,9 @@ def _read(file: File, deed: Deed) -> None:
         return
     if not ranged:
         file.lines = {}
+    if deed.text.strip() in ("", f"{file.path} is empty"):
+        file.complete = True
+        return
     shown = _numbered(deed.text)
     if shown is None and deed.cut:
         file.cuts += 1
@@ -137,10 +143,12 @@ def _numbered(text: str) -> dict[int, str] | None:
     """The lines by number if `text` shows numbers, else None."""
     lines = text.split("\n")
     found: dict[int, str] = {}
+    last = 0
     for line in lines:
         match = _NUMBERED.match(line)
-        if match and (not found or int(match[1]) > max(found)):
-            found[int(match[1])] = match[3]
+        if match and int(match[1]) > last:
+            last = int(match[1])
+            found[last] = match[3]
         elif not _NOTE.match(line):
             if not found:
                 continue  # A title line above the numbers.

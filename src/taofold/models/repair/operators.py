@@ -119,8 +119,9 @@ def _binary(site: Site, node: ast.BinOp) -> Iterator[Change]:
     if sign in ("-", "/", "//", "%", "**") and left != right:
         between = site.text(node)
         if between.startswith(left) and between.endswith(right):
+            weight = 0.2 if isinstance(node.right, ast.Constant) else 1.0
             middle = between[len(left) : len(between) - len(right)]
-            yield site.swap("swap_arguments", node, f"{right}{middle}{left}", 1.0)
+            yield site.swap("swap_arguments", node, f"{right}{middle}{left}", weight)
     yield from _brackets(site, node, sign)
 
 

@@ -98,7 +98,7 @@ def _scored(
     project: Project, failure: Failure, hints: Sequence[Hint], passing: list[dict[Key, int]]
 ) -> Iterator[tuple[float, Source, Change, str]]:
     test = project.test(failure.path, failure.function)
-    clue = clue_of(failure, test, project.sources.get(failure.path))
+    clue = clue_of(failure, test)
     weights = _suspicion(project, clue, test, passing)
     for unit, weight in weights:
         site = Site(unit, clue, project)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _TITLE: Final = re.compile(r"^_{3,} (.+?) _{3,}$", re.MULTILINE)
-_PLACE: Final = re.compile(r"^(\S[^\n:]*\.py):(\d+): (?:in (\S+)|\w+)", re.MULTILINE)
+_PLACE: Final = re.compile(r"^(\S[^\n:]*\.py):(\d+):(?: in (\S+)| ?\w*)", re.MULTILINE)
 _FILE: Final = re.compile(
     r'^\s*(?:E\s+)?File "([^"\n]+\.py)", line (\d+)(?:, in (\S+))?', re.MULTILINE
 )

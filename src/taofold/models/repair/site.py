@@ -97,17 +97,17 @@ class Site:
 
     def defaults(self) -> list[str]:
         """What the function may return when there is nothing, likeliest first."""
-        wanted: list[str] = []
         expected = self.clue.expected
-        if expected is not UNKNOWN and plain(expected):
-            wanted.append(repr(expected))
+        known = [repr(expected)] if expected is not UNKNOWN and plain(expected) else []
+        # Nothing stands for nothing; a special value is a last resort, as it fits one test only.
+        wanted = known if not expected or isinstance(expected, str) else []
         returned = [
             node.value for node in self.nodes if isinstance(node, ast.Return) and node.value
         ]
         wanted += [ast.unparse(v) for v in returned if isinstance(v, ast.Constant)]
         wanted += [_empty(value) for value in returned]
         wanted += ["None", "0", "[]", '""', "False"]
-        return list(dict.fromkeys([text for text in wanted if text]))[:6]
+        return list(dict.fromkeys([text for text in [*wanted[:6], *known] if text]))
 
 
 def plain(value: object) -> bool:

@@ -28,6 +28,14 @@ class Story:
     unreadable: int = 0
     """Test runs in a row that left no report."""
     candidates: int = 0
+    since: int = 0
+    """Candidates tried since something was kept."""
+    further: dict[str, Deed] = field(default_factory=dict[str, Deed])
+    """Edits that were taken back although a test came further: worth a second look."""
+    earlier: list[tuple[Report | None, int]] = field(
+        default_factory=list[tuple[Report | None, int]]
+    )
+    """The report and step before each kept edit."""
     lost: bool = False
     """An edit could not be taken back: what the files hold is unclear until they are read."""
 
@@ -67,8 +75,14 @@ def _edited(story: Story, deed: Deed) -> None:
             story.lost = True
             story.report = None
         return
+    if story.kept and inverse(story.kept[-1], deed) and not deed.failed:
+        story.kept.pop()
+        story.report, story.step = story.earlier.pop()
+        story.since = 0
+        return
     story.tried.add(key_of(deed.parameters))
     story.candidates += 1
+    story.since += 1
     if not deed.failed:
         story.pending = deed
 
@@ -80,46 +94,60 @@ def _ran(story: Story, deed: Deed, following: Deed | None) -> None:
         story.unreadable = story.unreadable + 1 if report is None else 0
         story.report, story.step = report, deed.step
         return
+    again = story.further.pop(key_of(pending.parameters), None) is not None
     if following is not None:
         # What was decided then holds, even if the observation has been shortened since.
         keep = not inverse(pending, following)
     else:
-        keep = report is not None and better(story.report, report)
+        keep = report is not None and (
+            better(story.report, report) or (again and _progress(story.report, report))
+        )
     if keep:
         story.kept.append(pending)
+        story.earlier.append((story.report, story.step))
+        story.since = 0
         story.report, story.step = report, deed.step
     else:
         story.undo = pending
+        if report is not None and _progress(story.report, report) and not again:
+            story.further[key_of(pending.parameters)] = pending
 
 
 def better(before: Report | None, after: Report) -> bool:
-    """Is `after` progress: fewer failures, none of them new, or a failure further on?"""
+    """Is `after` progress: fewer failures and none of them new, or code that loads at last?"""
     if after.ok or before is None:
         return after.ok
     if before.collecting:
         loading = {f.test for f in before.failures if f.collecting}
         still = {f.test for f in after.failures if f.collecting}
-        return still < loading or (still == loading and _further(before, after))
+        return still < loading or (still == loading and _settles(before, after))
     if after.collecting or not after.ids <= before.ids:
         return False
     if after.broken < before.broken and after.passed >= before.passed:
         return True
-    return after.broken == before.broken and _further(before, after)
+    return after.broken == before.broken and _settles(before, after)
 
 
-def _further(before: Report, after: Report) -> bool:
-    """Does a failing test come further than it did, and none less far?"""
+def _pairs(before: Report, after: Report) -> list[tuple[Failure, Failure]]:
     then = {failure.test: failure for failure in before.failures}
-    moves = [
-        _move(then[failure.test], failure) for failure in after.failures if failure.test in then
-    ]
+    return [(then[now.test], now) for now in after.failures if now.test in then]
+
+
+def _settles(before: Report, after: Report) -> bool:
+    """Is an undefined name or a broken import gone, so that something else shows?"""
+    return any(
+        clue_of(then).kind in ("name", "import", "syntax")
+        and (then.error, then.message) != (now.error, now.message)
+        for then, now in _pairs(before, after)
+    )
+
+
+def _progress(before: Report | None, after: Report) -> bool:
+    """Does a failing test come further than it did, none less far, and nothing new fail?
+
+    A weak sign: an edit that suits one assertion by chance shows it too.
+    """
+    if before is None or after.collecting or after.ids != before.ids:
+        return False
+    moves = [now.line - then.line for then, now in _pairs(before, after) if now.line and then.line]
     return any(move > 0 for move in moves) and all(move >= 0 for move in moves)
-
-
-def _move(before: Failure, after: Failure) -> int:
-    if before.line and after.line and before.line != after.line:
-        return 1 if after.line > before.line else -1
-    kinds = [clue_of(failure, None, None).kind for failure in (before, after)]
-    definite = ("name", "import", "syntax")
-    named = kinds[0] in definite and (before.error, before.message) != (after.error, after.message)
-    return 1 if named and kinds[1] != "timeout" else 0

@@ -14,7 +14,9 @@ from taofold.core.values import FINISH, Message
 
 _HEADER: Final = re.compile(r"^Observation (\d+) \[(\w+)\] ([\w.\-]+): ?", re.MULTILINE)
 _LAST: Final = re.compile(r"(?i)last turn|no tool can be used|without tools|no more tools")
-_LEFT_OUT: Final = re.compile(r"characters left out|\btruncated\b|^\[…", re.MULTILINE)
+_LEFT_OUT: Final = re.compile(
+    r"^\[?… .*(?:left out|continue with start=|more lines|truncated)", re.MULTILINE
+)
 _TEXTS: Final = ("stdout", "output", "content", "text", "result", "stderr")
 
 

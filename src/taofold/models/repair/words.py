@@ -150,8 +150,10 @@ def swap_function(site: Site) -> Iterator[Change]:
         name = function.attr if isinstance(function, ast.Attribute) else ""
         name = function.id if isinstance(function, ast.Name) else name
         end = site.source.span(function)[1]
+        factor = 3.0 if name in ("min", "max") and _passed_through(site, node) else 1.0
         for rank, other in enumerate(_MIXED.get(name, ())):
-            yield Change("swap_function", end - len(name), end, other, 2.0 - 0.5 * rank)
+            weight = (2.0 - 0.5 * rank) * factor
+            yield Change("swap_function", end - len(name), end, other, weight)
         if name in ("sorted", "sort"):
             yield from _order(site, node)
         elif name in ("sum", "len") and len(node.args) == 1 and name == "len":
@@ -167,6 +169,17 @@ def swap_function(site: Site) -> Iterator[Change]:
             if node.value.id in site.parameters:  # The caller's list is changed: work on a copy.
                 yield site.swap("swap_function", node.value, f"list({node.value.id})", 1.0)
                 yield site.swap("swap_function", node.value, f"dict({node.value.id})", 0.6)
+
+
+def _passed_through(site: Site, node: ast.Call) -> bool:
+    """Did the test wait for one of its own inputs, or get one of the constants given here?"""
+    constants = [
+        literal(site.text(inner.value))
+        for inner in site.source.tree.body
+        if isinstance(inner, ast.Assign)
+        and ast.unparse(inner.targets[0]) in [site.text(argument) for argument in node.args]
+    ]
+    return site.clue.actual in constants or site.clue.echoes
 
 
 def _order(site: Site, node: ast.Call) -> Iterator[Change]:

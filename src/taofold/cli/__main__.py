@@ -1,0 +1,5 @@
+"""`python -m taofold.cli`."""
+
+from taofold.cli import main
+
+main()

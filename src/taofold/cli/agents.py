@@ -1,0 +1,217 @@
+"""From the AGENT argument to an `Agent`, and back again from what a run recorded of it.
+
+An agent is an agent file, a `module:attr`, or nothing: then it is the default agent with
+file and command tools on the current directory. The operator's policy and flags come on top.
+"""
+
+import os
+from dataclasses import asdict, dataclass, field, fields, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from taofold.cli import place
+from taofold.cli.outcome import say
+from taofold.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from taofold.agent import Agent
+    from taofold.core.events import RunStarted
+    from taofold.policy import Policy
+    from taofold.runtime.model import Model
+    from taofold.spec import Config
+
+SETTINGS: Final = "cli"
+"""The key of `RunStarted.settings` that is ours."""
+STEPS: Final = 30
+_INSTRUCTIONS: Final = (
+    "You work on the files of one directory. Look before you change anything, "
+    "change as little as you can, and check your work by running it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the command line said about the agent: enough to make the same one again."""
+
+    agent: str = ""
+    folder: str = ""
+    """Directory the command was given in: names are relative to it."""
+    root: str = ""
+    model: str = ""
+    autonomy: str = ""
+    strict: bool | None = None
+    network: bool = False
+    limits: dict[str, float] = field(default_factory=dict[str, float])
+    digest: str = ""
+    """Of the agent file, to say later that it changed."""
+
+    def settings(self) -> dict[str, Any]:
+        """For the run's log."""
+        said = {name: value for name, value in asdict(self).items() if value not in ("", None, {})}
+        return {SETTINGS: said}
+
+
+def chosen(
+    agent: str,
+    root: Path | None = None,
+    *,
+    model: str = "",
+    autonomy: str = "",
+    strict: bool | None = None,
+    network: bool = False,
+    limits: dict[str, float] | None = None,
+) -> Choice:
+    """The choice that the arguments of a command make."""
+    here = Path.cwd()
+    work = (here / root if root else here).resolve()
+    if not work.is_dir():
+        raise ConfigError(f"the work root {str(work)!r} is no directory", path="--root")
+    choice = Choice(agent, str(here), str(work), model, autonomy, strict, network, limits or {})
+    return replace(choice, digest=_digest(choice))
+
+
+def recorded(started: "RunStarted", agent: str = "", model: str = "") -> Choice:
+    """The choice a run was started with. `agent` and `model` replace what it says.
+
+    Raises:
+        ConfigError: it was not started from here, or came from another machine.
+    """
+    said: Any = started.settings.get(SETTINGS)
+    known = {one.name for one in fields(Choice)}
+    if not isinstance(said, dict):
+        if not agent:
+            raise ConfigError(
+                "this run does not say how to make its agent (it was imported, or started from "
+                "Python): name it with --agent FILE or --agent module:attr"
+            )
+        return replace(chosen(agent, model=model), digest="")
+    kept = {str(name): value for name, value in said.items() if name in known}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    choice = Choice(**kept)
+    if agent:
+        choice = replace(choice, agent=agent, folder=str(Path.cwd()), digest="")
+    elif choice.digest and choice.digest != _digest(choice):
+        say(f"note: {choice.agent} has changed since this run began")
+    return replace(choice, model=model) if model else choice
+
+
+def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
+    """The agent, under the operator's policy. `stand_in` takes the place of its model.
+
+    Raises:
+        ConfigError: or an ExceptionGroup of them: everything wrong with the description.
+    """
+    config, operator = place.config(), place.operator_policy()
+    if choice.autonomy:
+        operator = replace(operator, autonomy=choice.autonomy)  # type: ignore[arg-type]
+    agent = _described(choice, config, operator)
+    changes: dict[str, Any] = {}
+    if choice.strict is not None:
+        changes["strict"] = choice.strict
+    if choice.limits:
+        changes["limits"] = replace(agent.limits, **choice.limits)  # type: ignore[arg-type]
+    if stand_in is not None:
+        return agent.but(model=stand_in, approve=None, **changes)
+    model = choice.model or agent.model
+    if not model:
+        raise ConfigError(
+            "no model: pass --model provider:model, set TAOFOLD_MODEL, or say `model:` in the "
+            "agent file or in .taofold/config.yml (offline:repair needs no key and no network)"
+        )
+    roles = {role: connect(one, config.provider) for role, one in agent.models.items()}
+    return agent.but(model=connect(model, config.provider), models=roles, approve=None, **changes)
+
+
+def connect(spec: Any, provider: str) -> "Model":
+    """The model that `spec` names, with the abilities that `taofold doctor` found out."""
+    from taofold.cli.profiles import known
+    from taofold.runtime.registry import resolve
+
+    if isinstance(spec, str):
+        name = spec if ":" in spec else f"{provider}:{spec}"
+        profile = known(name)
+        return resolve(name) if profile is None else resolve(name, profile=profile)
+    if isinstance(spec, list | tuple):
+        return resolve([connect(one, provider) for one in spec])  # pyright: ignore[reportUnknownVariableType]
+    return resolve(spec)
+
+
+def _described(choice: Choice, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
+    from taofold.spec import build, read_agent, refuse
+
+    folder, root = Path(choice.folder), Path(choice.root)
+    if not choice.agent:
+        return _default(config, operator, root, network=choice.network)
+    if is_file(choice.agent):
+        path = folder / choice.agent
+        if not path.is_file():
+            raise ConfigError(f"there is no agent file {choice.agent!r}{_beside(path)}")
+        file, faults = read_agent(path, operator, choice.agent)
+        if file is None:
+            refuse(faults, f"{choice.agent} cannot be used")
+        return build(file, config, root, network=choice.network)
+    return _imported(choice.agent, folder, config, operator)
+
+
+def is_file(agent: str) -> bool:
+    """Is the argument an agent file rather than `module:attr`?"""
+    return agent.endswith((".yaml", ".yml"))
+
+
+def _imported(
+    name: str, folder: Path, config: "Config", operator: "Policy"
+) -> "Agent[Any, Any]":
+    from taofold.agent import Agent
+    from taofold.spec.names import is_name, load
+
+    if not is_name(name):
+        raise ConfigError(
+            f"AGENT is an agent file (.yaml) or module:attr, not {name!r}{_beside(folder / name)}"
+        )
+    agent: Any = load(name, folder)
+    if not isinstance(agent, Agent):
+        raise ConfigError(f"{name!r} is {agent!r}, not an Agent")
+    policy = operator.tightened(agent.policy)  # code of a project may only tighten, too
+    return agent.but(policy=policy, strict=agent.strict or config.strict)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
+def _default(
+    config: "Config", operator: "Policy", root: Path, *, network: bool
+) -> "Agent[Any, Any]":
+    from taofold.agent import Agent
+    from taofold.policy import Limits
+    from taofold.tools.command import command_tool
+    from taofold.tools.files import file_tools
+
+    limits = replace(Limits(steps=STEPS), **config.limits.given())
+    return Agent[Any, Any](
+        config.model,
+        name="default",
+        instructions=_INSTRUCTIONS,
+        tools=(file_tools(root), command_tool(root, network=network)),
+        limits=limits,
+        policy=operator,
+        strict=config.strict,
+    )
+
+
+def _digest(choice: Choice) -> str:
+    if not is_file(choice.agent):
+        return ""
+    try:
+        body = (Path(choice.folder) / choice.agent).read_bytes()
+    except OSError:
+        return ""
+    return blake2b(body, digest_size=8).hexdigest()
+
+
+def _beside(path: Path) -> str:
+    """A hint: files with a similar name."""
+    from difflib import get_close_matches
+
+    try:
+        names = [one for one in os.listdir(path.parent) if is_file(one)]  # noqa: PTH208
+    except OSError:
+        return ""
+    found = get_close_matches(path.name, names, n=2, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""

@@ -1,0 +1,80 @@
+"""The program: its commands, and what its errors mean for the exit code (D1).
+
+0 success, 1 the goal was not reached, 2 usage or configuration, 3 waiting for a person,
+130 interrupted. Results go to standard output, everything else to standard error.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from taofold.cli import (
+    approvals,
+    check,
+    demo,
+    doctor,
+    init,
+    outcome,
+    run,
+    runs_change,
+    runs_files,
+    runs_read,
+)
+
+app = typer.Typer(
+    name="taofold",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Agents one can trust, replay and teach. Results go to standard output, the rest to "
+    "standard error.",
+    epilog="Exit codes: 0 success, 1 goal not reached, 2 usage or configuration, "
+    "3 waiting for a person, 130 interrupted.",
+)
+runs = typer.Typer(
+    no_args_is_help=True,
+    help="Look at runs, travel in them, and change their course. RUN is an id or the beginning "
+    "of one.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from taofold import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+for module, group in (
+    *((one, app) for one in (run, check, init, doctor, demo)),
+    *((one, runs) for one in (runs_read, runs_change, runs_files)),
+):
+    module.register(group)
+app.add_typer(runs, name="runs")
+app.add_typer(approvals.app, name="approvals")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program and exit."""
+    if "NO_COLOR" in os.environ and not os.environ["NO_COLOR"]:
+        del os.environ["NO_COLOR"]  # no-color.org: empty means unset
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="taofold")
+    except Exception as error:
+        code = outcome.explain(error)
+        if code is None:
+            raise
+        sys.exit(code)

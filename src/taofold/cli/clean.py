@@ -1,0 +1,79 @@
+"""Makes text safe and short for a terminal. What models, tools and files say is data: it must
+not move the cursor, change colours or hide what a person is asked to approve. Pure.
+"""
+
+import json
+import re
+from typing import Any, Final
+
+_CONTROL: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    "\U000e0000-\U000e007f\ud800-\udfff]"
+)
+
+
+def _shown(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return f"\\u{{{code:x}}}"
+
+
+def clean(text: str) -> str:
+    """`text` with control, bidirectional and invisible characters made visible."""
+    return _CONTROL.sub(_shown, text.replace("\r\n", "\n"))
+
+
+def line(text: object, width: int = 100) -> str:
+    """`text` on one line of at most `width` characters."""
+    said = " ".join(clean(str(text)[: width * 8]).split())
+    return said if len(said) <= width else f"{said[: width - 1]}…"
+
+
+def value(thing: Any, width: int = 60) -> str:
+    """A JSON value on one short line."""
+    try:
+        said = json.dumps(thing, ensure_ascii=False)
+    except (TypeError, ValueError):
+        said = repr(thing)
+    return line(said, width)
+
+
+def parameters(given: dict[str, Any], width: int = 100) -> str:
+    """`path="a.py" limit=3`, each value shortened so that all find their place."""
+    if not given:
+        return ""
+    each = max(16, width // len(given) - 8)
+    return line(" ".join(f"{clean(str(k))}={value(v, each)}" for k, v in given.items()), width)
+
+
+def duration(ms: float) -> str:
+    """Milliseconds as people read them."""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def number(count: int) -> str:
+    """812, 2.1k, 3.4M."""
+    if count < 1000:
+        return str(count)
+    return f"{count / 1000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
+
+
+def dollars(usd: float) -> str:
+    """$0.00, and more places for less than a cent."""
+    return f"${usd:.2f}" if usd == 0 or usd >= 0.01 else f"${usd:.5f}"
+
+
+def ago(then: int, now: int) -> str:
+    """How long ago, in one unit. Milliseconds since the epoch."""
+    seconds = max(0, now - then) // 1000
+    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {name} ago"
+    return f"{seconds} s ago"

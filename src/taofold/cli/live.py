@@ -1,0 +1,180 @@
+"""Drives a run in front of a person: trace, approvals, Ctrl-C, result and exit code."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import typer
+
+from taofold.cli import outcome
+from taofold.cli.outcome import give, give_json, say
+
+if TYPE_CHECKING:
+    from taofold.agent import RunResult
+    from taofold.agent.result import Happening
+    from taofold.cli.prompt import Asking
+    from taofold.core.events import Record
+    from taofold.runtime.setup import Approval, Approver, Decision
+    from taofold.store.log import Log
+
+Listener: TypeAlias = "Callable[[Happening], None]"
+Work: TypeAlias = "Callable[[Listener, Approver | None], Awaitable[RunResult[Any]]]"
+
+APPROVE: Final = ("ask", "all", "wait")
+"""Who approves: the person at the terminal, nobody is asked, or the run waits."""
+
+
+def drive(
+    log: "Log",
+    run: str,
+    work: Work,
+    *,
+    approve: str = "ask",
+    json: bool = False,
+    quiet: bool = False,
+    told: "list[Record] | None" = None,
+    also: Listener | None = None,
+) -> "RunResult[Any] | None":
+    """Do `work` and show it; print the result. None if it was interrupted.
+
+    Args:
+        told: what an earlier life of the run already showed.
+        also: hears everything besides the trace.
+    """
+    from taofold.cli.story import Story
+    from taofold.cli.voices import voice
+
+    speaker = voice(quiet=quiet)
+    story = Story(speaker, run)
+    story.before(told or [])
+
+    def hear(happening: "Happening") -> None:
+        story(happening)
+        if also is not None:
+            also(happening)
+
+    approver = _approver(approve, lambda: speaker.busy(""))
+    try:
+        result = asyncio.run(_cancellable(work(hear, approver), log))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        speaker.busy("")
+        say(f"interrupted; what was done is kept. Go on with: taofold runs resume {run}")
+        return None
+    except BaseException:
+        speaker.busy("")
+        raise
+    speaker.busy("")
+    show(result, json=json)
+    return result
+
+
+def finish(result: "RunResult[Any] | None") -> None:
+    """End the program with the exit code of `result`."""
+    raise typer.Exit(outcome.INTERRUPTED if result is None else outcome.code_of(result.state))
+
+
+def show(result: "RunResult[Any]", *, json: bool) -> None:
+    """The result on standard output; what a person can do next on standard error."""
+    output = result.state.output
+    if json:
+        give_json(as_json(result))
+    elif output is not None:
+        give(output) if isinstance(output, str) else give_json(output)
+    if result.status == "waiting":
+        _next(result)
+    elif not json:
+        say(f"log: taofold runs show {result.run_id}")
+
+
+def as_json(result: "RunResult[Any]") -> dict[str, Any]:
+    """The result as one JSON object."""
+    usage = result.usage
+    return {
+        "run_id": result.run_id,
+        "status": result.status,
+        "stop_reason": result.stop_reason,
+        "success": result.success,
+        "output": result.state.output,
+        "error": result.error,
+        "steps": len(result.steps),
+        "tool_calls": result.state.tool_calls,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "usd": round(usage.usd, 9),
+        },
+        "seconds": result.state.active_ms / 1000,
+        "pending": [pending_json(one) for one in result.pending],
+    }
+
+
+def pending_json(one: "Approval") -> dict[str, Any]:
+    """What waits for a person, as JSON."""
+    return {
+        "id": one.id,
+        "run": one.run,
+        "tool": one.action.tool,
+        "parameters": one.action.parameters,
+        "tier": int(one.tier),
+        "reason": one.reason,
+        "preview": one.preview,
+        "question": one.question,
+        "requester": one.requester,
+        "asked_at": one.asked_at,
+        "expires_at": one.expires_at,
+    }
+
+
+def _next(result: "RunResult[Any]") -> None:
+    say("")
+    for one in result.pending:
+        if one.question and one.action.tool == "ask_user":
+            say(f"it asks: {one.question}")
+            say(f'  taofold approvals approve {one.id} --answer "…"')
+        else:
+            say(f"it waits for: {one.preview.splitlines()[0] if one.preview else one.action.tool}")
+            say(f"  taofold approvals approve {one.id}    (or deny)")
+    say(f"then:\n  taofold runs resume {result.run_id}")
+
+
+async def _cancellable(work: Awaitable[Any], log: "Log") -> Any:
+    """`work`, which a polite request to end (SIGTERM) cancels as Ctrl-C does."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is not None and sys.platform != "win32":
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await work
+    finally:
+        await log.close()
+
+
+def _approver(approve: str, before: Callable[[], None]) -> "Approver | None":
+    from taofold.cli.prompt import Asking, Terminal
+    from taofold.cli.voices import coloured
+
+    if approve not in APPROVE:
+        outcome.fail(f"--approve is one of {', '.join(APPROVE)}, not {approve!r}")
+    terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    asking = Asking(Terminal(colours=coloured(sys.stderr)), before) if terminal else None
+    if approve == "all":
+        return _everything(asking)
+    return None if approve == "wait" else asking
+
+
+def _everything(asking: "Asking | None") -> "Approver":
+    """Approves every action. What only a person can know is asked, or waits."""
+    from taofold.runtime.setup import Decision
+    from taofold.runtime.signals import Park
+
+    async def approve(request: "Approval") -> "Decision":
+        if not request.question:
+            return Decision("allow", reason="--approve all")
+        if asking is None:
+            raise Park(
+                "awaiting_input" if request.action.tool == "ask_user" else "awaiting_approval"
+            )
+        return await asking(request)
+
+    return approve

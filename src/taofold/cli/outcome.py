@@ -1,0 +1,99 @@
+"""How things end on the command line: exit codes, messages, and the result itself."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import typer
+
+from taofold.cli.clean import clean
+from taofold.core.errors import (
+    Conflict,
+    ConfigError,
+    LogError,
+    Refused,
+    ReplayDiverged,
+    RunError,
+    TaofoldError,
+    UnknownRun,
+)
+
+if TYPE_CHECKING:
+    from taofold.core.state import RunState
+
+OK: Final = 0
+UNREACHED: Final = 1
+USAGE: Final = 2
+WAITING: Final = 3
+INTERRUPTED: Final = 130
+
+
+def code_of(state: "RunState") -> int:
+    """The exit code of a run that is in `state` (D1)."""
+    if state.status == "waiting":
+        return WAITING
+    if state.status == "cancelled":
+        return INTERRUPTED
+    return OK if state.success else UNREACHED
+
+
+def say(text: str = "") -> None:
+    """A line of prose, for the person: standard error."""
+    sys.stderr.write(f"{clean(text)}\n")
+    sys.stderr.flush()
+
+
+def give(text: str) -> None:
+    """The result: standard output, as it is; a terminal gets it without control characters."""
+    sys.stdout.write(f"{clean(text) if sys.stdout.isatty() else text}\n")
+    sys.stdout.flush()
+
+
+def give_json(value: Any, *, indent: int | None = 2) -> None:
+    """The result as JSON."""
+    give(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
+
+
+def fail(message: str, code: int = USAGE) -> NoReturn:
+    """Say what is wrong and end with `code`."""
+    say(f"error: {message}")
+    raise typer.Exit(code)
+
+
+def explain(error: Exception) -> int | None:
+    """Say what `error` means; its exit code, None if it is a bug of ours."""
+    if isinstance(error, ExceptionGroup):
+        faults = _leaves(error)
+        if not all(isinstance(one, TaofoldError) for one in faults):
+            return None
+        say(f"error: {error.message}: {len(faults)} fault{'s' * (len(faults) > 1)}")
+        for one in faults:
+            say(f"  {one}")
+        return USAGE
+    if not isinstance(error, TaofoldError):
+        return None
+    say(f"error: {_text(error)}")
+    return _CODES.get(type(error), UNREACHED)
+
+
+_CODES: Final[Mapping[type[Exception], int]] = {
+    ConfigError: USAGE,
+    UnknownRun: USAGE,
+    Conflict: UNREACHED,
+    Refused: UNREACHED,
+    ReplayDiverged: UNREACHED,
+    RunError: UNREACHED,
+    LogError: UNREACHED,
+}
+
+
+def _leaves(group: ExceptionGroup[Exception]) -> list[Exception]:
+    found: list[Exception] = []
+    for one in group.exceptions:
+        found += _leaves(one) if isinstance(one, ExceptionGroup) else [one]
+    return found
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,119 @@
+"""Where things live: `.taofold/` of the project, the operator's folder, the store (D16)."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from taofold.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from taofold.logs.sqlite import SqliteLog
+    from taofold.policy import Policy
+    from taofold.spec import Config
+
+FOLDER: Final = ".taofold"
+FILE: Final = "runs.db"
+
+
+def home(environment: Mapping[str, str] = os.environ, start: Path | None = None) -> Path:
+    """The folder of this project: `TAOFOLD_HOME`, or the nearest `.taofold` upwards, or here.
+
+    Raises:
+        ConfigError: it belongs to somebody else.
+    """
+    said = environment.get("TAOFOLD_HOME", "").strip()
+    start = (start or Path.cwd()).absolute()
+    if said:
+        return (start / Path(said).expanduser()).absolute()
+    for folder in (start, *start.parents):
+        place = folder / FOLDER
+        if place.is_dir():
+            return _ours(place)
+    return start / FOLDER
+
+
+def _ours(place: Path) -> Path:
+    """A folder that another user left on the way up decides nothing for us."""
+    owner = place.stat().st_uid
+    if hasattr(os, "getuid") and owner != os.getuid():
+        raise ConfigError(
+            f"{str(place)!r} belongs to another user ({owner}): "
+            "set TAOFOLD_HOME, or make a .taofold folder of your own in the project"
+        )
+    return place
+
+
+def operator_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """`~/.config/taofold`, where `XDG_CONFIG_HOME` says so elsewhere."""
+    said = environment.get("XDG_CONFIG_HOME", "")
+    base = Path(said) if said.startswith("/") else Path.home() / ".config"
+    return base / "taofold"
+
+
+def operator_policy() -> "Policy":
+    """The operator's policy, the default one if there is no file.
+
+    Raises:
+        ExceptionGroup: every fault of the file.
+    """
+    from taofold.policy import Policy
+    from taofold.spec import read_policy, refuse
+
+    path = operator_folder() / "policy.yaml"
+    if not path.exists():
+        return Policy()
+    keys, faults = read_policy(path)
+    if keys is None:
+        refuse(faults, "the operator's policy cannot be used")
+    try:
+        return keys.over(Policy())
+    except ConfigError as error:
+        raise ConfigError(str(error), path=str(path)) from error
+
+
+def config_path() -> Path | None:
+    """The project's configuration file, if there is one."""
+    found = [home() / name for name in ("config.yml", "config.yaml") if (home() / name).is_file()]
+    if len(found) > 1:
+        raise ConfigError(f"there are both {found[0].name} and {found[1].name}; keep one of them")
+    return found[0] if found else None
+
+
+def config() -> "Config":
+    """The configuration.
+
+    Raises:
+        ExceptionGroup: every fault of the file and the environment.
+    """
+    from taofold.spec import read_config, refuse
+
+    read, faults = read_config(config_path(), os.environ)
+    if read is None:
+        refuse(faults, "the configuration cannot be used")
+    return read
+
+
+def open_store(*, create: bool = False) -> "SqliteLog":
+    """The project's log.
+
+    Raises:
+        ConfigError: there is none, and it is not to be created.
+        LogError: it cannot be used.
+    """
+    from taofold.logs.open import make_home
+    from taofold.logs.sqlite import SqliteLog
+
+    folder = home()
+    path = folder / FILE
+    if not path.exists() and not create:
+        raise ConfigError(
+            f"there are no runs yet: {str(path)!r} does not exist; start one with `taofold run`, "
+            "or go to the project's folder (or set TAOFOLD_HOME)"
+        )
+    if create:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_home(folder)
+    log = SqliteLog(path)
+    log.open()
+    return log

@@ -1,0 +1,197 @@
+"""The approval prompt: what would happen, why it asks, and a person's word.
+
+Nothing that was typed before the question is taken for an answer; the end of the input
+leaves the run waiting. It knows the terminal only as lines in and lines out.
+"""
+
+import asyncio
+import json
+import os
+import select
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from taofold.cli.clean import clean
+from taofold.core.values import ASK_USER
+from taofold.runtime.setup import Approval, Decision
+from taofold.runtime.signals import Park
+
+_POLL_S: Final = 0.05
+_SHOWN: Final = 2000
+
+
+class Lines(Protocol):
+    """Where a person reads and answers."""
+
+    def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> None:
+        """Show what is asked."""
+        ...
+
+    async def ask(self, prompt: str) -> str | None:
+        """One line, None at the end of the input."""
+        ...
+
+
+class Asking:
+    """An approver that asks a person; see `Agent(approve=…)`."""
+
+    def __init__(self, lines: Lines, before: Callable[[], None] = lambda: None) -> None:
+        self._lines, self._before = lines, before
+
+    async def __call__(self, request: Approval) -> Decision:
+        """The person's word. Raises `Park` if he leaves it open."""
+        self._before()
+        if request.question and request.action.tool == ASK_USER:
+            return await self._question(request)
+        self._lines.show(f"{request.action.tool} needs your word", facts(request), request.preview)
+        if request.question:
+            return await self._doubt()
+        while True:
+            said = await self._line("[a]pprove  [d]eny  [e]dit parameters  [q]uit and leave it waiting")
+            match said.strip().lower():
+                case "a" | "approve" | "y" | "yes":
+                    return Decision("allow")
+                case "d" | "deny" | "n" | "no":
+                    why = await self._line("why? (the agent reads it; empty = no reason)")
+                    return Decision("deny", reason=why.strip())
+                case "e" | "edit":
+                    edited = await self._edited(request)
+                    if edited is not None:
+                        return Decision("edit", parameters=edited)
+                case "q" | "quit":
+                    raise Park("awaiting_approval")
+                case _:
+                    continue
+
+    async def _question(self, request: Approval) -> Decision:
+        self._lines.show("the agent asks you", [("", request.question)], "")
+        while True:
+            said = await self._lines.ask("answer (end of input leaves it waiting)")
+            if said is None:
+                raise Park("awaiting_input")
+            if said.strip():
+                return Decision("answer", answer=said.strip())
+
+    async def _doubt(self) -> Decision:
+        """An action that may or may not have happened before a crash."""
+        while True:
+            said = await self._line("[w]as done  [r]un it again  [s]kip it  [q]uit and leave it waiting")
+            match said.strip().lower():
+                case "w" | "done":
+                    return Decision("done")
+                case "r" | "run" | "retry":
+                    return Decision("allow")
+                case "s" | "skip":
+                    return Decision("deny", reason="skipped: it may have happened already")
+                case "q" | "quit":
+                    raise Park("awaiting_approval")
+                case _:
+                    continue
+
+    async def _edited(self, request: Approval) -> dict[str, Any] | None:
+        given = json.dumps(request.action.parameters, ensure_ascii=False)
+        said = await self._line(f"parameters are {clean(given)}\nnew parameters as JSON (empty = as before)")
+        if not said.strip():
+            return None
+        try:
+            edited: Any = json.loads(said)
+        except ValueError as error:
+            self._lines.show(f"that is not JSON: {error}", [], "")
+            return None
+        if not isinstance(edited, dict):
+            self._lines.show("parameters are a JSON object", [], "")
+            return None
+        return {str(key): value for key, value in edited.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+    async def _line(self, prompt: str) -> str:
+        said = await self._lines.ask(prompt)
+        if said is None:
+            raise Park("awaiting_approval")
+        return said
+
+
+def facts(request: Approval) -> list[tuple[str, str]]:
+    """What a person should know, besides the preview."""
+    known = [("tier", f"{int(request.tier)}: {request.reason}")]
+    if request.action.rationale:
+        known.append(("because", request.action.rationale))
+    if request.requester != "local":
+        known.append(("asked by", request.requester))
+    return known
+
+
+class Terminal:
+    """Standard input and error. Lines are read without a thread, so that Ctrl-C always works."""
+
+    def __init__(self, *, colours: bool) -> None:
+        self._colours = colours
+        self._buffer = b""
+
+    def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> None:
+        """A panel, or plain lines."""
+        if self._colours:
+            _panel(title, facts, preview[:_SHOWN])
+            return
+        lines = [f"\n! {title}", *[f"  {name}: {said}" for name, said in facts]]
+        lines += [f"  {one}" for one in preview[:_SHOWN].splitlines()]
+        sys.stderr.write(clean("\n".join(lines)) + "\n")
+
+    async def ask(self, prompt: str) -> str | None:
+        """One line."""
+        sys.stderr.write(f"{prompt}\n> ")
+        sys.stderr.flush()
+        source = sys.stdin.fileno()
+        if os.isatty(source):
+            self._buffer = b""
+            _forget_typed(source)
+        while b"\n" not in self._buffer:
+            if not select.select([source], [], [], 0)[0]:
+                await asyncio.sleep(_POLL_S)
+                continue
+            chunk = os.read(source, 65_536)
+            if not chunk:
+                return None
+            self._buffer += chunk
+        said, _, self._buffer = self._buffer.partition(b"\n")
+        return said.decode(errors="replace")
+
+
+def _forget_typed(source: int) -> None:
+    """What was typed before the question was shown is no answer to it."""
+    try:
+        import termios
+
+        termios.tcflush(source, termios.TCIFLUSH)
+    except (ImportError, OSError):
+        pass
+
+
+def _panel(title: str, facts: list[tuple[str, str]], preview: str) -> None:
+    from rich.console import Console, Group
+    from rich.panel import Panel
+    from rich.text import Text
+
+    lines: list[Text] = []
+    for name, said in facts:
+        head = (f"{name:<9}", "dim") if name else ""
+        lines.append(Text.assemble(head, clean(said)))
+    if preview:
+        lines += [Text(""), *[_difference(one) for one in clean(preview).splitlines()]]
+    panel = Panel(
+        Group(*lines), title=Text(clean(title), "bold yellow"), title_align="left",
+        border_style="yellow",
+    )  # fmt: skip
+    Console(stderr=True, highlight=False).print(panel)
+
+
+def _difference(line: str) -> Any:
+    from rich.text import Text
+
+    for start, style in (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red")):
+        if line.startswith(start):
+            return Text(line, style)
+    return Text(line)
+
+
+Approve = Callable[[Approval], Awaitable[Decision]]

@@ -1,0 +1,114 @@
+"""`taofold run`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.outcome import fail
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run")(run)
+
+
+def run(
+    agent: Annotated[
+        str,
+        typer.Argument(
+            metavar="[AGENT]",
+            help="Agent file (.yaml) or module:attr. Left out, an agent with file and command "
+            "tools works on the current directory.",
+            show_default=False,
+        ),
+    ],
+    goal: Annotated[
+        str,
+        typer.Argument(metavar="GOAL", help="What to do; - reads it from standard input."),
+    ] = "",
+    model: options.ModelName = "",
+    session: Annotated[
+        str, typer.Option("--session", metavar="NAME", help="Carry on the conversation NAME.")
+    ] = "",
+    approve: options.Approve = "ask",
+    autonomy: Annotated[
+        str, typer.Option(metavar="DIAL", help="conservative, balanced or autonomous.")
+    ] = "",
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Record broken rules instead of correcting them.")
+    ] = False,
+    steps: Annotated[int | None, typer.Option(min=0, help="At most so many steps.")] = None,
+    tool_calls: Annotated[int | None, typer.Option(min=0, help="At most so many calls.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0, help="At most so long.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=0, help="At most so many tokens.")] = None,
+    usd: Annotated[float | None, typer.Option(min=0, help="At most so many US dollars.")] = None,
+    root: options.Root = None,
+    network: Annotated[
+        bool, typer.Option("--network", help="Let contained commands use the network.")
+    ] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Let an agent work on a goal, and watch it think, act and observe.
+
+    Commands run contained (bubblewrap) where that works; otherwise they have your rights, are
+    marked "not contained" and always ask.
+    """
+    from taofold.agent.activation import new_id
+    from taofold.cli.agents import chosen, make
+    from taofold.cli.live import drive, finish
+    from taofold.cli.place import open_store
+
+    agent, goal = _arguments(agent, goal)
+    said = {
+        "steps": steps, "tool_calls": tool_calls, "seconds": seconds, "tokens": tokens, "usd": usd,
+    }  # fmt: skip
+    limits: dict[str, float] = {name: v for name, v in said.items() if v is not None}
+    choice = chosen(
+        agent,
+        root,
+        model=model,
+        autonomy=_dial(autonomy),
+        strict=False if lenient else None,
+        network=network,
+        limits=limits,
+    )
+    made = make(choice)
+    log = open_store(create=True)
+    name = new_id()
+    result = drive(
+        log,
+        name,
+        lambda listener, approver: made.but(approve=approver, log=log).run(
+            goal, run_id=name, session=session, listener=listener, settings=choice.settings()
+        ),
+        approve=approve,
+        json=json,
+        quiet=quiet,
+    )
+    finish(result)
+
+
+def _arguments(agent: str, goal: str) -> tuple[str, str]:
+    """AGENT may be left out: then the one argument is the goal."""
+    from taofold.cli.agents import is_file
+    from taofold.spec.names import is_name
+
+    if not goal:
+        if is_file(agent) or is_name(agent):
+            fail(f'GOAL is missing: taofold run {agent} "what to do"')
+        agent, goal = "", agent
+    if goal == "-":
+        goal = sys.stdin.read()
+    if not goal.strip():
+        fail("GOAL is empty: say what to do")
+    return agent, goal
+
+
+def _dial(autonomy: str) -> str:
+    known = ("conservative", "balanced", "autonomous")
+    if autonomy and autonomy not in known:
+        fail(f"--autonomy is one of {', '.join(known)}, not {autonomy!r}")
+    return autonomy

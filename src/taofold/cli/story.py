@@ -1,0 +1,196 @@
+"""Turns what happens in a run into what is told of it, step by step.
+
+Knows nothing about terminals: it speaks through a `Voice`.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from taofold.agent.result import Delta, Happening
+from taofold.cli.clean import dollars, duration, number
+from taofold.cli.essence import essence
+from taofold.core import events as e
+from taofold.core.state import RunState, reduce
+from taofold.core.values import FINISH, Action, Observation, Thought
+
+
+class Voice(Protocol):
+    """Says it. `child` marks what happens inside a child run."""
+
+    def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
+        """A run begins."""
+        ...
+
+    def thought(self, number: int, thought: Thought, *, child: bool) -> None:
+        """A step begins."""
+        ...
+
+    def action(self, action: Action, mark: str, *, child: bool) -> None:
+        """What it wants to do; `mark` is its place in a batch, "" if it is alone."""
+        ...
+
+    def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
+        """What came back; `totals` only behind the last of a step."""
+        ...
+
+    def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
+        """Something beside the steps: an approval, a broken rule, a limit."""
+        ...
+
+    def busy(self, doing: str) -> None:
+        """What is going on just now; "" = nothing."""
+        ...
+
+    def delta(self, text: str) -> None:
+        """A piece of a reply as it streams in."""
+        ...
+
+    def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
+        """The run ended, or waits."""
+        ...
+
+
+@dataclass(slots=True)
+class _Known:
+    """A run as far as it has been told."""
+
+    state: RunState = RunState()
+    steps: int = 0
+
+
+class Story:
+    """Listens to a run and its children. Give it to `Agent.run(listener=…)`."""
+
+    def __init__(self, voice: Voice, run: str) -> None:
+        self._voice, self._run = voice, run
+        self._runs: dict[str, _Known] = {}
+
+    def before(self, records: list[e.Record]) -> None:
+        """Take in what was told in an earlier life of the run."""
+        for record in records:
+            known = self._runs.setdefault(record.run, _Known())
+            known.state = _fold(known.state, record)
+            known.steps += isinstance(record.event, e.Proposed)
+
+    def __call__(self, happening: Happening) -> None:
+        """Tell one happening."""
+        if isinstance(happening, Delta):
+            self._voice.delta(happening.text)
+            return
+        known = self._runs.setdefault(happening.run, _Known())
+        before, known.state = known.state, _fold(known.state, happening)
+        self._tell(happening.event, known, before, child=happening.run != self._run)
+
+    def totals(self, run: str) -> str:
+        """What the run has used so far."""
+        known = self._runs.get(run)
+        return "" if known is None else totals(known.state)
+
+    def _tell(self, event: e.Event, known: _Known, before: RunState, *, child: bool) -> None:
+        voice = self._voice
+        match event:
+            case e.RunStarted():
+                voice.opening(self._run, event, child=child)
+                voice.busy("the model thinks")
+            case e.Proposed():
+                self._proposed(event, known, child=child)
+            case e.Decided():
+                self._decided(event, child=child)
+            case e.Started():
+                voice.busy(f"{_tool(known.state, event.key, event.index)} is running")
+            case e.Observed():
+                self._observed(event, known, before, child=child)
+            case e.RunFinished() | e.Parked() if not child:
+                voice.busy("")
+                voice.ending(self._run, event, totals(known.state))
+            case _:
+                self._beside(event, child=child)
+
+    def _proposed(self, event: e.Proposed, known: _Known, *, child: bool) -> None:
+        known.steps += 1
+        self._voice.thought(known.steps, event.thought, child=child)
+        batch = len(event.actions) > 1
+        for index, action in enumerate(event.actions):
+            if action.tool != FINISH:
+                self._voice.action(action, _mark(index, batch), child=child)
+
+    def _observed(
+        self, event: e.Observed, known: _Known, before: RunState, *, child: bool
+    ) -> None:
+        closed = event.key not in known.state.open
+        opened = before.open.get(event.key)
+        slots = () if opened is None else opened.slots
+        said = totals(known.state) if closed else ""
+        finish = event.index < len(slots) and slots[event.index].action.tool == FINISH
+        seen = event.observation
+        if not finish:
+            self._voice.observation(seen, _mark(event.index, len(slots) > 1), said, child=child)
+        elif seen.status != "success":
+            self._voice.observation(seen, "", said, child=child)
+        if closed:
+            self._voice.busy("the model thinks")
+
+    def _decided(self, event: e.Decided, *, child: bool) -> None:
+        voice = self._voice
+        match event.verdict:
+            case "ask":
+                voice.note(f"asks for approval (tier {event.tier}): {event.reason}", child=child)
+            case "allow" if event.by != "policy":
+                edited = " with edited parameters" if event.action is not None else ""
+                voice.note(f"approved by {event.by}{edited}", child=child)
+            case "allow":
+                pass
+            case _:
+                why = f": {event.reason}" if event.reason else ""
+                voice.note(f"{event.verdict} by {event.by}{why}", alarm=True, child=child)
+
+    def _beside(self, event: e.Event, *, child: bool) -> None:
+        name = _BESIDE.get(type(event))
+        if name is not None:
+            text, alarm = name
+            self._voice.note(f"{text} {essence(event, 160)}", alarm=alarm, child=child)
+        if isinstance(event, e.Replied):
+            self._voice.busy("reading the reply")
+
+
+_BESIDE: dict[type[e.Happened], tuple[str, bool]] = {
+    e.Violated: ("rule", False),
+    e.AskFailed: ("the model failed:", True),
+    e.LimitHit: ("limit", False),
+    e.Steered: ("message", False),
+    e.Compacted: ("compacted", False),
+    e.PromptChanged: ("the prompt changed since it was recorded:", True),
+    e.DecisionRefused: ("a decision was refused:", True),
+    e.Resumed: ("resumed,", False),
+    e.Forked: ("forked", False),
+}
+
+
+def totals(state: RunState) -> str:
+    """`3 steps · 4 calls · 2.1k tokens · $0.00 · 12.0 s`."""
+    steps, calls = len(state.steps), state.tool_calls
+    return " · ".join(
+        (
+            f"{steps} step{'s' * (steps != 1)}",
+            f"{calls} call{'s' * (calls != 1)}",
+            f"{number(state.usage.tokens)} tokens",
+            dollars(state.usage.usd),
+            duration(state.active_ms),
+        )
+    )
+
+
+def _fold(state: RunState, record: e.Record) -> RunState:
+    try:
+        return reduce(state, record)
+    except (KeyError, IndexError):  # after a rewind; the story only loses its sums
+        return state
+
+
+def _tool(state: RunState, key: str, index: int) -> str:
+    opened = state.open.get(key)
+    return "a tool" if opened is None else opened.slots[index].action.tool
+
+
+def _mark(index: int, batch: bool) -> str:
+    return chr(ord("a") + index % 26) if batch else ""

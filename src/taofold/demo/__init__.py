@@ -1,0 +1,43 @@
+"""Small broken Python projects to repair, shipped as package data.
+
+The files are kept with the ending `.txt`, so that no test runner, linter or type checker
+of this repository takes them for its own.
+"""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
+
+PROJECTS: Final = ("storeroom", "library")
+"""The first to learn on, the second with similar bugs in other places."""
+GOAL: Final = "Make the failing tests pass: `python -m pytest -q` has to be green."
+_ENDING: Final = ".txt"
+
+
+def demo_project(target: Path, name: str = "storeroom") -> Path:
+    """Copy the project `name` into the directory `target`, made if need be; returns `target`.
+
+    Raises:
+        ValueError: there is no such project.
+        FileExistsError: `target` holds something already.
+    """
+    if name not in PROJECTS:
+        raise ValueError(f"no demo project {name!r}: choose one of {', '.join(PROJECTS)}")
+    if target.is_dir() and any(target.iterdir()):
+        raise FileExistsError(f"{str(target)!r} is not empty: choose a new directory")
+    for path, text in _contents(files(__package__).joinpath("project", name), ""):
+        place = target / path.removesuffix(_ENDING)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    return target
+
+
+def _contents(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+    """Path and text of every file below `folder`, sorted."""
+    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+        if entry.is_dir():
+            yield from _contents(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(_ENDING):
+            yield f"{prefix}{entry.name}", entry.read_text(encoding="utf-8")

@@ -1,0 +1,9 @@
+"""`offline:repair`, the model that needs neither key nor network, and repairs failing tests.
+
+Candidate edits come from documented templates (`templates.TEMPLATES`), one per turn.
+It is a search policy, not a language model, and says so.
+"""
+
+from taofold.models.repair.model import NAME, RepairModel, connect
+
+__all__ = ["NAME", "RepairModel", "connect"]

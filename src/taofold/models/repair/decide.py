@@ -1,0 +1,291 @@
+"""The next move of the repair policy, from the conversation alone.
+
+Run the tests, read what they point to, then: one candidate edit per turn, test it, keep
+it if it helps, else take it back. Pure: the same conversation gives the same reply.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final
+
+from taofold.core.values import Message, ThoughtType
+from taofold.models.repair import speech
+from taofold.models.repair.files import Files, collect
+from taofold.models.repair.hints import read_hints
+from taofold.models.repair.project import Project, is_test
+from taofold.models.repair.rank import Candidate, ranked, settled
+from taofold.models.repair.report import Report
+from taofold.models.repair.source import Source
+from taofold.models.repair.story import Story, tell
+from taofold.models.repair.transcript import Transcript, read
+
+COMMAND: Final = "python -m pytest -q --tb=short"
+"""How the tests are run where neither goal nor instructions say it."""
+NEEDED: Final = ("run_command", "read_file", "edit_file")
+BATCH: Final = 8
+"""Files read in one turn; a project with no more sources is read whole."""
+MOST_FILES: Final = 24
+MOST_CANDIDATES: Final = 400
+SECOND_LOOK: Final = 24
+"""Candidates without success after which an edit that helped a little is kept after all."""
+RETREAT: Final = 60
+"""Candidates without success after which the newest kept edit is given up."""
+_PATIENCE: Final = 20.0
+"""Seconds a candidate's test run may take at least; twenty times the first run's, if longer."""
+
+_TESTS: Final = re.compile(r"(?i)\b(?:unit)?tests?\b|\bpytest\b|\btest suite\b")
+_REPAIR: Final = re.compile(
+    r"(?i)\b(?:fail\w*|fix\w*|repair\w*|pass|passes|passing|green|broken|red|bugs?|debug)\b"
+)
+_OTHER: Final = re.compile(
+    r"(?i)^\W*(?:please\s+)?(?:write|add|create|generate|delete|remove|skip|disable|explain|describe"
+    r"|summari[sz]e|translate|list|count|rename)\b"
+)
+_NAMED: Final = re.compile(
+    r"(?:[\w./-]*python[\d.]*(?: -[A-Za-z]+)*? -m )?(?<![\w./-])(?:[\w./-]*/)?pytest\b"
+    r"(?:[ ](?:-[\w-]+(?:=[\w./:-]+)?|[\w./-]+\.py(?:::\w+)*|tests?/?[\w./-]*))*"
+)
+_STOP_EARLY: Final = re.compile(r" (?:-x|--exitfirst|--maxfail=\d+|--tb=\w+)(?= |$)")
+
+
+def decide(messages: Sequence[Message], tools: Iterable[str] = ()) -> str:
+    """The reply to a conversation. `tools` are names offered beside the prompt."""
+    return _Move(read(messages, tools)).reply()
+
+
+def about_tests(goal: str) -> bool:
+    """Is `goal` to make failing tests pass? Reference data below it does not count."""
+    said = re.split(r"(?i)^#+ .*learning context", goal, maxsplit=1, flags=re.MULTILINE)[0]
+    return bool(_TESTS.search(said) and _REPAIR.search(said) and not _OTHER.match(said))
+
+
+def test_command(said: str) -> str:
+    """The command that people named, without what stops at the first failure."""
+    found = _NAMED.search(said)
+    if found is None or found[0] == "pytest":
+        return COMMAND
+    return f"{_STOP_EARLY.sub('', found[0]).rstrip('.')} --tb=short"
+
+
+@dataclass(frozen=True)
+class _Move:
+    told: Transcript
+
+    @cached_property
+    def story(self) -> Story:
+        return tell(self.told.deeds)
+
+    @cached_property
+    def files(self) -> Files:
+        return collect(self.told.deeds)
+
+    @cached_property
+    def project(self) -> Project:
+        texts = {path: self.files.text(path) for path in self.files.known}
+        sources = [Source(path, text) for path, text in texts.items() if text is not None]
+        return Project(sources, self.files.listed)
+
+    @property
+    def latest(self) -> int:
+        """The number of the newest step."""
+        return self.told.deeds[-1].step if self.told.deeds else 0
+
+    def kind(self, otherwise: ThoughtType) -> ThoughtType:
+        """The type of the next thought: an exception after a failure."""
+        turn = self.told.turns[-1] if self.told.turns else ()
+        return "exception" if any(deed.failed for deed in turn) else otherwise
+
+    def reply(self) -> str:
+        refused = self._declined()
+        if refused:
+            return refused
+        story = self.story
+        if self.told.last_call:
+            return self._stop("unfinished: the limit is reached", story.report)
+        if story.pending is not None:
+            return self._test("Test the candidate")
+        if story.undo is not None:
+            return self._undo()
+        if story.report is None:
+            return self._first_run()
+        if story.report.ok:
+            return self._done(story.report)
+        return self._search(story.report)
+
+    def _declined(self) -> str:
+        if not about_tests(self.told.goal):
+            return speech.finish(
+                "declined: only goals about failing tests of a Python project are taken",
+                f"I am a {speech.WHAT}: I repair failing tests. This goal is not about "
+                "failing tests, so I decline it.",
+                "goal",
+            )
+        missing = [tool for tool in NEEDED if not self.told.offers(tool)]
+        if missing and not self.told.last_call:
+            return speech.finish(
+                f"declined: the tools {', '.join(missing)} are not on offer",
+                f"I am a {speech.WHAT}. Without {', '.join(missing)} nothing can be repaired.",
+                self.kind("goal"),
+            )
+        return ""
+
+    def _first_run(self) -> str:
+        story = self.story
+        if story.unreadable > 1:
+            return self._stop("failed: no test report could be read", None)
+        if story.unreadable == 1:
+            last = self.told.deeds[-1]
+            thought = f"No test report in step {last.step}: {last.text.strip()[:120]!r}. Another way to start pytest."
+            other = COMMAND if self._command() != COMMAND else COMMAND.replace("python", "python3")
+            action = speech.call("run_command", "the first command left no report", command=other)
+            return speech.reply(thought, self.kind("exception"), [last.step], action)
+        thought = (
+            f"I am a {speech.WHAT}. Goal: make the failing tests pass by trying documented repair "
+            "templates, one candidate edit per turn. First see what fails."
+        )
+        if story.lost or story.kept or self.told.deeds:
+            thought = f"After step {self.latest} the newest full report is out of sight: run the tests again."
+        action = speech.call("run_command", "see which tests fail", command=self._command())
+        return speech.reply(thought, self.kind("goal"), [self.latest], action)
+
+    def _command(self) -> str:
+        return test_command(self.told.said)
+
+    def _test(self, why: str) -> str:
+        story = self.story
+        edit = story.pending
+        where = f"{edit.parameters.get('path')}" if edit else ""
+        before = speech.failing(story.report) if story.report else "no report"
+        thought = f"{why} {story.candidates} in {where}; before it: {before}."
+        parameters: dict[str, Any] = {"command": self._ran_before() or self._command()}
+        if story.report is not None and story.report.seconds:
+            parameters["timeout_s"] = round(max(_PATIENCE, 20 * story.report.seconds))
+        action = speech.call("run_command", "judge the candidate by the tests", **parameters)
+        return speech.reply(thought, self.kind("progress"), [story.step, self.latest], action)
+
+    def _ran_before(self) -> str:
+        ran = [d for d in self.told.deeds if d.tool == "run_command"]
+        return str(ran[-1].parameters.get("command", "")) if ran else ""
+
+    def _undo(self) -> str:
+        story = self.story
+        edit = story.undo
+        fails = speech.failing(story.report) if story.report else "no report"
+        parameters = dict(edit.parameters) if edit else {}
+        path = str(parameters.get("path", ""))
+        thought = f"Candidate {story.candidates} in {path} did not help; without it: {fails}. Take it back."
+        action = speech.call(
+            "edit_file", "undo the candidate",
+            path=path, old=parameters.get("new", ""), new=parameters.get("old", ""),
+        )  # fmt: skip
+        return speech.reply(thought, self.kind("reasoning"), [story.step, self.latest], action)
+
+    def _search(self, report: Report) -> str:
+        wanted = self._unread(report)
+        if wanted:
+            return self._read(report, wanted)
+        story = self.story
+        if story.since >= SECOND_LOOK and story.further:
+            return self._second_look(report)
+        candidate = self._next(report) if story.candidates < MOST_CANDIDATES else None
+        if story.kept and (candidate is None or story.since >= RETREAT):
+            return self._retreat(report)
+        if candidate is not None:
+            thought, rationale = speech.proposal(candidate, story.candidates + 1)
+            edit = candidate.edit
+            action = speech.call("edit_file", rationale, path=edit.path, old=edit.old, new=edit.new)
+            because = [story.step, *self._read_steps(edit.path)]
+            return speech.reply(thought, self.kind("reasoning"), because, action)
+        return self._stop(f"failed: no template helps after {self.story.candidates} candidates", report)
+
+    def _second_look(self, report: Report) -> str:
+        edit = next(iter(self.story.further.values()))
+        thought = (
+            f"{self.story.since} candidates in a row changed nothing in {speech.failing(report)}. "
+            f"One of step {edit.step} let a test come further: keep it and search on."
+        )
+        action = speech.call(
+            "edit_file", "second look at an edit that helped a little", **dict(edit.parameters)
+        )
+        return speech.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
+
+    def _retreat(self, report: Report) -> str:
+        edit = self.story.kept[-1]
+        given = edit.parameters
+        thought = (
+            f"No candidate settles {speech.failing(report)}. The edit of step {edit.step} may have "
+            "helped by chance: take it back."
+        )
+        action = speech.call(
+            "edit_file", "undo an edit that leads nowhere",
+            path=given.get("path"), old=given.get("new"), new=given.get("old"),
+        )  # fmt: skip
+        return speech.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
+
+    def _next(self, report: Report) -> Candidate | None:
+        hints = read_hints(self.told.said)
+        order = ranked(self.project, report, hints)
+        return next(
+            (c for c in islice(order, 4 * MOST_CANDIDATES) if c.edit.key not in self.story.tried),
+            None,
+        )
+
+    def _read_steps(self, path: str) -> list[int]:
+        read = [d.step for d in self.told.deeds if d.tool == "read_file" and d.parameters.get("path") == path]
+        return read[-1:]
+
+    def _unread(self, report: Report) -> list[str]:
+        """What to read next: the failing tests, then what they import, then what that imports."""
+        files, project = self.files, self.project
+        known = [*files.listed, *project.sources]
+        failures = [settled(failure, project) for failure in report.failures]
+        wanted = [f.path for f in failures]
+        for failure in failures:
+            wanted += [p.path for p in failure.places if not _foreign(p.path, known)]
+        if files.asked or not self.told.offers("list_files"):
+            inner = [path for path in files.listed if not is_test(path)]
+            if len(inner) <= BATCH:
+                wanted += inner
+            for source in project.sources.values():
+                wanted += project.resolve(source)
+        wanted = [path for path in dict.fromkeys(wanted) if files.wants(path)]
+        shown = len(files.known)
+        return wanted[: max(min(BATCH, MOST_FILES - shown), 0)]
+
+    def _read(self, report: Report, wanted: list[str]) -> str:
+        calls: list[dict[str, Any]] = []
+        if not self.files.asked and self.told.offers("list_files"):
+            calls.append(speech.call("list_files", "find the modules behind the tests"))
+        for path in wanted:
+            file = self.files.known.get(path)
+            part = file.missing() if file else None
+            lines = {"start": part[0], "end": part[1]} if part else {}
+            calls.append(speech.call("read_file", "the failing tests lead here", path=path, **lines))
+        thought = f"{speech.failing(report)}. Read {', '.join(wanted)}."
+        return speech.reply(thought, self.kind("extraction"), [self.story.step], *calls)
+
+    def _done(self, report: Report) -> str:
+        kept = self.story.kept
+        what = speech.changed(kept) if kept else "nothing to repair"
+        thought = f"{report.summary}: no test fails any more. I am a {speech.WHAT}; kept: {what}."
+        return speech.finish(
+            f"repaired: {report.summary}. {what}", thought, self.kind("synthesis"), [self.story.step]
+        )
+
+    def _stop(self, why: str, report: Report | None) -> str:
+        left = f" Still failing: {speech.failing(report)}." if report and not report.ok else ""
+        if report and report.ok:
+            return self._done(report)
+        kept = self.story.kept
+        open_ = self.story.pending or self.story.undo
+        note = f" Not taken back: {speech.changed([open_])}." if open_ else ""
+        answer = f"{why}. Kept: {speech.changed(kept)}.{left}{note}"
+        return speech.finish(answer, f"{why}.{left}", self.kind("synthesis"), [self.story.step])
+
+
+def _foreign(path: str, known: Sequence[str]) -> bool:
+    """Does a traceback's place lie outside the project?"""
+    return path.startswith(("/", "<", "..")) or (bool(known) and path not in known)

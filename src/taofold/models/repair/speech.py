@@ -1,0 +1,83 @@
+"""The sentences of the repair policy and the reply format they go into.
+
+Knows nothing about how decisions are made.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from taofold.core.values import FINISH, ThoughtType
+from taofold.models.repair.rank import Candidate
+from taofold.models.repair.report import Failure, Report
+from taofold.models.repair.templates import TEMPLATES
+from taofold.models.repair.transcript import Deed
+
+WHAT: Final = "search policy, not a language model"
+_DOES: Final = {template.name: template.does for template in TEMPLATES}
+
+
+def call(tool: str, rationale: str, **parameters: Any) -> dict[str, Any]:
+    """One action."""
+    return {"tool": tool, "parameters": parameters, "rationale": rationale}
+
+
+def reply(
+    thought: str, kind: ThoughtType, because: Sequence[int], *calls: dict[str, Any]
+) -> str:
+    """One reply in the ordinary format."""
+    said: dict[str, Any] = {"thought": thought, "thought_type": kind}
+    steps = sorted({step for step in because if step > 0})
+    if steps:
+        said["because"] = steps
+    if len(calls) == 1:
+        said["action"] = calls[0]
+    else:
+        said["actions"] = list(calls)
+    return json.dumps(said, ensure_ascii=False)
+
+
+def finish(answer: str, thought: str, kind: ThoughtType, because: Sequence[int] = ()) -> str:
+    """The last reply."""
+    action = call(FINISH, "nothing is left to do", answer=f"{answer} ({WHAT})")
+    return reply(thought, kind, because, action)
+
+
+def short(failure: Failure) -> str:
+    """A failure in one line."""
+    said = re.sub(r"\s+", " ", failure.message).strip()
+    said = said if failure.error in said or failure.error == "AssertionError" else (
+        f"{failure.error}: {said}".rstrip(": ")
+    )
+    return f"{failure.test}: {said[:140]}" if said else failure.test
+
+
+def failing(report: Report) -> str:
+    """What fails, in one sentence."""
+    first = report.failures[0] if report.failures else None
+    more = f" and {len(report.failures) - 1} more" if len(report.failures) > 1 else ""
+    return f"{report.summary or 'the run'}; {short(first) if first else 'no test is named'}{more}"
+
+
+def proposal(candidate: Candidate, number: int) -> tuple[str, str]:
+    """Thought and rationale for trying `candidate`."""
+    edit = candidate.edit
+    learnt = f" Pattern {candidate.pattern} from earlier loops speaks for it." if candidate.pattern else ""
+    thought = (
+        f"{short(candidate.failure)}. Candidate {number} (one candidate edit per turn): "
+        f"template {edit.template}, {_DOES[edit.template]}, at {edit.path}:{edit.line}.{learnt}"
+    )
+    return thought, f"template {edit.template} at {edit.path}:{edit.line}"
+
+
+def changed(deeds: Sequence[Deed]) -> str:
+    """The kept edits, as one says them in an answer."""
+    said: list[str] = []
+    for deed in deeds:
+        old = [line.strip() for line in str(deed.parameters.get("old", "")).split("\n")]
+        new = [line.strip() for line in str(deed.parameters.get("new", "")).split("\n")]
+        out = " / ".join([line for line in old if line not in new])
+        put = " / ".join([line for line in new if line not in old])
+        said.append(f"{deed.parameters.get('path')}: `{out}` -> `{put}`")
+    return "; ".join(said) or "no edit kept"

@@ -1,0 +1,141 @@
+"""Converts scalars without loss: the table of what may become what, and at which price.
+
+Knows nothing about containers. Never rounds, clamps or picks one of two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from taofold.parsing.scalar import MISSING, quantity_of
+from taofold.parsing.shape import Shape, fold
+
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_FALSE = frozenset({"false", "no", "off", "0"})
+_NULL = frozenset({"null", "none", "nil", "undefined", ""})
+_NAMESPACES = ("functions.", "default_api.", "tools.")
+_EXACT = 2**53
+
+
+class Text(str):
+    """A value from a form that writes everything as text (YAML, XML, TAO): typed freely."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A converted scalar; `kind` names the repair, empty when nothing was changed."""
+
+    value: Any
+    kind: str = ""
+    cost: int = 2
+
+
+_REFUSED = Conversion(MISSING)
+
+
+def convert(value: Any, shape: Shape) -> Conversion:
+    """Converts a scalar to the kind of a shape; `MISSING` as the value when it does not fit."""
+    return _TABLE[shape.kind](value, shape)
+
+
+def plain(value: Text) -> Any:
+    """The JSON scalar that a text spells, or the text itself."""
+    if value in ("true", "false", "null"):
+        return {"true": True, "false": False, "null": None}[value]
+    number = quantity_of(value) if value[:1] in tuple("-0123456789") else MISSING
+    return str(value) if number is MISSING or "," in value else number
+
+
+def expectation(shape: Shape) -> str:
+    """What a shape wants, in a few words for the model."""
+    if shape.kind == "enum":
+        return "one of " + ", ".join(json.dumps(each, default=str) for each in shape.values[:12])
+    if shape.kind == "union":
+        return " or ".join(dict.fromkeys(expectation(each) for each in shape.options[:4]))
+    return _WANTED.get(shape.kind, f"a {shape.kind}")
+
+
+def _string(value: Any, shape: Shape) -> Conversion:
+    if isinstance(value, str):
+        return Conversion(str(value))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Conversion(str(value), "number_to_text")
+    return _REFUSED
+
+
+def _number(value: Any, shape: Shape) -> Conversion:
+    number: Any = quantity_of(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
+        return _REFUSED
+    if shape.kind == "integer" and isinstance(number, float):
+        if not number.is_integer() or abs(number) > _EXACT:
+            return _REFUSED
+        number = int(number)
+    same = isinstance(value, Text) or type(number) is type(value)
+    return Conversion(number, "" if same else "number_format")
+
+
+def _boolean(value: Any, shape: Shape) -> Conversion:
+    if isinstance(value, bool):
+        return Conversion(value)
+    word = str(value).strip().lower() if isinstance(value, str | int) else ""
+    if word not in _TRUE and word not in _FALSE:
+        return _REFUSED
+    return Conversion(word in _TRUE, "" if isinstance(value, Text) else "boolean_word")
+
+
+def _null(value: Any, shape: Shape) -> Conversion:
+    if value is None:
+        return Conversion(None)
+    if isinstance(value, Text):
+        return Conversion(None) if value in ("null", "~", "None") else _REFUSED
+    if isinstance(value, str) and value.strip().lower() in _NULL:
+        return Conversion(None, "null_word", 3)
+    return _REFUSED
+
+
+def _enum(value: Any, shape: Shape) -> Conversion:
+    for each in shape.values:
+        if type(each) is type(value) and each == value:
+            return Conversion(each)
+    if not isinstance(value, str):
+        return _REFUSED
+    word = str(value)
+    if word in shape.values:
+        return Conversion(word)
+    for namespace in _NAMESPACES:
+        word = word.removeprefix(namespace)
+    key = fold(word)
+    match = [each for each in shape.values if isinstance(each, str) and fold(each) == key]
+    if key and len(match) == 1 and not set("|/,") & set(word):
+        return Conversion(match[0], "enum_case")
+    number = quantity_of(word)
+    if number is not MISSING and any(
+        type(each) is type(number) and each == number for each in shape.values
+    ):
+        return Conversion(number, "number_format")
+    return _REFUSED
+
+
+_TABLE: dict[str, Callable[[Any, Shape], Conversion]] = {
+    "string": _string,
+    "integer": _number,
+    "number": _number,
+    "boolean": _boolean,
+    "null": _null,
+    "enum": _enum,
+}
+_WANTED = {
+    "integer": "an integer",
+    "array": "a list",
+    "object": "an object",
+    "any": "a value",
+    "boolean": "true or false",
+    "null": "null",
+}

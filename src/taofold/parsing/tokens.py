@@ -1,0 +1,229 @@
+"""Reads the strings and bare words of JSON-like text, however they are quoted.
+
+Knows nothing about containers: it is told only whether a key, a member or an item is due.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from taofold.parsing.outcome import Level, Repair
+from taofold.parsing.quoting import BLANK, CLOSING, MARK, TRIPLE, Quoting, Role
+from taofold.parsing.scalar import LITERALS, MISSING, number_of, unescape
+from taofold.parsing.shape import Plan
+
+_KEY_LENGTH = 200
+_NOTES = 100
+_STOP = re.compile(r"""[,，;}\])\n"]|\s(?://|\#)|/\*|</|<\||```""")
+_TOKEN = re.compile(r"[-+.\w]++(?=\s*+[,}\])\n<`])")
+_STOPS = {
+    quote: re.compile(rf"\\.|[{re.escape(closing)}]", re.DOTALL)
+    for quote, closing in CLOSING.items()
+}
+
+
+class TextEnd(Exception):
+    """The text ended inside a token."""
+
+
+class Tokens:
+    """Reads tokens of one text; `repairs` collects what had to be changed, at most 100."""
+
+    def __init__(self, text: str, plan: Plan) -> None:
+        self.text = text
+        self.quoting = Quoting(text, plan.names, plan.open)
+        self.repairs: list[Repair] = []
+        self.furthest = 0
+
+    def note(
+        self, kind: str, at: int, level: Level = "syntax", content: bool = False, cost: int = 1
+    ) -> None:
+        """Records a repair."""
+        if len(self.repairs) < _NOTES:
+            self.repairs.append(Repair(kind, level, content, at, "", cost))
+
+    def blank(self, at: int) -> int:
+        text = self.text
+        while True:
+            found = BLANK.match(text, at)
+            at = found.end() if found else at
+            char = text[at : at + 1]
+            if char == "#" or (char == "/" and text.startswith("//", at)):
+                end = text.find("\n", at)
+                self.note("comment", at)
+                at = len(text) if end < 0 else end
+            elif char == "/" and text.startswith("/*", at):
+                end = text.find("*/", at + 2)
+                if end < 0:
+                    raise TextEnd
+                self.note("comment", at)
+                at = end + 2
+            elif char == "…" or (char == "." and text.startswith("...", at)):
+                self.note("ellipsis", at, content=True, cost=4)
+                at += 1 if char == "…" else 3
+            else:
+                return at
+
+    def value(self, at: int, role: Role) -> tuple[Any, int]:
+        """Reads a string, strings joined by `+` or parentheses, or a bare word."""
+        char = self.text[at]
+        if char in CLOSING:
+            first, at = self.string(at, role)
+            return self._joined(at, first, role)
+        if char != "(":
+            return self._bare(at, role)
+        at = self.blank(at + 1)
+        if self.text[at : at + 1] not in ('"', "'"):
+            raise ValueError
+        self.quoting.calls = True
+        first, at = self.string(at, "item")
+        text, at = self._joined(at, first, role, adjacent=True)
+        at = self.blank(at)
+        if self.text[at : at + 1] != ")":
+            raise ValueError
+        return text, at + 1
+
+    def _joined(self, at: int, value: str, role: Role, adjacent: bool = False) -> tuple[str, int]:
+        """Follows `"a" + "b"`, and inside parentheses `"a" "b"`."""
+        text = self.text
+        parts = [value]
+        while True:
+            ahead = self.blank(at)
+            char = text[ahead : ahead + 1]
+            joined = self.quoting.is_adjacent(at, ahead) and not self.quoting.is_key(ahead)
+            if char == "+":
+                ahead = self.blank(ahead + 1)
+                char = text[ahead : ahead + 1]
+            elif not adjacent and not (joined and role != "item"):
+                break
+            if char not in ('"', "'"):
+                break
+            self.note("joined_strings", ahead, content=True, cost=2)
+            part, at = self.string(ahead, "item" if role == "item" or adjacent else "member")
+            parts.append(part)
+        return "".join(parts), at
+
+    def string(self, at: int, role: Role) -> tuple[str, int]:
+        text = self.text
+        quote = text[at]
+        triple = text[at : at + 3]
+        if triple in TRIPLE and (role != "key") and text.find(triple, at + 3) >= 0:
+            return self._triple(at, triple)
+        if quote not in '"\x02':
+            self.note("foreign_quotes", at)
+        closing = CLOSING[quote]
+        begin = position = at + 1
+        stop = _STOPS[quote]
+        dirty = False
+        while True:
+            found = stop.search(text, position)
+            if found is None:
+                return self._unclosed(begin, role)
+            position = found.end()
+            if role == "key" and position - begin > _KEY_LENGTH:
+                self.furthest = max(self.furthest, position)
+                raise ValueError
+            if found[0][0] == "\\":
+                continue
+            if found[0] not in closing:
+                continue
+            if quote == "\x02" or self.quoting.closes(position, role, dirty, begin):
+                return self._body(begin, position - 1, dirty), position
+            if role == "member" and self._lost_quote(begin, position - 1):
+                body = text[begin : position - 1].rstrip().removesuffix(",")
+                self.note("missing_quote", position - 1, content=True, cost=3)
+                return unescape(body)[0], begin + len(body)
+            dirty = True
+
+    def _lost_quote(self, begin: int, at: int) -> bool:
+        """Whether the quote at an offset opens the next key, the string having lost its own."""
+        before = self.text[max(begin, at - 80) : at].rstrip(" \t")
+        return before[-1:] in (",", "\n") and self.quoting.is_known_key(at)
+
+    def _body(self, begin: int, end: int, dirty: bool) -> str:
+        body = self.text[begin:end]
+        if dirty:
+            self.note("unescaped_quotes", begin, content=True, cost=2)
+        if "\n" in body:
+            self.note("raw_newline", begin)
+        value, clean = unescape(body)
+        if not clean:
+            self.note("escape", begin, content=True)
+        return value
+
+    def _triple(self, at: int, triple: str) -> tuple[str, int]:
+        end = self.text.index(triple, at + 3)
+        body = self.text[at + 3 : end]
+        self.note("triple_quotes", at)
+        if triple == "```":
+            first, newline, rest = body.partition("\n")
+            body = rest if newline and first.strip().isalnum() else body
+            return body, end + 3
+        return body, end + 3
+
+    def _unclosed(self, begin: int, role: Role) -> tuple[str, int]:
+        """A string without end: cut off, unless raw lines of closers alone follow its line."""
+        text = self.text
+        line = text.find("\n", begin)
+        mark = MARK.search(text, max(line, begin)) if line >= 0 else None
+        end = mark.start() if mark else len(text)
+        if role != "key" and line >= 0 and end - line < 400:
+            head = text[begin:line].rstrip()
+            body = head.rstrip("}]").rstrip()
+            if mark and text[end:].strip().strip("`~"):
+                raise TextEnd
+            balanced = all(body.count(a) <= body.count(b) for a, b in ("{}", "[]"))
+            tail = text[begin + len(body) : end]
+            if balanced and body and "\n" in tail and tail.strip() and not tail.strip("}] \t\r\n"):
+                self.note("missing_quote", begin + len(body), content=True, cost=3)
+                return unescape(body)[0], begin + len(body)
+        raise TextEnd
+
+    def _bare(self, at: int, role: Role) -> tuple[Any, int]:
+        text = self.text
+        token = _TOKEN.match(text, at)
+        if token is not None:
+            value = self._literal(token[0], at)
+            if value is not MISSING:
+                return value, token.end()
+        position = at
+        while True:
+            found = _STOP.search(text, position)
+            if found is None:
+                word = text[at:].strip()
+                if word not in LITERALS:
+                    raise TextEnd
+                return self._literal(word, at), len(text)
+            position = found.end()
+            if found[0] == '"':
+                if self.quoting.closes(position, role, dirty=True, start=at):
+                    self.note("missing_quote", at, content=True, cost=3)
+                    return text[at : position - 1].strip(), position
+            elif found[0] not in ",，;" or role == "item" or self._ends_member(position):
+                return self._word(at, found.start())
+
+    def _word(self, at: int, end: int) -> tuple[Any, int]:
+        word = self.text[at:end].strip()
+        if not word:
+            raise ValueError
+        value = self._literal(word, at)
+        if value is MISSING:
+            value = word
+            self.note("unquoted_text", at, cost=2)
+        return value, end
+
+    def _ends_member(self, at: int) -> bool:
+        rest = self.text[at : at + 80].lstrip()
+        return not rest or rest[0] in "}])" or self.quoting.is_key(at)
+
+    def _literal(self, word: str, at: int) -> Any:
+        value: Any
+        if word in LITERALS:
+            if word not in ("true", "false", "null"):
+                self.note("foreign_literal", at)
+            return LITERALS[word]
+        value, plain = number_of(word)
+        if value is not MISSING and not plain:
+            self.note("number_format", at)
+        return value

@@ -1,0 +1,196 @@
+"""Agent files: an `Agent` in YAML. Reading finds every fault and imports nothing.
+
+The keys are the arguments of `Agent`; those that would let a project's file speak for the
+person who runs it, or that only code can give, are in `NOT_IN_FILES`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field
+
+from taofold.agent.strategies import STRATEGIES
+from taofold.policy import Policy
+from taofold.runtime.registry import providers
+from taofold.spec.config_file import LimitKeys
+from taofold.spec.document import Document, Strict, check, load
+from taofold.spec.faults import Fault, near
+from taofold.spec.names import is_name
+from taofold.spec.policy_file import PolicyFile, tighten
+from taofold.store.fields import is_list, is_mapping
+
+NOT_IN_FILES: Final = {
+    "deps_type": "for type checkers",
+    "approve": "the person at the command line decides who approves",
+    "secrets": "secrets do not belong in files",
+    "raise_on_limit": "for code",
+    "log": "runs are kept in .taofold",
+}
+OUTPUTS: Final = {"str": str, "int": int, "float": float, "bool": bool, "dict": dict, "list": list}
+"""Types of answers that need no class."""
+ROLES: Final = ("planner", "executor", "evaluator", "finalizer", "critic")
+
+
+def _several(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Models = Annotated[list[str], BeforeValidator(_several), Field(min_length=1)]
+
+
+class AgentKeys(Strict):
+    """The keys of an agent file."""
+
+    model: Models | None = None
+    output: str = "str"
+    name: Annotated[str, Field(min_length=1)] = "agent"
+    description: str = ""
+    instructions: str = ""
+    tools: list[Any] = []
+    strategy: str = "react"
+    limits: LimitKeys = LimitKeys()
+    policy: Any = None
+    models: dict[str, Models] = {}
+    ask_user: bool = False
+    strict: bool | None = None
+    research: bool = False
+    on_denial: Annotated[str, Field(pattern="^(continue|stop)$")] = "continue"
+    cache: bool = False
+    max_tokens: Annotated[int, Field(ge=0)] = 0
+    temperature: Annotated[float, Field(ge=0)] | None = None
+
+
+class FilesOptions(Strict):
+    """Of the built-in file tools."""
+
+    root: str = "."
+    write: bool = True
+
+
+class CommandOptions(Strict):
+    """Of the built-in command tool. Seconds."""
+
+    root: str = "."
+    timeout: Annotated[float, Field(gt=0)] = 60.0
+    longest: Annotated[float, Field(gt=0)] = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One entry of `tools`: a built-in with its options, or the name of something to import."""
+
+    name: str
+    options: FilesOptions | CommandOptions | None = None
+
+
+BUILT_IN: Final[dict[str, type[FilesOptions] | type[CommandOptions]]] = {
+    "files": FilesOptions,
+    "command": CommandOptions,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFile:
+    """A file without faults. `policy` already includes the operator's."""
+
+    document: Document
+    keys: AgentKeys
+    tools: tuple[ToolUse, ...]
+    policy: Policy
+
+
+def read_agent(
+    path: Path, operator: Policy | None = None, source: str = ""
+) -> tuple[AgentFile | None, list[Fault]]:
+    """The agent file at `path`, or everything wrong with it."""
+    document, faults = load(path, source)
+    if document is None:
+        return None, faults
+    keys, faults = check(document, AgentKeys)
+    raw = document.value.get("tools")
+    tools: list[ToolUse] = []
+    for index, entry in enumerate(raw if is_list(raw) else ()):
+        use, wrong = _tool(document, entry, index)
+        faults += wrong
+        tools += [use] if use is not None else []
+    policy, wrong = _policy(document, operator or Policy())
+    faults += [*wrong, *_names(document)]
+    if faults or keys is None:
+        return None, sorted(faults, key=lambda fault: fault.line)
+    return AgentFile(document, keys, tuple(tools), policy), []
+
+
+def _tool(document: Document, entry: Any, index: int) -> tuple[ToolUse | None, list[Fault]]:
+    place = ("tools", index)
+    if is_mapping(entry) and len(entry) == 1:
+        [(key, value)] = entry.items()
+        name = str(key)
+        if name in BUILT_IN:
+            given: Any = {} if value is None else value
+            options, faults = check(document, BUILT_IN[name], given, (*place, name))
+            return (None if options is None else ToolUse(name, options)), faults
+        if is_name(name):
+            return None, [document.fault(place, f"{name!r} takes no options")]
+        entry = name
+    if not isinstance(entry, str):
+        return None, [document.fault(place, "must be a name, or a built-in tool with its options")]
+    if entry in BUILT_IN:
+        return ToolUse(entry, BUILT_IN[entry]()), []
+    if is_name(entry):
+        return ToolUse(entry), []
+    hint = f"{near(entry, BUILT_IN)}; your own are module:attr"
+    return None, [document.fault(place, f"unknown tool {entry!r}", hint)]
+
+
+def _policy(document: Document, operator: Policy) -> tuple[Policy, list[Fault]]:
+    value: Any = document.value.get("policy")
+    if value is None:
+        return operator, []
+    if not isinstance(value, str):
+        keys, faults = check(document, PolicyFile, value, ("policy",))
+        if keys is None:
+            return operator, faults
+        return tighten(operator, keys, document, ("policy",))
+    path = document.folder / value
+    other, faults = load(path)
+    if other is None:
+        here = f"the file is {str(path)!r}"
+        return operator, [document.fault(("policy",), one.message, here) for one in faults]
+    keys, faults = check(other, PolicyFile)
+    return (operator, faults) if keys is None else tighten(operator, keys, other)
+
+
+def _names(document: Document) -> list[Fault]:
+    """What names something that must exist, as far as that is known without importing."""
+    faults: list[Fault] = []
+    value = document.value
+    strategy = value.get("strategy", "react")
+    if isinstance(strategy, str) and strategy not in STRATEGIES:
+        hint = near(strategy, STRATEGIES)
+        faults.append(document.fault(("strategy",), f"unknown strategy {strategy!r}", hint))
+    output = value.get("output", "str")
+    if isinstance(output, str) and output not in OUTPUTS and not is_name(output):
+        hint = f"use one of {', '.join(OUTPUTS)}, or module:Class"
+        faults.append(document.fault(("output",), f"unknown type {output!r}", hint))
+    faults += _models(document, ("model",), value.get("model"))
+    roles = value.get("models")
+    for key, spec in (roles if is_mapping(roles) else {}).items():
+        role = str(key)
+        place = ("models", role)
+        if role not in ROLES:
+            faults.append(document.fault(place, f"unknown role {role!r}", near(role, ROLES)))
+        faults += _models(document, place, spec)
+    return faults
+
+
+def _models(document: Document, place: tuple[str, ...], value: Any) -> list[Fault]:
+    faults: list[Fault] = []
+    for spec in _several(value) or ():
+        provider, colon, model = str(spec).partition(":")
+        if colon and provider not in providers():
+            hint = near(provider, providers())
+            faults.append(document.fault(place, f"unknown provider {provider!r}", hint))
+        elif colon and not model.strip():
+            faults.append(document.fault(place, f"no model is named in {spec!r}"))
+    return faults

@@ -1,0 +1,118 @@
+"""From an agent file to an `Agent`. **It imports what the file names**."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from taofold.agent import Agent
+from taofold.core.errors import ConfigError
+from taofold.policy import Limits
+from taofold.spec.agent_file import OUTPUTS, AgentFile, CommandOptions, FilesOptions, ToolUse
+from taofold.spec.config_file import Config
+from taofold.spec.faults import Fault, refuse
+from taofold.spec.names import load
+from taofold.tools.command import command_tool
+from taofold.tools.files import file_tools
+
+
+def build(file: AgentFile, config: Config, root: Path, *, network: bool = False) -> Agent[Any, Any]:
+    """The agent, whose built-in tools work below `root`.
+
+    Raises:
+        ExceptionGroup: every tool or type that cannot be had.
+    """
+    keys, folder = file.keys, file.document.folder
+    faults: list[Fault] = []
+    tools: list[Any] = []
+    for index, use in enumerate(file.tools):
+        try:
+            tools += _tools(use, root, folder, network)
+        except ConfigError as error:
+            faults.append(file.document.fault(("tools", index), str(error)))
+    output: Any = str
+    try:
+        output = output_type(keys.output, folder)
+    except ConfigError as error:
+        faults.append(file.document.fault(("output",), str(error)))
+    agent = Agent[Any, Any](
+        keys.model or config.model,
+        output=output,
+        name=keys.name,
+        description=keys.description,
+        instructions=keys.instructions,
+        tools=tuple(tools),
+        strategy=keys.strategy,
+        limits=replace(Limits(), **{**config.limits.given(), **keys.limits.given()}),
+        policy=file.policy,
+        models=keys.models,
+        ask_user=keys.ask_user,
+        strict=config.strict if keys.strict is None else keys.strict,
+        research=keys.research,
+        on_denial=keys.on_denial,
+        cache=keys.cache,
+        max_tokens=keys.max_tokens,
+        temperature=keys.temperature,
+    )
+    if not faults:
+        faults = _made(agent, file)
+    if faults:
+        refuse(faults, f"{file.document.source} cannot be used")
+    return agent
+
+
+def output_type(name: str, folder: Path) -> Any:
+    """The type of the answer.
+
+    Raises:
+        ConfigError: it is no type, or cannot be imported.
+    """
+    if name in OUTPUTS:
+        return OUTPUTS[name]
+    found = load(name, folder)
+    if not isinstance(found, type) and not hasattr(found, "__origin__"):
+        raise ConfigError(f"{name!r} is {found!r}, not a type")
+    return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
+    match use.options:
+        case FilesOptions():
+            return [file_tools(inside(root, use.options.root), use.options.write)]
+        case CommandOptions():
+            place, options = inside(root, use.options.root), use.options
+            return [
+                command_tool(
+                    place, network=network, timeout=options.timeout, longest=options.longest
+                )
+            ]
+        case None:
+            found = load(use.name, folder)
+            return list(found) if isinstance(found, list | tuple) else [found]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def inside(root: Path, relative: str) -> Path:
+    """`relative` below `root`: a project's file may narrow the work root, never leave it.
+
+    Raises:
+        ConfigError: it leads out.
+    """
+    base = root.resolve()
+    path = (base / relative).resolve()
+    if not path.is_relative_to(base):
+        raise ConfigError(f"root {relative!r} leads out of the work root {str(base)!r}")
+    return path
+
+
+def _made(agent: Agent[Any, Any], file: AgentFile) -> list[Fault]:
+    try:
+        names = agent.toolset.names
+        agent.answer  # noqa: B018 - made here, so that its faults are found now
+    except ExceptionGroup as group:
+        return [file.document.fault(("tools",), str(one)) for one in group.exceptions]
+    except ConfigError as error:
+        return [file.document.fault((), str(error))]
+    unknown = [name for name in file.keys.limits.per_tool if name not in names]
+    return [
+        file.document.fault(("limits", "per_tool", name), f"there is no tool {name!r}")
+        for name in unknown
+    ]
