@@ -23,9 +23,9 @@ async def test_a_test_that_says_nothing_reaches_no_model(hello: Request) -> None
 @pytest.mark.allow_model_requests
 async def test_a_test_that_asks_for_it_may(hello: Request) -> None:
     assert not guard.closed
+    model = resolve("ollama:x", base_url="http://127.0.0.1:1", retry=Retry(attempts=1))
     with pytest.raises(ModelError, match=r"cannot talk to http://127\.0\.0\.1:1/"):
-        url, once = "http://127.0.0.1:1", Retry(attempts=1)
-        await resolve("ollama:x", base_url=url, retry=once).complete(hello)
+        await model.complete(hello)
 
 
 @pytest.mark.cassette("openai_stream.json")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from taofold.core.errors import ConfigError, ModelError, RunError
@@ -16,7 +17,7 @@ from taofold.runtime.registry import (
     register_provider,
     resolve,
 )
-from taofold.testing import ScriptedModel
+from taofold.testing import Cassette, ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("clean_environment")]
 
@@ -112,6 +113,18 @@ def test_the_environments_key_goes_nowhere_an_argument_points(
         assert "sk-env" not in str(vars(stolen._endpoint))  # type: ignore[attr-defined]
         kept = resolve(f"{provider}:m")
         assert "sk-env" in str(vars(kept._endpoint))  # type: ignore[attr-defined]
+
+
+async def test_only_openai_itself_is_told_the_new_name_of_the_limit(
+    hello: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"json": {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]}}
+    asked = msgspec.structs.replace(hello, max_tokens=7)
+    for url, name in (("", "max_completion_tokens"), ("http://127.0.0.1:9/v1", "max_tokens")):
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        cassette = Cassette([{"response": said}])
+        await resolve("openai:m", api_key="k", transport=cassette).complete(asked)
+        assert cassette.requests[0][name] == 7
 
 
 def test_providers_of_other_packages_come_by_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,11 @@ program, so that an edit that suits one assertion by chance does not pass.
 
 PROGRAMS: dict[str, tuple[str, str]] = {
     "leap_year_boolean": (
-        '''
+        """
 def leap(year):
     return year % 4 == 0 and year % 100 != 0 and year % 400 == 0
-''',
-        '''
+""",
+        """
 from program import leap
 
 def test_ordinary():
@@ -20,10 +20,10 @@ def test_ordinary():
 def test_centuries():
     assert leap(2000)
     assert not leap(1900)
-''',
+""",
     ),
     "running_total_return_in_loop": (
-        '''
+        """
 def running(values):
     total = 0
     sums = []
@@ -31,8 +31,8 @@ def running(values):
         total += value
         sums.append(total)
         return sums
-''',
-        '''
+""",
+        """
 from program import running
 
 def test_running():
@@ -40,15 +40,15 @@ def test_running():
 
 def test_one():
     assert running([4]) == [4]
-''',
+""",
     ),
     "missing_return": (
-        '''
+        """
 def initials(name):
     letters = [part[0] for part in name.split()]
     ".".join(letters) + "."
-''',
-        '''
+""",
+        """
 from program import initials
 
 def test_two():
@@ -56,14 +56,14 @@ def test_two():
 
 def test_one():
     assert initials("Plato") == "P."
-''',
+""",
     ),
     "missing_import": (
-        '''
+        """
 def area(radius):
     return math.pi * radius ** 2
-''',
-        '''
+""",
+        """
 import math
 from program import area
 
@@ -72,46 +72,46 @@ def test_unit():
 
 def test_nothing():
     assert area(0) == 0
-''',
+""",
     ),
     "missing_from_import": (
-        '''
+        """
 def words(text):
     counts = defaultdict(int)
     for word in text.split():
         counts[word] += 1
     return dict(counts)
-''',
-        '''
+""",
+        """
 from program import words
 
 def test_words():
     assert words("a b a") == {"a": 2, "b": 1}
-''',
+""",
     ),
     "misspelt_name": (
-        '''
+        """
 def mean(values):
     total = sum(values)
     return totl / len(values)
-''',
-        '''
+""",
+        """
 from program import mean
 
 def test_mean():
     assert mean([1, 2, 3]) == 2
-''',
+""",
     ),
     "misspelt_method": (
-        '''
+        """
 def collect(pairs):
     seen = []
     for key, value in pairs:
         if value:
             seen.add(key)
     return seen
-''',
-        '''
+""",
+        """
 from program import collect
 
 def test_collect():
@@ -119,40 +119,40 @@ def test_collect():
 
 def test_none():
     assert collect([]) == []
-''',
+""",
     ),
     "wrong_key": (
-        '''
+        """
 def label(person):
     return f"{person['name']} ({person['year']})"
 
 def people():
     return [{"name": "Ada", "born": 1815}]
-''',
-        '''
+""",
+        """
 from program import label, people
 
 def test_label():
     assert label(people()[0]) == "Ada (1815)"
-''',
+""",
     ),
     "counting_key": (
-        '''
+        """
 def tally(votes):
     counts = {}
     for vote in votes:
         counts[vote] += 1
     return counts
-''',
-        '''
+""",
+        """
 from program import tally
 
 def test_tally():
     assert tally("abca") == {"a": 2, "b": 1, "c": 1}
-''',
+""",
     ),
     "binary_search_bound": (
-        '''
+        """
 def find(items, wanted):
     low, high = 0, len(items) - 1
     while low < high:
@@ -164,8 +164,8 @@ def find(items, wanted):
         else:
             high = middle - 1
     return -1
-''',
-        '''
+""",
+        """
 from program import find
 
 def test_every_place():
@@ -175,7 +175,7 @@ def test_every_place():
 def test_absent():
     assert find([1, 2], 9) == -1
     assert find([], 9) == -1
-''',
+""",
     ),
     "range_too_short": (
         '''
@@ -187,7 +187,7 @@ def primes(limit):
             found.append(number)
     return found
 ''',
-        '''
+        """
 from program import primes
 
 def test_inclusive():
@@ -196,17 +196,17 @@ def test_inclusive():
 def test_small():
     assert primes(2) == [2]
     assert primes(1) == []
-''',
+""",
     ),
     "index_behind_the_end": (
-        '''
+        """
 def steps(values):
     found = []
     for i in range(len(values)):
         found.append(values[i + 1] - values[i])
     return found
-''',
-        '''
+""",
+        """
 from program import steps
 
 def test_steps():
@@ -214,16 +214,16 @@ def test_steps():
 
 def test_short():
     assert steps([1]) == []
-''',
+""",
     ),
     "fibonacci_base_case": (
-        '''
+        """
 def fib(n):
     if n == 0:
         return 0
     return fib(n - 1) + fib(n - 2)
-''',
-        '''
+""",
+        """
 from program import fib
 
 def test_start():
@@ -231,20 +231,20 @@ def test_start():
 
 def test_ten():
     assert fib(10) == 55
-''',
+""",
     ),
     "factorial_base_case": (
-        '''
+        """
 def factorial(n):
     return n * factorial(n - 1)
-''',
-        '''
+""",
+        """
 from program import factorial
 
 def test_factorial():
     assert factorial(0) == 1
     assert factorial(5) == 120
-''',
+""",
     ),
     "mutable_default": (
         '''
@@ -253,7 +253,7 @@ def enlist(name, names=[]):
     names.append(name)
     return names
 ''',
-        '''
+        """
 from program import enlist
 
 def test_fresh():
@@ -262,57 +262,57 @@ def test_fresh():
 
 def test_given():
     assert enlist("b", ["a"]) == ["a", "b"]
-''',
+""",
     ),
     "swapped_arguments": (
-        '''
+        """
 def ratio(part, whole):
     return part / whole
 
 def percent(part, whole):
     return 100 * ratio(whole, part)
-''',
-        '''
+""",
+        """
 from program import percent
 
 def test_percent():
     assert percent(1, 4) == 25
     assert percent(3, 4) == 75
-''',
+""",
     ),
     "wrong_variable": (
-        '''
+        """
 def box(width, height, depth):
     base = width * height
     return base * width
-''',
-        '''
+""",
+        """
 from program import box
 
 def test_box():
     assert box(2, 3, 4) == 24
     assert box(1, 1, 7) == 7
-''',
+""",
     ),
     "floor_division": (
-        '''
+        """
 def mean(values):
     return sum(values) // len(values)
-''',
-        '''
+""",
+        """
 from program import mean
 
 def test_mean():
     assert mean([1, 2]) == 1.5
     assert mean([2, 4]) == 3
-''',
+""",
     ),
     "empty_mean": (
-        '''
+        """
 def mean(values):
     return sum(values) / len(values)
-''',
-        '''
+""",
+        """
 from program import mean
 
 def test_mean():
@@ -320,10 +320,10 @@ def test_mean():
 
 def test_nothing():
     assert mean([]) == 0
-''',
+""",
     ),
     "null_lookup": (
-        '''
+        """
 USERS = {1: {"name": "ada"}}
 
 def user(number):
@@ -332,8 +332,8 @@ def user(number):
 def name(number):
     found = user(number)
     return found["name"].title()
-''',
-        '''
+""",
+        """
 from program import name
 
 def test_known():
@@ -341,31 +341,31 @@ def test_known():
 
 def test_unknown():
     assert name(2) == ""
-''',
+""",
     ),
     "missing_f": (
-        '''
+        """
 def greet(name, times):
     return "Hello {name}, visit {times}"
-''',
-        '''
+""",
+        """
 from program import greet
 
 def test_greet():
     assert greet("Ada", 3) == "Hello Ada, visit 3"
-''',
+""",
     ),
     "concatenated_number": (
-        '''
+        """
 def ticket(seat, row):
     return "row " + row + " seat " + str(seat)
-''',
-        '''
+""",
+        """
 from program import ticket
 
 def test_ticket():
     assert ticket(4, 12) == "row 12 seat 4"
-''',
+""",
     ),
     "sort_order": (
         '''
@@ -374,20 +374,20 @@ def podium(scores):
     ranked = sorted(scores, key=lambda name: scores[name])
     return ranked[:3]
 ''',
-        '''
+        """
 from program import podium
 
 def test_podium():
     assert podium({"a": 3, "b": 9, "c": 5, "d": 1}) == ["b", "c", "a"]
-''',
+""",
     ),
     "any_for_all": (
-        '''
+        """
 def strong(password):
     rules = [str.isdigit, str.isupper, str.islower]
     return any(any(rule(c) for c in password) for rule in rules)
-''',
-        '''
+""",
+        """
 from program import strong
 
 def test_strong():
@@ -396,25 +396,25 @@ def test_strong():
 def test_weak():
     assert not strong("ab3")
     assert not strong("")
-''',
+""",
     ),
     "unexpected_keyword": (
-        '''
+        """
 def pad(text, width, filling=" "):
     return text + filling * (width - len(text))
 
 def dotted(text):
     return pad(text, 6, fill=".")
-''',
-        '''
+""",
+        """
 from program import dotted
 
 def test_dotted():
     assert dotted("abc") == "abc..."
-''',
+""",
     ),
     "missing_self": (
-        '''
+        """
 class Counter:
     def __init__(self):
         self.count = 0
@@ -422,25 +422,25 @@ class Counter:
     def up(step):
         self.count += step
         return self.count
-''',
-        '''
+""",
+        """
 from program import Counter
 
 def test_up():
     counter = Counter()
     assert counter.up(2) == 2
     assert counter.up(3) == 5
-''',
+""",
     ),
     "accumulator_overwritten": (
-        '''
+        """
 def cost(items):
     total = 0
     for price, count in items:
         total = price * count
     return total
-''',
-        '''
+""",
+        """
 from program import cost
 
 def test_cost():
@@ -448,21 +448,21 @@ def test_cost():
 
 def test_nothing():
     assert cost([]) == 0
-''',
+""",
     ),
     "missing_colon": (
-        '''
+        """
 def sign(number):
     if number < 0
         return -1
     return 1 if number else 0
-''',
-        '''
+""",
+        """
 from program import sign
 
 def test_sign():
     assert [sign(n) for n in (-5, 0, 5)] == [-1, 0, 1]
-''',
+""",
     ),
     "age_not_refused": (
         '''
@@ -472,7 +472,7 @@ def admit(age):
         raise ValueError("too young")
     return True
 ''',
-        '''
+        """
 import pytest
 from program import admit
 
@@ -483,17 +483,17 @@ def test_young():
 def test_old_enough():
     assert admit(18)
     assert admit(40)
-''',
+""",
     ),
     "unbound": (
-        '''
+        """
 def longest(words):
     for word in words:
         if len(word) > len(best):
             best = word
     return best
-''',
-        '''
+""",
+        """
 from program import longest
 
 def test_longest():
@@ -501,63 +501,63 @@ def test_longest():
 
 def test_nothing():
     assert longest([]) == ""
-''',
+""",
     ),
     "caller_changed": (
-        '''
+        """
 def without_last(items):
     rest = items
     rest.pop()
     return rest
-''',
-        '''
+""",
+        """
 from program import without_last
 
 def test_the_caller_keeps_the_list():
     given = [1, 2, 3]
     assert without_last(given) == [1, 2]
     assert given == [1, 2, 3]
-''',
+""",
     ),
     "separator": (
-        '''
+        """
 def csv(row):
     return ";".join(str(cell) for cell in row)
-''',
-        '''
+""",
+        """
 from program import csv
 
 def test_csv():
     assert csv([1, "a", 2]) == "1,a,2"
-''',
+""",
     ),
     "initial_value": (
-        '''
+        """
 def product(numbers):
     result = 0
     for number in numbers:
         result *= number
     return result
-''',
-        '''
+""",
+        """
 from program import product
 
 def test_product():
     assert product([2, 3, 4]) == 24
     assert product([]) == 1
-''',
+""",
     ),
     "rounded_too_little": (
-        '''
+        """
 def gross(net):
     return round(net * 1.19, 1)
-''',
-        '''
+""",
+        """
 from program import gross
 
 def test_gross():
     assert gross(9.99) == 11.89
     assert gross(1) == 1.19
-''',
+""",
     ),
 }

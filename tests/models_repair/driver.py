@@ -41,7 +41,8 @@ class Pytest:
         )  # fmt: skip
 
     def run(self, folder: Path, arguments: list[str], seconds: float = 5) -> tuple[int | None, str]:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         asked = {"folder": str(folder), "arguments": arguments, "seconds": seconds}
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
@@ -122,7 +123,7 @@ def perform(folder: Path, pytest_: Pytest, tool: str, given: dict[str, Any]) -> 
         case "run_command":
             words = shlex.split(given["command"])
             arguments = words[words.index("pytest") + 1 :]
-            code, output = pytest_.run(folder, arguments, 3)
+            code, output = pytest_.run(folder, arguments, 1.0)
             if code is None:
                 return "timeout", output
             return ("failure" if code else "success"), f"exit code {code}, 0.1 s\n{output}"

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.anyio
 
 REASON = why_not()
 contained = pytest.mark.skipif(bool(REASON), reason=f"no containment here: {REASON}")
+linux = pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are looked up in /proc")
 EVERY = ["never", pytest.param("always", marks=contained)]
 
 
@@ -119,6 +120,7 @@ async def test_secrets_in_the_environment_are_not_passed_on(
     assert str(Path.home()) not in [line for line in said.split("\n") if line.startswith("HOME=")]
 
 
+@linux
 @pytest.mark.scenario("TAO-10", "TAG-22")
 async def test_cancelling_kills_the_whole_group_and_keeps_what_was_said(tool: Tool) -> None:
     ctx, heard = RunContext(None), asyncio.Event()
@@ -134,6 +136,7 @@ async def test_cancelling_kills_the_whole_group_and_keeps_what_was_said(tool: To
     assert await gone(marker)
 
 
+@linux
 async def test_background_processes_do_not_outlive_the_command(tool: Tool) -> None:
     marker = f"32{os.getpid()}.5"
     outcome = await asyncio.wait_for(use(tool, f"sleep {marker} & echo started"), 10)

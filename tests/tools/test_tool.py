@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -370,6 +371,35 @@ async def test_a_schema_without_a_function_signature_is_checked_too(ctx: RunCont
     )
     with pytest.raises(BadArguments, match="must be integer"):
         made.bind({"n": True})
+
+
+def test_a_function_that_mentions_itself_and_a_method_without_an_object() -> None:
+    @tool
+    def again(n: "int") -> int:
+        return again(n - 1) if n else 0
+
+    class Thing:
+        def method(self, n: int) -> int:
+            return n
+
+    assert again.bind({"n": "3"}).kwargs == {"n": 3}
+    with pytest.raises(ConfigError, match="method of an object"):
+        as_tool(Thing.method)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"n": 5}, "required": 3},
+        {"properties": [1]},
+        {"properties": {"n": {"$ref": "#/properties/n"}}},
+        {"properties": {"n": {"anyOf": [{"$ref": "#/properties/n"}] * 3}}},
+    ],
+)
+def test_a_hostile_schema_neither_hangs_nor_raises_anything_else(schema: dict[str, Any]) -> None:
+    made = external("far", "Far.", schema, dict)
+    with suppress(BadArguments):
+        made.bind({"n": 1})
 
 
 @pytest.mark.scenario("PEER-05")

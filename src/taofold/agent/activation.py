@@ -1,6 +1,7 @@
 """One activation of an agent: its description made live, and a run driven with it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from secrets import token_hex
 from time import time_ns
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached
 from taofold.core.state import fold, live
 from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal
+from taofold.policy import Limits
 from taofold.reasoning import Offer, Task
 from taofold.runtime import run as runs
 from taofold.runtime.calling import render
@@ -65,7 +67,7 @@ class Activation:
     ) -> None:
         self.agent, self.deps, self.listener, self.parent = agent, deps, listener, parent
         self.log = log or (MemoryLog() if agent.log is None else open_log(agent.log))
-        self.principal = principal
+        self.principal, self.takeover = principal, False
         self.output = agent.answer
         self.models = self._models()
         self.setup = self._setup()
@@ -96,12 +98,12 @@ class Activation:
             policy=policy,
             principal=self.principal or Principal(),
             deps=self.deps,
-            approve=_approver(agent.approve),
+            approve=_approver(agent.approve) or (parent.approve if parent else None),
             redactor=agent.redactor,
             listeners=() if listener is None else (listener,),
             on_delta=None if listener is None else lambda run, text: listener(Delta(run, text)),
             children=self._child,
-            cache={} if agent.cache else None,
+            cache=agent.replies if agent.cache else None,
             max_tokens=agent.max_tokens,
             temperature=agent.temperature,
             strict=agent.strict,
@@ -160,7 +162,7 @@ class Activation:
             profile=model.profile,
             principal=self.setup.principal,
             policy=self.setup.policy.version,
-            settings=self.setup.redactor.json(dict(settings or {})),
+            settings=self._settings(settings or {}),
             data=self.setup.redactor.json(dict(data or {})),
             history=(*await self._history(session), *history),
             session=session,
@@ -171,9 +173,24 @@ class Activation:
         store = await runs.start(self.log, started, run, self.strategy(started), self.setup)
         return await self._result(store)
 
+    def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What is kept with the run: for the rules, for replay, and what the caller gave."""
+        agent, kept = self.agent, dict[str, Any]()
+        effects = {t.name: t.effect for t in agent.toolset.values() if t.effect != "read"}
+        if effects:
+            kept["effects"] = effects
+        if agent.research:
+            kept["research"] = True
+        if agent.instructions:
+            kept["instructions"] = self.setup.redactor.text(agent.instructions)
+        if self.parent is not None:
+            kept["limits"] = asdict(self.setup.limits)
+        return {**self.setup.redactor.json(dict(given)), **kept}
+
     async def resume(self, run: str, *, takeover: bool = False) -> RunResult[Any]:
         """Carry on a run."""
         started = await self._started(run)
+        self.takeover = takeover
         store = await runs.resume(
             self.log, run, self.strategy(started), self.setup, takeover=takeover
         )
@@ -199,6 +216,9 @@ class Activation:
         started = first[0].event
         if self.principal is None:
             self.setup.principal = started.principal
+        if "limits" in started.settings:  # a child's share, as it was reserved at its start
+            share = Limits(**started.settings["limits"])
+            self.setup.limits = self.agent.limits.within(share)
         return started
 
     async def _result(self, store: Store) -> RunResult[Any]:
@@ -207,7 +227,7 @@ class Activation:
         questions = tuple(await pending(self.log, store.run)) if waiting else ()
         records = tuple(live(store.records))
         result = result_of(self.log, state, records, questions, self.output.load)
-        if self.agent.raise_on_limit and state.status == "limited":
+        if self.agent.raise_on_limit and self.parent is None and state.status == "limited":
             raise LimitReached(f"run {store.run!r} ended with {state.stop_reason}", result)
         return result
 
@@ -229,14 +249,14 @@ class Activation:
     ) -> ChildOutcome:
         """Run the agent behind `tool` as a child; its records reach our listener too."""
         if parent.limits.depth < 0:
-            text = f"agents may call agents {self.agent.limits.depth} deep"
+            text = f"limit reached: agents call agents at most {parent.depth - 1} deep"
             return ChildOutcome(Observation(text, "failure", refused="limit"))
         agent: Agent[Any, Any] = tool.agent
         activation = Activation(agent, self.deps, parent.principal, self.listener, self.log, parent)
         if await _exists(self.log, run):
             state = fold(await self.log.read(run))
             if state.status in ("running", "waiting", "cancelled"):
-                result = await activation.resume(run)
+                result = await activation.resume(run, takeover=self.takeover)
                 state = result.state
         else:
             result = await activation.run(str(parameters["goal"]), run_id=run)
@@ -245,15 +265,18 @@ class Activation:
             return ChildOutcome(Observation(), waiting_for=state.waiting_for)
         status: ObservationStatus = "success" if state.success else "failure"
         text = state.output if state.output is not None else state.error or state.stop_reason
-        return ChildOutcome(Observation(text, status), usage=state.usage)
+        calls = (
+            state.model_calls + state.child_model_calls,
+            state.tool_calls + state.child_tool_calls,
+        )
+        return ChildOutcome(Observation(text, status), usage=state.usage, calls=calls)
 
 
 async def _exists(log: Log, run: str) -> bool:
     try:
-        await log.row(run)
+        return (await log.row(run)).events > 0
     except LookupError:
         return False
-    return True
 
 
 def _approver(approve: "Approver | str | None") -> Approver | None:

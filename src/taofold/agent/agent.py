@@ -15,7 +15,7 @@ from taofold.agent.result import Happening, Out, RunResult, Stream
 from taofold.agent.sync import run_now
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
-from taofold.core.values import Message, Principal, Tier
+from taofold.core.values import Message, Principal, Reply, Tier
 from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
 from taofold.reasoning import Output, Task
@@ -91,6 +91,11 @@ class Agent(Generic[Deps, Out]):
     def answer(self) -> Output:
         """How the answer's type is asked for and checked."""
         return Output(self.output)
+
+    @cached_property
+    def replies(self) -> dict[str, Reply]:
+        """What `cache` remembers, for as long as this agent lives."""
+        return {}
 
     @cached_property
     def redactor(self) -> Redactor:

@@ -8,11 +8,12 @@ import os
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from taofold.cli import place
 from taofold.cli.outcome import say
 from taofold.core.errors import ConfigError
+from taofold.store.fields import is_list, is_mapping
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
@@ -79,14 +80,14 @@ def recorded(started: "RunStarted", agent: str = "", model: str = "") -> Choice:
     """
     said: Any = started.settings.get(SETTINGS)
     known = {one.name for one in fields(Choice)}
-    if not isinstance(said, dict):
+    if not is_mapping(said):
         if not agent:
             raise ConfigError(
                 "this run does not say how to make its agent (it was imported, or started from "
                 "Python): name it with --agent FILE or --agent module:attr"
             )
         return replace(chosen(agent, model=model), digest="")
-    kept = {str(name): value for name, value in said.items() if name in known}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    kept = {str(name): value for name, value in said.items() if name in known}
     choice = Choice(**kept)
     if agent:
         choice = replace(choice, agent=agent, folder=str(Path.cwd()), digest="")
@@ -111,15 +112,16 @@ def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
     if choice.limits:
         changes["limits"] = replace(agent.limits, **choice.limits)  # type: ignore[arg-type]
     if stand_in is not None:
-        return agent.but(model=stand_in, approve=None, **changes)
+        roles = dict.fromkeys(agent.models, stand_in)
+        return agent.but(model=stand_in, models=roles, approve=None, **changes)
     model = choice.model or agent.model
     if not model:
         raise ConfigError(
             "no model: pass --model provider:model, set TAOFOLD_MODEL, or say `model:` in the "
             "agent file or in .taofold/config.yml (offline:repair needs no key and no network)"
         )
-    roles = {role: connect(one, config.provider) for role, one in agent.models.items()}
-    return agent.but(model=connect(model, config.provider), models=roles, approve=None, **changes)
+    live = {role: connect(one, config.provider) for role, one in agent.models.items()}
+    return agent.but(model=connect(model, config.provider), models=live, approve=None, **changes)
 
 
 def connect(spec: Any, provider: str) -> "Model":
@@ -131,8 +133,10 @@ def connect(spec: Any, provider: str) -> "Model":
         name = spec if ":" in spec else f"{provider}:{spec}"
         profile = known(name)
         return resolve(name) if profile is None else resolve(name, profile=profile)
-    if isinstance(spec, list | tuple):
-        return resolve([connect(one, provider) for one in spec])  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(spec, tuple):
+        spec = list(cast("tuple[Any, ...]", spec))
+    if is_list(spec):
+        return resolve([connect(one, provider) for one in spec])
     return resolve(spec)
 
 
@@ -158,9 +162,7 @@ def is_file(agent: str) -> bool:
     return agent.endswith((".yaml", ".yml"))
 
 
-def _imported(
-    name: str, folder: Path, config: "Config", operator: "Policy"
-) -> "Agent[Any, Any]":
+def _imported(name: str, folder: Path, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
     from taofold.agent import Agent
     from taofold.spec.names import is_name, load
 
@@ -171,8 +173,9 @@ def _imported(
     agent: Any = load(name, folder)
     if not isinstance(agent, Agent):
         raise ConfigError(f"{name!r} is {agent!r}, not an Agent")
-    policy = operator.tightened(agent.policy)  # code of a project may only tighten, too
-    return agent.but(policy=policy, strict=agent.strict or config.strict)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    known = cast("Agent[Any, Any]", agent)
+    policy = operator.tightened(known.policy)  # code of a project may only tighten, too
+    return known.but(policy=policy, strict=known.strict or config.strict)
 
 
 def _default(

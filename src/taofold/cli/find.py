@@ -60,7 +60,9 @@ async def records_of(log: "Log", said: str, at: int | None = None) -> "tuple[str
     if at is None:
         return run, records
     if not 0 <= at < len(records):
-        raise ConfigError(f"run {run!r} has the events 0 to {len(records) - 1}, not {at}", path="--at")
+        raise ConfigError(
+            f"run {run!r} has the events 0 to {len(records) - 1}, not {at}", path="--at"
+        )
     return run, [record for record in records if record.seq <= at]
 
 

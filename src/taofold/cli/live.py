@@ -39,9 +39,7 @@ def drive(
 ) -> "RunResult[Any] | None":
     """Do `work` and show it; print the result. None if it was interrupted.
 
-    Args:
-        told: what an earlier life of the run already showed.
-        also: hears everything besides the trace.
+    `told` is what an earlier life of the run already showed; `also` hears everything, too.
     """
     from taofold.cli.story import Story
     from taofold.cli.voices import voice
@@ -139,7 +137,7 @@ def _next(result: "RunResult[Any]") -> None:
     say(f"then:\n  taofold runs resume {result.run_id}")
 
 
-async def _cancellable(work: Awaitable[Any], log: "Log") -> Any:
+async def _cancellable(work: "Awaitable[RunResult[Any]]", log: "Log") -> "RunResult[Any]":
     """`work`, which a polite request to end (SIGTERM) cancels as Ctrl-C does."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is not None and sys.platform != "win32":

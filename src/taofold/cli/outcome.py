@@ -3,14 +3,14 @@
 import json
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import typer
 
 from taofold.cli.clean import clean
 from taofold.core.errors import (
-    Conflict,
     ConfigError,
+    Conflict,
     LogError,
     Refused,
     ReplayDiverged,
@@ -64,7 +64,7 @@ def fail(message: str, code: int = USAGE) -> NoReturn:
 def explain(error: Exception) -> int | None:
     """Say what `error` means; its exit code, None if it is a bug of ours."""
     if isinstance(error, ExceptionGroup):
-        faults = _leaves(error)
+        faults = leaves(error)
         if not all(isinstance(one, TaofoldError) for one in faults):
             return None
         say(f"error: {error.message}: {len(faults)} fault{'s' * (len(faults) > 1)}")
@@ -88,11 +88,12 @@ _CODES: Final[Mapping[type[Exception], int]] = {
 }
 
 
-def _leaves(group: ExceptionGroup[Exception]) -> list[Exception]:
-    found: list[Exception] = []
-    for one in group.exceptions:
-        found += _leaves(one) if isinstance(one, ExceptionGroup) else [one]
-    return found
+def leaves(error: Exception) -> list[Exception]:
+    """The faults in a group, however deep; an error that is no group by itself."""
+    if not isinstance(error, ExceptionGroup):
+        return [error]
+    inner = cast("tuple[Exception, ...]", error.exceptions)
+    return [leaf for one in inner for leaf in leaves(one)]
 
 
 def _text(error: Exception) -> str:

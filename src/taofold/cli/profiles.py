@@ -9,6 +9,7 @@ import msgspec
 from taofold.cli.place import operator_folder
 from taofold.core.errors import ConfigError
 from taofold.core.values import Profile
+from taofold.store.fields import is_mapping
 
 NAME: Final = "profiles.json"
 
@@ -44,5 +45,7 @@ def _read() -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {error}; delete it or mend it", path=str(path)) from error
-    return dict(said) if isinstance(said, dict) else {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        raise ConfigError(
+            f"cannot be read: {error}; delete it or mend it", path=str(path)
+        ) from error
+    return said if is_mapping(said) else {}

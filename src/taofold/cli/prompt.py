@@ -16,6 +16,7 @@ from taofold.cli.clean import clean
 from taofold.core.values import ASK_USER
 from taofold.runtime.setup import Approval, Decision
 from taofold.runtime.signals import Park
+from taofold.store.fields import is_mapping
 
 _POLL_S: Final = 0.05
 _SHOWN: Final = 2000
@@ -48,7 +49,9 @@ class Asking:
         if request.question:
             return await self._doubt()
         while True:
-            said = await self._line("[a]pprove  [d]eny  [e]dit parameters  [q]uit and leave it waiting")
+            said = await self._line(
+                "[a]pprove  [d]eny  [e]dit parameters  [q]uit and leave it waiting"
+            )
             match said.strip().lower():
                 case "a" | "approve" | "y" | "yes":
                     return Decision("allow")
@@ -76,7 +79,9 @@ class Asking:
     async def _doubt(self) -> Decision:
         """An action that may or may not have happened before a crash."""
         while True:
-            said = await self._line("[w]as done  [r]un it again  [s]kip it  [q]uit and leave it waiting")
+            said = await self._line(
+                "[w]as done  [r]un it again  [s]kip it  [q]uit and leave it waiting"
+            )
             match said.strip().lower():
                 case "w" | "done":
                     return Decision("done")
@@ -91,7 +96,9 @@ class Asking:
 
     async def _edited(self, request: Approval) -> dict[str, Any] | None:
         given = json.dumps(request.action.parameters, ensure_ascii=False)
-        said = await self._line(f"parameters are {clean(given)}\nnew parameters as JSON (empty = as before)")
+        said = await self._line(
+            f"parameters are {clean(given)}\nnew parameters as JSON (empty = as before)"
+        )
         if not said.strip():
             return None
         try:
@@ -99,10 +106,10 @@ class Asking:
         except ValueError as error:
             self._lines.show(f"that is not JSON: {error}", [], "")
             return None
-        if not isinstance(edited, dict):
+        if not is_mapping(edited):
             self._lines.show("parameters are a JSON object", [], "")
             return None
-        return {str(key): value for key, value in edited.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return edited
 
     async def _line(self, prompt: str) -> str:
         said = await self._lines.ask(prompt)
@@ -188,7 +195,13 @@ def _panel(title: str, facts: list[tuple[str, str]], preview: str) -> None:
 def _difference(line: str) -> Any:
     from rich.text import Text
 
-    for start, style in (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red")):
+    for start, style in (
+        ("+++", "bold"),
+        ("---", "bold"),
+        ("@@", "cyan"),
+        ("+", "green"),
+        ("-", "red"),
+    ):
         if line.startswith(start):
             return Text(line, style)
     return Text(line)

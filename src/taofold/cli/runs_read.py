@@ -78,7 +78,12 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
     _, records = with_log(work)
     for record in records:
         if json:
-            line = {"run": record.run, "seq": record.seq, "at": record.at, "event": plain(record.event)}
+            line = {
+                "run": record.run,
+                "seq": record.seq,
+                "at": record.at,
+                "event": plain(record.event),
+            }
             give_json(line, indent=None)
         else:
             time, event = iso(record.at)[11:23], record.event
@@ -110,12 +115,17 @@ def check(run: options.Run, json: options.Json = False) -> None:
 
     items = judge(with_log(work)[1])
     if json:
-        told = [{"name": i.name, "passed": i.passed, "steps": i.steps, "detail": i.detail} for i in items]
+        told = [
+            {"name": i.name, "passed": i.passed, "steps": i.steps, "detail": i.detail}
+            for i in items
+        ]
         give_json(told)
     else:
         for item in items:
             sign = "pass" if item.passed else "FAIL"
-            give(f"{sign}  {item.name.replace('_', ' ')}{f': {item.detail}' if item.detail else ''}")
+            give(
+                f"{sign}  {item.name.replace('_', ' ')}{f': {item.detail}' if item.detail else ''}"
+            )
     if not all(item.passed for item in items):
         raise typer.Exit(UNREACHED)
 
@@ -140,9 +150,7 @@ def diff(
         raise typer.Exit(UNREACHED)
 
 
-def replay(
-    run: options.Run, agent: options.AgentName = "", json: options.Json = False
-) -> None:
+def replay(run: options.Run, agent: options.AgentName = "", json: options.Json = False) -> None:
     """Re-derive a run without model, tools or network; exit code 1 at the first difference."""
     from taofold.cli.agents import make, recorded
     from taofold.cli.report import started_of
@@ -154,8 +162,7 @@ def replay(
         records = await log.read(name)
         started = started_of(name, records)
         stand_in = ReplayModel(started.model, started.profile)
-        made = make(recorded(started, agent), stand_in)
-        made = made.but(models=dict.fromkeys(made.models, stand_in), log=log)
+        made = make(recorded(started, agent), stand_in).but(log=log)
         try:
             await made.replay(name)
         except ReplayDiverged as error:

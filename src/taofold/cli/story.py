@@ -114,9 +114,7 @@ class Story:
             if action.tool != FINISH:
                 self._voice.action(action, _mark(index, batch), child=child)
 
-    def _observed(
-        self, event: e.Observed, known: _Known, before: RunState, *, child: bool
-    ) -> None:
+    def _observed(self, event: e.Observed, known: _Known, before: RunState, *, child: bool) -> None:
         closed = event.key not in known.state.open
         opened = before.open.get(event.key)
         slots = () if opened is None else opened.slots

@@ -98,7 +98,9 @@ class Plain(Silent):
     def action(self, action: Action, mark: str, *, child: bool) -> None:
         """Tool and parameters."""
         place = f"[{mark}]" if mark else ""
-        self._say(f"  action{place} {action.tool} {parameters(action.parameters, 160)}", child=child)
+        self._say(
+            f"  action{place} {action.tool} {parameters(action.parameters, 160)}", child=child
+        )
 
     def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
         """Status, duration, key line."""
@@ -239,7 +241,9 @@ def key_line(seen: Observation, width: int) -> str:
     """What matters of an observation, on one line."""
     if seen.extraction:
         return line(seen.extraction, width)
-    return value(seen.result, width) if not isinstance(seen.result, str) else line(seen.result, width)
+    return (
+        value(seen.result, width) if not isinstance(seen.result, str) else line(seen.result, width)
+    )
 
 
 def ended(event: e.RunFinished | e.Parked) -> str:

@@ -27,7 +27,7 @@ def demo_project(target: Path, name: str = "storeroom") -> Path:
         raise ValueError(f"no demo project {name!r}: choose one of {', '.join(PROJECTS)}")
     if target.is_dir() and any(target.iterdir()):
         raise FileExistsError(f"{str(target)!r} is not empty: choose a new directory")
-    for path, text in _contents(files(__package__).joinpath("project", name), ""):
+    for path, text in _contents(files(__name__).joinpath("project", name), ""):
         place = target / path.removesuffix(_ENDING)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")

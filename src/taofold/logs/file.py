@@ -80,6 +80,11 @@ class File:
                 "do not rely on what happened since the last good write"
             ) from error
 
+    @property
+    def closed(self) -> bool:
+        """Was it closed?"""
+        return self._closed
+
     def close(self) -> None:
         """Finish what was asked for and let go of the file. Blocks."""
         self._disk.close()

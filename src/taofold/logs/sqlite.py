@@ -47,6 +47,11 @@ class SqliteLog:
         self._file = File(self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync)
         self._numbers: dict[str, int] = {}
 
+    @property
+    def closed(self) -> bool:
+        """Was it closed? It does not open again."""
+        return self._file.closed
+
     def open(self) -> None:
         """Open the file, or create it, now. Blocks.
 

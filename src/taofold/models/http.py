@@ -1,7 +1,7 @@
 """One HTTP client for every provider: POST a body, get an answer or a stream of bytes.
 
-One `aiohttp` session per event loop is shared by all adapters (docs/adr/0101: four times
-the throughput of the alternative). It is loaded at the first request, closed when the
+One `aiohttp` session per event loop is shared by all adapters (docs/adr/0006: a third of
+the CPU of the alternative). It is loaded at the first request, closed when the
 loop shuts down, never follows a redirect (that would hand the key to another host) and
 never reads more than it was told to. It knows nothing about JSON, providers or retries.
 """

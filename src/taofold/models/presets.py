@@ -48,7 +48,7 @@ class Preset(NamedTuple):
             endpoint(f"{url}/chat/completions", _authorization(key), key, options),
             profile,
             price=known_price(model, options, FREE if self.local else None),
-            new_limit=self.new_limit and not options.get("base_url"),
+            new_limit=self.new_limit and url == self.url,
             extra=dict(self.extra),
         )
 

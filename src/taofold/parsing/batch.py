@@ -86,7 +86,7 @@ def dialect_turn(requests: Sequence[Request], text: str, tools: Tools) -> Turn |
     """The batch of calls of a dialect; inside prose, every one must be offered."""
     first = requests[0].at
     known = all(is_offered(each.tool, tools) for each in requests)
-    if is_hedged(text, first, len(text)) or (not known and text[: max(first, 0)].strip()):
+    if not known and text[: max(first, 0)].strip():
         return None
     calls = tuple(call_of_request(each, tools) for each in requests)
     return Turn(_remark_before(text, first), calls, (Repair("dialect", "none", at=first),))

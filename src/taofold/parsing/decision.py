@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.outcome import Repair
@@ -31,7 +32,7 @@ _ENVELOPE = frozenset(
     [*THOUGHT_KEYS, *TOOL_KEYS, *PARAMETER_KEYS, *BATCH_KEYS, *ANSWER_KEYS, *_NOTES, "critical"]
 )
 FINISH = "finish"
-_UNSET: Any = object()
+NAMELESS = "the action names no tool"
 _LIMIT = 160
 
 
@@ -91,35 +92,39 @@ def _executed(value: Object) -> Object | None:
     return None
 
 
-def call_of(item: object, tools: Tools, around: Object | None = None) -> Call:
+def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
     """Reads one call; `around` is the object that holds it, for a rationale beside the action."""
     if isinstance(item, str):
         return Call(item, {}, error=f"the arguments of {item[:_LIMIT]!r} are missing")
-    if not isinstance(item, dict):
+    if not is_object(item):
         return Call("", {}, error=f"an action must be an object, got {_kind(item)}")
-    call: Object = item
-    name: Any = _UNSET
-    used = ""
-    for used in TOOL_KEYS:
-        name = call.get(used, _UNSET)
-        if isinstance(name, dict):  # {"function": {"name", "arguments"}, "id"}
-            return _with_id(call_of(name, tools), call)
-        if isinstance(name, str):
-            break
-    rationale = _text(call.get("rationale") or call.get("justification"))
-    if not rationale and around is not None:
-        rationale = _text(around.get("rationale") or around.get("justification"))
-    identifier = call.get("id")
+    used, name = _name_in(item)
+    if is_object(name):  # {"function": {"name", "arguments"}, "id"}
+        return _with_id(call_of(name, tools), item)
+    rationale = _rationale(item) or ("" if around is None else _rationale(around))
+    identifier = _text(item.get("id"))
     if not isinstance(name, str) or not name.strip():
-        return Call("", {}, rationale, _text(identifier), error="the action names no tool")
+        return Call("", {}, rationale, identifier, error=NAMELESS)
     name = name.strip()
     for key in PARAMETER_KEYS:
-        if key in call and key != used:
-            parameters, repairs, error = arguments_of(name, call[key], tools)
-            return Call(name, parameters, rationale, _text(identifier), repairs, error)
-    inline = {key: entry for key, entry in call.items() if key != used and key not in _ENVELOPE}
+        if key in item and key != used:
+            parameters, repairs, error = arguments_of(name, item[key], tools)
+            return Call(name, parameters, rationale, identifier, repairs, error)
+    inline = {k: v for k, v in item.items() if k != used and k not in _ENVELOPE}
     repairs = (Repair("inline_parameters", "none"),) if inline else ()
-    return Call(name, inline, rationale, _text(identifier), repairs)
+    return Call(name, inline, rationale, identifier, repairs)
+
+
+def _name_in(item: Object) -> tuple[str, Any]:
+    for key in TOOL_KEYS:
+        name = item.get(key)
+        if isinstance(name, str | dict):
+            return key, cast("Any", name)
+    return "", None
+
+
+def _rationale(item: Object) -> str:
+    return _text(item.get("rationale") or item.get("justification"))
 
 
 def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Repair, ...], str]:
@@ -164,7 +169,7 @@ def _remark(value: Object) -> Remark | None:
         thought = value.get(key)
         if isinstance(thought, str) and thought.strip():
             return _remark_of(thought, value, value.get("thought_type"))
-        if isinstance(thought, dict):
+        if is_object(thought):
             content = next((thought[k] for k in ("content", "text", "thought") if k in thought), "")
             kind = thought.get("type") or thought.get("thought_type") or value.get("thought_type")
             return _remark_of(_text(content), {**value, **thought}, kind)
@@ -176,7 +181,7 @@ def _remark_of(content: str, value: Object, kind: Any) -> Remark:
     because = value.get("because")
     cited: tuple[int, ...] = ()
     if because is not None:
-        items: list[Any] = because if isinstance(because, list) else [because]
+        items: list[Any] = because if is_list(because) else [because]
         cited = tuple(number for item in items if (number := _whole(item)) is not None)
     confidence = value.get("confidence")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
@@ -194,8 +199,7 @@ def _whole(item: object) -> int | None:
 
 def _with_id(call: Call, outer: Object) -> Call:
     identifier = _text(outer.get("id")) or call.id
-    rationale = call.rationale or _text(outer.get("rationale"))
-    return Call(call.tool, call.parameters, rationale, identifier, call.repairs, call.error)
+    return replace(call, id=identifier, rationale=call.rationale or _rationale(outer))
 
 
 def _text(value: object) -> str:
@@ -203,5 +207,6 @@ def _text(value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    names = {bool: "a boolean", int: "a number", float: "a number", list: "a list"}
-    return names.get(type(value), "null" if value is None else type(value).__name__)
+    if isinstance(value, list):
+        return "a list"
+    return "null" if value is None else f"the {type(value).__name__} {str(value)[:20]}"

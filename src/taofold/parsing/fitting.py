@@ -243,4 +243,6 @@ def _is_echo(value: Any) -> bool:
     if not is_object(value) or len(value) < 2 or not isinstance(next(iter(value.values())), str):
         return False
     words = [str(each) for each in value.values()]
+    if words[0] not in _TYPES and words[0][:1] != "<":
+        return False
     return all(word in _TYPES or (word[:1] == "<" and word[-1:] == ">") for word in words)

@@ -110,7 +110,7 @@ class _Layout:
         while stack and stack[-1].indent > indent:
             stack.pop()
         self._waiting = None
-        kind = list if is_item else dict
+        kind: type[Any] = list if is_item else dict
         if waiting and (indent > waiting[2] or (is_item and indent == waiting[2])):
             child: Any = kind()
             waiting[0][waiting[1]] = child

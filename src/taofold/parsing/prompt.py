@@ -44,7 +44,7 @@ def _render(node: Any, root: Schema, trail: tuple[str, ...], indent: int) -> str
         name = str(schema["$ref"]).rsplit("/", 1)[-1]
         if name in trail:
             return name
-        definitions = root.get("$defs") or root.get("definitions") or {}
+        definitions: Schema = root.get("$defs") or root.get("definitions") or {}
         return _render(definitions.get(name), root, (*trail, name), indent)
     if "const" in schema:
         return json.dumps(schema["const"], ensure_ascii=False, default=str)

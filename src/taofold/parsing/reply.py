@@ -34,8 +34,10 @@ from taofold.parsing.turn import Call, Prose, Remark, Turn
 from taofold.parsing.typed import is_cut
 
 _DECODER = json.JSONDecoder()
-_KEYS = "thought thought_type because action actions tool parameters name arguments args"
-_KEYS += " action_input rationale tool_calls final_answer answer"
+_KEYS = (
+    "thought thought_type because action actions tool parameters name arguments args"
+    " action_input rationale tool_calls final_answer answer"
+)
 _PLAN = Plan(ANY, frozenset(map(fold, _KEYS.split())), open=True, lenient=False)
 _BROKEN = re.compile(
     r"[{,]\s{0,8}[\"'“]?(?:tool|action|actions|tool_name|tool_calls|action_input|thought)"
@@ -165,12 +167,12 @@ class _Reply:
 
     def _dialect(self, visible: str, has_values: bool) -> Turn | Prose | Unparsed:
         requests = requests_in(visible, (*self._tools, *RESERVED))
-        if requests and any(not each.closed for each in requests):
-            if not is_hedged(visible, requests[0].at, len(visible)):
+        if requests and not is_hedged(visible, requests[0].at, len(visible)):
+            if not all(each.closed for each in requests):
                 return refusal("incomplete", self._text)
-        turn = dialect_turn(requests, visible, self._tools) if requests else None
-        if turn is not None:
-            return turn
+            turn = dialect_turn(requests, visible, self._tools)
+            if turn is not None:
+                return turn
         if self._cut:
             return refusal("incomplete", self._text)
         marks = _BROKEN.finditer(visible)

@@ -20,8 +20,15 @@ _HEX = re.compile(r"[-+]?0[xX][0-9a-fA-F]{1,32}")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})++(?:\.\d++)?")
 _DIGITS = 400
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|\r\n|.)", re.DOTALL)
-_SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
-_SIMPLE |= {each: each for each in "\"'`/\\“”‘’"}
+_SIMPLE = {
+    **{each: each for each in "\"'`/\\“”‘’"},
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "0": "\0",
+}
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 MISSING: Any = object()
 

@@ -146,7 +146,7 @@ class _Compiler:
         for part in reference.removeprefix("#").strip("/").split("/"):
             if part:
                 part = part.replace("~1", "/").replace("~0", "~")
-                target = target.get(part) if isinstance(target, Mapping) else None
+                target = target.get(part) if is_object(target) else None
         shape = self._done[reference] = Shape("any")
         if isinstance(target, Mapping) and "properties" in target:
             shape.kind = "object"

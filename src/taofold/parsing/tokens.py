@@ -15,6 +15,13 @@ from taofold.parsing.shape import Plan
 
 _KEY_LENGTH = 200
 _NOTES = 100
+_SOLID = frozenset("\"'{}[]:,tfn0123456789-")
+_PLAIN = {
+    "item": re.compile(r'"([^"\\\n]*+)"(?=\s*+(?:\]|,\s*+["{\[\]\d-])|\s++")'),
+    "member": re.compile(r'"([^"\\\n]*+)"(?=\s*+(?:\}|,\s*+"[^"\\\n]{0,80}+"\s*+:))'),
+}
+"""Strings that are as they should be, which most are."""
+_PLAIN_KEY = re.compile(r'"([^"\\\n]{0,200}+)"(?=\s*+:)')
 _STOP = re.compile(r"""[,，;}\])\n"]|\s(?://|\#)|/\*|</|<\||```""")
 _TOKEN = re.compile(r"[-+.\w]++(?=\s*+[,}\])\n<`])")
 _STOPS = {
@@ -44,7 +51,12 @@ class Tokens:
             self.repairs.append(Repair(kind, level, content, at, "", cost))
 
     def blank(self, at: int) -> int:
+        """The offset of the next token, after blanks, comments and ellipses."""
         text = self.text
+        if text[at : at + 1] == " ":
+            at += 1
+        if text[at : at + 1] in _SOLID:
+            return at
         while True:
             found = BLANK.match(text, at)
             at = found.end() if found else at
@@ -68,6 +80,10 @@ class Tokens:
     def value(self, at: int, role: Role) -> tuple[Any, int]:
         """Reads a string, strings joined by `+` or parentheses, or a bare word."""
         char = self.text[at]
+        if char == '"':
+            plain = _PLAIN[role].match(self.text, at)
+            if plain is not None:
+                return plain[1], plain.end()
         if char in CLOSING:
             first, at = self.string(at, role)
             return self._joined(at, first, role)
@@ -105,36 +121,39 @@ class Tokens:
         return "".join(parts), at
 
     def string(self, at: int, role: Role) -> tuple[str, int]:
+        """Reads the string whose quote stands at an offset."""
         text = self.text
         quote = text[at]
+        if role == "key" and quote == '"':
+            found = _PLAIN_KEY.match(text, at)
+            if found is not None:
+                return found[1], found.end()
         triple = text[at : at + 3]
-        if triple in TRIPLE and (role != "key") and text.find(triple, at + 3) >= 0:
+        if triple in TRIPLE and role != "key" and text.find(triple, at + 3) >= 0:
             return self._triple(at, triple)
         if quote not in '"\x02':
             self.note("foreign_quotes", at)
-        closing = CLOSING[quote]
         begin = position = at + 1
-        stop = _STOPS[quote]
         dirty = False
-        while True:
-            found = stop.search(text, position)
-            if found is None:
-                return self._unclosed(begin, role)
+        while (found := _STOPS[quote].search(text, position)) is not None:
             position = found.end()
             if role == "key" and position - begin > _KEY_LENGTH:
                 self.furthest = max(self.furthest, position)
                 raise ValueError
             if found[0][0] == "\\":
                 continue
-            if found[0] not in closing:
-                continue
             if quote == "\x02" or self.quoting.closes(position, role, dirty, begin):
                 return self._body(begin, position - 1, dirty), position
             if role == "member" and self._lost_quote(begin, position - 1):
-                body = text[begin : position - 1].rstrip().removesuffix(",")
-                self.note("missing_quote", position - 1, content=True, cost=3)
-                return unescape(body)[0], begin + len(body)
+                return self._cut_short(begin, position - 1)
             dirty = True
+        return self._unclosed(begin, role)
+
+    def _cut_short(self, begin: int, at: int) -> tuple[str, int]:
+        """The string before the key whose quote stands at an offset."""
+        body = self.text[begin:at].rstrip().removesuffix(",")
+        self.note("missing_quote", at, content=True, cost=3)
+        return unescape(body)[0], begin + len(body)
 
     def _lost_quote(self, begin: int, at: int) -> bool:
         """Whether the quote at an offset opens the next key, the string having lost its own."""

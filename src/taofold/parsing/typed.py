@@ -216,6 +216,8 @@ class _Search:
             yield outline[0], (Repair("outline", "syntax", not outline[1], 0, cost=2),), []
 
     def _chosen(self) -> Fit | Unparsed:
+        if len(self._fits) == 1:
+            return self._fits[0]
         limit = min(each.cost for each in self._fits) + _MARGIN
         distinct: list[Fit] = []
         for each in self._fits:

@@ -170,7 +170,7 @@ def _thought(
     if remark is None or not remark.content.strip():
         if task.strict:
             return Broken("R1", "No action without a thought: say why you act, then act.")
-        tools = ", ".join(call.tool for call in turn.calls)
+        tools = ", ".join([call.tool for call in turn.calls])
         return Thought(f"(no thought given) calls {tools}", "reasoning", synthesized=True)
     kind, problem = check_thought(remark.type, research=task.research)
     if task.native and remark.type is None:

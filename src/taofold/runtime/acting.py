@@ -35,7 +35,7 @@ async def act(drive: "Drive", key: str, effect: Act) -> tuple[Observation, ...]:
 class Ready(NamedTuple):
     """A call that may start. `begun` if an earlier life started it already."""
 
-    index: int
+    place: int
     action: Action
     tool: Tool
     bound: Bound
@@ -96,7 +96,7 @@ class Batch:
         if refusal is not None or tool is None or bound is None:
             self._observe(index, refusal or Observation("refused", "failure", refused="unknown"))
             return
-        verdict = await self._decide(index, action, tool)
+        verdict = self._was_started(index, action) or await self._decide(index, action, tool)
         if verdict is None:
             return
         if verdict is not action:
@@ -118,7 +118,10 @@ class Batch:
             return Observation(text, "failure", refused="unknown")
         if action.guessed and (tool.effect == "once" or tool.tier >= Tier.CONFIRM):
             repairs = ", ".join(action.repairs)
-            text = f"the parameters of {action.tool} were not well-formed ({repairs}) and it must not run on guessed parameters: send the action again, exactly"
+            text = (
+                f"the parameters of {action.tool} were not well-formed ({repairs}) and it must "
+                "not run on guessed parameters: send the action again, exactly"
+            )
             return Observation(text, "failure", refused="guessed")
         loop_key = self.drive.loop_key(action.tool, action.parameters)
         call = loop_key or fingerprint(action)
@@ -158,6 +161,17 @@ class Batch:
         if blocked:
             self._observe(index, Observation(blocked, "failure", refused="limit"))
             return None
+        return action
+
+    def _was_started(self, index: int, action: Action) -> Action | None:
+        """On resume what an earlier life started is ruled on no more: it may have happened."""
+        drive = self.drive
+        if drive.exact or drive.tape.peek(e.Started, self.key, index) is None:
+            return None
+        for record in drive.tape.ruled(self.key, index):
+            drive.replayed(record)
+            if isinstance(record.event, e.Decided) and record.event.action is not None:
+                action = record.event.action
         return action
 
     def _ruled(self, index: int, ruling: Ruling) -> bool:
@@ -208,7 +222,7 @@ class Batch:
             await self._slow_down()
         begun = [one._replace(begun=self._begin(one)) for one in ready]
         self.drive.queue |= {
-            f"{self.key}[{one.index}]" for one in ready if one.tool.agent is not None
+            f"{self.key}[{one.place}]" for one in ready if one.tool.agent is not None
         }
         if len(begun) == 1:
             await self._run(begun[0])
@@ -230,15 +244,15 @@ class Batch:
     def _begin(self, one: Ready) -> bool:
         """Record that the call starts. True if an earlier life had started it."""
         drive, key = self.drive, self.key
-        begun = drive.tape.peek(e.Started, key, one.index) is not None
-        drive.put(started(key, one.index, one.tool))
-        while (again := drive.tape.take(e.Started, key, one.index)) is not None:
+        begun = drive.tape.peek(e.Started, key, one.place) is not None
+        drive.put(started(key, one.place, one.tool))
+        while (again := drive.tape.take(e.Started, key, one.place)) is not None:
             drive.replayed(again)
         return begun
 
     async def _run(self, one: Ready) -> None:
         """Make one call, or find out what became of it in an earlier life."""
-        drive, key, index = self.drive, self.key, one.index
+        drive, key, index = self.drive, self.key, one.place
         recorded = drive.tape.peek(e.Observed, key, index)
         if recorded is not None:
             for record in drive.tape.call(key, index):

@@ -38,8 +38,9 @@ async def settle(
 ) -> Action | Observation:
     """The action to run as a person approved it, or the observation that answers it.
 
-    If the approval is void, `rule` is asked anew. Without a `ruling` the person is asked a `question`: by `ask_user`, or about an
-    action that may already have happened. Parks the run if nobody answers now.
+    If the approval is void, `rule` is asked anew. Without a `ruling` the person is asked a
+    `question`: by `ask_user`, or about an action that may already have happened. Parks the
+    run if nobody answers now.
     """
     while True:
         asked = _ask(drive, key, index, action, tool, ruling, question)
@@ -124,7 +125,7 @@ async def _resolution(
             {"approve": "allow", "edit": "allow"}.get(decision.verdict, decision.verdict),
             decision.by,
             decision.answer if decision.answer is not None else decision.reason,
-            _edited(action, decision.parameters),
+            _edited(drive, action, decision.parameters),
             tool,
         )
         resolved = replace(resolved, reason=drive.setup.redactor.text(resolved.reason))
@@ -147,11 +148,14 @@ def _decided(
     data = signal.data
     said = drive.setup.redactor.text(str(data.get("text") or data.get("reason") or ""))
     verdict = data.get("verdict", "allow")
-    return _closed(event, verdict, signal.by, said, _edited(action, data.get("parameters")), tool)
+    edited = _edited(drive, action, data.get("parameters"))
+    return _closed(event, verdict, signal.by, said, edited, tool)
 
 
-def _edited(action: Action, parameters: dict[str, Any] | None) -> Action | None:
-    return None if parameters is None else replace(action, parameters=dict(parameters))
+def _edited(drive: "Drive", action: Action, parameters: dict[str, Any] | None) -> Action | None:
+    if parameters is None:
+        return None
+    return replace(action, parameters=drive.setup.redactor.json(dict(parameters)))
 
 
 def _still(

@@ -3,7 +3,7 @@
 Everything goes through the inbox of the run, once; who may do it is the policy's word.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from taofold.core import events as e
@@ -37,29 +37,29 @@ def pending_in(records: list[e.Record]) -> list[Approval]:
     state = fold(counted)
     if state.status in ENDED or state.started is None:
         return []
-    asked: dict[tuple[str, int], e.Record] = {}
-    for record in counted:
-        event = record.event
-        if isinstance(event, e.Decided):
-            place = (event.key, event.index)
-            if event.verdict == "ask":
-                asked[place] = record
-            else:
-                asked.pop(place, None)
-        elif isinstance(event, e.Observed):
-            asked.pop((event.key, event.index), None)
     principal = state.started.principal.id
     found: list[Approval] = []
-    for (key, index), record in asked.items():
-        if key not in state.open:
-            continue
-        action = state.open[key].slots[index].action
+    for record in asking(counted):
         event = record.event
-        question = ""
-        if action.tool == ASK_USER and isinstance(event, e.Decided):
-            question = event.reason
+        assert isinstance(event, e.Decided)
+        if event.key not in state.open:
+            continue
+        action = state.open[event.key].slots[event.index].action
+        question = event.reason if action.tool == ASK_USER else ""
         found.append(approval(record.run, record, action, principal, question))
     return found
+
+
+def asking(records: Iterable[e.Record]) -> list[e.Record]:
+    """The records that ask a person and were not answered. Pure."""
+    asked: dict[tuple[str, int], e.Record] = {}
+    for record in live(records):
+        event = record.event
+        if isinstance(event, e.Decided) and event.verdict == "ask":
+            asked[event.key, event.index] = record
+        elif isinstance(event, e.Decided | e.Observed):
+            asked.pop((event.key, event.index), None)
+    return list(asked.values())
 
 
 async def find(log: Log, action_id: str) -> Approval:

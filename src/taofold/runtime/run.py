@@ -12,12 +12,22 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.effects import Answer, Halt, Strategy
-from taofold.core.errors import Conflict, LogError, ModelError, Refused, ReplayDiverged, RunError
+from taofold.core.errors import (
+    Conflict,
+    LogError,
+    ModelError,
+    Refused,
+    ReplayDiverged,
+    RunError,
+    UnknownRun,
+)
 from taofold.core.state import ENDED, RunState, fold
 from taofold.runtime import owner
 from taofold.runtime.branch import copied, cut
 from taofold.runtime.drive import Drive
+from taofold.runtime.ending import cancelled, failed, finished
 from taofold.runtime.inbox import Inbox
+from taofold.runtime.people import asking
 from taofold.runtime.setup import Setup
 from taofold.runtime.signals import Cancelled, Denied, EndOfTape, Park
 from taofold.runtime.tape import Tape
@@ -28,17 +38,6 @@ MakeStrategy: TypeAlias = Callable[[], Strategy[Any]]
 
 _LIVE: set[tuple[int, str]] = set()
 """Runs that this process is driving now, by log and id."""
-
-_STATUS = {
-    "max_steps": "limited",
-    "max_tool_calls": "limited",
-    "timeout": "limited",
-    "budget": "limited",
-    "loop_detected": "limited",
-    "denied": "failed",
-    "error": "failed",
-    "cancelled": "cancelled",
-}
 
 
 async def start(
@@ -60,7 +59,11 @@ async def start(
         created_at=setup.now(),
         updated_at=setup.now(),
     )
-    await log.create(row)
+    try:
+        await log.create(row)
+    except Conflict:
+        if not await _abandoned(log, run):
+            raise
     claim = await log.claim(run, owner.me())
     store = Store(run=run, log=log, epoch=claim.epoch, now=setup.now)
     for listener in setup.listeners:
@@ -93,11 +96,8 @@ async def resume(
     store = Store(run=run, log=log, epoch=claim.epoch, head=head, now=setup.now)
     for listener in setup.listeners:
         store.subscribe(listener)
-    tape = Tape(records)
-    if not tape:
-        for record in tape.loose():
-            store.restore(record)
-    return await _activate(log, store, tape, strategy, setup, resumed=True)
+    await log.append(run, claim.epoch, [], status="running")
+    return await _activate(log, store, Tape(records), strategy, setup, resumed=True)
 
 
 async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> RunState:
@@ -110,22 +110,18 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     tape = Tape(records)
     store = Store(run=run, head=len(records), now=lambda: records[-1].at)
     drive = Drive(setup, store, tape, Inbox(None, run), exact=True)
-    if not tape:
-        for record in tape.loose():
-            store.restore(record)
     ended = fold(records)
     try:
-        finish = _finish(await drive(strategy()))
+        finish = finished(await drive(strategy()))
     except EndOfTape:
         finish = None
     except ModelError as error:
-        finish = _failed(error)
+        finish = failed(error)
     except Denied as denied:
         finish = e.RunFinished(
             status="failed", stop_reason="denied", success=False, error=denied.reason
         )
-    world = e.Resolved | e.Started | e.Steered
-    surplus = [r for r in tape.rest() if not isinstance(r.event, world)]
+    surplus = [r for r in tape.rest() if not isinstance(r.event, e.Resolved | e.Started)]
     if surplus:
         raise ReplayDiverged(getattr(surplus[0].event, "key", ""), surplus[0].event, None)
     recorded = next(
@@ -177,6 +173,15 @@ async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
     return upto
 
 
+async def _abandoned(log: Log, run: str) -> bool:
+    """Was the run registered by a process that died before it wrote anything?"""
+    try:
+        row = await log.row(run)
+    except UnknownRun:
+        return False
+    return row.events == 0 and (not row.owner or owner.alive(row.owner) is False)
+
+
 def _check_owner(log: Log, row: RunRow, takeover: bool) -> None:
     if (id(log), row.run) in _LIVE:
         raise Conflict(f"run {row.run!r} is being driven by this process")
@@ -206,30 +211,19 @@ async def _activate(
     if place in _LIVE:
         raise Conflict(f"run {store.run!r} is being driven by this process")
     _LIVE.add(place)
-    inbox = Inbox(log, store.run)
     try:
         while True:
-            await inbox.refresh()
-            tape.on_end = (lambda s=store: _resumed(s)) if resumed else None
-            if resumed and not tape:
-                _resumed(store)
-            drive = Drive(setup, store, tape, inbox)
+            inbox = Inbox(log, store.run)
+            drive = Drive(setup, store, tape, inbox, resumed=resumed)
             try:
-                event: e.Event = await _outcome(drive, strategy)
+                event: e.RunFinished | e.Parked = await _outcome(drive, strategy)
             except asyncio.CancelledError:
-                store.dispatch(_cancelled("interrupted"))
+                drive.live()
+                store.dispatch(cancelled("interrupted"))
                 await asyncio.shield(_close(store, inbox, "cancelled"))
                 raise
-            parked = isinstance(event, e.Parked)
-            store.dispatch(event)
-            status = "waiting" if isinstance(event, e.Parked) else event.status  # type: ignore[union-attr]
-            written = await store.flush(
-                consume=inbox.consumed(),
-                status=status,
-                waiting_for=event.reason if isinstance(event, e.Parked) else "",
-                if_quiet=parked,
-            )
-            if written:
+            drive.live()
+            if await _written(store, inbox, event):
                 return store
             records = await log.read(store.run)
             store = store.again(len(records))
@@ -238,60 +232,48 @@ async def _activate(
         _LIVE.discard(place)
 
 
+async def _written(store: Store, inbox: Inbox, event: e.RunFinished | e.Parked) -> bool:
+    """Write how the activation ended. False: news came in while it was parking."""
+    await inbox.refresh(store)
+    if isinstance(event, e.RunFinished):
+        store.dispatch(event)
+        return await store.flush(consume=inbox.spend(), status=event.status)
+    open_ = frozenset([asked.seq for asked in asking(store.records)])
+    for signal in inbox.late(open_):
+        said = f"{store.run}:{signal.data.get('seq')}"
+        why = "it was resolved already"
+        store.dispatch(e.DecisionRefused(id=said, by=signal.by, why=why, at=signal.at))
+        inbox.take(signal)
+    store.dispatch(event)
+    return await store.flush(
+        consume=inbox.spend(), status="waiting", waiting_for=event.reason, if_quiet=True
+    )
+
+
 async def _outcome(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | e.Parked:
     """Drive once; whatever ends it, as an event."""
     try:
-        return _finish(await drive(strategy()))
+        return finished(await drive(strategy()))
     except Park as park:
         return e.Parked(reason=park.reason)
-    except Cancelled as cancelled:
-        return _cancelled(cancelled.by)
+    except Cancelled as signal:
+        return cancelled(signal.by)
     except Denied as denied:
         return e.RunFinished(
             status="failed", stop_reason="denied", success=False, error=denied.reason
         )
     except Halt as halt:
-        return _finish(Answer(None, halt.reason))
+        return finished(Answer(None, halt.reason))
     except (Conflict, ReplayDiverged, LogError):
         raise
     except RunError as error:
-        return _failed(error, drive)
+        return failed(error, drive.setup.redactor)
     except Exception as error:
-        drive.store.dispatch(_failed(error, drive))
-        await drive.store.flush(status="failed", consume=drive.inbox.consumed())
+        drive.live()
+        drive.store.dispatch(failed(error, drive.setup.redactor))
+        await drive.store.flush(status="failed", consume=drive.inbox.spend())
         raise
 
 
 async def _close(store: Store, inbox: Inbox, status: str) -> None:
-    await store.flush(consume=inbox.consumed(), status=status)
-
-
-def _resumed(store: Store) -> None:
-    store.dispatch(e.Resumed(epoch=store.epoch))
-
-
-def _finish(answer: Any) -> e.RunFinished:
-    if not isinstance(answer, Answer):
-        answer = Answer(answer)
-    status = _STATUS.get(answer.stop, "finished")
-    success = status == "finished" and not answer.error
-    return e.RunFinished(
-        status=status,
-        stop_reason=answer.stop,
-        success=success,
-        output=answer.output,
-        error=answer.error,
-    )
-
-
-def _cancelled(by: str) -> e.RunFinished:
-    return e.RunFinished(
-        status="cancelled", stop_reason="cancelled", success=False, error=f"cancelled by {by}"
-    )
-
-
-def _failed(error: Exception, drive: Drive | None = None) -> e.RunFinished:
-    said = f"{type(error).__name__}: {error}"
-    if drive is not None:
-        said = drive.setup.redactor.text(said)
-    return e.RunFinished(status="failed", stop_reason="error", success=False, error=said)
+    await store.flush(consume=inbox.spend(), status=status)

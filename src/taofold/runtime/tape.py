@@ -76,6 +76,17 @@ class Tape:
         self._count(key, -1)
         return queue.popleft()
 
+    def ruled(self, key: str, index: int) -> list[e.Record]:
+        """How the action came to be started, off the tape."""
+        started = self._at.get((key, e.Started.__name__, index))
+        taken: list[e.Record] = []
+        for kind in (e.Decided, e.Resolved):
+            queue = self._at.get((key, kind.__name__, index))
+            while queue and started and queue[0].seq < started[0].seq:
+                self._count(key, -1)
+                taken.append(queue.popleft())
+        return sorted(taken, key=lambda record: record.seq)
+
     def call(self, key: str, index: int) -> list[e.Record]:
         """Everything that became of one action, off the tape, in order."""
         taken: list[e.Record] = []

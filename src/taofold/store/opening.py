@@ -1,15 +1,16 @@
 """Opening a log by name. Adapters are found by entry point or dotted path, not imported here."""
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Final, cast
 
 from taofold.core.errors import ConfigError
 from taofold.store.log import Log
 from taofold.store.memory import MemoryLog
 
-_ADAPTERS = {"sqlite": "taofold.logs.sqlite:SqliteLog"}
-_open: dict[str, Log] = {}
+_ADAPTERS: Final = {"sqlite": "taofold.logs.open:open_log"}
+_open: Final[dict[str, Log]] = {}
 
 
 def open_log(spec: Log | str | Path) -> Log:
@@ -28,8 +29,9 @@ def open_log(spec: Log | str | Path) -> Log:
     if not rest:
         raise ConfigError(f"a log is 'memory', 'sqlite:PATH' or a path, not {said!r}", path="log")
     key = f"{scheme}:{Path(rest).absolute()}"
-    if key not in _open:
+    known = _open.get(key)
+    if known is None or getattr(known, "closed", False):
         module, _, name = _ADAPTERS[scheme].partition(":")
-        factory: Any = getattr(importlib.import_module(module), name)
+        factory = cast("Callable[[Path], Log]", getattr(importlib.import_module(module), name))
         _open[key] = factory(Path(rest))
     return _open[key]

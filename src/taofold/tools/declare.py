@@ -6,6 +6,7 @@ Knows nothing about tiers or runs, and never calls the function.
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, NotRequired, cast, get_args, get_origin, get_type_hints
@@ -65,6 +66,10 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _acceptable(parameter: inspect.Parameter) -> None:
+    if parameter.name == "self":
+        raise ConfigError(
+            "it is a method; make a tool of the method of an object: tool(obj.method)"
+        )
     if parameter.kind in _STARS:
         raise ConfigError(
             f"parameter {parameter.name!r} takes any number of arguments; declare each one"
@@ -93,7 +98,8 @@ def _hints(function: Callable[..., Any], parameters: list[inspect.Parameter]) ->
     scope: dict[str, Any] = dict(getattr(inner, "__globals__", {}))
     names = getattr(getattr(inner, "__code__", None), "co_freevars", ())
     for name, cell in zip(names, getattr(inner, "__closure__", None) or (), strict=False):
-        scope[name] = cell.cell_contents
+        with suppress(ValueError):  # not assigned yet: a function that mentions itself
+            scope[name] = cell.cell_contents
     hints: dict[str, Any] = {}
     for parameter in parameters:
         hint = Any if parameter.annotation is _NONE else parameter.annotation

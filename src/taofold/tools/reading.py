@@ -9,7 +9,7 @@ from taofold.tools.context import Outcome
 from taofold.tools.jail import Entry, Jail
 from taofold.tools.matcher import matching
 from taofold.tools.text import Text, clip, decode, is_binary, numbered
-from taofold.tools.walk import fits, walk
+from taofold.tools.walk import capped, fits, walk
 
 MOST_ENTRIES: Final = 500
 MOST_BYTES: Final = 10_000_000
@@ -43,7 +43,7 @@ class Reading:
         """
         lines: list[str] = []
         total = 0
-        for entry in walk(self.jail, self.jail.parts(path), depth):
+        for entry in capped(walk(self.jail, self.jail.parts(path), depth)):
             if glob and (entry.kind == "directory" or not fits(entry.path, glob)):
                 continue
             total += 1
@@ -147,7 +147,7 @@ class Reading:
                 raise ValueError(f"there is no {path!r}")
             if entry.kind == "file":
                 return [entry.path]
-        found = walk(self.jail, parts, 64)
+        found = capped(walk(self.jail, parts, 64))
         return [e.path for e in found if e.kind == "file" and fits(e.path, glob)]
 
 

@@ -20,6 +20,8 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "null": (type(None),),
 }
 _DEPTH: Final = 32
+_BRANCH: Final = 4
+"""What a choice costs of the depth: choices within choices are exponential."""
 
 
 class Checker:
@@ -32,14 +34,17 @@ class Checker:
 
     def __call__(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Check `parameters`."""
-        faults = list(self._object(parameters, self._schema, "", _DEPTH))
+        try:
+            faults = list(self._object(parameters, self._schema, "", _DEPTH))
+        except (TypeError, AttributeError, RecursionError) as error:
+            faults = [f"the schema of this tool cannot be applied ({error})"]
         if faults:
             raise BadArguments(faults)
         return parameters
 
     def _faults(self, value: Any, schema: Any, where: str, depth: int) -> Iterator[str]:
         rules = self._resolved(schema)
-        if depth == 0:
+        if depth <= 0:
             return
         if "enum" in rules and value not in rules["enum"]:
             yield f"parameter {where!r}: must be one of {quote(rules['enum'])}, got {quote(value)}"
@@ -62,7 +67,9 @@ class Checker:
     ) -> Iterator[str]:
         for word in ("anyOf", "oneOf"):
             options: list[Any] = rules.get(word, [])
-            found = [list(self._faults(value, option, where, depth - 1)) for option in options]
+            found = [
+                list(self._faults(value, option, where, depth - _BRANCH)) for option in options
+            ]
             if found and all(found):
                 yield from min(found, key=len)
 

@@ -84,7 +84,7 @@ class Tool(Generic[P, R]):
     extract: Callable[[Any], str] | None = None
     """Key extraction from what the function returned."""
     toolset: str = ""
-    agent: Any = None
+    agent: Any = field(default=None, hash=False)
     """An agent that serves the call; the runtime treats such tools specially."""
     function: Callable[P, R] | None = None
     signature: Signature | None = field(default=None, repr=False, hash=False)

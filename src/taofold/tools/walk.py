@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Final
 
 from taofold.tools.jail import Entry, Jail
 
+MOST: Final = 20_000
+"""Entries that one call looks at."""
 UNLISTED: Final = frozenset({".git", "__pycache__", "node_modules", ".venv", ".mypy_cache"})
 """Directories that are named but not entered."""
 
@@ -20,6 +23,11 @@ def walk(jail: Jail, parts: tuple[str, ...], depth: int) -> Iterator[Entry]:
                 yield from walk(jail, (*parts, name), depth - 1)
             except (OSError, ValueError):  # it vanished or may not be read: list the others
                 continue
+
+
+def capped(entries: Iterator[Entry], most: int = MOST) -> Iterator[Entry]:
+    """At most `most` of them: no tool wanders through a whole disk."""
+    return islice(entries, most)
 
 
 def fits(path: str, glob: str) -> bool:

@@ -1,4 +1,4 @@
-"""Templates for what is not there: None checks, guards, base cases, mutable defaults, first values."""
+"""Templates for what is not there: None checks, guards, base cases, fresh and first values."""
 
 import ast
 from collections.abc import Iterator
@@ -33,11 +33,10 @@ def _needs(site: Site, node: ast.AST) -> ast.expr | None:
     """The expression that must not be None in `node`, as far as the message fits."""
     message = site.clue.failure.message
     found: ast.expr | None = None
-    if isinstance(node, ast.Attribute) and (
-        site.clue.kind != "none" or "attribute" not in message or repr(node.attr) in message
-    ):
-        found = node.value
-    elif isinstance(node, ast.Subscript) and "attribute" not in message:
+    if (
+        isinstance(node, ast.Attribute)
+        and (site.clue.kind != "none" or "attribute" not in message or repr(node.attr) in message)
+    ) or (isinstance(node, ast.Subscript) and "attribute" not in message):
         found = node.value
     elif isinstance(node, ast.For) and "iterable" in message:
         found = node.iter
@@ -117,9 +116,9 @@ def add_guard(site: Site) -> Iterator[Change]:
 def _needed(node: ast.AST) -> ast.expr | None:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
         return node.right
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
-        if node.func.id in ("max", "min", "mean", "median", "next"):
-            return node.args[0]
+    if isinstance(node, ast.Call) and len(node.args) == 1:
+        taking = ast.unparse(node.func) in ("max", "min", "mean", "median", "next")
+        return node.args[0] if taking else None
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant | ast.UnaryOp):
         return None if isinstance(node.value, ast.Call) else node.value
     return None
@@ -154,7 +153,9 @@ def mutable_default(site: Site) -> Iterator[Change]:
         return
     given = function.args
     positional = [*given.posonlyargs, *given.args]
-    pairs = list(zip(positional[len(positional) - len(given.defaults) :], given.defaults, strict=True))
+    pairs = list(
+        zip(positional[len(positional) - len(given.defaults) :], given.defaults, strict=True)
+    )
     pairs += [(a, d) for a, d in zip(given.kwonlyargs, given.kw_defaults, strict=True) if d]
     for argument, default in pairs:
         empty = isinstance(default, ast.List | ast.Dict | ast.Set) or (

@@ -10,7 +10,7 @@ NAME = "off_by_one"
 
 
 def off_by_one(site: Site) -> Iterator[Change]:
-    """`range(n)` for `range(n + 1)`, `[i]` for `[i - 1]`, `[1:]` for `[:]`, `page` for `page - 1` …"""
+    """`range(n)` for `range(n + 1)`, `[i]` for `[i - 1]`, `page` for `page - 1`."""
     done: set[int] = set()
     for node in site.nodes:
         if isinstance(node, ast.Call):
@@ -18,25 +18,29 @@ def off_by_one(site: Site) -> Iterator[Change]:
         elif isinstance(node, ast.Subscript):
             yield from _subscript(site, node, done)
     for node in site.nodes:
-        if id(node) in done:
-            continue
-        if isinstance(node, ast.BinOp):
-            yield from _binary(site, node)
-        elif isinstance(node, ast.Constant):
-            yield from _constant(site, node)
-        elif isinstance(node, ast.Call):
-            yield from _length(site, node)
-        elif isinstance(node, ast.Return) and isinstance(node.value, ast.BinOp | ast.Name):
-            for text, weight in _near(site, node.value):
-                yield site.swap(NAME, node.value, text, weight * 0.3)
-        elif isinstance(node, ast.Compare):
-            for side in (node.left, *node.comparators):
-                if isinstance(side, ast.Name):
-                    for text, weight in _near(site, side):
-                        yield site.swap(NAME, side, text, weight * 0.25)
+        if id(node) not in done:
+            yield from _elsewhere(site, node)
 
 
-def _near(site: Site, node: ast.expr, plus: float = 1.0, minus: float = 1.0) -> list[tuple[str, float]]:
+def _elsewhere(site: Site, node: ast.AST) -> Iterator[Change]:
+    if isinstance(node, ast.BinOp):
+        yield from _binary(site, node)
+    elif isinstance(node, ast.Constant):
+        yield from _constant(site, node)
+    elif isinstance(node, ast.Call):
+        yield from _length(site, node)
+    elif isinstance(node, ast.Return) and isinstance(node.value, ast.BinOp | ast.Name):
+        for text, weight in _near(site, node.value):
+            yield site.swap(NAME, node.value, text, weight * 0.3)
+    elif isinstance(node, ast.Compare):
+        for side in [s for s in (node.left, *node.comparators) if isinstance(s, ast.Name)]:
+            for text, weight in _near(site, side):
+                yield site.swap(NAME, side, text, weight * 0.25)
+
+
+def _near(
+    site: Site, node: ast.expr, plus: float = 1.0, minus: float = 1.0
+) -> list[tuple[str, float]]:
     """`node` one more and one less, as text with weights."""
     text = site.text(node)
     if isinstance(node, ast.Constant) and type(node.value) is int:
@@ -66,13 +70,15 @@ def _range(site: Site, node: ast.Call, done: set[int]) -> Iterator[Change]:
     for argument in node.args:
         done.update(id(inner) for inner in ast.walk(argument))
     arguments = node.args
+    # An index behind the end comes from a loop that runs too far.
+    up, down = (1.5, 8.0) if site.clue.kind == "index" else (2.5, 1.5)
     if len(arguments) == 1:
-        for text, weight in _near(site, arguments[0], 2.5, 1.5):
+        for text, weight in _near(site, arguments[0], up, down):
             yield site.swap(NAME, arguments[0], text, weight)
         yield site.swap(NAME, arguments[0], f"1, {site.text(arguments[0])}", 1.2)
         yield site.swap(NAME, arguments[0], f"1, {site.text(arguments[0])} + 1", 0.8)
     elif len(arguments) >= 2:
-        for text, weight in _near(site, arguments[1], 2.5, 1.5):
+        for text, weight in _near(site, arguments[1], up, down):
             yield site.swap(NAME, arguments[1], text, weight)
         for text, weight in _near(site, arguments[0], 1.2, 1.2):
             yield site.swap(NAME, arguments[0], text, weight)
@@ -106,7 +112,7 @@ def _slice(site: Site, node: ast.Subscript, index: ast.Slice) -> Iterator[Change
             yield site.swap(NAME, bound, shown, weight)
         yield site.swap(NAME, bound, "", 0.6)
         if first and isinstance(bound, ast.Constant) and index.upper is None:
-            yield Change(NAME, *source.span(index), f":{bound.value}", 0.4)
+            yield Change(NAME, *source.span(index), f":{bound.value!r}", 0.4)
     if index.lower is None and index.step is None:
         start = source.span(index)[0]
         yield Change(NAME, start, start, "1", 0.7)

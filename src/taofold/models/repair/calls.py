@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from taofold.models.repair.names import close
 from taofold.models.repair.site import Site, parameters
@@ -21,14 +22,16 @@ def swap_arguments(site: Site) -> Iterator[Change]:
                 yield _swapped(site, node.args[place], node.args[place + 1], weight)
         elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
             parts = node.value.elts
-            for left, right in zip(parts, parts[1:], strict=False):
+            for left, right in pairwise(parts):
                 yield _swapped(site, left, right, 1.0)
 
 
 def _expected_names(site: Site, node: ast.Call) -> list[str]:
     name = ast.unparse(node.func).split(".")[-1]
     for unit in site.project.units:
-        if unit.node is not None and (unit.name == name or (unit.owner == name and unit.name == "__init__")):
+        if unit.node is not None and (
+            unit.name == name or (unit.owner == name and unit.name == "__init__")
+        ):
             return parameters(unit.node)
     return []
 
@@ -72,7 +75,9 @@ def _is_method(site: Site, node: ast.Attribute) -> bool:
     parent = site.parents.get(node)
     called = isinstance(parent, ast.Call) and parent.func is node
     known = any(unit.name == node.attr for unit in site.project.units)
-    return not called and (known or node.attr in ("items", "keys", "values", "strip", "lower", "upper"))
+    return not called and (
+        known or node.attr in ("items", "keys", "values", "strip", "lower", "upper")
+    )
 
 
 def _keywords(site: Site, message: str) -> Iterator[Change]:
@@ -97,7 +102,11 @@ def _arity(site: Site, message: str) -> Iterator[Change]:
             yield Change("fix_call", start, start, "self, " if names else "self", 3.0)
     missing = re.search(r"missing \d+ required positional arguments?: '(\w+)'", message)
     for node in site.nodes if missing else ():
-        if isinstance(node, ast.Call) and missing and ast.unparse(node.func).split(".")[-1] in message:
+        if (
+            isinstance(node, ast.Call)
+            and missing
+            and ast.unparse(node.func).split(".")[-1] in message
+        ):
             end = site.source.span(node)[1] - 1
             lead = ", " if node.args or node.keywords else ""
             near = [missing[1]] if missing[1] in site.locals else []

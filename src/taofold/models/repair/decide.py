@@ -4,7 +4,6 @@ Run the tests, read what they point to, then: one candidate edit per turn, test 
 it if it helps, else take it back. Pure: the same conversation gives the same reply.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,20 +13,17 @@ from typing import Any, Final
 from taofold.core.values import Message, ThoughtType
 from taofold.models.repair import speech
 from taofold.models.repair.files import Files, collect
+from taofold.models.repair.goal import COMMAND, about_tests, test_command
 from taofold.models.repair.hints import read_hints
-from taofold.models.repair.project import Project, is_test
-from taofold.models.repair.rank import Candidate, ranked, settled
+from taofold.models.repair.project import Project
+from taofold.models.repair.rank import Candidate, ranked
 from taofold.models.repair.report import Report
 from taofold.models.repair.source import Source
 from taofold.models.repair.story import Story, tell
 from taofold.models.repair.transcript import Transcript, read
+from taofold.models.repair.unread import unread
 
-COMMAND: Final = "python -m pytest -q --tb=short"
-"""How the tests are run where neither goal nor instructions say it."""
 NEEDED: Final = ("run_command", "read_file", "edit_file")
-BATCH: Final = 8
-"""Files read in one turn; a project with no more sources is read whole."""
-MOST_FILES: Final = 24
 MOST_CANDIDATES: Final = 400
 SECOND_LOOK: Final = 24
 """Candidates without success after which an edit that helped a little is kept after all."""
@@ -36,38 +32,10 @@ RETREAT: Final = 60
 _PATIENCE: Final = 20.0
 """Seconds a candidate's test run may take at least; twenty times the first run's, if longer."""
 
-_TESTS: Final = re.compile(r"(?i)\b(?:unit)?tests?\b|\bpytest\b|\btest suite\b")
-_REPAIR: Final = re.compile(
-    r"(?i)\b(?:fail\w*|fix\w*|repair\w*|pass|passes|passing|green|broken|red|bugs?|debug)\b"
-)
-_OTHER: Final = re.compile(
-    r"(?i)^\W*(?:please\s+)?(?:write|add|create|generate|delete|remove|skip|disable|explain|describe"
-    r"|summari[sz]e|translate|list|count|rename)\b"
-)
-_NAMED: Final = re.compile(
-    r"(?:[\w./-]*python[\d.]*(?: -[A-Za-z]+)*? -m )?(?<![\w./-])(?:[\w./-]*/)?pytest\b"
-    r"(?:[ ](?:-[\w-]+(?:=[\w./:-]+)?|[\w./-]+\.py(?:::\w+)*|tests?/?[\w./-]*))*"
-)
-_STOP_EARLY: Final = re.compile(r" (?:-x|--exitfirst|--maxfail=\d+|--tb=\w+)(?= |$)")
-
 
 def decide(messages: Sequence[Message], tools: Iterable[str] = ()) -> str:
     """The reply to a conversation. `tools` are names offered beside the prompt."""
     return _Move(read(messages, tools)).reply()
-
-
-def about_tests(goal: str) -> bool:
-    """Is `goal` to make failing tests pass? Reference data below it does not count."""
-    said = re.split(r"(?i)^#+ .*learning context", goal, maxsplit=1, flags=re.MULTILINE)[0]
-    return bool(_TESTS.search(said) and _REPAIR.search(said) and not _OTHER.match(said))
-
-
-def test_command(said: str) -> str:
-    """The command that people named, without what stops at the first failure."""
-    found = _NAMED.search(said)
-    if found is None or found[0] == "pytest":
-        return COMMAND
-    return f"{_STOP_EARLY.sub('', found[0]).rstrip('.')} --tb=short"
 
 
 @dataclass(frozen=True)
@@ -138,7 +106,8 @@ class _Move:
             return self._stop("failed: no test report could be read", None)
         if story.unreadable == 1:
             last = self.told.deeds[-1]
-            thought = f"No test report in step {last.step}: {last.text.strip()[:120]!r}. Another way to start pytest."
+            said = last.text.strip()[:120]
+            thought = f"No test report in step {last.step}: {said!r}. Start pytest another way."
             other = COMMAND if self._command() != COMMAND else COMMAND.replace("python", "python3")
             action = speech.call("run_command", "the first command left no report", command=other)
             return speech.reply(thought, self.kind("exception"), [last.step], action)
@@ -147,7 +116,7 @@ class _Move:
             "templates, one candidate edit per turn. First see what fails."
         )
         if story.lost or story.kept or self.told.deeds:
-            thought = f"After step {self.latest} the newest full report is out of sight: run the tests again."
+            thought = f"After step {self.latest} no full report is in sight: run the tests again."
         action = speech.call("run_command", "see which tests fail", command=self._command())
         return speech.reply(thought, self.kind("goal"), [self.latest], action)
 
@@ -176,7 +145,10 @@ class _Move:
         fails = speech.failing(story.report) if story.report else "no report"
         parameters = dict(edit.parameters) if edit else {}
         path = str(parameters.get("path", ""))
-        thought = f"Candidate {story.candidates} in {path} did not help; without it: {fails}. Take it back."
+        thought = (
+            f"Candidate {story.candidates} in {path} did not help; without it: {fails}. "
+            "Take it back."
+        )
         action = speech.call(
             "edit_file", "undo the candidate",
             path=path, old=parameters.get("new", ""), new=parameters.get("old", ""),
@@ -184,7 +156,8 @@ class _Move:
         return speech.reply(thought, self.kind("reasoning"), [story.step, self.latest], action)
 
     def _search(self, report: Report) -> str:
-        wanted = self._unread(report)
+        lists = self.told.offers("list_files")
+        wanted = unread(self.files, self.project, report, lists=lists)
         if wanted:
             return self._read(report, wanted)
         story = self.story
@@ -199,7 +172,9 @@ class _Move:
             action = speech.call("edit_file", rationale, path=edit.path, old=edit.old, new=edit.new)
             because = [story.step, *self._read_steps(edit.path)]
             return speech.reply(thought, self.kind("reasoning"), because, action)
-        return self._stop(f"failed: no template helps after {self.story.candidates} candidates", report)
+        return self._stop(
+            f"failed: no template helps after {self.story.candidates} candidates", report
+        )
 
     def _second_look(self, report: Report) -> str:
         edit = next(iter(self.story.further.values()))
@@ -234,26 +209,12 @@ class _Move:
         )
 
     def _read_steps(self, path: str) -> list[int]:
-        read = [d.step for d in self.told.deeds if d.tool == "read_file" and d.parameters.get("path") == path]
+        read = [
+            d.step
+            for d in self.told.deeds
+            if d.tool == "read_file" and d.parameters.get("path") == path
+        ]
         return read[-1:]
-
-    def _unread(self, report: Report) -> list[str]:
-        """What to read next: the failing tests, then what they import, then what that imports."""
-        files, project = self.files, self.project
-        known = [*files.listed, *project.sources]
-        failures = [settled(failure, project) for failure in report.failures]
-        wanted = [f.path for f in failures]
-        for failure in failures:
-            wanted += [p.path for p in failure.places if not _foreign(p.path, known)]
-        if files.asked or not self.told.offers("list_files"):
-            inner = [path for path in files.listed if not is_test(path)]
-            if len(inner) <= BATCH:
-                wanted += inner
-            for source in project.sources.values():
-                wanted += project.resolve(source)
-        wanted = [path for path in dict.fromkeys(wanted) if files.wants(path)]
-        shown = len(files.known)
-        return wanted[: max(min(BATCH, MOST_FILES - shown), 0)]
 
     def _read(self, report: Report, wanted: list[str]) -> str:
         calls: list[dict[str, Any]] = []
@@ -263,7 +224,9 @@ class _Move:
             file = self.files.known.get(path)
             part = file.missing() if file else None
             lines = {"start": part[0], "end": part[1]} if part else {}
-            calls.append(speech.call("read_file", "the failing tests lead here", path=path, **lines))
+            calls.append(
+                speech.call("read_file", "the failing tests lead here", path=path, **lines)
+            )
         thought = f"{speech.failing(report)}. Read {', '.join(wanted)}."
         return speech.reply(thought, self.kind("extraction"), [self.story.step], *calls)
 
@@ -272,7 +235,10 @@ class _Move:
         what = speech.changed(kept) if kept else "nothing to repair"
         thought = f"{report.summary}: no test fails any more. I am a {speech.WHAT}; kept: {what}."
         return speech.finish(
-            f"repaired: {report.summary}. {what}", thought, self.kind("synthesis"), [self.story.step]
+            f"repaired: {report.summary}. {what}",
+            thought,
+            self.kind("synthesis"),
+            [self.story.step],
         )
 
     def _stop(self, why: str, report: Report | None) -> str:
@@ -284,8 +250,3 @@ class _Move:
         note = f" Not taken back: {speech.changed([open_])}." if open_ else ""
         answer = f"{why}. Kept: {speech.changed(kept)}.{left}{note}"
         return speech.finish(answer, f"{why}.{left}", self.kind("synthesis"), [self.story.step])
-
-
-def _foreign(path: str, known: Sequence[str]) -> bool:
-    """Does a traceback's place lie outside the project?"""
-    return path.startswith(("/", "<", "..")) or (bool(known) and path not in known)

@@ -2,6 +2,8 @@
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import cast
 
 from taofold.models.repair.site import Site
 from taofold.models.repair.source import Change
@@ -31,7 +33,7 @@ def missing_return(site: Site) -> Iterator[Change]:
 def _append(site: Site, last: ast.stmt) -> Iterator[Change]:
     """A return at the very end."""
     function = site.function
-    assert function is not None  # noqa: S101 - the caller knows
+    assert function is not None
     any_return = any(isinstance(n, ast.Return) and n.value for n in site.nodes)
     place = site.source.line_start((last.end_lineno or last.lineno) + 1)
     lead = "" if site.source.text[:place].endswith("\n") else "\n"
@@ -85,7 +87,7 @@ def move_statement(site: Site) -> Iterator[Change]:
         if isinstance(node, ast.For | ast.While | ast.If):
             yield from _outwards(site, node)
     for body in _lists(site):
-        for before, after in zip(body, body[1:], strict=False):
+        for before, after in pairwise(body):
             if isinstance(before, ast.For | ast.While | ast.If) and not isinstance(
                 after, ast.For | ast.While | ast.FunctionDef
             ):
@@ -97,7 +99,12 @@ def _outwards(site: Site, node: ast.For | ast.While | ast.If) -> Iterator[Change
     if len(node.body) < 2 and not isinstance(last, ast.Return | ast.If):
         return
     loop = not isinstance(node, ast.If)
-    if loop and isinstance(last, ast.If) and last.orelse and isinstance(last.orelse[-1], ast.Return):
+    if (
+        loop
+        and isinstance(last, ast.If)
+        and last.orelse
+        and isinstance(last.orelse[-1], ast.Return)
+    ):
         yield from _else_out(site, last)
     if len(node.body) < 2 or node.orelse:
         return
@@ -140,5 +147,5 @@ def _lists(site: Site) -> Iterator[list[ast.stmt]]:
     for node in [site.function, *site.statements] if site.function else []:
         for name in ("body", "orelse", "finalbody"):
             body = getattr(node, name, None)
-            if isinstance(body, list) and len(body) > 1:
-                yield body
+            if isinstance(body, list):
+                yield cast("list[ast.stmt]", body)

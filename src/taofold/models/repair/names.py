@@ -1,58 +1,20 @@
-"""Templates for names: wrong variable, missing import, misspelt attribute or key."""
+"""The template for wrong names in scope, and what makes two names alike."""
 
 import ast
 import builtins
-import sys
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
-from pathlib import PurePosixPath
 from typing import Final
 
-from taofold.models.repair.clue import UNKNOWN
-from taofold.models.repair.project import Unit, is_test
-from taofold.models.repair.site import Site, plain
+from taofold.models.repair.site import Site
 from taofold.models.repair.source import Change
 
-_FROM: Final = {
-    name: module
-    for module, names in {
-        "collections": "Counter defaultdict deque OrderedDict namedtuple ChainMap",
-        "collections.abc": "Iterable Iterator Mapping Sequence Callable",
-        "copy": "deepcopy",
-        "dataclasses": "dataclass field replace asdict astuple",
-        "datetime": "date timedelta timezone",
-        "decimal": "Decimal ROUND_HALF_UP ROUND_DOWN ROUND_HALF_EVEN InvalidOperation",
-        "enum": "Enum IntEnum auto StrEnum",
-        "abc": "ABC abstractmethod",
-        "fractions": "Fraction",
-        "functools": "partial reduce lru_cache cache wraps cached_property total_ordering",
-        "itertools": "chain product permutations combinations accumulate groupby islice count "
-        "cycle repeat zip_longest takewhile dropwhile pairwise starmap",
-        "math": "sqrt ceil floor pi gcd log prod isclose inf factorial hypot",
-        "operator": "itemgetter attrgetter",
-        "pathlib": "Path PurePath",
-        "typing": "Any Optional Union NamedTuple Protocol TypeVar Generic Literal Final ClassVar",
-        "contextlib": "contextmanager suppress closing",
-        "statistics": "mean median stdev",
-        "heapq": "heappush heappop heapify nlargest nsmallest",
-        "bisect": "bisect_left bisect_right insort",
-        "string": "ascii_lowercase ascii_uppercase digits punctuation ascii_letters",
-        "textwrap": "dedent indent shorten",
-        "uuid": "uuid4",
-        "time": "sleep monotonic perf_counter",
-        "types": "SimpleNamespace MappingProxyType",
-    }.items()
-    for name in names.split()
-}
 _OTHER_WORDS: Final = {
     "push": "append", "add": "append", "append": "add", "length": "count", "size": "count",
     "contains": "count", "upcase": "upper", "downcase": "lower", "trim": "strip",
     "has_key": "get", "iteritems": "items", "toLowerCase": "lower", "toUpperCase": "upper",
     "indexOf": "index", "substring": "replace", "remove_all": "clear", "delete": "remove",
 }  # fmt: skip
-_BUILTIN: Final = {
-    kind.__name__: kind for kind in (list, dict, str, set, tuple, int, float, bytes, frozenset)
-}
 
 
 def close(name: str, among: Iterable[str]) -> list[tuple[str, float]]:
@@ -63,15 +25,15 @@ def close(name: str, among: Iterable[str]) -> list[tuple[str, float]]:
         if other != name
     ]
     scored = [(o, max(r, 0.75 if _OTHER_WORDS.get(name) == o else 0)) for o, r in scored]
-    near = [
-        (other, ratio + 0.1 * (name in other or other in name)) for other, ratio in scored
-    ]
+    near = [(other, ratio + 0.1 * (name in other or other in name)) for other, ratio in scored]
     return sorted([pair for pair in near if pair[1] >= 0.55], key=lambda p: (-p[1], p[0]))[:5]
 
 
 def wrong_variable(site: Site) -> Iterator[Change]:
     """Another name of the same function, attribute of the same object, or spelling."""
-    unknown = site.clue.names[0] if site.clue.kind in ("name", "unbound") and site.clue.names else ""
+    unknown = (
+        site.clue.names[0] if site.clue.kind in ("name", "unbound") and site.clue.names else ""
+    )
     visible = list(dict.fromkeys([*site.locals, *_module_names(site)]))
     for node in site.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -88,11 +50,18 @@ def _others(site: Site, node: ast.Name) -> Iterator[Change]:
     parent = site.parents.get(node)
     if isinstance(parent, ast.Call) and parent.func is node:
         return
+    holders = {
+        n.value.id
+        for n in ast.walk(site.source.tree)
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
+    }
     used = {n.id for n in site.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     for other in site.locals:
         if other == node.id or not _assigned(site, other, node.lineno):
             continue
         weight = 1.0 if other in site.parameters else 0.7
+        if isinstance(parent, ast.Attribute) and other not in holders:
+            weight *= 0.2  # Nothing says that it has attributes.
         weight *= 3.0 if other not in used else 1.0  # A name that nothing reads asks for its use.
         yield site.swap("wrong_variable", node, other, weight)
 
@@ -109,29 +78,43 @@ def _assigned(site: Site, name: str, line: int) -> bool:
 
 def _fields(site: Site, node: ast.Attribute) -> Iterator[Change]:
     """Other plain attributes that the same object is asked for, or declares."""
-    if not isinstance(node.value, ast.Name):
-        return
     parent = site.parents.get(node)
-    if isinstance(parent, ast.Call) and parent.func is node:
+    called = isinstance(parent, ast.Call) and parent.func is node
+    if called or not isinstance(node.value, ast.Name):
         return
     holder = node.value.id
-    names = [
+    asked = [
         n.attr
         for n in ast.walk(site.source.tree)
-        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == holder
+        if isinstance(n, ast.Attribute)
+        and isinstance(n.value, ast.Name)
+        and n.value.id == holder
+        and isinstance(n.ctx, ast.Load)
     ]
-    declared = [
-        n.target.id
-        for source in site.project.sources.values()
-        for n in ast.walk(source.tree)
-        if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
-    ]
-    known = [*names, *declared] if node.attr in declared or holder != "self" else names
-    for other in dict.fromkeys(known):
+    declared = _declared(site)
+    own = declared.get(node.attr, "")
+    names = [*declared, *asked] if node.attr in declared else asked
+    for other in dict.fromkeys(names):
         if other != node.attr:
-            yield site.swap(
-                "wrong_variable", node, f"{holder}.{other}", 0.8 if other in names else 0.5
-            )
+            kind = declared.get(other, "")
+            weight = 1.0 if kind == own or not kind else 0.3
+            weight *= 1.5 if other not in asked else 1.0
+            yield site.swap("wrong_variable", node, f"{holder}.{other}", weight)
+
+
+def _declared(site: Site) -> dict[str, str]:
+    """Fields and properties of the project's classes, with their annotation ("" if unknown)."""
+    found: dict[str, str] = {}
+    for source in site.project.sources.values():
+        for holder in ast.walk(source.tree):
+            for n in holder.body if isinstance(holder, ast.ClassDef) else ():
+                if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name):
+                    found[n.target.id] = ast.unparse(n.annotation)
+                elif isinstance(n, ast.FunctionDef) and any(
+                    ast.unparse(d).endswith("property") for d in n.decorator_list
+                ):
+                    found[n.name] = ast.unparse(n.returns) if n.returns else ""
+    return found
 
 
 def _module_names(site: Site) -> list[str]:
@@ -144,142 +127,3 @@ def _module_names(site: Site) -> list[str]:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found += [(a.asname or a.name).split(".")[0] for a in node.names]
     return found
-
-
-def missing_import(site: Site) -> Iterator[Change]:
-    """Import the name that is not defined, from the standard library or the project."""
-    names = site.clue.names
-    if site.clue.kind != "name" or not names:
-        return
-    used = any(isinstance(n, ast.Name) and n.id == names[0] for n in ast.walk(site.source.tree))
-    if not used:
-        return
-    start = _import_place(site)
-    for line, weight in _imports(site, names[0]):
-        yield Change("missing_import", start, start, f"{line}\n", weight)
-
-
-def _imports(site: Site, name: str) -> Iterator[tuple[str, float]]:
-    for path, source in site.project.sources.items():
-        if path == site.source.path or is_test(path):
-            continue
-        for node in source.tree.body:
-            named = isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
-            bound = isinstance(node, ast.Assign) and any(
-                isinstance(t, ast.Name) and t.id == name for t in node.targets
-            )
-            if named or bound:
-                yield f"from {_dotted(site, path)} import {name}", 4.0
-    if name == "datetime":
-        attributed = f"{name}.{name}" in site.source.text or f"{name}.date" in site.source.text
-        yield "from datetime import datetime", 1.0 if attributed else 3.0
-    if name in sys.stdlib_module_names:
-        yield f"import {name}", 2.0
-    if name in _FROM:
-        yield f"from {_FROM[name]} import {name}", 3.0
-
-
-def _dotted(site: Site, path: str) -> str:
-    """How this file would name the module at `path`: as its other imports do."""
-    relative = any(
-        isinstance(node, ast.ImportFrom) and node.level == 1 for node in site.source.tree.body
-    )
-    target, here = PurePosixPath(path), PurePosixPath(site.source.path)
-    if relative and target.parent == here.parent:
-        return f".{target.stem}"
-    parts = list(target.with_suffix("").parts)
-    if parts[-1] == "__init__":
-        parts.pop()
-    return ".".join(parts[1:] if parts and parts[0] in ("src", "lib") else parts)
-
-
-def _import_place(site: Site) -> int:
-    """Behind the last import, or behind the module's docstring."""
-    body = site.source.tree.body
-    last = 0
-    for number, node in enumerate(body):
-        docstring = number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if isinstance(node, ast.Import | ast.ImportFrom) or docstring:
-            last = node.end_lineno or last
-    return site.source.line_start(last + 1)
-
-
-def rename_attribute(site: Site) -> Iterator[Change]:
-    """The attribute, method or imported name that exists and looks like the one that does not."""
-    kind, names = site.clue.kind, site.clue.names
-    if kind not in ("attribute", "import") or len(names) < 1:
-        return
-    owner, wrong = (names[0], names[-1]) if kind == "attribute" else ("", names[0])
-    known = _attributes(site, owner)
-    for node in site.nodes if kind == "attribute" else ast.walk(site.source.tree):
-        if isinstance(node, ast.Attribute) and node.attr == wrong:
-            held = site.text(node.value)
-            for other, ratio in close(wrong, known):
-                yield site.swap("rename_attribute", node, f"{held}.{other}", 3 * ratio)
-            yield site.swap("rename_attribute", node, f"{held}.{held}.{wrong}", 0.8)
-        elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                if alias.name == wrong:
-                    for other, ratio in close(wrong, [u.name for u in site.project.units] + known):
-                        shown = f"{other} as {alias.asname or wrong}"
-                        yield site.swap("rename_attribute", alias, shown, 2 * ratio)
-                        yield site.swap("rename_attribute", alias, other, ratio)
-
-
-def _attributes(site: Site, owner: str) -> list[str]:
-    if owner in _BUILTIN:
-        return [name for name in dir(_BUILTIN[owner]) if not name.startswith("_")]
-    found: list[str] = [u.name for u in site.project.units if u.owner and _of(u, owner)]
-    for source in site.project.sources.values():
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                if node.value.id == "self":
-                    found.append(node.attr)
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                found.append(node.target.id)
-            elif isinstance(node, ast.ClassDef):
-                found.append(node.name)
-    return found
-
-
-def _of(unit: Unit, owner: str) -> bool:
-    return not owner or unit.owner == owner or owner not in unit.source.text
-
-
-def rename_key(site: Site) -> Iterator[Change]:
-    """A key that exists and looks like the missing one, or a way to do without."""
-    if site.clue.kind != "key":
-        return
-    wrong = site.clue.names[0] if site.clue.names else ""
-    keys = [
-        node.value
-        for source in site.project.sources.values()
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 40
-    ]
-    for node in site.nodes:
-        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
-            index = node.slice
-            if isinstance(index, ast.Constant) and index.value == wrong:
-                for other, ratio in close(wrong, keys):
-                    yield site.swap("rename_key", index, repr(other).replace("'", '"'), 2 * ratio)
-            yield from _without(site, node)
-
-
-def _without(site: Site, node: ast.Subscript) -> Iterator[Change]:
-    held, key = site.text(node.value), site.text(node.slice)
-    parent = site.parents.get(node)
-    if isinstance(node.ctx, ast.Load):
-        if isinstance(parent, ast.Attribute) and parent.attr in ("append", "extend", "add", "update"):
-            empty = {"append": "[]", "extend": "[]", "add": "set()", "update": "{}"}[parent.attr]
-            yield site.swap("rename_key", node, f"{held}.setdefault({key}, {empty})", 2.5)
-            return
-        expected = site.clue.expected
-        wanted = [repr(expected)] if expected is not UNKNOWN and plain(expected) else []
-        for text in dict.fromkeys([*wanted, "0", "None", "[]", '""']):
-            shown = "" if text == "None" else f", {text}"
-            yield site.swap("rename_key", node, f"{held}.get({key}{shown})", 1.0)
-    elif isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Add | ast.Sub):
-        sign = "+" if isinstance(parent.op, ast.Add) else "-"
-        text = f"{held}[{key}] = {held}.get({key}, 0) {sign} {site.text(parent.value)}"
-        yield site.swap("rename_key", parent, text, 2.5)

@@ -49,7 +49,7 @@ _WORDS: Final = (
 
 
 def comparisons(site: Site) -> Iterator[Change]:
-    """`<` for `<=`, `==` for `!=`, `in` for `not in` …"""
+    """`<` for `<=`, `==` for `!=`, `in` for `not in`, and so on."""
     said = (ast.get_docstring(site.function) or "").lower() if site.function else ""
     wanted = {sign for word, sign in _WORDS if word in said}
     for node in site.nodes:
@@ -128,8 +128,10 @@ def _binary(site: Site, node: ast.BinOp) -> Iterator[Change]:
 def _brackets(site: Site, node: ast.BinOp, sign: str) -> Iterator[Change]:
     """`a + b / c` for `(a + b) / c`, and the other way round."""
     inner, product = node.right, isinstance(node.op, ast.Add | ast.Sub)
-    if product and isinstance(inner, ast.BinOp) and isinstance(
-        inner.op, ast.Mult | ast.Div | ast.FloorDiv
+    if (
+        product
+        and isinstance(inner, ast.BinOp)
+        and isinstance(inner.op, ast.Mult | ast.Div | ast.FloorDiv)
     ):
         text = site.text(node)
         if "(" not in text:

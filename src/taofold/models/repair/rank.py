@@ -13,7 +13,7 @@ from typing import Final
 from taofold.models.repair.clue import Clue, clue_of
 from taofold.models.repair.hints import Hint, boost
 from taofold.models.repair.project import Project, Unit, is_test
-from taofold.models.repair.report import Failure, Report
+from taofold.models.repair.report import Failure, Place, Report
 from taofold.models.repair.site import Site
 from taofold.models.repair.source import Change, Edit, Source
 from taofold.models.repair.templates import TEMPLATES
@@ -63,7 +63,7 @@ def ranked(project: Project, report: Report, hints: Sequence[Hint]) -> Iterator[
 
 def settled(failure: Failure, project: Project) -> Failure:
     """The failure with the project's own names for its files."""
-    places = []
+    places: list[Place] = []
     for place in failure.places:
         path = next((p for p in project.paths if place.path == p), "") or max(
             [p for p in project.paths if place.path.endswith(f"/{p}")], key=len, default=place.path
@@ -90,7 +90,9 @@ def _with_helpers(project: Project, path: str, test: ast.AST) -> list[ast.AST]:
     used: list[ast.AST] = [test]
     for place, source in project.sources.items():
         if place == path or place.endswith("conftest.py"):
-            used += [node for _, node in source.functions() if node.name in names and node is not test]
+            used += [
+                node for _, node in source.functions() if node.name in names and node is not test
+            ]
     return used
 
 
@@ -117,7 +119,9 @@ def _near(site: Site, line: int, change: Change) -> float:
     if not site.broken_lines or site.clue.kind not in _LOCAL:
         return 1.0
     inserted = change.start == change.end or "\n" in change.text
-    return _LINE if line in site.broken_lines or (inserted and line + 1 in site.broken_lines) else 1.0
+    return (
+        _LINE if line in site.broken_lines or (inserted and line + 1 in site.broken_lines) else 1.0
+    )
 
 
 def _suspicion(
@@ -125,7 +129,11 @@ def _suspicion(
 ) -> list[tuple[Unit, float]]:
     failure = clue.failure
     weights: dict[Key, float] = {}
-    own = [place for place in failure.places if place.path in project.sources and not is_test(place.path)]
+    own = [
+        place
+        for place in failure.places
+        if place.path in project.sources and not is_test(place.path)
+    ]
     for age, place in enumerate(reversed(own)):
         for unit in project.units:
             if unit.holds(place.path, place.line):

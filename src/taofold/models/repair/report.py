@@ -18,7 +18,8 @@ _SUMMARY: Final = re.compile(r"^(FAILED|ERROR) (\S+?\.py(?:::.*?)?)(?: - (.*))?$
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
 _TAIL: Final = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in ([\d.]+)s.*$", re.MULTILINE)
 _KIND: Final = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Iteration|Warning)|Failed)\b(?:: ?(.*))?$",
+    r"^(?:[A-Za-z_]\w*\.)*"
+    r"([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Iteration|Warning)|Failed)\b(?:: ?(.*))?$",
     re.DOTALL,
 )
 _SECTION_END: Final = re.compile(r"^={3,} ", re.MULTILINE)

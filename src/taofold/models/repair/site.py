@@ -4,9 +4,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, cast
 
-from taofold.models.repair.clue import UNKNOWN, Clue
+from taofold.models.repair.clue import Clue
+from taofold.models.repair.fit import UNKNOWN
 from taofold.models.repair.project import Project, Unit
 from taofold.models.repair.source import Change, Function, Source
 
@@ -101,6 +102,8 @@ class Site:
         known = [repr(expected)] if expected is not UNKNOWN and plain(expected) else []
         # Nothing stands for nothing; a special value is a last resort, as it fits one test only.
         wanted = known if not expected or isinstance(expected, str) else []
+        if type(expected) in _NOTHING:
+            wanted.append(_NOTHING[type(expected)])
         returned = [
             node.value for node in self.nodes if isinstance(node, ast.Return) and node.value
         ]
@@ -137,7 +140,8 @@ def _walk(root: ast.AST) -> Iterator[ast.AST]:
     for name, value in ast.iter_fields(root):
         if name in ("annotation", "returns", "decorator_list"):
             continue
-        for child in value if isinstance(value, list) else [value]:
+        children = cast("list[object]", value if isinstance(value, list) else [value])
+        for child in children:
             if isinstance(child, ast.AST) and not _docstring(child):
                 yield from _walk(child)
 
@@ -150,6 +154,10 @@ def _docstring(node: ast.AST) -> bool:
     )
 
 
+_NOTHING: Final[dict[type, str]] = {
+    str: '""', int: "0", float: "0.0", list: "[]", dict: "{}", set: "set()", tuple: "()",
+    bool: "False",
+}  # fmt: skip
 _EMPTY: Final[dict[type[ast.expr], str]] = {
     ast.List: "[]", ast.ListComp: "[]", ast.Dict: "{}", ast.DictComp: "{}", ast.BinOp: "0",
     ast.JoinedStr: '""', ast.Compare: "False", ast.BoolOp: "False", ast.Set: "set()",

@@ -83,11 +83,11 @@ class Source:
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Where `node` begins and ends."""
-        end_line = getattr(node, "end_lineno", None) or getattr(node, "lineno", 1)
-        return (
-            self.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0)),
-            self.offset(end_line, getattr(node, "end_col_offset", None) or 0),
-        )
+        line: int = getattr(node, "lineno", 1)
+        end_line: int | None = getattr(node, "end_lineno", None)
+        column: int = getattr(node, "col_offset", 0)
+        end_column: int | None = getattr(node, "end_col_offset", None)
+        return self.offset(line, column), self.offset(end_line or line, end_column or 0)
 
     def segment(self, node: ast.AST) -> str:
         """The text of `node`."""

@@ -23,9 +23,7 @@ def call(tool: str, rationale: str, **parameters: Any) -> dict[str, Any]:
     return {"tool": tool, "parameters": parameters, "rationale": rationale}
 
 
-def reply(
-    thought: str, kind: ThoughtType, because: Sequence[int], *calls: dict[str, Any]
-) -> str:
+def reply(thought: str, kind: ThoughtType, because: Sequence[int], *calls: dict[str, Any]) -> str:
     """One reply in the ordinary format."""
     said: dict[str, Any] = {"thought": thought, "thought_type": kind}
     steps = sorted({step for step in because if step > 0})
@@ -47,8 +45,10 @@ def finish(answer: str, thought: str, kind: ThoughtType, because: Sequence[int] 
 def short(failure: Failure) -> str:
     """A failure in one line."""
     said = re.sub(r"\s+", " ", failure.message).strip()
-    said = said if failure.error in said or failure.error == "AssertionError" else (
-        f"{failure.error}: {said}".rstrip(": ")
+    said = (
+        said
+        if failure.error in said or failure.error == "AssertionError"
+        else (f"{failure.error}: {said}".rstrip(": "))
     )
     return f"{failure.test}: {said[:140]}" if said else failure.test
 
@@ -63,7 +63,11 @@ def failing(report: Report) -> str:
 def proposal(candidate: Candidate, number: int) -> tuple[str, str]:
     """Thought and rationale for trying `candidate`."""
     edit = candidate.edit
-    learnt = f" Pattern {candidate.pattern} from earlier loops speaks for it." if candidate.pattern else ""
+    learnt = (
+        f" Pattern {candidate.pattern} from earlier loops speaks for it."
+        if candidate.pattern
+        else ""
+    )
     thought = (
         f"{short(candidate.failure)}. Candidate {number} (one candidate edit per turn): "
         f"template {edit.template}, {_DOES[edit.template]}, at {edit.path}:{edit.line}.{learnt}"

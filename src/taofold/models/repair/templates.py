@@ -6,7 +6,7 @@ The names are the `fix_category` of learnt patterns, so they are part of the sur
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from taofold.models.repair import absence, bounds, calls, flow, names, operators, words
+from taofold.models.repair import absence, bounds, calls, flow, lookups, names, operators, words
 from taofold.models.repair.site import Site
 from taofold.models.repair.source import Change
 
@@ -36,9 +36,9 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     Template("swap_arguments", "two arguments or operands the other way round", 0.7,
              calls.swap_arguments),
     Template("fix_call", "a keyword's name, a call too many or missing, self", 0.9, calls.fix_call),
-    Template("missing_import", "import the undefined name", 1.0, names.missing_import),
-    Template("rename_attribute", "the attribute that exists", 1.0, names.rename_attribute),
-    Template("rename_key", "the key that exists, or do without", 1.0, names.rename_key),
+    Template("missing_import", "import the undefined name", 1.0, lookups.missing_import),
+    Template("rename_attribute", "the attribute that exists", 1.0, lookups.rename_attribute),
+    Template("rename_key", "the key that exists, or do without", 1.0, lookups.rename_key),
     Template("fix_string", "an f-string, a format, white space, case", 0.6, words.fix_string),
     Template("swap_function", "the function that is mixed up with this one", 0.6,
              words.swap_function),

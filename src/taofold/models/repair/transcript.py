@@ -129,9 +129,10 @@ def actions(content: str) -> list[tuple[str, dict[str, Any]]]:
     if not isinstance(reply, dict):
         return []
     said = cast("dict[str, Any]", reply)
-    batch = said.get("actions") or [said.get("action")]
+    given = said.get("actions") or [said.get("action")]
+    batch = cast("list[object]", given) if isinstance(given, list) else []
     found: list[tuple[str, dict[str, Any]]] = []
-    for one in batch if isinstance(batch, list) else []:
+    for one in batch:
         if isinstance(one, dict):
             call = cast("dict[str, Any]", one)
             parameters = call.get("parameters")

@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from taofold.models.repair.clue import UNKNOWN, literal
+from taofold.models.repair.clue import literal
+from taofold.models.repair.fit import UNKNOWN
 from taofold.models.repair.site import Site, plain
 from taofold.models.repair.source import Change
 
@@ -21,7 +22,8 @@ _MIXED: Final = {
     "find": ("rfind",), "rfind": ("find",), "index": ("rindex",), "split": ("rsplit", "splitlines"),
     "ljust": ("rjust",), "rjust": ("ljust",), "popleft": ("pop",), "appendleft": ("append",),
     "isdigit": ("isalpha", "isalnum"), "isalpha": ("isalnum", "isdigit"),
-    "isalnum": ("isalpha", "isdigit"), "len": ("sum",), "sum": ("len", "max"), "int": ("round", "float"),
+    "isalnum": ("isalpha", "isdigit"), "len": ("sum",), "sum": ("len", "max"),
+    "int": ("round", "float"),
     "islower": ("isupper",), "isupper": ("islower",), "heappop": ("heappush",),
     "bisect_left": ("bisect_right",), "bisect_right": ("bisect_left",), "round": ("int",),
     "list": ("set", "sorted"), "set": ("list",), "days": ("seconds",), "insert": ("append",),
@@ -33,6 +35,7 @@ _NUMBERS: Final = {
     "3600": ("60", "86400"), "12": ("24",), "365": ("366",), "7": ("30",), "30": ("31", "7"),
     "0.5": ("1",), "1.0": ("0.0",), "0.0": ("1.0",), "90": ("365",), "2": ("3",), "3": ("2",),
 }  # fmt: skip
+_NOTHING: Final = {"[]": list, '""': str, "{}": dict, "0": int, "set()": set}
 _GLUE: Final = ("", " ", ", ", ",", "\n", "-", "_", ".", "/", ": ")
 
 
@@ -40,6 +43,8 @@ def wrong_constant(site: Site) -> Iterator[Change]:
     """Another truth value, number, separator or first value."""
     wanted = [literal(text) for text in sorted(site.clue.literals)]
     for node in site.nodes:
+        if isinstance(node, ast.List | ast.Dict | ast.Tuple):
+            yield from _first_value(site, node)
         if not isinstance(node, ast.Constant):
             continue
         value, text = node.value, site.text(node)
@@ -56,13 +61,23 @@ def wrong_constant(site: Site) -> Iterator[Change]:
             yield from _text(site, node, value, [w for w in wanted if isinstance(w, str)])
 
 
+def _first_value(site: Site, node: ast.List | ast.Dict | ast.Tuple) -> Iterator[Change]:
+    """Another kind of nothing to begin with."""
+    if site.text(node) in ("[]", "{}", "()"):
+        for text in _NOTHING:
+            if text != site.text(node):
+                wanted = _NOTHING[text] is type(site.clue.expected)
+                weight = 3.0 if wanted else 0.4
+                yield site.swap("wrong_constant", node, text, weight)
+
+
 def _like(value: float, wanted: list[object]) -> list[str]:
     """Numbers of the test that could stand for `value`; ±1 is another template's."""
     found = [
         w
         for w in wanted
         if isinstance(w, int | float) and not isinstance(w, bool) and w != value
-        and isinstance(w, int) >= isinstance(value, int) and (isinstance(value, float) or abs(w - value) > 1)
+        and (isinstance(value, float) or (isinstance(w, int) and abs(w - value) > 1))
     ]  # fmt: skip
     return [repr(w) for w in found[:4]]
 
@@ -79,11 +94,14 @@ def _for_none(site: Site, node: ast.Constant) -> Iterator[Change]:
 
 def _text(site: Site, node: ast.Constant, value: str, wanted: list[str]) -> Iterator[Change]:
     quote = '"' if '"' not in value else "'"
-    if value in _GLUE:
-        for other in _GLUE:
+    joins = isinstance(site.parents.get(node), ast.Attribute)
+    if value in _GLUE or (len(value) == 1 and joins):
+        expected = site.clue.expected if isinstance(site.clue.expected, str) else ""
+        signs = [sign for sign in dict.fromkeys(expected) if not sign.isalnum()]
+        for other in dict.fromkeys([*signs, *_GLUE]):
             if other != value:
                 shown = repr(other)[1:-1]
-                near = 1.5 if abs(len(other) - len(value)) <= 1 else 0.6
+                near = 3.0 if other in signs else 1.0 if abs(len(other) - len(value)) <= 1 else 0.6
                 yield site.swap("wrong_constant", node, f"{quote}{shown}{quote}", near)
         return
     for other in wanted:
@@ -133,7 +151,11 @@ def _polished(site: Site, value: ast.expr) -> Iterator[Change]:
     if not (isinstance(actual, str) and isinstance(expected, str)):
         return
     text = site.text(value)
-    held = text if isinstance(value, ast.Name | ast.Call | ast.Attribute | ast.Subscript) else f"({text})"
+    held = (
+        text
+        if isinstance(value, ast.Name | ast.Call | ast.Attribute | ast.Subscript)
+        else f"({text})"
+    )
     for call in ("strip()", "lower()", "upper()", "title()", "capitalize()", "rstrip()"):
         if getattr(actual, call[:-2])() == expected:
             yield site.swap("fix_string", value, f"{held}.{call}", 3.0)
@@ -142,7 +164,30 @@ def _polished(site: Site, value: ast.expr) -> Iterator[Change]:
 
 
 def swap_function(site: Site) -> Iterator[Change]:
-    """`min` for `max`, `any` for `all`, `append` for `extend`, the other order of a sort …"""
+    """`min` for `max`, `any` for `all`, `append` for `extend`, another order, a copy."""
+    yield from _calls(site)
+    for node in site.nodes:
+        if isinstance(node, ast.Return):
+            yield from _returned(site, node.value)
+        elif (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in site.parameters
+        ):  # The caller's own object is changed: work on a copy.
+            yield site.swap("swap_function", node.value, f"list({node.value.id})", 1.0)
+            yield site.swap("swap_function", node.value, f"dict({node.value.id})", 0.6)
+
+
+def _returned(site: Site, value: ast.expr | None) -> Iterator[Change]:
+    if isinstance(value, ast.Name | ast.ListComp | ast.List):
+        text = site.text(value)
+        yield site.swap("swap_function", value, f"sorted({text})", 0.7)
+        yield site.swap("swap_function", value, f"{text}[::-1]", 0.4)
+        if isinstance(value, ast.Name):
+            yield site.swap("swap_function", value, f"list({text})", 0.4)
+
+
+def _calls(site: Site) -> Iterator[Change]:
     for node in site.nodes:
         if not isinstance(node, ast.Call):
             continue
@@ -156,19 +201,8 @@ def swap_function(site: Site) -> Iterator[Change]:
             yield Change("swap_function", end - len(name), end, other, weight)
         if name in ("sorted", "sort"):
             yield from _order(site, node)
-        elif name in ("sum", "len") and len(node.args) == 1 and name == "len":
+        elif name == "len" and len(node.args) == 1:
             yield site.swap("swap_function", node.args[0], f"set({site.text(node.args[0])})", 0.6)
-    for node in site.nodes:
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.Name | ast.ListComp | ast.List):
-            text = site.text(node.value)
-            yield site.swap("swap_function", node.value, f"sorted({text})", 0.7)
-            yield site.swap("swap_function", node.value, f"{text}[::-1]", 0.4)
-            if isinstance(node.value, ast.Name):
-                yield site.swap("swap_function", node.value, f"list({text})", 0.4)
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
-            if node.value.id in site.parameters:  # The caller's list is changed: work on a copy.
-                yield site.swap("swap_function", node.value, f"list({node.value.id})", 1.0)
-                yield site.swap("swap_function", node.value, f"dict({node.value.id})", 0.6)
 
 
 def _passed_through(site: Site, node: ast.Call) -> bool:
@@ -195,7 +229,11 @@ def _order(site: Site, node: ast.Call) -> Iterator[Change]:
 def fix_rounding(site: Site) -> Iterator[Change]:
     """More, fewer or no digits in `round`, or a `round` where there is none."""
     for node in site.nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "round":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "round"
+        ):
             if len(node.args) == 2:
                 for digits in ("2", "1", "0", "3", "4"):
                     if site.text(node.args[1]) != digits:

@@ -1,0 +1,182 @@
+"""`taofold doctor`: what is configured, and what a model can do."""
+
+import os
+import platform
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.outcome import UNREACHED, give, give_json, leaves, say
+
+if TYPE_CHECKING:
+    from taofold.cli.probe import Finding
+
+_LOCAL: Final = {
+    "Ollama": "http://127.0.0.1:11434/api/version",
+    "llama.cpp": "http://127.0.0.1:8080/health",
+}
+_TIMEOUT_S: Final = 0.5
+_MARKS: Final = {True: "ok  ", False: "FAIL", None: "-   "}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    model: Annotated[
+        str,
+        typer.Argument(metavar="[MODEL]", help="provider:model to probe; this makes real calls."),
+    ] = "",
+    json: options.Json = False,
+) -> None:
+    """What is configured here; with MODEL, what it can do, kept for later runs.
+
+    Commands of agents are "contained" if bubblewrap works here: work root only, no network.
+    Otherwise they are "not contained", have your rights, and always ask.
+    """
+    from taofold.cli.probe import examine
+
+    findings = examine(model) if model else _here()
+    if json:
+        give_json([{"what": f.what, "good": f.good, "said": f.said} for f in findings])
+    else:
+        for found in findings:
+            give(f"{_MARKS[found.good]}  {found.what:<16} {found.said}")
+    if any(found.good is False for found in findings):
+        raise typer.Exit(UNREACHED)
+    if not model and not json:
+        say("probe a model with: taofold doctor provider:model")
+
+
+def _here() -> "list[Finding]":
+    from taofold.cli.probe import Finding
+
+    python = f"{platform.python_version()} ({sys.executable})"
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    return [
+        Finding("python", sys.version_info >= (3, 11), python),
+        Finding("platform", True, system),
+        _store(),
+        _configuration(),
+        _policy(),
+        _containment(),
+        _keys(),
+        *[_server(name, url) for name, url in _LOCAL.items()],
+    ]
+
+
+def _store() -> "Finding":
+    import asyncio
+
+    from taofold.cli.place import FILE, home, open_store
+    from taofold.cli.probe import Finding
+    from taofold.core.errors import TaofoldError
+
+    try:
+        path = home() / FILE
+        if not path.exists():
+            return Finding("store", None, f"{path} (not created yet)")
+        log = open_store()
+
+        async def count() -> int:
+            rows = await log.rows(limit=0)
+            await log.close()
+            return len(rows)
+
+        runs = asyncio.run(count())
+        broken = _damage(str(path))
+    except TaofoldError as error:
+        return Finding("store", False, str(error))
+    said = f"{path}: {runs} runs, {path.stat().st_size / 1e6:.1f} MB"
+    return Finding("store", not broken, f"{said}, {broken or 'healthy'}")
+
+
+def _damage(path: str) -> str:
+    """What SQLite says is wrong with the file; "" if nothing."""
+    import sqlite3
+    from contextlib import closing
+    from pathlib import Path
+
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=5)) as db:
+            said = str(db.execute("pragma quick_check(3)").fetchone()[0])
+    except sqlite3.Error as error:
+        return str(error)
+    return "" if said == "ok" else said
+
+
+def _configuration() -> "Finding":
+    from taofold.cli.place import config, config_path
+    from taofold.cli.probe import Finding
+
+    try:
+        path = config_path()
+        model = config().model or "no default model"
+    except Exception as error:  # noqa: BLE001 - a report goes on
+        return Finding("configuration", False, _faults(error))
+    return Finding("configuration", True, f"{path or 'none'}, {model}")
+
+
+def _policy() -> "Finding":
+    from taofold.cli.place import operator_folder, operator_policy
+    from taofold.cli.probe import Finding
+
+    path = operator_folder() / "policy.yaml"
+    try:
+        policy = operator_policy()
+    except Exception as error:  # noqa: BLE001 - a report goes on
+        return Finding("policy", False, _faults(error))
+    there = "" if path.exists() else " (no file: defaults)"
+    return Finding("policy", True, f"{path}{there}, {policy.autonomy}")
+
+
+def _faults(error: Exception) -> str:
+    return "; ".join(str(one) for one in leaves(error))
+
+
+def _containment() -> "Finding":
+    from taofold.cli.probe import Finding
+    from taofold.tools.containment import why_not
+
+    reason = why_not()
+    if reason:
+        return Finding(
+            "commands", None, f"not contained: {reason}; they have your rights and always ask"
+        )
+    return Finding("commands", True, "contained by bubblewrap: work root only, no network")
+
+
+def _keys() -> "Finding":
+    """Names of variables that hold keys. Never their values."""
+    from taofold.cli.probe import Finding
+
+    found = sorted(name for name in _key_names() if os.environ.get(name, "").strip())
+    said = ", ".join(found) or "none (offline:repair and local servers need none)"
+    return Finding("keys", True if found else None, said)
+
+
+def _key_names() -> set[str]:
+    from taofold.models import presets
+
+    names = {one.key for one in vars(presets).values() if isinstance(one, presets.Preset)}
+    return names | {"ANTHROPIC_API_KEY", "OLLAMA_API_KEY"}
+
+
+def _server(name: str, url: str) -> "Finding":
+    import urllib.request
+
+    from taofold.cli.probe import Finding
+
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=_TIMEOUT_S) as answer:
+            answer.read(1000)
+    except (OSError, ValueError) as error:
+        reason: Any = getattr(error, "reason", error)
+        return Finding(name, None, f"not reachable at {url.rpartition('/')[0]} ({reason})")
+    return Finding(name, True, f"reachable at {url}")

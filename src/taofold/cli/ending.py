@@ -1,0 +1,53 @@
+"""Ends runs that nobody drives, without their agent. Knows nothing about terminals."""
+
+from taofold.core import events as e
+from taofold.core.state import fold
+from taofold.core.values import Principal
+from taofold.runtime import owner, people
+from taofold.store.log import Log, RunRow
+from taofold.store.store import clock
+
+LOCAL = Principal()
+
+
+def driven(row: RunRow) -> bool:
+    """Does a process drive the run, as far as that is known? When in doubt, yes."""
+    return row.status == "running" and bool(row.owner) and owner.alive(row.owner) is not False
+
+
+async def end(log: Log, run: str) -> bool:
+    """Cancel `run`. True if it is over; False if its process was told and will end it.
+
+    Raises:
+        Refused: it has ended already.
+        Conflict: somebody took it over at this moment; he reads the message.
+    """
+    await people.cancel(log, run)
+    if driven(await log.row(run)):
+        return False
+    claim = await log.claim(run, "")
+    records = await log.read(run)
+    state = fold(records)
+    sent = [signal.id for signal in await log.inbox(run) if signal.kind == "cancel"]
+    at = max(clock(), state.at)
+    event = e.RunFinished(
+        status="cancelled",
+        stop_reason="cancelled",
+        success=False,
+        error=f"cancelled by {LOCAL.id}",
+    )
+    head = records[-1].seq + 1 if records else 0
+    record = e.Record(run, head, at, event)
+    await log.append(run, claim.epoch, [record], disk=True, consume=sent, status="cancelled")
+    for child in await log.rows(parent=run, limit=0):
+        if child.status in ("waiting", "running") and not driven(child):
+            await end(log, child.run)
+    return True
+
+
+async def children(log: Log, run: str) -> list[str]:
+    """The runs that `run` started, and theirs."""
+    found: list[str] = []
+    for row in await log.rows(parent=run, limit=0):
+        found += [row.run, *await children(log, row.run)]
+    return found

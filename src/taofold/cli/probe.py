@@ -1,0 +1,206 @@
+"""Finds out what a model can do, by asking it four small things."""
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from taofold.core.conversation import Conversation
+from taofold.core.errors import ConfigError, ModelError
+from taofold.core.values import Message, Profile, Reply
+from taofold.runtime.model import Model, Request, ToolSpec
+from taofold.store.fields import is_mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TOKENS: Final = 200
+_SECONDS: Final = 60.0
+_TOOL: Final = ToolSpec(
+    "add",
+    "Add two whole numbers.",
+    {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
+)
+_SCHEMA: Final = {
+    "type": "object",
+    "properties": {"planet": {"enum": ["mars", "venus"]}, "moons": {"type": "integer"}},
+    "required": ["planet", "moons"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of a report; `good` is None where it is neither good nor bad."""
+
+    what: str
+    good: bool | None
+    said: str
+
+
+def examine(name: str) -> list[Finding]:
+    """Probe the model `name`, and keep its profile for later runs.
+
+    Raises:
+        ConfigError: there is no such model, or its key is missing.
+    """
+    from taofold.cli.place import config
+
+    full = name if ":" in name else f"{config().provider}:{name}"
+    return asyncio.run(_examine(full))
+
+
+async def _examine(name: str) -> list[Finding]:
+    from datetime import UTC, datetime
+
+    from taofold.cli.profiles import keep
+    from taofold.runtime.registry import resolve
+
+    plain = resolve(name)
+    found = [Finding("model", True, plain.name)]
+    reply = await _try(plain, "Answer with the single word: ready")
+    if isinstance(reply, str):
+        return [*found, Finding("plain reply", False, reply)]
+    said = " ".join(reply.text.split())[:60]
+    found.append(Finding("plain reply", True, f"{said!r}, {reply.usage.tokens} tokens"))
+    streaming = await _streams(plain)
+    if not _optioned(name):
+        found.append(_finding("streaming", streaming))
+        found.append(Finding("profile", None, "built in: nothing to keep"))
+        return found
+    shaped = await _shapes(_able(name, Profile(json_schema=True)))
+    tools = await _calls(_able(name, Profile(native_tools=True)))
+    window = await asyncio.to_thread(_window, name)
+    known = plain.profile
+    size = window or (known.window if known.window_known else 0)
+    profile = Profile(
+        window=size or known.window,
+        window_known=bool(size),
+        native_tools=not tools,
+        json_schema=not shaped,
+        streaming=not streaming,
+    )
+    path = keep(name, profile, datetime.now(UTC).isoformat(timespec="seconds"))
+    told = f"{size} tokens" if size else f"unknown; {profile.window} is assumed"
+    return [
+        *found,
+        _finding("JSON schema", shaped),
+        _finding("native tools", tools),
+        _finding("streaming", streaming),
+        Finding("window", True if size else None, told),
+        Finding("profile", True, f"kept in {path}"),
+    ]
+
+
+def _finding(what: str, missing: str) -> Finding:
+    return Finding(what, None if missing else True, missing or "yes")
+
+
+def _optioned(name: str) -> bool:
+    """Does the provider take a profile? The built-in models have theirs."""
+    from taofold.runtime.registry import resolve
+
+    try:
+        resolve(name, profile=Profile())
+    except (ConfigError, TypeError):
+        return False
+    return True
+
+
+def _able(name: str, profile: Profile) -> Model:
+    from taofold.runtime.registry import resolve
+
+    return resolve(name, profile=profile)
+
+
+async def _try(
+    model: Model,
+    text: str,
+    on_text: "Callable[[str], None] | None" = None,
+    **options: Any,
+) -> Reply | str:
+    """The reply, or why there is none."""
+    conversation = Conversation((Message("user", text),))
+    request = Request(conversation, max_tokens=_TOKENS, **options)
+    asked: Awaitable[Reply] = model.complete(request, on_text)
+    try:
+        return await asyncio.wait_for(asked, _SECONDS)
+    except TimeoutError:
+        return f"no answer within {_SECONDS:g} s"
+    except ModelError as error:
+        return f"{error.kind}: {error}"
+
+
+async def _streams(model: Model) -> str:
+    """Why it does not stream; empty if it does."""
+    heard: list[str] = []
+    reply = await _try(model, "Count from one to ten in words.", heard.append)
+    if isinstance(reply, str):
+        return f"no: {reply}"
+    return "" if len(heard) > 1 else "no: the reply came in one piece"
+
+
+async def _shapes(model: Model) -> str:
+    reply = await _try(model, "Write a limerick about a dog.", schema=_SCHEMA)
+    if isinstance(reply, str):
+        return f"no: {reply}"
+    try:
+        said: Any = json.loads(reply.text)
+    except ValueError:
+        return "no: the reply was no JSON"
+    good = is_mapping(said) and set(said) == {"planet", "moons"}
+    return "" if good else "no: the reply was JSON of another shape"
+
+
+async def _calls(model: Model) -> str:
+    reply = await _try(model, "Use the tool to add 17 and 25.", tools=(_TOOL,))
+    if isinstance(reply, str):
+        return f"no: {reply}"
+    if not reply.calls:
+        return "no: it answered in text"
+    try:
+        said: Any = json.loads(reply.calls[0].arguments)
+    except ValueError:
+        return "no: the call's arguments were no JSON"
+    return "" if is_mapping(said) else "no: the call's arguments were no object"
+
+
+def _window(name: str) -> int:
+    """The window that a local server reports, in tokens; 0 if none does."""
+    import os
+
+    provider, _, model = name.partition(":")
+    if provider == "llamacpp":
+        base = os.environ.get("LLAMACPP_BASE_URL", "http://127.0.0.1:8080/v1").rstrip("/")
+        said = _json(f"{base.removesuffix('/v1')}/props")
+        return _whole(said.get("default_generation_settings", {}), "n_ctx")
+    if provider == "ollama":
+        base = os.environ.get("OLLAMA_BASE_URL", "http://127.0.0.1:11434").rstrip("/")
+        said = _json(f"{base}/api/show", {"model": model})
+        facts: dict[str, Any] = said.get("model_info", {})
+        names = [one for one in facts if one.endswith(".context_length")]
+        return _whole(facts, names[0]) if names else 0
+    return 0
+
+
+def _whole(facts: Any, name: str) -> int:
+    number: Any = facts.get(name, 0) if is_mapping(facts) else 0
+    return number if isinstance(number, int) and number > 0 else 0
+
+
+def _json(url: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+    import urllib.request
+
+    sent = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(url, sent, {"Content-Type": "application/json"})  # noqa: S310
+    try:
+        with urllib.request.urlopen(asked, timeout=2) as answer:  # noqa: S310
+            said: Any = json.loads(answer.read(1 << 20))
+    except (OSError, ValueError):
+        return {}
+    return said if is_mapping(said) else {}

@@ -1,0 +1,215 @@
+"""Templates for names that are looked up elsewhere: imports, attributes, keys."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Final
+
+from taofold.models.repair.fit import UNKNOWN
+from taofold.models.repair.names import close
+from taofold.models.repair.project import Unit, is_test
+from taofold.models.repair.site import Site, plain
+from taofold.models.repair.source import Change
+
+_FROM: Final = {
+    name: module
+    for module, names in {
+        "collections": "Counter defaultdict deque OrderedDict namedtuple ChainMap",
+        "collections.abc": "Iterable Iterator Mapping Sequence Callable",
+        "copy": "deepcopy",
+        "dataclasses": "dataclass field replace asdict astuple",
+        "datetime": "date timedelta timezone",
+        "decimal": "Decimal ROUND_HALF_UP ROUND_DOWN ROUND_HALF_EVEN InvalidOperation",
+        "enum": "Enum IntEnum auto StrEnum",
+        "abc": "ABC abstractmethod",
+        "fractions": "Fraction",
+        "functools": "partial reduce lru_cache cache wraps cached_property total_ordering",
+        "itertools": "chain product permutations combinations accumulate groupby islice count "
+        "cycle repeat zip_longest takewhile dropwhile pairwise starmap",
+        "math": "sqrt ceil floor pi gcd log prod isclose inf factorial hypot",
+        "operator": "itemgetter attrgetter",
+        "pathlib": "Path PurePath",
+        "typing": "Any Optional Union NamedTuple Protocol TypeVar Generic Literal Final ClassVar",
+        "contextlib": "contextmanager suppress closing",
+        "statistics": "mean median stdev",
+        "heapq": "heappush heappop heapify nlargest nsmallest",
+        "bisect": "bisect_left bisect_right insort",
+        "string": "ascii_lowercase ascii_uppercase digits punctuation ascii_letters",
+        "textwrap": "dedent indent shorten",
+        "uuid": "uuid4",
+        "time": "sleep monotonic perf_counter",
+        "types": "SimpleNamespace MappingProxyType",
+    }.items()
+    for name in names.split()
+}
+_BUILTIN: Final = {
+    kind.__name__: kind for kind in (list, dict, str, set, tuple, int, float, bytes, frozenset)
+}
+
+
+def missing_import(site: Site) -> Iterator[Change]:
+    """Import the name that is not defined, from the standard library or the project."""
+    names = site.clue.names
+    if site.clue.kind != "name" or not names:
+        return
+    used = any(isinstance(n, ast.Name) and n.id == names[0] for n in ast.walk(site.source.tree))
+    if not used:
+        return
+    start = _import_place(site)
+    for line, weight in _imports(site, names[0]):
+        yield Change("missing_import", start, start, f"{line}\n", weight)
+
+
+def _imports(site: Site, name: str) -> Iterator[tuple[str, float]]:
+    for path, source in site.project.sources.items():
+        if path == site.source.path or is_test(path):
+            continue
+        for node in source.tree.body:
+            named = isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
+            bound = isinstance(node, ast.Assign) and any(
+                isinstance(t, ast.Name) and t.id == name for t in node.targets
+            )
+            if named or bound:
+                yield f"from {_dotted(site, path)} import {name}", 4.0
+    if name == "datetime":
+        attributed = f"{name}.{name}" in site.source.text or f"{name}.date" in site.source.text
+        yield "from datetime import datetime", 1.0 if attributed else 3.0
+    if name in sys.stdlib_module_names:
+        yield f"import {name}", 2.0
+    if name in _FROM:
+        yield f"from {_FROM[name]} import {name}", 3.0
+
+
+def _dotted(site: Site, path: str) -> str:
+    """How this file would name the module at `path`: as its other imports do."""
+    relative = any(
+        isinstance(node, ast.ImportFrom) and node.level == 1 for node in site.source.tree.body
+    )
+    target, here = PurePosixPath(path), PurePosixPath(site.source.path)
+    if relative and target.parent == here.parent:
+        return f".{target.stem}"
+    parts = list(target.with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts[1:] if parts and parts[0] in ("src", "lib") else parts)
+
+
+def _import_place(site: Site) -> int:
+    """Behind the last import, or behind the module's docstring."""
+    body = site.source.tree.body
+    last = 0
+    for number, node in enumerate(body):
+        docstring = (
+            number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        )
+        if isinstance(node, ast.Import | ast.ImportFrom) or docstring:
+            last = node.end_lineno or last
+    return site.source.line_start(last + 1)
+
+
+def rename_attribute(site: Site) -> Iterator[Change]:
+    """The attribute, method or imported name that exists and looks like the one that does not."""
+    kind, names = site.clue.kind, site.clue.names
+    if kind not in ("attribute", "import") or len(names) < 1:
+        return
+    owner, wrong = (names[0], names[-1]) if kind == "attribute" else ("", names[0])
+    known = _attributes(site, owner)
+    for node in site.nodes if kind == "attribute" else ast.walk(site.source.tree):
+        if isinstance(node, ast.Attribute) and node.attr == wrong:
+            held = site.text(node.value)
+            for other, ratio in close(wrong, known):
+                yield site.swap("rename_attribute", node, f"{held}.{other}", 3 * ratio)
+            yield site.swap("rename_attribute", node, f"{held}.{held}.{wrong}", 0.8)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if alias.name == wrong:
+                    for other, ratio in close(wrong, [u.name for u in site.project.units] + known):
+                        shown = f"{other} as {alias.asname or wrong}"
+                        yield site.swap("rename_attribute", alias, shown, 2 * ratio)
+                        yield site.swap("rename_attribute", alias, other, ratio)
+
+
+def _attributes(site: Site, owner: str) -> list[str]:
+    if owner in _BUILTIN:
+        return [name for name in dir(_BUILTIN[owner]) if not name.startswith("_")]
+    found: list[str] = [u.name for u in site.project.units if u.owner and _of(u, owner)]
+    for source in site.project.sources.values():
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                if node.value.id == "self":
+                    found.append(node.attr)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.append(node.target.id)
+            elif isinstance(node, ast.ClassDef):
+                found.append(node.name)
+    return found
+
+
+def _of(unit: Unit, owner: str) -> bool:
+    return not owner or unit.owner == owner or owner not in unit.source.text
+
+
+def rename_key(site: Site) -> Iterator[Change]:
+    """A key that exists and looks like the missing one, or a way to do without."""
+    if site.clue.kind != "key":
+        return
+    wrong = site.clue.names[0] if site.clue.names else ""
+    keys = _keys(site)
+    near = dict(close(wrong, keys))
+    for node in site.nodes:
+        if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Slice):
+            continue
+        index = node.slice
+        constant = isinstance(index, ast.Constant)
+        if isinstance(index, ast.Constant) and index.value == wrong:
+            quote = site.text(index)[:1]
+            for other in (*near, *[key for key in keys if key not in near and key != wrong]):
+                text = f"{quote}{other}{quote}"
+                yield site.swap("rename_key", index, text, 2 * near.get(other, 0.35))
+            constant = False
+        if not constant:
+            yield from _without(site, node)
+
+
+def _keys(site: Site) -> list[str]:
+    """Text keys of the project's dictionaries, the first seen first."""
+    found: list[str] = []
+    for source in site.project.sources.values():
+        for node in ast.walk(source.tree):
+            keys: list[ast.expr | None] = []
+            if isinstance(node, ast.Dict):
+                keys = list(node.keys)
+            elif isinstance(node, ast.Subscript):
+                keys = [node.slice]
+            found += [
+                key.value
+                for key in keys
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+                and key.value.isprintable() and "'" not in key.value and '"' not in key.value
+            ]  # fmt: skip
+    return list(dict.fromkeys(found))
+
+
+def _without(site: Site, node: ast.Subscript) -> Iterator[Change]:
+    held, key = site.text(node.value), site.text(node.slice)
+    parent = site.parents.get(node)
+    if isinstance(node.ctx, ast.Load):
+        if isinstance(parent, ast.Attribute) and parent.attr in (
+            "append",
+            "extend",
+            "add",
+            "update",
+        ):
+            empty = {"append": "[]", "extend": "[]", "add": "set()", "update": "{}"}[parent.attr]
+            yield site.swap("rename_key", node, f"{held}.setdefault({key}, {empty})", 2.5)
+            return
+        expected = site.clue.expected
+        wanted = [repr(expected)] if expected is not UNKNOWN and plain(expected) else []
+        for text in dict.fromkeys([*wanted, "0", "None", "[]", '""']):
+            shown = "" if text == "None" else f", {text}"
+            yield site.swap("rename_key", node, f"{held}.get({key}{shown})", 1.0)
+    elif isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Add | ast.Sub):
+        sign = "+" if isinstance(parent.op, ast.Add) else "-"
+        text = f"{held}[{key}] = {held}.get({key}, 0) {sign} {site.text(parent.value)}"
+        yield site.swap("rename_key", parent, text, 2.5)

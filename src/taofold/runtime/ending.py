@@ -1,0 +1,49 @@
+"""How a run's end is said: from an answer, a cancellation or an error to `RunFinished` (D1)."""
+
+from typing import Any, Final
+
+from taofold.core import events as e
+from taofold.core.effects import Answer
+from taofold.policy.redaction import Redactor
+
+STATUS: Final = {
+    "max_steps": "limited",
+    "max_tool_calls": "limited",
+    "timeout": "limited",
+    "budget": "limited",
+    "loop_detected": "limited",
+    "denied": "failed",
+    "error": "failed",
+    "cancelled": "cancelled",
+}
+"""From `stop_reason` to `status`; every other reason is "finished"."""
+
+
+def finished(answer: Any) -> e.RunFinished:
+    """The end that a strategy's answer means."""
+    if not isinstance(answer, Answer):
+        answer = Answer(answer)
+    status = STATUS.get(answer.stop, "finished")
+    success = status == "finished" and not answer.error
+    return e.RunFinished(
+        status=status,
+        stop_reason=answer.stop,
+        success=success,
+        output=answer.output,
+        error=answer.error,
+    )
+
+
+def cancelled(by: str) -> e.RunFinished:
+    """The end that a person or a signal wanted."""
+    return e.RunFinished(
+        status="cancelled", stop_reason="cancelled", success=False, error=f"cancelled by {by}"
+    )
+
+
+def failed(error: Exception, redactor: Redactor | None = None) -> e.RunFinished:
+    """An error that ends the run, without the secrets that its text may hold."""
+    said = f"{type(error).__name__}: {error}"
+    if redactor is not None:
+        said = redactor.text(said)
+    return e.RunFinished(status="failed", stop_reason="error", success=False, error=said)

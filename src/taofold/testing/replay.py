@@ -1,0 +1,42 @@
+"""`assert_replays`: a recorded run derives itself again, without model, tools or writing."""
+
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from taofold.agent import Agent, RunResult
+from taofold.agent.activation import settle_log
+from taofold.core.errors import ReplayDiverged
+from taofold.runtime.registry import ReplayModel, resolve
+from taofold.tools import Toolset
+
+
+async def assert_replays(agent: Agent[Any, Any], run: "str | RunResult[Any]") -> None:
+    """Replay `run` offline with this `agent`.
+
+    Raises:
+        AssertionError: an event comes out different, a model or a tool is called, or the
+            log is written to.
+    """
+    log, run_id = settle_log(agent, run)
+    before = await log.read(run_id)
+    try:
+        await _mute(agent).but(log=log).replay(run_id)
+    except ReplayDiverged as difference:
+        raise AssertionError(str(difference)) from difference
+    after = await log.read(run_id)
+    assert after == before, f"the replay wrote to run {run_id!r}"
+
+
+def _mute(agent: Agent[Any, Any]) -> Agent[Any, Any]:
+    """The same agent with models that refuse and tools that must not be called."""
+    model = resolve(agent.model)
+    tools = Toolset([replace(tool, function=_refuse) for tool in agent.toolset.values()])
+    return agent.but(
+        model=ReplayModel(model.name, model.profile),
+        models={role: ReplayModel(resolve(spec).name) for role, spec in agent.models.items()},
+        tools=[tools],
+    )
+
+
+def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
+    raise AssertionError(f"a tool was called while a run was replayed: {args!r} {kwargs!r}")
