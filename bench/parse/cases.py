@@ -89,10 +89,8 @@ def equal(left: Any, right: Any) -> bool:
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, int | float) and isinstance(right, int | float):
-        return (
-            left == right
-            or (isinstance(left, float) or isinstance(right, float))
-            and math.isclose(left, right, rel_tol=1e-12)
+        return left == right or (
+            float in (type(left), type(right)) and math.isclose(left, right, rel_tol=1e-12)
         )
     if type(left) is not type(right):
         return False

@@ -37,9 +37,12 @@ def json_repair() -> Parser:
 def json_repair_schema() -> Parser:
     import json_repair
 
+    schemas: dict[str, Any] = {}
+
     def run(text: str, type_: Any, name: str) -> Any:
-        schema = adapter_of(name).json_schema()
-        value = json_repair.loads(text, schema=schema, schema_repair_mode="salvage")
+        if name not in schemas:
+            schemas[name] = adapter_of(name).json_schema()
+        value = json_repair.loads(text, schema=schemas[name], schema_repair_mode="salvage")
         return adapter_of(name).validate_python(value)
 
     return run

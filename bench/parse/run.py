@@ -91,11 +91,11 @@ def row_of(name: str, rows: list[dict[str, Any]], results: dict[str, Any]) -> li
     never = [r for r in rows if r["verdict"] == "reject"]
     cut = [r for r in never if r["category"] == "truncated" and r["schema"] in DESTRUCTIVE]
     times = sorted(results[r["id"]]["us"] for r in rows)
-    wrong = count(rows, BAD)
+    wrong, right = count(rows, BAD), count(must, ("correct",))
     return [
         name,
         f"{100 * sum(shares) / max(1, len(shares)):.1f}",
-        f"{count(must, ('correct',))}/{len(must)} ({100 * count(must, ('correct',)) / len(must):.0f} %)",
+        f"{right}/{len(must)} ({100 * right / len(must):.0f} %)",
         f"{count(never, ('rejected',))}/{len(never)}",
         f"{wrong} ({100 * wrong / len(rows):.1f} %)",
         f"{count(cut, ('accepted',))}/{len(cut)}",

@@ -83,8 +83,8 @@ class Memo:
 NEUTRAL = {"at": 0, "active_ms": 0, "epoch": 0, "wakes": 0, "started": None, "rewinds": 0}
 
 
-def neutral(state: RunState) -> dict[str, Any]:
-    """The state without times, epochs and wakes."""
+def neutral(state: RunState, ordered: bool = True) -> dict[str, Any]:
+    """The state without times, epochs and wakes, and perhaps the order of the steps."""
     plain = msgspec.structs.asdict(state) | NEUTRAL
     plain["steps"] = [
         replace(
@@ -92,6 +92,8 @@ def neutral(state: RunState) -> dict[str, Any]:
         )
         for step in state.steps
     ]
+    if not ordered:
+        plain["steps"] = sorted([repr(replace(step, number=0)) for step in plain["steps"]])
     plain["usage"] = round_usage(state.usage)
     plain["usage_by_model"] = {m: round_usage(u) for m, u in state.usage_by_model.items()}
     return plain

@@ -35,6 +35,8 @@ class Story:
     make: Callable[[World], Agent[Any, Any]]
     answer: Callable[[Any], Decision] = yes
     expect: str = "finished"
+    ordered: bool = True
+    """Do its steps come in one order only? Branches end when they end."""
 
 
 def tools(world: World) -> list[Any]:
@@ -283,7 +285,7 @@ def stopped(world: World) -> Agent[Any, Any]:
 
 def broke(world: World) -> Agent[Any, Any]:
     script = [act("look", what=f"n{n}") for n in range(9)]
-    return agent(world, script, limits=Limits(usd=0.02, steps=9), max_tokens=2000)
+    return agent(world, script, limits=Limits(usd=0.005, steps=9), max_tokens=2000)
 
 
 def looping(world: World) -> Agent[Any, Any]:
@@ -328,7 +330,7 @@ STORIES = [
     Story("edited", parked, edit_or_deny),
     Story("asking", asking),
     Story("nested", nested),
-    Story("forked", forked),
+    Story("forked", forked, ordered=False),
     Story("crowded", crowded),
     Story("limited", limited, expect="limited"),
     Story("stopped", stopped, expect="limited"),

@@ -65,8 +65,8 @@ async def test_a_run_cut_at_every_event_and_resumed_ends_in_the_same_state(
     world, records, result, agent = await told(story, whole)
     assert result.status == story.expect, result.error
     runs = {record.run for record in records}
-    wanted = {run: neutral(fold(await whole.read(run))) for run in runs}
-    assert neutral(result.state) == wanted["r"]
+    wanted = {run: neutral(fold(await whole.read(run)), story.ordered) for run in runs}
+    assert neutral(result.state, story.ordered) == wanted["r"]
     await assert_replays(agent, "r")
     await whole.close()
     step = 1 if log == "memory" else max(1, len(records) // 8)
@@ -92,15 +92,15 @@ async def resumed_alike(
     remember(agent, told_by)
     state = fold(await cut.read("r"))
     if state.status in ENDED and state.stop_reason not in ("cancelled", "error"):
-        assert neutral(state) == wanted["r"], where
+        assert neutral(state, story.ordered) == wanted["r"], where
         return
     result = await agent.resume("r")
     result = await settled(agent, result, story.answer)
-    assert neutral(result.state) == wanted["r"], where
+    assert neutral(result.state, story.ordered) == wanted["r"], where
     for run, state_wanted in wanted.items():
         log = await cut.read(run)
         assert [record.seq for record in log] == list(range(len(log))), where
-        assert neutral(fold(log)) == state_wanted, f"{run}, {where}"
+        assert neutral(fold(log), story.ordered) == state_wanted, f"{run}, {where}"
     await assert_replays(agent, "r")
 
 

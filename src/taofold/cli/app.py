@@ -11,18 +11,16 @@ from typing import Annotated
 
 import typer
 
-from taofold.cli import (
-    approvals,
-    check,
-    demo,
-    doctor,
-    init,
-    outcome,
-    run,
-    runs_change,
-    runs_files,
-    runs_read,
-)
+from taofold.cli import outcome
+from taofold.cli.approvals import app as approvals
+from taofold.cli.check import register as add_check
+from taofold.cli.demo import register as add_demo
+from taofold.cli.doctor import register as add_doctor
+from taofold.cli.init import register as add_init
+from taofold.cli.run import register as add_run
+from taofold.cli.runs_change import register as add_changing
+from taofold.cli.runs_files import register as add_files
+from taofold.cli.runs_read import register as add_reading
 
 app = typer.Typer(
     name="taofold",
@@ -58,13 +56,12 @@ def _program(
     pass
 
 
-for module, group in (
-    *((one, app) for one in (run, check, init, doctor, demo)),
-    *((one, runs) for one in (runs_read, runs_change, runs_files)),
-):
-    module.register(group)
+for add in (add_run, add_demo, add_check, add_init, add_doctor):
+    add(app)
+for add in (add_reading, add_changing, add_files):
+    add(runs)
 app.add_typer(runs, name="runs")
-app.add_typer(approvals.app, name="approvals")
+app.add_typer(approvals, name="approvals")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

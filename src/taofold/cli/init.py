@@ -101,6 +101,5 @@ def init(
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     say(f"wrote {', '.join(str(folder / name) for name in texts)}, and schemas for your editor")
-    say(
-        'try: taofold check agent.yaml policy.yaml\n     taofold run agent.yaml "make the tests pass"'
-    )
+    say("try: taofold check agent.yaml policy.yaml")
+    say('     taofold run agent.yaml "make the tests pass"')

@@ -29,13 +29,13 @@ APPROVE: Final = ("ask", "all", "wait")
 def drive(
     log: "Log",
     run: str,
-    work: Work,
+    work: "Work",
     *,
     approve: str = "ask",
     json: bool = False,
     quiet: bool = False,
     told: "list[Record] | None" = None,
-    also: Listener | None = None,
+    also: "Listener | None" = None,
 ) -> "RunResult[Any] | None":
     """Do `work` and show it; print the result. None if it was interrupted.
 

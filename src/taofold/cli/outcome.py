@@ -64,6 +64,7 @@ def fail(message: str, code: int = USAGE) -> NoReturn:
 def explain(error: Exception) -> int | None:
     """Say what `error` means; its exit code, None if it is a bug of ours."""
     if isinstance(error, ExceptionGroup):
+        error = cast("ExceptionGroup[Exception]", error)
         faults = leaves(error)
         if not all(isinstance(one, TaofoldError) for one in faults):
             return None
@@ -92,7 +93,7 @@ def leaves(error: Exception) -> list[Exception]:
     """The faults in a group, however deep; an error that is no group by itself."""
     if not isinstance(error, ExceptionGroup):
         return [error]
-    inner = cast("tuple[Exception, ...]", error.exceptions)
+    inner = cast("ExceptionGroup[Exception]", error).exceptions
     return [leaf for one in inner for leaf in leaves(one)]
 
 

@@ -38,9 +38,7 @@ def reference() -> str:
     return "\n".join(sections)
 
 
-def _helps(
-    command: Any, names: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], str]]:
+def _helps(command: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
     yield names, _help(command, names)
     for name, inner in getattr(command, "commands", {}).items():
         yield from _helps(inner, (*names, name))

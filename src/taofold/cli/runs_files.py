@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from taofold.store.log import Log
 
 FORMATS: Final = ("ndjson", "tao-yaml", "react-json")
-_ENDS: Final = {".ndjson": "ndjson", ".jsonl": "ndjson", ".yaml": "tao-yaml", ".yml": "tao-yaml", ".json": "react-json"}
+_ENDS: Final = {
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".yaml": "tao-yaml",
+    ".yml": "tao-yaml",
+    ".json": "react-json",
+}
 _FORMAT: Final = "|".join(FORMATS)
 Format = Annotated[str, typer.Option("--format", "-f", metavar=_FORMAT, help="What the text is.")]
 
@@ -66,10 +72,8 @@ def import_run(
     from taofold.store import formats
     from taofold.store.store import clock
 
-    format = (
-        format or _ENDS.get(file.suffix) or ("react-json" if file.suffix == ".json" else "ndjson")
-    )  # noqa: A001
-    _known(format)
+    form = format or _ENDS.get(file.suffix, "ndjson")
+    _known(form)
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -6,12 +6,19 @@ Knows nothing about prose or refusals beyond saying that there is no turn.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from taofold.parsing.coercion import Coercion, Misfit
 from taofold.parsing.conversion import Text, plain
-from taofold.parsing.decision import Tools, arguments_of, call_of, is_decision, turn_of
+from taofold.parsing.decision import (
+    Tools,
+    arguments_of,
+    call_of,
+    is_decision,
+    schema_of,
+    turn_of,
+)
 from taofold.parsing.fitting import Request, same
 from taofold.parsing.hedging import is_hedged
 from taofold.parsing.kinds import is_list, is_object
@@ -103,7 +110,7 @@ def call_of_request(request: Request, tools: Tools, rationale: str = "") -> Call
         return Call(request.tool, parameters, rationale, "", request.repairs + repairs, error)
     if not any(isinstance(each, Text) for each in given.values()):
         return Call(request.tool, given, rationale, "", request.repairs)
-    schema = tools.get(request.tool) if isinstance(tools, Mapping) else None
+    schema = schema_of(request.tool, tools)
     coercion = Coercion()
     try:
         values = coercion.fit(given, plan_of_schema(schema or {}).shape)

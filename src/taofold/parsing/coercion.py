@@ -171,7 +171,7 @@ class Coercion:
     def _listed(self, value: str, path: Path) -> Any:
         """A text where a list is due: an encoded list, or one item unless it may be several."""
         decoded = self._decoded(value, path)
-        if isinstance(decoded, list):
+        if is_list(decoded):
             return decoded
         if isinstance(value, Text) and not value.strip():
             return []

@@ -38,9 +38,9 @@ _LIMIT = 160
 
 def is_decision(value: object) -> bool:
     """Whether an object carries a marker of the protocol; a bare thought counts."""
-    if not isinstance(value, dict):
+    if not is_object(value):
         return False
-    keys: Object = value
+    keys = value
     if any(key in keys for key in ("action", "actions", "tool", "tool_calls", "thought")):
         return True
     if any(key in keys for key in ("tool_name", "final_answer", "tool_uses")):
@@ -133,7 +133,7 @@ def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Rep
     Returns:
         The arguments, the repairs and an error; the arguments count only when that is empty.
     """
-    if isinstance(given, dict):
+    if is_object(given):
         return given, (), ""
     if given is None:
         return {}, (), ""
@@ -153,15 +153,18 @@ def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Rep
     return {}, (), f"the arguments of {tool!r} must be an object, got: {shown[:_LIMIT]}"
 
 
+def schema_of(tool: str, tools: Tools) -> Mapping[str, Any] | None:
+    """The JSON schema of a tool's parameters, if the caller gave one."""
+    return cast("Mapping[str, Any]", tools).get(tool) if isinstance(tools, Mapping) else None
+
+
 def _only_parameter(tool: str, tools: Tools) -> str:
-    if not isinstance(tools, Mapping):
-        return "question" if tool == "ask_user" else ""
-    schema = tools.get(tool)
+    schema = schema_of(tool, tools)
     if schema is None:
         return "question" if tool == "ask_user" else ""
-    properties = schema.get("properties") or {}
-    required = schema.get("required") or list(properties)
-    return str(required[0]) if len(required) == 1 else ""
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    required: list[str] = list(schema.get("required") or properties)
+    return required[0] if len(required) == 1 else ""
 
 
 def _remark(value: Object) -> Remark | None:

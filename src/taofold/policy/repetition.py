@@ -118,13 +118,13 @@ class Repetition:
         self, action: Action, observation: Observation, mutating: frozenset[str], key: str
     ) -> None:
         plain = fingerprint(action)
-        if observation.status in ("failure", "timeout"):
-            self._failed[plain] = timeout(action)
         call = key or plain
         if observation.refused in ("blocked", "toolless", "stop"):
             self._blocked += 1
             self._recent.append(call)
             return
+        if observation.status in ("failure", "timeout"):
+            self._failed[plain] = timeout(action)
         if (
             observation.status == "success"
             and action.tool in mutating

@@ -37,6 +37,8 @@ async def ask(drive: "Drive", key: str, effect: Ask) -> Reply:
         drive.put(failed)
         if failed.kind == "overflow":
             return Reply(finish="overflow")
+        while (again := drive.tape.take(e.AskFailed, key)) is not None:
+            drive.replayed(again)
         if drive.exact:
             raise ModelError(failed.message, kind=failed.kind)
     limited = drive.tape.peek(e.LimitHit, key)

@@ -4,19 +4,28 @@ Everything goes through the inbox of the run, once; who may do it is the policy'
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from taofold.core import events as e
-from taofold.core.errors import Refused
+from taofold.core.errors import Refused, UnknownRun
 from taofold.core.state import ENDED, fold, live
-from taofold.core.values import ASK_USER, Principal
+from taofold.core.values import ASK_USER, Principal, Verdict
 from taofold.policy import Facts, Policy
 from taofold.runtime.approving import approval
+from taofold.runtime.ending import cancelled
 from taofold.runtime.setup import Approval, Decision
 from taofold.store.log import Log, Signal
 from taofold.store.store import clock
 
 LOCAL = Principal()
+_VERDICTS: Final[dict[str, Verdict]] = {
+    "allow": "allow",
+    "approve": "allow",
+    "edit": "allow",
+    "answer": "allow",
+    "deny": "deny",
+    "done": "done",
+}
 
 
 async def pending(log: Log, run: str = "") -> list[Approval]:
@@ -89,33 +98,99 @@ async def decide(
 ) -> Approval:
     """Put a person's decision in the run's inbox. The run acts on it when it is resumed.
 
+    Every refused attempt on a run that has not ended is left for its audit.
+
     Raises:
         Refused: late, repeated, or not this person's to take.
     """
-    one = await find(log, action_id)
-    if decision.verdict not in ("allow", "approve", "deny", "done", "edit", "answer"):
+    try:
+        one = await find(log, action_id)
+        await _check(log, one, decision, by, policy or Policy(), facts, now())
+        data = {"seq": int(action_id.rpartition(":")[2]), **_said(decision)}
+        if not await log.post(one.run, Signal(f"decide:{action_id}", "decide", by.id, now(), data)):
+            raise Refused(f"action {action_id!r} was already resolved")
+    except Refused as refusal:
+        await _audit(log, action_id, by, str(refusal), now())
+        raise
+    return one
+
+
+async def _check(
+    log: Log,
+    one: Approval,
+    decision: Decision,
+    by: Principal,
+    policy: Policy,
+    facts: Facts | None,
+    at: int,
+) -> None:
+    if decision.verdict not in _VERDICTS:
         raise Refused(f"a decision is approve, deny, edit or done, not {decision.verdict!r}")
-    policy = policy or Policy()
-    row = (await log.read(one.run, limit=1))[0].event
-    requester = row.principal if isinstance(row, e.RunStarted) else LOCAL
+    first = (await log.read(one.run, limit=1))[0].event
+    requester = first.principal if isinstance(first, e.RunStarted) else LOCAL
     why = policy.may_decide(by, requester, facts or Facts(one.tier, "once"), one.action.tool)
     if why:
-        await _audit(log, one, by, why, now())
         raise Refused(why)
-    if one.expires_at and now() > one.expires_at:
-        raise Refused(f"EXPIRED: the approval of {one.action.tool!r} ended at {one.expires_at}")
-    verdict = {"approve": "allow", "edit": "allow", "answer": "allow"}.get(
-        decision.verdict, decision.verdict
-    )
-    data: dict[str, Any] = {"seq": _seq(action_id), "verdict": verdict, "reason": decision.reason}
+    if decision.digest and decision.digest != one.digest:
+        raise Refused(f"the decision is about another action than {one.id!r}: look at it again")
+    if one.expires_at and at > one.expires_at:
+        await _expire(log, one.run, at)
+        raise Refused(f"EXPIRED: the approval of {one.action.tool!r} was open until then")
+
+
+def _said(decision: Decision) -> dict[str, Any]:
+    data: dict[str, Any] = {"verdict": _VERDICTS[decision.verdict], "reason": decision.reason}
     if decision.parameters is not None:
         data["parameters"] = decision.parameters
     if decision.answer is not None:
         data["text"] = decision.answer
-    posted = await log.post(one.run, Signal(f"decide:{action_id}", "decide", by.id, now(), data))
-    if not posted:
-        raise Refused(f"action {action_id!r} was already resolved")
-    return one
+    return data
+
+
+async def sweep(log: Log, *, now: Callable[[], int] = clock) -> list[str]:
+    """Close the approvals that nobody gave in time. Returns the runs that may be resumed."""
+    touched: list[str] = []
+    for row in await log.rows(status="waiting", limit=0):
+        if await _expire(log, row.run, now()):
+            touched.append(row.run)
+    return touched
+
+
+async def _expire(log: Log, run: str, at: int) -> bool:
+    """Write down what expired in a waiting run; no tool is called, no process needed."""
+    records = await log.read(run)
+    late = [one for one in pending_in(records) if one.expires_at and at > one.expires_at]
+    if not late or (await log.row(run)).status != "waiting":
+        return False
+    closed: list[e.Event] = [
+        e.Resolved(
+            key=one.key,
+            index=one.index,
+            verdict="expired",
+            by="clock",
+            tier=int(one.tier),
+            digest=one.digest,
+        )
+        for one in late
+    ]
+    await _write(log, run, records, [*closed, e.Parked(reason="expired")], at, "waiting", "expired")
+    return True
+
+
+async def _write(
+    log: Log,
+    run: str,
+    records: list[e.Record],
+    new: list[e.Event],
+    at: int,
+    status: str,
+    waiting_for: str = "",
+) -> None:
+    """Append to a run that nobody drives."""
+    claim = await log.claim(run, "")
+    at = max(at, records[-1].at)
+    rows = [e.Record(run, len(records) + n, at, event) for n, event in enumerate(new)]
+    await log.append(run, claim.epoch, rows, disk=True, status=status, waiting_for=waiting_for)
 
 
 async def steer(
@@ -132,18 +207,31 @@ async def steer(
 
 
 async def cancel(log: Log, run: str, *, by: Principal = LOCAL) -> None:
-    """Ask the run to stop: nothing starts afterwards, what was done is kept."""
-    state = fold(await log.read(run))
+    """Ask the run and its children to stop: nothing starts afterwards, what was done is kept.
+
+    A run that waits for a person is ended at once; one that is being driven ends before
+    its next call.
+    """
+    records = await log.read(run)
+    state = fold(records)
     if state.status in ENDED:
         raise Refused(f"run {run!r} has already ended as {state.status}")
+    for child in await log.rows(parent=run, limit=0):
+        if child.status not in ENDED:
+            await cancel(log, child.run, by=by)
+    if (await log.row(run)).status == "waiting":
+        await _write(log, run, records, [cancelled(by.id)], clock(), "cancelled")
+        return
     await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", by.id, clock()))
 
 
-async def _audit(log: Log, one: Approval, by: Principal, why: str, at: int) -> None:
+async def _audit(log: Log, action_id: str, by: Principal, why: str, at: int) -> None:
     """Leave a trace of a refused attempt: the run's next activation writes it into its log."""
-    name = f"refused:{one.id}:{by.id}:{at}"
-    await log.post(one.run, Signal(name, "refused", by.id, at, {"id": one.id, "why": why}))
-
-
-def _seq(action_id: str) -> int:
-    return int(action_id.rpartition(":")[2])
+    run = action_id.rpartition(":")[0]
+    try:
+        ended = (await log.row(run)).status in ENDED
+    except UnknownRun:
+        return
+    if not ended:
+        name = f"refused:{action_id}:{by.id}:{at}"
+        await log.post(run, Signal(name, "refused", by.id, at, {"id": action_id, "why": why}))

@@ -6,6 +6,7 @@ to the process, what was dispatched before the last flush is kept.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import msgspec
@@ -220,7 +221,8 @@ async def _activate(
             except asyncio.CancelledError:
                 drive.live()
                 store.dispatch(cancelled("interrupted"))
-                await asyncio.shield(_close(store, inbox, "cancelled"))
+                with suppress(LogError):  # a write was interrupted: then the run stays open
+                    await asyncio.shield(_close(store, inbox, "cancelled"))
                 raise
             drive.live()
             if await _written(store, inbox, event):

@@ -1,5 +1,6 @@
 """From an agent file to an `Agent`. **It imports what the file names**."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,14 +81,19 @@ def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
             return [file_tools(inside(root, use.options.root), use.options.write)]
         case CommandOptions():
             place, options = inside(root, use.options.root), use.options
-            return [
-                command_tool(
-                    place, network=network, timeout=options.timeout, longest=options.longest
-                )
-            ]
+            seconds = {"timeout": options.timeout, "longest": options.longest}
+            return [command_tool(place, network=network, readable=source(), **seconds)]
         case None:
             found = load(use.name, folder)
             return list(found) if isinstance(found, list | tuple) else [found]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def source() -> tuple[Path, ...]:
+    """Where taofold lies if it is not installed but linked: a contained pytest that finds its
+    plugin must be able to read it.
+    """
+    place = Path(__file__).resolve().parents[2]
+    return () if place.is_relative_to(sys.prefix) else (place,)
 
 
 def inside(root: Path, relative: str) -> Path:

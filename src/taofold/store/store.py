@@ -7,6 +7,7 @@ It knows nothing about strategies, models or tools.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias, cast
@@ -51,6 +52,7 @@ class Store:
         self._log, self._now = log, now
         self.records: list[e.Record] = []
         self._unsaved: list[e.Record] = []
+        self._writing: deque[list[Any]] = deque()
         self._blobs: dict[str, bytes] = {}
         self._listeners: list[Listener] = []
 
@@ -121,19 +123,28 @@ class Store:
         self._unsaved = []
         disk = any([record.event.disk for record in unsaved])
         blobs, self._blobs = self._blobs, {}
-        written = await self._log.append(
-            self.run,
-            self.epoch,
-            unsaved,
-            disk=disk,
-            consume=consume,
-            blobs=blobs or None,
-            status=status,
-            waiting_for=waiting_for,
-            if_quiet=if_quiet,
-        )
-        if written:
-            self._tell(unsaved)
+        entry = [unsaved, False]
+        self._writing.append(entry)
+        written = False
+        try:
+            written = await self._log.append(
+                self.run,
+                self.epoch,
+                unsaved,
+                disk=disk,
+                consume=consume,
+                blobs=blobs or None,
+                status=status,
+                waiting_for=waiting_for,
+                if_quiet=if_quiet,
+            )
+        finally:
+            if not written:
+                entry[0] = []
+            entry[1] = True
+        # Who syncs to disk comes back later than who does not: listeners hear in order.
+        while self._writing and self._writing[0][1]:
+            self._tell(self._writing.popleft()[0])
         return written
 
     def again(self, head: int) -> "Store":

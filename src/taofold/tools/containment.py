@@ -85,6 +85,8 @@ def _shown(path: str) -> list[str]:
 def python_homes() -> tuple[Path, ...]:
     """The directories this Python needs, where they are not part of the system."""
     homes = {Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    # Installed editable, our own source lies elsewhere, and pytest loads our plugin from it.
+    homes.add(Path(__file__).resolve().parents[2])
     private = Path.home().resolve()
     return tuple(
         sorted(

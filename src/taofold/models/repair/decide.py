@@ -19,7 +19,7 @@ from taofold.models.repair.project import Project
 from taofold.models.repair.rank import Candidate, ranked
 from taofold.models.repair.report import Report
 from taofold.models.repair.source import Source
-from taofold.models.repair.story import Story, tell
+from taofold.models.repair.story import Story, key_of, tell
 from taofold.models.repair.transcript import Transcript, read
 from taofold.models.repair.unread import unread
 
@@ -201,12 +201,13 @@ class _Move:
         return speech.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
 
     def _next(self, report: Report) -> Candidate | None:
-        hints = read_hints(self.told.said)
-        order = ranked(self.project, report, hints)
-        return next(
-            (c for c in islice(order, 4 * MOST_CANDIDATES) if c.edit.key not in self.story.tried),
-            None,
-        )
+        order = ranked(self.project, report, read_hints(self.told.said))
+        known, earlier = self.story.tried, speech.marks(self.told.said)
+        for candidate in islice(order, 4 * MOST_CANDIDATES):
+            key = candidate.edit.key
+            if key not in known and speech.mark(key) not in earlier:
+                return candidate
+        return None
 
     def _read_steps(self, path: str) -> list[int]:
         read = [
@@ -248,5 +249,7 @@ class _Move:
         kept = self.story.kept
         open_ = self.story.pending or self.story.undo
         note = f" Not taken back: {speech.changed([open_])}." if open_ else ""
-        answer = f"{why}. Kept: {speech.changed(kept)}.{left}{note}"
+        fruitless = self.story.tried - {key_of(deed.parameters) for deed in kept}
+        tried = speech.tried(fruitless)
+        answer = f"{why}. Kept: {speech.changed(kept)}.{left}{note}{tried}"
         return speech.finish(answer, f"{why}.{left}", self.kind("synthesis"), [self.story.step])

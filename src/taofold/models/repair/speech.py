@@ -5,7 +5,8 @@ Knows nothing about how decisions are made.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Any, Final
 
 from taofold.core.values import FINISH, ThoughtType
@@ -15,6 +16,8 @@ from taofold.models.repair.templates import TEMPLATES
 from taofold.models.repair.transcript import Deed
 
 WHAT: Final = "search policy, not a language model"
+_MOST_MARKS: Final = 120
+_TRIED: Final = re.compile(r"Tried without success: \[([0-9a-f ]+)\]")
 _DOES: Final = {template.name: template.does for template in TEMPLATES}
 
 
@@ -73,6 +76,23 @@ def proposal(candidate: Candidate, number: int) -> tuple[str, str]:
         f"template {edit.template}, {_DOES[edit.template]}, at {edit.path}:{edit.line}.{learnt}"
     )
     return thought, f"template {edit.template} at {edit.path}:{edit.line}"
+
+
+def mark(key: str) -> str:
+    """Eight hex digits that stand for an edit, from one conversation to the next."""
+    return blake2b(key.encode("utf-8", "replace"), digest_size=4).hexdigest()
+
+
+def tried(keys: Iterable[str]) -> str:
+    """What a later attempt need not try again, for the answer."""
+    marks = sorted(mark(key) for key in keys)[:_MOST_MARKS]
+    return f" Tried without success: [{' '.join(marks)}]." if marks else ""
+
+
+def marks(said: str) -> frozenset[str]:
+    """The marks in what an earlier attempt answered."""
+    found = _TRIED.findall(said)
+    return frozenset([one for marks in found for one in marks.split()])
 
 
 def changed(deeds: Sequence[Deed]) -> str:

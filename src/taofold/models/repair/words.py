@@ -93,7 +93,7 @@ def _for_none(site: Site, node: ast.Constant) -> Iterator[Change]:
 
 
 def _text(site: Site, node: ast.Constant, value: str, wanted: list[str]) -> Iterator[Change]:
-    quote = '"' if '"' not in value else "'"
+    quote = site.text(node)[-1:]
     joins = isinstance(site.parents.get(node), ast.Attribute)
     if value in _GLUE or (len(value) == 1 and joins):
         expected = site.clue.expected if isinstance(site.clue.expected, str) else ""
@@ -102,7 +102,8 @@ def _text(site: Site, node: ast.Constant, value: str, wanted: list[str]) -> Iter
             if other != value:
                 shown = repr(other)[1:-1]
                 near = 3.0 if other in signs else 1.0 if abs(len(other) - len(value)) <= 1 else 0.6
-                yield site.swap("wrong_constant", node, f"{quote}{shown}{quote}", near)
+                if quote not in shown:
+                    yield site.swap("wrong_constant", node, f"{quote}{shown}{quote}", near)
         return
     for other in wanted:
         if other != value and len(other) <= 40 and _similar(value, other):

@@ -1,0 +1,12 @@
+from collections.abc import Iterator
+
+import pytest
+from driver import Pytest
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Pytest]:
+    """Real pytest runs, cheap ones."""
+    running = Pytest()
+    yield running
+    running.close()
