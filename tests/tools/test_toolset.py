@@ -9,7 +9,6 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import Message, Tier
 from taofold.tools import RunContext, Toolset, external, tool
 from taofold.tools.actions import custom_actions, forget_action, register_custom_action
-from taofold.tools.chat import format_conversation_as_chat
 from taofold.tools.documentation import get_tool_documentation
 
 
@@ -122,12 +121,3 @@ def test_documentation_shows_signatures_descriptions_and_the_fallback() -> None:
     )
     assert "- touch(" in get_tool_documentation([touch])
     assert "- touch(" in get_tool_documentation(Toolset.of(touch))
-
-
-@pytest.mark.scenario("TAG-28")
-def test_a_conversation_is_numbered_in_order_with_unknown_roles_shown() -> None:
-    said = format_conversation_as_chat(
-        [{"role": "user", "content": "a"}, {"role": "oracle", "content": "b"}, {"content": "c"}]
-    )
-    assert said == "=== CONVERSATION HISTORY ===\n\nUSER [1]: a\n\nORACLE [2]: b\n\nUNKNOWN [3]: c"
-    assert format_conversation_as_chat([Message("tool", "x")]).endswith("TOOL [1]: x")
