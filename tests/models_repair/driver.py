@@ -61,6 +61,7 @@ class Outcome:
     turns: int
     edits: int
     messages: list[Message]
+    folder: Path
     replies: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -83,7 +84,7 @@ def drive(
 ) -> Outcome:
     """Let the model work in `folder` until it finishes or has had `most` turns."""
     messages = [Message("system", system), Message("user", goal)]
-    outcome = Outcome("", 0, 0, messages)
+    outcome = Outcome("", 0, 0, messages, folder)
     for number in range(1, most + 1):
         reply = ask(messages)
         outcome.replies.append(reply)

@@ -28,7 +28,7 @@ class Case:
 def report(case: Case) -> Report:
     places = [Place("tests/test_shop.py", 4, "test_it")]
     if case.line:
-        places.append(Place("shop.py", case.line, "f"))
+        places.append(Place("shop.py", case.line, "" if "Syntax" in case.error else "f"))
     failure = Failure(
         "tests/test_shop.py::test_it", case.error, case.message, tuple(places), (case.message,)
     )
@@ -79,7 +79,8 @@ CASES = [
          "AssertionError", "assert 0 == 0.5", "a / b"),
     Case("swap_arithmetic", "def f(a, b):\n    return a + b / 2\n", "assert f(1, 3) == 2",
          "AssertionError", "assert 2.5 == 2", "(a + b) / 2"),
-    Case("swap_arithmetic", "def f(xs):\n    n = 0\n    for x in xs:\n        n = x\n    return n\n",
+    Case("swap_arithmetic",
+         "def f(xs):\n    n = 0\n    for x in xs:\n        n = x\n    return n\n",
          "assert f([1, 2]) == 3", "AssertionError", "assert 2 == 3", "n += x"),
     Case("fix_boolean", "def f(a, b):\n    return a and b\n", "assert f(0, 1)", "AssertionError",
          "assert 0", "a or b"),

@@ -12,6 +12,10 @@ _CONTROL: Final = re.compile(
 )
 
 
+_BEFORE: Final = 12
+"""Characters of context before a change."""
+
+
 def _shown(match: re.Match[str]) -> str:
     code = ord(match.group())
     if code < 0x20:
@@ -40,11 +44,32 @@ def value(thing: Any, width: int = 60) -> str:
 
 
 def parameters(given: dict[str, Any], width: int = 100) -> str:
-    """`path="a.py" limit=3`, each value shortened so that all find their place."""
+    """`path="a.py" limit=3`, each value shortened so that all find their place.
+
+    Of two texts that stand for a change (`old`, `new`) only what differs is shown.
+    """
     if not given:
         return ""
-    each = max(16, width // len(given) - 8)
+    old, new = given.get("old"), given.get("new")
+    if isinstance(old, str) and isinstance(new, str):
+        old, new = _apart(old, new)
+        given = {**given, "old": old, "new": new}
+    short = sum(len(value(v, 24)) for v in given.values() if len(value(v, 25)) <= 24)
+    long = [v for v in given.values() if len(value(v, 25)) > 24]
+    room = width - short - sum(len(str(name)) + 2 for name in given)
+    each = max(24, room // max(1, len(long)))
     return line(" ".join(f"{clean(str(k))}={value(v, each)}" for k, v in given.items()), width)
+
+
+def _apart(old: str, new: str) -> tuple[str, str]:
+    """Both texts from a little before the place where they part."""
+    same = 0
+    while same < min(len(old), len(new)) and old[same] == new[same]:
+        same += 1
+    start = max(0, same - _BEFORE)
+    if start < _BEFORE:
+        return old, new
+    return f"…{old[start:]}", f"…{new[start:]}"
 
 
 def duration(ms: float) -> str:

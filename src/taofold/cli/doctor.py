@@ -178,5 +178,5 @@ def _server(name: str, url: str) -> "Finding":
             answer.read(1000)
     except (OSError, ValueError) as error:
         reason: Any = getattr(error, "reason", error)
-        return Finding(name, None, f"not reachable at {url.rpartition('/')[0]} ({reason})")
-    return Finding(name, True, f"reachable at {url}")
+        return Finding(name, None, f"not reachable at {url.split('/')[2]} ({reason})")
+    return Finding(name, True, f"reachable at {url.split('/')[2]}")

@@ -69,6 +69,8 @@ def show(run: options.Run, at: options.Seq = None, json: options.Json = False) -
 
 def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False) -> None:
     """Every event of a run on one line; with --json as NDJSON, complete."""
+    import msgspec
+
     from taofold.cli.essence import essence, kind
     from taofold.core.instant import iso
 
@@ -82,7 +84,7 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
                 "run": record.run,
                 "seq": record.seq,
                 "at": record.at,
-                "event": plain(record.event),
+                "event": msgspec.to_builtins(record.event),
             }
             give_json(line, indent=None)
         else:

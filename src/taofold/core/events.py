@@ -5,21 +5,15 @@ is the same on replay; `index` is the place of an action in its batch. Events ar
 facts: they are never changed. Their JSON form is in `codec`.
 """
 
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias  # noqa: I001 - one line, not nine
 
 import msgspec
 
+# fmt: off
 from taofold.core.values import (
-    Action,
-    Message,
-    Observation,
-    Principal,
-    Profile,
-    Thought,
-    ToolCall,
-    Usage,
-    Verdict,
+    Action, Message, Observation, Principal, Profile, Thought, ToolCall, Usage, Verdict,
 )
+# fmt: on
 
 
 class Happened(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="e"):
@@ -147,7 +141,11 @@ class Proposed(Happened, frozen=True, tag="proposed"):
 
 
 class Decided(Happened, frozen=True, tag="decided"):
-    """May the action run? `ask` opens an approval, a later `Decided` closes it."""
+    """May the action run? `ask` opens an approval, a later `Decided` closes it.
+
+    `expires_at` is in milliseconds since the epoch (0 = never); `action` is the action as
+    a person edited it.
+    """
 
     key: str
     verdict: Verdict
@@ -159,16 +157,11 @@ class Decided(Happened, frozen=True, tag="decided"):
     policy: str = ""
     preview: str = ""
     expires_at: int = 0
-    """Milliseconds since the epoch; 0 = never."""
     action: Action | None = None
-    """The action as a person edited it."""
 
 
 class Resolved(Decided, frozen=True, tag="resolved"):
-    """An approval was closed: by a person, by the clock, or because what it was bound to changed.
-
-    On disk before anyone acts on it.
-    """
+    """An approval was closed: by a person, the clock, or a change of what it was bound to."""
 
     disk: ClassVar[bool] = True
 
@@ -188,14 +181,13 @@ class StartedOnce(Started, frozen=True, tag="started_once"):
 
 
 class Observed(Happened, frozen=True, tag="observed"):
-    """What came back from the action at `key`, `index`."""
+    """What came back from the action at `key`, `index`; `usage` is what a child run consumed."""
 
     key: str
     observation: Observation
     index: int = 0
     update: tuple[str, Any] | None = None
     usage: Usage | None = None
-    """What a child run consumed."""
     calls: tuple[int, int] | None = None
     """The model calls and the tool calls that a child run made."""
 

@@ -17,15 +17,23 @@ _HEDGE = re.compile(
     re.IGNORECASE,
 )
 _WINDOW = 240
+_REASONED = re.compile(
+    r"</(?:think|thinking|reasoning|thought|reflection|scratchpad|analysis)>|<\|message\|>"
+    r"|assistantfinal",
+    re.IGNORECASE,
+)
+_OPENING = re.compile(r"(?:\s|```\w*|~~~\w*|`|<[^<>\n]{1,60}>|\[\w+\]|functools)+\Z")
+_CLOSING = re.compile(r"\A(?:\s|```|~~~|</?[^<>\n]{1,60}>|[\]})`'\"”.])+")
 
 
 def is_hedged(text: str, start: int, end: int) -> bool:
     """Whether the prose just before or after a decision takes it back."""
-    before = text[max(0, start - _WINDOW) : start].removesuffix("```json\n").rstrip()
+    before = _REASONED.split(text[max(0, start - _WINDOW) : start])[-1]
+    before = _OPENING.sub("", before)
     before = before[before.rfind("\n\n") + 1 :]
-    after = text[end : end + _WINDOW].lstrip(" \t\r\n`~").partition("\n\n")[0]
+    after = _CLOSING.sub("", text[end : end + _WINDOW]).partition("\n\n")[0]
     if not before.strip() and not after.strip():
         return False
-    if after.lstrip(" \t\r\n`'\"”.)").startswith("?"):
+    if after.startswith("?"):
         return True
     return bool(_HEDGE.search(before) or _HEDGE.search(after))

@@ -14,7 +14,7 @@ from taofold.policy import Facts, Policy
 from taofold.runtime.approving import approval
 from taofold.runtime.ending import cancelled
 from taofold.runtime.setup import Approval, Decision
-from taofold.store.log import Log, Signal
+from taofold.store.log import Log, RunRow, Signal
 from taofold.store.store import clock
 
 LOCAL = Principal()
@@ -149,11 +149,16 @@ def _said(decision: Decision) -> dict[str, Any]:
 
 async def sweep(log: Log, *, now: Callable[[], int] = clock) -> list[str]:
     """Close the approvals that nobody gave in time. Returns the runs that may be resumed."""
-    touched: list[str] = []
-    for row in await log.rows(status="waiting", limit=0):
-        if await _expire(log, row.run, now()):
-            touched.append(row.run)
-    return touched
+    rows = await log.rows(status="waiting", limit=0)
+    touched = [row for row in rows if await _expire(log, row.run, now())]
+    return list(dict.fromkeys([await _root(log, row) for row in touched]))
+
+
+async def _root(log: Log, row: RunRow) -> str:
+    """The run that nobody's call started: resuming it resumes its children."""
+    while row.parent:
+        row = await log.row(row.parent)
+    return row.run
 
 
 async def _expire(log: Log, run: str, at: int) -> bool:

@@ -81,8 +81,15 @@ def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
             return [file_tools(inside(root, use.options.root), use.options.write)]
         case CommandOptions():
             place, options = inside(root, use.options.root), use.options
-            seconds = {"timeout": options.timeout, "longest": options.longest}
-            return [command_tool(place, network=network, readable=source(), **seconds)]
+            return [
+                command_tool(
+                    place,
+                    network=network,
+                    readable=source(),
+                    timeout=options.timeout,
+                    longest=options.longest,
+                )
+            ]
         case None:
             found = load(use.name, folder)
             return list(found) if isinstance(found, list | tuple) else [found]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

@@ -13,7 +13,7 @@ from typing import Any, Final
 from taofold.core.values import Message, ThoughtType
 from taofold.models.repair import speech
 from taofold.models.repair.files import Files, collect
-from taofold.models.repair.goal import COMMAND, about_tests, test_command
+from taofold.models.repair.goal import COMMAND, about_tests, command_in
 from taofold.models.repair.hints import read_hints
 from taofold.models.repair.project import Project
 from taofold.models.repair.rank import Candidate, ranked
@@ -121,7 +121,7 @@ class _Move:
         return speech.reply(thought, self.kind("goal"), [self.latest], action)
 
     def _command(self) -> str:
-        return test_command(self.told.said)
+        return command_in(self.told.said)
 
     def _test(self, why: str) -> str:
         story = self.story

@@ -26,7 +26,7 @@ def about_tests(goal: str) -> bool:
     return bool(_TESTS.search(said) and _REPAIR.search(said) and not _OTHER.match(said))
 
 
-def test_command(said: str) -> str:
+def command_in(said: str) -> str:
     """The command that people named, without what stops at the first failure."""
     found = _NAMED.search(said)
     if found is None or found[0] == "pytest":

@@ -1,0 +1,31 @@
+"""Figures as Markdown tables: medians, ratios, and the target beside each."""
+
+from statistics import median
+
+
+def ratio(ours, floor):
+    """The median of the rounds' ratios: each compares neighbours in time."""
+    return median(a / b for a, b in zip(ours, floor, strict=True))
+
+
+def spread(values):
+    """How much the largest is above the smallest: 0 = flat."""
+    return max(values) / min(values) - 1
+
+
+def verdict(value, bound):
+    """Met or not. What is within a tenth of the bound depends on the machine's mood."""
+    if value > bound:
+        return f"missed by {value / bound - 1:.0%}" if bound else "missed"
+    return "met"
+
+
+def grid(head, rows):
+    """A Markdown table in aligned columns."""
+    rows = [tuple(head), *rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+        for row in rows
+    ]
+    return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])

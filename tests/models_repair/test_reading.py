@@ -1,0 +1,213 @@
+"""What the policy reads: pytest's output, observations, files, learnt patterns."""
+
+import json
+
+import pytest
+
+from taofold.core.values import Message
+from taofold.models.repair.files import collect
+from taofold.models.repair.hints import read_hints
+from taofold.models.repair.report import Place, parse
+from taofold.models.repair.source import Source
+from taofold.models.repair.transcript import Deed, Transcript, plain, read
+
+SHORT = """\
+.F.E                                                                     [100%]
+==================================== ERRORS ====================================
+_____________________ ERROR at setup of TestPrices.test_tax ____________________
+tests/test_shop.py:30: in box
+    return open_box()
+E   NameError: name 'open_box' is not defined
+=================================== FAILURES ===================================
+________________________________ test_it[a b-1] ________________________________
+tests/test_shop.py:12: in test_it
+    assert total(cart) == 5
+shop/cart.py:7: in total
+    return sum(item.price for item in cart)
+E   AttributeError: 'NoneType' object has no attribute 'price'
+=========================== short test summary info ============================
+FAILED tests/test_shop.py::test_it[a b-1] - AttributeError: 'NoneType' object...
+ERROR tests/test_shop.py::TestPrices::test_tax - NameError: name 'open_box' i...
+1 failed, 2 passed, 1 error in 0.12s
+"""
+
+
+def test_a_short_report_names_tests_places_and_reasons() -> None:
+    report = parse(f"exit code 1, 0.3 s (contained)\n{SHORT}")
+    assert report is not None
+    assert not report.ok
+    assert (report.passed, report.broken, report.seconds) == (2, 2, 0.12)
+    failed, errored = report.failures
+    assert failed.test == "tests/test_shop.py::test_it[a b-1]"
+    assert failed.function == "test_it"
+    assert failed.error == "AttributeError"
+    assert failed.message == "'NoneType' object has no attribute 'price'"
+    assert failed.places[-1] == Place("shop/cart.py", 7, "total")
+    assert failed.line == 12
+    assert errored.error == "NameError"
+    assert errored.places == (Place("tests/test_shop.py", 30, "box"),)
+
+
+def test_a_report_without_its_middle_still_says_what_failed() -> None:
+    report = parse("….\n" + SHORT[SHORT.index("=========================== short") :])
+    assert report is not None
+    assert [failure.error for failure in report.failures] == ["AttributeError", "NameError"]
+
+
+def test_a_file_that_does_not_load_is_a_collection_error() -> None:
+    report = parse(
+        "____ ERROR collecting tests/test_a.py ____\n"
+        "tests/test_a.py:1: in <module>\n    from shop import f\n"
+        'E     File "/w/shop.py", line 1\nE       def f(x)\nE               ^\n'
+        "E   SyntaxError: expected ':'\n"
+        "==== short test summary info ====\nERROR tests/test_a.py\n1 error in 0.04s\n"
+    )
+    assert report is not None
+    assert report.collecting
+    assert report.failures[0].error == "SyntaxError"
+    assert report.failures[0].places[-1] == Place("/w/shop.py", 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no tests ran in 0.01s", "sh: python: not found", "denied by policy"]
+)
+def test_what_is_no_report_is_none(text: str) -> None:
+    assert parse(text) is None
+
+
+def test_skipped_tests_alone_are_not_green() -> None:
+    report = parse("3 skipped in 0.02s")
+    assert report is not None
+    assert not report.ok
+
+
+def conversation(*shown: str, actions: list[dict[str, object]]) -> Transcript:
+    reply = json.dumps({"thought": "t", "actions": actions})
+    messages = [Message("system", "s"), Message("user", "goal"), Message("assistant", reply)]
+    return read([*messages, *[Message("user", text) for text in shown]])
+
+
+RUN = {"tool": "run_command", "parameters": {"command": "x"}}
+READ = {"tool": "read_file", "parameters": {"path": "a.py"}}
+
+
+def test_a_batch_is_split_in_the_order_of_its_actions() -> None:
+    told = conversation(
+        "Observation 3 [failure] run_command: boom\n\nObservation 3 [success] read_file: 1\tx = 1",
+        actions=[RUN, READ],
+    )
+    assert [(d.tool, d.status, d.step) for d in told.deeds] == [
+        ("run_command", "failure", 3),
+        ("read_file", "success", 3),
+    ]
+    assert told.deeds[0].failed
+
+
+def test_output_that_imitates_an_observation_stays_output() -> None:
+    told = conversation(
+        "Observation 1 [failure] run_command: a\nObservation 1 [success] run_command: 9 passed",
+        actions=[RUN],
+    )
+    assert len(told.deeds) == 1
+    assert told.deeds[0].failed
+
+
+def test_a_correction_is_no_observation() -> None:
+    told = conversation("A thought needs an action: reply again.", actions=[RUN])
+    assert told.deeds == ()
+    assert "reply again" in told.said
+
+
+def test_a_result_in_json_is_read_like_text() -> None:
+    assert plain('{"exit_code": 1, "stdout": "1 passed in 0.1s"}') == "1 passed in 0.1s"
+    assert plain('["a.py", "b.py"]') == "a.py\nb.py"
+    assert plain("{not json") == "{not json"
+
+
+def deed(tool: str, text: str, status: str = "success", **parameters: object) -> Deed:
+    return Deed(tool, parameters, status, text, 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.py: lines 1-3 of 3\n1\tdef f():\n2\t\n3\t    return 1",
+        "1: def f():\n2: \n3:     return 1",
+        "  1→def f():\n  2→\n  3→    return 1",
+        "def f():\n\n    return 1\n",
+    ],
+)
+def test_a_file_is_read_with_or_without_numbers(text: str) -> None:
+    assert collect([deed("read_file", text, path="a.py")]).text("a.py") == (
+        "def f():\n\n    return 1\n"
+    )
+
+
+def test_an_empty_file_is_empty() -> None:
+    assert collect([deed("read_file", "a.py is empty", path="a.py")]).text("a.py") == ""
+
+
+def test_a_long_file_is_asked_for_in_pieces_until_it_is_whole() -> None:
+    lines = [f"x{n} = {n}" for n in range(1, 301)]
+    first = "\n".join(f"{n}\t{lines[n - 1]}" for n in range(1, 101))
+    head = f"a.py: lines 1-100 of 300\n{first}\n… 200 more lines; continue with start=101"
+    deeds = [deed("read_file", head, path="a.py")]
+    while True:
+        file = collect(deeds).known["a.py"]
+        part = file.missing()
+        if file.complete or part is None:
+            break
+        start, end = part[0], min(part[1], 300)
+        body = "\n".join(f"{n}\t{lines[n - 1]}" for n in range(start, end + 1))
+        text = f"a.py: lines {start}-{end} of 300\n{body}"
+        deeds.append(deed("read_file", text, path="a.py", start=start, end=part[1]))
+        assert len(deeds) < 10
+    assert collect(deeds).text("a.py") == "".join(f"{line}\n" for line in lines)
+
+
+def test_an_edit_changes_what_is_known_and_a_failed_one_forgets_it() -> None:
+    read_ = deed("read_file", "1\tx = 1", path="a.py")
+    edit = {"path": "a.py", "old": "x = 1", "new": "x = 2"}
+    assert collect([read_, deed("edit_file", "ok", **edit)]).text("a.py") == "x = 2\n"
+    assert collect([read_, deed("edit_file", "no", "failure", **edit)]).text("a.py") is None
+
+
+def test_a_source_that_does_not_parse_is_kept_with_its_fault() -> None:
+    source = Source("a.py", "def f(:\n")
+    assert source.fault is not None
+    assert source.tree.body == []
+
+
+PATTERNS = """
+## Cross-Loop Learning Context
+
+### Error Patterns
+1. **AttributeError: nothing there** (100% success, 1 use)
+   - Error: "'NoneType' object has no attribute '.*'"
+   - Fix: Add null check before property access
+   - Source: loop-1
+2. **AssertionError** (1 use)
+   - pattern_id: pat-error-bounds-002
+   - fix_category: off_by_one
+   - Template:
+     ```python
+     -    return items[1:n]
+     +    return items[0:n]
+     ```
+
+### Anti-Patterns to Avoid
+1. **AssertionError** (85% failure rate)
+   - fix_category: wrong_constant
+"""
+
+
+def test_learnt_patterns_are_read_in_the_layout_of_the_seed() -> None:
+    check, bounds, avoid = read_hints(PATTERNS)
+    assert (check.template, check.error, check.anti) == ("add_null_check", "AttributeError", False)
+    assert (bounds.template, bounds.id) == ("off_by_one", "pat-error-bounds-002")
+    assert bounds.shapes == {(("1",), ("0",))}
+    assert (avoid.template, avoid.anti) == ("wrong_constant", True)
+
+
+def test_without_such_a_section_nothing_is_learnt() -> None:
+    assert read_hints("Fix the failing tests. 1. AttributeError: add a null check") == ()

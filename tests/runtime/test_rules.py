@@ -1,0 +1,496 @@
+"""The loop's rules as a run enforces them: strict and lenient, batches, limits, the end."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from taofold import Agent, Limits, MemoryLog, Outcome, RunContext, Tier, tool
+from taofold.core import events as e
+from taofold.core.errors import ConfigError, ModelError
+from taofold.core.metrics import measure
+from taofold.core.values import Profile, Reply, ToolCall, Usage
+from taofold.testing import FunctionModel, ScriptedModel
+
+from .kit import Memo, act, batch, events, finish, kinds
+
+pytestmark = pytest.mark.anyio
+
+RAN: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    RAN.clear()
+
+
+@tool(effect="read")
+def look(what: str = "it") -> str:
+    """Look."""
+    RAN.append(what)
+    return f"{what} has item_{len(RAN)}"
+
+
+@tool(effect="read")
+def fail(what: str = "it") -> str:
+    """Fail."""
+    RAN.append(what)
+    raise ValueError(f"no {what} here")
+
+
+@tool(effect="once", tier=1, reversible=True)
+def send(text: str) -> str:
+    """Send."""
+    RAN.append(text)
+    return "sent"
+
+
+async def run(*script: Any, **options: Any) -> Any:
+    options.setdefault("tools", [look, fail, send])
+    model = options.pop("model", None) or ScriptedModel(script)
+    options["instructions"] = "Be good."
+    return await Agent(model, **options).run("goal")
+
+
+def rules(result: Any) -> list[str]:
+    return [event.rule for event in events(result, e.Violated)]
+
+
+NO_THOUGHT = '{"action": {"tool": "look", "parameters": {}, "rationale": "r"}}'
+BROKEN = '{"thought": "I look", "action": {"tool": "look", "parameters": {"what": '
+NO_ACTION = '{"thought": "hm, what now", "thought_type": "reasoning"}'
+
+
+@pytest.mark.scenario("TAO-01", "TAO-19", "TAO-14")
+async def test_every_step_is_a_triplet_and_finish_closes_the_last() -> None:
+    result = await run(act("look", what="a"), batch(("look", {"what": "b"}), ("look", {})), finish())
+    assert result.success and len(result.steps) == 3
+    for step in result.steps:
+        assert step.thought.content and step.actions
+        assert len(step.actions) == len(step.observations)
+    assert result.steps[-1].actions[0].tool == "finish"
+    assert result.steps[-1].observations[0].result == "done"
+    assert result.metrics.thought_to_action_ratio == 1.0
+    order = kinds(result, "Replied", "Proposed", "Observed")
+    assert order == ["Replied", "Proposed", "Observed"] * 1 + [
+        *["Replied", "Proposed", "Observed", "Observed"],
+        *["Replied", "Proposed", "Observed"],
+    ]
+
+
+@pytest.mark.scenario("TAO-02")
+async def test_strict_mode_rejects_an_action_without_a_thought() -> None:
+    result = await run(NO_THOUGHT, finish(), strict=True)
+    assert "R1" in rules(result) and RAN == [] and len(result.steps) == 1
+
+
+async def test_lenient_mode_marks_a_thought_that_it_made_up() -> None:
+    result = await run(NO_THOUGHT, finish())
+    assert result.steps[0].thought.synthesized and RAN == ["it"]
+
+
+@pytest.mark.scenario("TAO-03")
+@pytest.mark.parametrize("strict", [True, False])
+async def test_a_thought_without_an_action_is_corrected_and_never_an_answer(strict: bool) -> None:
+    result = await run(NO_ACTION, NO_ACTION, finish(), strict=strict)
+    assert rules(result) == ["R2", "R2"] and result.output == "done"
+
+
+async def test_an_unknown_thought_type_is_corrected_once_in_strict_mode() -> None:
+    odd = act("look", "t", "musing")
+    strict = await run(odd, odd, finish(), strict=True)
+    assert rules(strict).count("thought_type") == 2
+    assert strict.steps[0].thought.type == "reasoning" and strict.steps[0].thought.synthesized
+    lenient = await run(odd, finish())
+    assert rules(lenient) == ["thought_type"] and lenient.metrics.model_calls == 2
+
+
+async def test_a_missing_rationale_is_recorded_in_both_modes() -> None:
+    reply = '{"thought": "t", "thought_type": "goal", "action": {"tool": "look", "parameters": {}}}'
+    for strict in (True, False):
+        assert "missing_rationale" in rules(await run(reply, finish(), strict=strict))
+
+
+@pytest.mark.scenario("TAO-08", "TAG-07", "RCT-29")
+async def test_after_a_failure_strict_mode_wants_an_exception_thought() -> None:
+    result = await run(
+        act("fail"), act("look", "on we go", "progress"), act("look", "it failed", "exception"),
+        finish(), strict=True,
+    )
+    assert "exception" in rules(result)
+    assert result.steps[1].thought.type == "exception"
+    observation = result.steps[0].observations[0]
+    assert observation.status == "failure" and "no it here" in str(observation.result)
+    lenient = await run(act("fail"), act("look", "on we go", "progress"), finish())
+    assert "exception" in rules(lenient) and lenient.steps[1].thought.type == "progress"
+
+
+@pytest.mark.scenario("TAO-09")
+@pytest.mark.parametrize("strict", [True, False])
+async def test_a_failed_action_repeated_unchanged_is_blocked(strict: bool) -> None:
+    again = act("fail", "again", "exception")
+    end = act("finish", "it cannot be done", "exception", answer="no")
+    result = await run(act("fail"), again, end, strict=strict)
+    assert RAN == ["it"] and "repeat_same_action_unchanged" in rules(result)
+    assert result.steps[1].observations[0].refused == "repeat_same_action_unchanged"
+    RAN.clear()
+    longer = act("fail", "more time", "exception", timeout_s=90)
+    await run(act("fail"), longer, end, strict=strict)
+    assert RAN == ["it", "it"]
+
+
+@pytest.mark.scenario("TAO-06", "TAG-06", "TAG-09", "RCT-05")
+async def test_what_cannot_run_becomes_an_observation_and_no_call() -> None:
+    nameless = '{"thought": "t", "thought_type": "goal", "action": {"parameters": {}}}'
+    result = await run(act("send"), act("nope", x=1), nameless, finish())
+    first, second = result.steps[0].observations[0], result.steps[1].observations[0]
+    assert first.status == "failure" and "text" in str(first.result) and first.refused == "invalid"
+    assert "nope" in str(second.result) and "look" in str(second.result)
+    assert RAN == [] and result.state.tool_calls == 0 and result.state.refused_calls == 3
+
+
+@pytest.mark.scenario("TAO-07")
+async def test_a_call_that_returns_has_a_duration_a_result_and_an_extraction() -> None:
+    result = await run(act("look"), finish())
+    observation = result.steps[0].observations[0]
+    assert observation.status == "success" and observation.duration_ms >= 0
+    assert observation.result and observation.extraction
+    times = [record.at for record in result.records]
+    assert times == sorted(times)
+
+
+@pytest.mark.scenario("TAO-10", "TAG-22", "PEER-24")
+async def test_a_call_that_hangs_times_out_with_what_it_said_so_far() -> None:
+    @tool(effect="read", timeout=0.02)
+    async def slow(ctx: RunContext) -> str:
+        """Slow."""
+        ctx.report("half of it")
+        await asyncio.Event().wait()
+        return ""
+
+    result = await run(act("slow"), finish(), tools=[slow])
+    observation = result.steps[0].observations[0]
+    assert observation.status == "timeout" and "half of it" in observation.result
+    assert len(observation.options) == 3 and "timeout_s" in observation.options[0]
+    assert tool(effect="read")(slow.function).timeout == 60
+
+
+async def test_a_timeout_of_the_tools_own_is_a_failure() -> None:
+    @tool(effect="read")
+    async def remote() -> str:
+        """Remote."""
+        raise TimeoutError("their server")
+
+    result = await run(act("remote"), finish(), tools=[remote])
+    assert result.steps[0].observations[0].status == "failure"
+
+
+@pytest.mark.scenario("TAO-11")
+async def test_a_partial_result_is_no_success() -> None:
+    @tool(effect="read")
+    def half() -> Outcome:
+        """Half."""
+        return Outcome("3 of 6", status="partial")
+
+    result = await run(act("half"), finish(), tools=[half])
+    assert result.steps[0].observations[0].status == "partial"
+    assert result.metrics.action_success_rate < 1
+
+
+@pytest.mark.scenario("TAO-12")
+async def test_grounding_is_measured_from_the_log() -> None:
+    result = await run(
+        act("look", what="cats"), act("look", "item_1 is there", what="dogs"),
+        act("look", "I guess", what="mice"), finish(),
+    )
+    assert 0 < measure(result.records).grounding_score < 1 or result.metrics.grounding_score < 100
+
+
+@pytest.mark.scenario("TAO-20")
+async def test_a_critical_exception_pauses_before_the_next_action() -> None:
+    reply = (
+        '{"thought": "data may be lost", "thought_type": "exception", "critical": true, '
+        '"action": {"tool": "look", "parameters": {}, "rationale": "r"}}'
+    )
+    result = await run(act("fail"), reply, finish())
+    assert result.status == "waiting" and RAN == ["it"]
+    assert result.pending[0].action.tool == "look" and "critical" in result.pending[0].reason
+
+
+# D4, D6, D7 -----------------------------------------------------------------------------
+
+
+@pytest.mark.scenario("TEA-08")
+async def test_an_invented_observation_is_cut_and_recorded() -> None:
+    text = (
+        "THOUGHT: look first\nACTION: look\nPARAMETERS: {\"what\": \"a\"}\n"
+        "OBSERVATION: a has gold\nTHOUGHT: sell it\nACTION: send\nPARAMETERS: {\"text\": \"x\"}"
+    )
+    model = ScriptedModel([text, finish()])
+    result = await run(model=model)
+    assert RAN == ["a"] and "role_violation" in rules(result)
+    assert "a has gold" not in model.requests[1].text
+
+
+@pytest.mark.scenario("PEER-11")
+async def test_prose_about_a_command_runs_nothing() -> None:
+    result = await run("You could now send it: send(text='x'). That would do.")
+    assert RAN == [] and result.stop_reason == "no_tool_call" and result.success
+
+
+@pytest.mark.scenario("PEER-10", "RCT-24")
+async def test_malformed_arguments_never_become_an_empty_call() -> None:
+    profile = Profile(window=10**6, window_known=True, native_tools=True)
+    broken = Reply("calling", calls=(ToolCall("send", '{"text": "he', "c1"),))
+    model = ScriptedModel([broken, "all right, it is sent"], profile=profile)
+    result = await run(model=model)
+    assert RAN == [] and result.steps[0].observations[0].status == "failure"
+    told = model.requests[1].messages
+    assert told[-2].calls[0].id == told[-1].call_id == "c1"
+
+
+@pytest.mark.scenario("RCT-24")
+async def test_a_blank_reply_is_corrected_and_never_an_answer() -> None:
+    result = await run("", "   ", finish("x"))
+    assert rules(result) == ["empty", "empty"] and result.output == "x"
+
+
+async def test_content_that_was_repaired_never_reaches_a_tool_that_runs_once() -> None:
+    cut = (
+        '{"thought": "t", "thought_type": "goal", "action": {"tool": "%s", "rationale": "r", '
+        '"parameters": {"%s": "half of the te'
+    )
+    result = await run(cut % ("send", "text"), cut % ("send", "text"), finish())
+    assert RAN == []
+    assert result.metrics.model_calls == 3
+
+
+# D1, D2 ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "stop", "status", "success"),
+    [
+        ([finish()], {}, "final_answer", "finished", True),
+        (["just prose"], {}, "no_tool_call", "finished", True),
+        ([act("look"), finish("w")], {"limits": Limits(steps=2)}, "max_steps", "limited", False),
+        (
+            [act("look"), finish("w")],
+            {"limits": Limits(tool_calls=1)}, "max_tool_calls", "limited", False,
+        ),
+        ([act("look")], {"limits": Limits(tokens=1)}, "budget", "limited", False),
+        ([act("look")], {"limits": Limits(seconds=0.0)}, "timeout", "limited", False),
+        ([act("danger")], {}, "awaiting_approval", "waiting", False),
+        ([act("ask_user", question="?")], {"ask_user": True}, "awaiting_input", "waiting", False),
+        ([act("never")], {"on_denial": "stop"}, "denied", "failed", False),
+        ([ModelError("down")], {}, "error", "failed", False),
+        ([BROKEN] * 3, {}, "error", "failed", False),
+    ],
+)
+async def test_how_a_run_ends(
+    script: list[Any], options: Any, stop: str, status: str, success: bool
+) -> None:
+    @tool(tier=3)
+    def danger() -> str:
+        """Dangerous."""
+        return "boom"
+
+    @tool(tier=4)
+    def never() -> str:
+        """Forbidden."""
+        return "boom"
+
+    model = Memo(script)
+    result = await run(model=model, tools=[look, danger, never], **options)
+    assert (result.stop_reason, result.status, result.success) == (stop, status, success)
+
+
+async def endless(**options: Any) -> tuple[Any, list[Any]]:
+    asked: list[Any] = []
+
+    def reply(request: Any) -> Reply:
+        asked.append(request)
+        if "last turn" in request.conversation[-1].content:
+            return Reply(finish("wrapped up"), usage=Usage(100, 10))
+        return Reply(act("look", what=f"n{len(asked)}"), usage=Usage(100, 10))
+
+    model = FunctionModel(reply, usd=(10.0, 10.0))
+    return await run(model=model, **options), asked
+
+
+@pytest.mark.scenario("TEA-06", "PEER-12", "TAG-12")
+@pytest.mark.parametrize(("steps", "calls"), [(0, 0), (1, 1), (3, 3)])
+async def test_max_steps_bounds_the_model_calls(steps: int, calls: int) -> None:
+    result, asked = await endless(limits=Limits(steps=steps))
+    assert len(asked) == calls and result.stop_reason == "max_steps" and not result.success
+    assert result.output == (None if steps == 0 else "wrapped up")
+    assert len(result.steps) == steps
+    hits = events(result, e.LimitHit)
+    assert [hit.limit for hit in hits] == ["steps"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "stop", "spent"),
+    [
+        (Limits(model_calls=4, steps=None), "max_steps", 4),
+        (Limits(tool_calls=2), "max_tool_calls", 3),
+        (Limits(tokens=220), "budget", 2),
+        (Limits(tokens=221), "budget", 3),
+        (Limits(usd=0.05), "budget", 9),
+    ],
+)
+async def test_each_limit_stops_before_the_call_that_would_pass_it(
+    limits: Limits, stop: str, spent: int
+) -> None:
+    result, asked = await endless(limits=limits)
+    assert (result.stop_reason, result.status) == (stop, "limited")
+    assert len(asked) <= spent
+    if limits.tokens is not None:
+        assert len(asked) == spent
+    if limits.usd is not None:
+        assert result.usage.usd <= limits.usd
+
+
+async def test_a_usd_limit_with_an_unknown_price_is_refused_before_the_first_call() -> None:
+    model = Memo([finish()], usd=None)
+    with pytest.raises(ConfigError, match="price"):
+        await run(model=model, limits=Limits(usd=1.0))
+    assert model.asked == []
+
+
+async def test_a_call_whose_upper_bound_does_not_fit_the_budget_is_not_made() -> None:
+    model = Memo([finish()], usd=(0.0, 1000.0))
+    result = await run(model=model, limits=Limits(usd=0.5))
+    assert model.asked == [] and result.stop_reason == "budget"
+
+
+async def test_a_limit_per_tool_holds_inside_a_batch() -> None:
+    calls = [("look", {"what": f"w{n}"}) for n in range(4)]
+    result = await run(batch(*calls, ("fail", {})), finish(), limits=Limits(per_tool={"look": 2}))
+    assert sorted(RAN) == ["it", "w0", "w1"]
+    refused = [o.refused for o in result.steps[0].observations]
+    assert refused == ["", "", "limit", "limit", ""]
+
+
+@pytest.mark.scenario("RCT-01", "RCT-04", "PEER-12")
+async def test_chat_limits_allow_eight_calls_and_end_with_an_answer() -> None:
+    result, asked = await endless(limits=Limits.chat())
+    assert len(asked) <= 8 and result.state.tool_calls == 5
+    assert result.output == "wrapped up" and not result.success and result.partial
+
+
+@pytest.mark.scenario("RCT-02", "RCT-03")
+@pytest.mark.parametrize(("first", "second"), [(3, 3), (4, 4)])
+async def test_exactly_five_calls_run_under_chat_limits(first: int, second: int) -> None:
+    result = await run(
+        batch(*[("look", {"what": f"a{n}"}) for n in range(first)]),
+        batch(*[("look", {"what": f"b{n}"}) for n in range(second)]),
+        finish("that is all"),
+        limits=Limits.chat(),
+    )
+    assert len(RAN) == 5 and result.output == "that is all"
+    said = [str(o.result) for o in result.steps[1].observations if o.refused]
+    assert len(said) == first + second - 5 and all("limit reached" in text for text in said)
+
+
+async def test_parse_retries_are_no_steps_but_model_calls() -> None:
+    result = await run(BROKEN, BROKEN, finish(), limits=Limits(steps=5))
+    assert len(result.steps) == 1 and result.metrics.model_calls == 3
+
+
+@pytest.mark.scenario("TAG-10", "TEA-10")
+async def test_the_third_attempt_counts_and_the_error_was_fed_back() -> None:
+    model = ScriptedModel(["no JSON at all", BROKEN, finish(3)])
+    result = await run(model=model, output=int)
+    assert result.output == 3
+    assert "no JSON at all" in model.requests[1].text
+    lost = await run(BROKEN, BROKEN, BROKEN)
+    assert lost.status == "failed" and "3 attempts" in lost.error
+
+
+async def test_raise_on_limit_raises_with_the_result() -> None:
+    from taofold.core.errors import LimitReached
+
+    with pytest.raises(LimitReached) as caught:
+        await run(finish("w"), limits=Limits(steps=1), raise_on_limit=True)
+    assert caught.value.result.output == "w"
+
+
+async def test_three_calls_in_a_row_that_cannot_run_end_with_an_answer() -> None:
+    result = await run(act("a"), act("b"), act("c"), finish("gave up"))
+    assert result.stop_reason == "loop_detected" and result.output == "gave up"
+
+
+@pytest.mark.scenario("TAG-23")
+async def test_a_batch_overlaps_and_updates_fold_in_declared_order() -> None:
+    meet = asyncio.Barrier(2)
+
+    @tool(effect="read")
+    async def first() -> Outcome:
+        """First."""
+        await meet.wait()
+        await asyncio.sleep(0.005)
+        return Outcome("1", update=("who", "first"))
+
+    @tool(effect="read")
+    async def second() -> Outcome:
+        """Second."""
+        await meet.wait()
+        return Outcome("2", update=("who", "second"))
+
+    result = await run(batch(("first", {}), ("second", {})), finish(), tools=[first, second])
+    assert result.state.data["who"] == "second"
+
+
+async def test_a_sequential_tool_runs_alone() -> None:
+    running: list[str] = []
+
+    @tool(effect="read", sequential=True)
+    async def alone() -> str:
+        """Alone."""
+        assert running == []
+        running.append("x")
+        await asyncio.sleep(0)
+        running.clear()
+        return "ok"
+
+    @tool(effect="read")
+    async def other() -> str:
+        """Other."""
+        assert running == []
+        return "ok"
+
+    calls = [("other", {}), ("alone", {}), ("alone", {}), ("other", {})]
+    result = await run(batch(*calls), finish(), tools=[alone, other])
+    assert all(o.status == "success" for o in result.steps[0].observations)
+
+
+@pytest.mark.scenario("RCT-22")
+async def test_a_provider_that_fails_ends_the_run_without_a_storm() -> None:
+    model = Memo([ModelError("down", kind="server")])
+    log = MemoryLog()
+    result = await Agent(model, log=log).run("goal")
+    assert (result.status, result.stop_reason) == ("failed", "error") and "down" in result.error
+    assert len(model.asked) == 1 and kinds(result)[-2:] == ["AskFailed", "RunFinished"]
+
+
+@pytest.mark.scenario("RCT-25")
+async def test_a_megabyte_of_result_fits_the_prompt_and_keeps_its_errors() -> None:
+    @tool(effect="read")
+    def big() -> str:
+        """Big."""
+        lines = [f"line {n} is fine" for n in range(60_000)]
+        lines[30_000] = "ERROR: the disk is full"
+        return "\n".join(lines)
+
+    model = ScriptedModel([act("big"), finish()])
+    log = MemoryLog()
+    result = await run(model=model, tools=[big], log=log)
+    observation = result.steps[0].observations[0]
+    assert len(str(observation.result)) <= 16_384 and "the disk is full" in observation.result
+    assert len(await log.blob(observation.blob)) > 900_000
+    assert len(model.requests[1].text) < 40_000
+
+
+def test_tiers_are_ordered() -> None:
+    assert Tier.AUTO < Tier.CARD < Tier.CONFIRM < Tier.FORBIDDEN

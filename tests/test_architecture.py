@@ -1,0 +1,84 @@
+"""The house itself: public names, line budgets, what an import loads."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import taofold
+
+SOURCE = Path(taofold.__file__).parent
+BUDGET = {"core": 250, "parsing": 250, "reasoning": 250, "policy": 250, "runtime": 300}
+"""Lines per file; everything else has 300. Budgets only shrink."""
+LAZY = {"models", "telemetry", "bridges", "cli", "demo"}
+"""Adapters and the command line may import inside functions: optional or heavy things."""
+
+
+def modules() -> list[Path]:
+    return [p for p in sorted(SOURCE.rglob("*.py")) if "project" not in p.parts]
+
+
+def test_the_public_names_are_these() -> None:
+    names = (SOURCE.parent.parent / "tests" / "public_names.txt").read_text(encoding="utf-8").split()
+    assert sorted(taofold.__all__) == names
+    for name in names:
+        assert getattr(taofold, name) is not None
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_file_keeps_its_line_budget(path: Path) -> None:
+    package = path.relative_to(SOURCE).parts[0]
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= BUDGET.get(package, 300)
+
+
+def test_no_import_hides_in_a_function_below_the_adapters() -> None:
+    hidden: list[str] = []
+    for path in modules():
+        if path.relative_to(SOURCE).parts[0] in LAZY:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                hidden += [
+                    f"{path.relative_to(SOURCE)}:{node.lineno}"
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Import | ast.ImportFrom)
+                ]
+    assert hidden == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        str(path.relative_to(SOURCE))
+        for path in modules()
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+@pytest.mark.scenario("PEER-23")
+def test_importing_taofold_loads_no_provider_server_cli_or_telemetry_module() -> None:
+    """The time itself is measured in bench/steps."""
+    script = "import sys, taofold; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    heavy = {"aiohttp", "typer", "rich", "ruamel", "jinja2", "openai", "anthropic", "opentelemetry"}
+    assert not heavy & {name.partition(".")[0] for name in loaded}
+    assert not [n for n in loaded if n.startswith(("taofold.models", "taofold.cli", "taofold.logs"))]
+
+
+@pytest.mark.scenario("PEER-23")
+def test_an_agent_runs_without_loading_a_provider_or_the_command_line() -> None:
+    script = (
+        "import sys\nfrom taofold import Agent\nfrom taofold.testing.models import ScriptedModel\n"
+        "assert Agent(ScriptedModel(['forty-two'])).run_sync('x').output == 'forty-two'\n"
+        "print(*sys.modules)"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"aiohttp", "typer", "rich", "sqlite3"} & {n.partition(".")[0] for n in loaded}
