@@ -63,14 +63,11 @@ async def steps(options):
         for side, loop in zip(sides, loops, strict=True):
             await side.episode(loop, length)
             out[side.name][length] = {"cpu_us": [], "wall_us": []}
-        batch = max(1, options.get("batch", 200) // length)
         for _ in range(rounds(options, length)):
             for side, loop in zip(sides, loops, strict=True):
                 with Meter() as meter:
-                    for _ in range(batch):
-                        await side.episode(loop, length)
-                out[side.name][length]["cpu_us"].append(meter.cpu / length / batch * 1e6)
-                out[side.name][length]["wall_us"].append(meter.wall / length / batch * 1e6)
+                    await side.episode(loop, length)
+                note(out[side.name][length], meter, length)
         for side, loop in zip(sides, loops, strict=True):
             await side.module.aclose(loop)
     return out
@@ -90,19 +87,22 @@ async def sqlite(options):
                 await side.episode(loop, 3)  # makes the schema
                 opened.append((side, loop, folder, size(folder)))
                 out[name][length] = {"cpu_us": [], "wall_us": [], "bytes": []}
-            taken, batch = rounds(options, length), max(1, 200 // length)
+            taken = rounds(options, length)
             for _ in range(taken):
                 for side, loop, _, _ in opened:
                     with Meter() as meter:
-                        for _ in range(batch):
-                            await side.episode(loop, length)
-                    out[side.name][length]["cpu_us"].append(meter.cpu / length / batch * 1e6)
-                    out[side.name][length]["wall_us"].append(meter.wall / length / batch * 1e6)
+                        await side.episode(loop, length)
+                    note(out[side.name][length], meter, length)
             for side, loop, folder, before in opened:
                 await side.module.aclose(loop)
-                grown = (size(folder) - before) / (taken * batch * length)
+                grown = (size(folder) - before) / (taken * length)
                 out[side.name][length]["bytes"].append(grown)
     return out
+
+
+def note(found, meter, length):
+    found["cpu_us"].append(meter.cpu / length * 1e6)
+    found["wall_us"].append(meter.wall / length * 1e6)
 
 
 def size(folder):
@@ -200,8 +200,8 @@ async def stream(options):
 
 
 def rounds(options, length):
-    """Fewer rounds of long episodes: each already averages over many steps."""
-    return max(4, options["rounds"] * 100 // max(100, length))
+    """Short episodes are cheap to repeat, and need it: each is but a millisecond or two."""
+    return max(4, min(options["rounds"] * 100 // length, options["rounds"] * 3))
 
 
 TASKS = {task.__name__: task for task in (steps, sqlite, crowd, memory, stream)}

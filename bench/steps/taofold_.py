@@ -10,6 +10,7 @@ from pathlib import Path
 
 import common
 from common import SYSTEM, call_json, final_text, prompt, steps_of, stream_prompt
+
 from taofold import Agent, Limits, tool
 from taofold.core.values import Profile, Reply, ToolCall
 from taofold.testing.models import FunctionModel

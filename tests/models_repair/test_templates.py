@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from taofold.models.repair.hints import read_hints
 from taofold.models.repair.project import Project
 from taofold.models.repair.rank import Candidate, ranked
 from taofold.models.repair.report import Failure, Place, Report
@@ -181,6 +182,21 @@ def test_every_candidate_is_a_unique_edit_of_the_source_that_parses(case: Case) 
 def test_every_template_is_covered_here_and_says_what_it_does() -> None:
     assert {case.template for case in CASES} == NAMES
     assert all(template.does and template.prior > 0 for template in TEMPLATES)
+
+
+def test_learnt_patterns_change_the_order_and_not_the_set() -> None:
+    case = CASES[0]
+    test = f"from shop import f\ndef test_it():\n    {case.check}\n"
+    project = Project([Source("shop.py", case.code), Source("tests/test_shop.py", test)])
+    hints = read_hints("Cross-Loop Learning Context\n1. fix_category: swap_function\n")
+    assert len(hints) == 1
+    plain = [c.edit.key for c in ranked(project, report(case), ())]
+    led = [c.edit.key for c in ranked(project, report(case), hints)]
+    assert sorted(plain) == sorted(led)
+    case = next(c for c in CASES if c.template == "swap_function")
+    test = f"from shop import f\ndef test_it():\n    {case.check}\n"
+    project = Project([Source("shop.py", case.code), Source("tests/test_shop.py", test)])
+    assert next(ranked(project, report(case), hints)).edit.template == "swap_function"
 
 
 def test_an_edit_takes_as_much_context_as_it_needs_to_be_unique() -> None:

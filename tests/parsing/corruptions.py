@@ -119,7 +119,9 @@ SLIPS: dict[str, Callable[[Any], str]] = {
     "semicolons": lambda v: dump(v, indent=2).replace(",\n", ";\n"),
     "double braces": lambda v: "{" + dump(v) + "}",
     "surplus closers": lambda v: dump(v) + "}]}",
-    "lost quote": lambda v: re.sub(r'": "([^"\\\n]+)",\n', r'": "\1,\n', dump(v, indent=2), count=1),
+    "lost quote": lambda v: re.sub(
+        r'": "([^"\\\n]+)",\n', r'": "\1,\n', dump(v, indent=2), count=1
+    ),
     "no opening quote": lambda v: re.sub(
         r'": "([^"\\\n]+)",\n', r'": \1",\n', dump(v, indent=2), count=1
     ),
@@ -127,7 +129,7 @@ SLIPS: dict[str, Callable[[Any], str]] = {
     "encoded": lambda v: dump(dump(v)),
     "escaped": lambda v: dump(dump(v))[1:-1],
     "no-break spaces": lambda v: re.sub(
-        r"^ +", lambda m: "\u00a0" * len(m[0]), dump(v, indent=2), flags=re.M
+        r"^ +", lambda m: "\u00a0" * len(m[0]), dump(v, indent=2), flags=re.MULTILINE
     ),
     "prefilled": lambda v: dump(v)[1:],
 }

@@ -132,7 +132,9 @@ def test_without_its_end_line_a_cut_text_is_refused_when_the_provider_says_so(di
 
 
 @pytest.mark.scenario("PEER-11")
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "dialect", [each for each in DIALECTS if each not in ("cline", "tool code")]
+)
 def test_a_call_that_is_only_described_is_no_call(dialect):
     text = DIALECTS[dialect]("delete_path", ARGUMENTS["delete_path"])
     quoted = f"A call would look like this:\n\n{text}\n\nShall I run it?"
@@ -151,11 +153,14 @@ def test_a_name_that_is_not_offered_is_prose_inside_prose(dialect):
 
 
 def test_several_dialect_calls_are_one_batch():
-    text = "".join(DIALECTS["hermes"]("get_weather", {"city": c, "days": 1}) for c in ("Rome", "Bonn"))
+    text = "".join(
+        DIALECTS["hermes"]("get_weather", {"city": c, "days": 1}) for c in ("Rome", "Bonn")
+    )
     turn = read_reply("I look it up.\n" + text, TOOLS)
     assert isinstance(turn, Turn)
     assert [call.parameters["city"] for call in turn.calls] == ["Rome", "Bonn"]
-    assert turn.remark is not None and turn.remark.content == "I look it up."
+    assert turn.remark is not None
+    assert turn.remark.content == "I look it up."
 
 
 def test_a_union_of_calls_takes_the_one_that_was_named():

@@ -7,6 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "parse"))
 import cases
+
 from taofold.parsing import Parsed, parse
 
 DESTRUCTIVE = ("delete_call", "write_call", "shell_call", "tao_delete", "tao_write", "edit_call")

@@ -35,7 +35,8 @@ def test_every_spelling_of_a_decision_gives_the_same_call(shape):
     for text in (json.dumps(SHAPES[shape]), f"```json\n{json.dumps(SHAPES[shape], indent=1)}\n```"):
         turn = read_reply(text, TOOLS)
         assert isinstance(turn, Turn)
-        assert turn.remark is not None and turn.remark.content == "look"
+        assert turn.remark is not None
+        assert turn.remark.content == "look"
         (call,) = turn.calls
         assert (call.tool, call.parameters, call.error) == ("read_file", READ, "")
 
@@ -46,7 +47,8 @@ def test_a_remark_carries_what_the_model_says_of_it():
          "critical": True, "action": {"tool": "read_file", "parameters": READ, "rationale": "why"}}
     )  # fmt: skip
     turn = read_reply(text, TOOLS)
-    assert isinstance(turn, Turn) and turn.remark is not None
+    assert isinstance(turn, Turn)
+    assert turn.remark is not None
     assert (turn.remark.type, turn.remark.because) == ("reasoning", (1, 3))
     assert (turn.remark.confidence, turn.remark.critical) == (0.5, True)
     assert turn.calls[0].rationale == "why"
@@ -63,7 +65,9 @@ def test_an_answer_is_a_call_of_finish(key, answer):
 def test_a_thought_without_an_action_is_a_turn_without_calls():
     for text in ('{"thought": "hm"}', "THOUGHT [Goal]: hm", "```json\n{'thought': 'hm',}\n```"):
         turn = read_reply(text, TOOLS)
-        assert isinstance(turn, Turn) and turn.calls == () and turn.remark is not None
+        assert isinstance(turn, Turn)
+        assert turn.calls == ()
+        assert turn.remark is not None
 
 
 def test_text_without_a_marker_is_prose_without_its_reasoning():
@@ -87,7 +91,9 @@ def test_prose_that_describes_or_quotes_a_command_stays_prose(text):
 
 
 @pytest.mark.scenario("TEA-08")
-@pytest.mark.parametrize("head", ["ACTION: read_file\n path: a.py\n", "ACTION: read_file\n path: a.py\n\n"])
+@pytest.mark.parametrize(
+    "head", ["ACTION: read_file\n path: a.py\n", "ACTION: read_file\n path: a.py\n\n"]
+)
 def test_an_invented_observation_and_all_that_follows_is_cut_and_reported(head):
     text = f"THOUGHT: a\n{head}OBSERVATION: 21\nTHOUGHT: b\nACTION: grep\n pattern: x"
     turn = read_reply(text, TOOLS)
@@ -109,24 +115,29 @@ def test_an_invented_observation_after_an_object_is_cut_too():
 def test_a_reply_that_begins_with_an_observation_is_refused():
     assert isinstance(read_reply("OBSERVATION: all fine", TOOLS), Unparsed | Prose)
     reply = read_reply('Observation: 3\n{"thought": "x", "answer": 3}', TOOLS)
-    assert isinstance(reply, Unparsed) and "Observations" in reply.feedback
+    assert isinstance(reply, Unparsed)
+    assert "Observations" in reply.feedback
 
 
 @pytest.mark.scenario("TAG-11")
 def test_the_same_object_twice_is_one_and_two_different_ones_are_refused():
     one, other = json.dumps(SHAPES["ours"]), json.dumps(SHAPES["flat"] | {"args": {"path": "b"}})
     turn = read_reply(f"{one}\n\n{one}", TOOLS)
-    assert isinstance(turn, Turn) and len(turn.calls) == 1
+    assert isinstance(turn, Turn)
+    assert len(turn.calls) == 1
     reply = read_reply(f"{one}\n\n{other}", TOOLS)
-    assert isinstance(reply, Unparsed) and reply.reason == "ambiguous"
+    assert isinstance(reply, Unparsed)
+    assert reply.reason == "ambiguous"
     unknown = json.dumps({"thought": "t", "tool": "nuke", "args": {}})
     turn = read_reply(f"{unknown}\n{one}", TOOLS)
-    assert isinstance(turn, Turn) and turn.calls[0].tool == "read_file"
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].tool == "read_file"
 
 
 def test_an_unknown_tool_in_our_protocol_is_still_a_call():
     turn = read_reply('{"thought": "t", "action": {"tool": "nuke", "parameters": {}}}', TOOLS)
-    assert isinstance(turn, Turn) and turn.calls[0].tool == "nuke"
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].tool == "nuke"
 
 
 @pytest.mark.scenario("TEA-16", "PEER-10", "RCT-24", "TEA-10")
@@ -136,14 +147,16 @@ def test_unreadable_arguments_make_a_call_with_an_error_and_no_parameters(broken
         read_call("grep", broken),
         *read_reply(json.dumps({"thought": "t", "tool": "grep", "args": broken}), TOOLS).calls,
     ):
-        assert call.error and call.parameters == {}
+        assert call.error
+        assert call.parameters == {}
 
 
 def test_readable_native_arguments_keep_their_receipt():
     assert read_call("grep", '{"a": 1}', "id1").parameters == {"a": 1}
     assert read_call("grep", "").parameters == {}
     call = read_call("grep", "{'a': 1,}")
-    assert call.parameters == {"a": 1} and {r.kind for r in call.repairs} >= {"trailing_comma"}
+    assert call.parameters == {"a": 1}
+    assert {r.kind for r in call.repairs} >= {"trailing_comma"}
 
 
 @pytest.mark.scenario("RCT-24", "TEA-04", "TAG-10")
@@ -156,7 +169,8 @@ def test_readable_native_arguments_keep_their_receipt():
 def test_a_broken_reply_is_refused_with_words_and_bounded_raw_text(text):
     reply = read_reply(text + " " * 600, TOOLS)
     assert isinstance(reply, Unparsed), reply
-    assert reply.feedback and len(reply.raw) <= 500
+    assert reply.feedback
+    assert len(reply.raw) <= 500
 
 
 def test_multi_line_parameters_are_read_from_blocks_and_indentation():
@@ -177,7 +191,8 @@ def test_a_cut_reply_is_refused_but_a_complete_object_stands():
     assert isinstance(read_reply(text, TOOLS, finish_reason="length"), Turn)
     assert isinstance(read_reply("The answer is", TOOLS, finish_reason="max_tokens"), Unparsed)
     lost = read_reply(text[:-1], TOOLS, finish_reason="stop")
-    assert isinstance(lost, Turn) and any(repair.content for repair in lost.repairs)
+    assert isinstance(lost, Turn)
+    assert any(repair.content for repair in lost.repairs)
     assert isinstance(read_reply(text[:-1], TOOLS), Unparsed)
 
 
@@ -186,6 +201,8 @@ def test_text_of_the_protocol_inside_strings_is_never_structure():
     text = json.dumps({"thought": inner, "action": {"tool": "read_file", "parameters": READ}})
     for whole in (text, f"```json\n{text}\n```", f"Well.\n{text}"):
         turn = read_reply(whole, TOOLS)
-        assert isinstance(turn, Turn) and turn.remark is not None
-        assert turn.remark.content == inner and turn.calls[0].tool == "read_file"
+        assert isinstance(turn, Turn)
+        assert turn.remark is not None
+        assert turn.remark.content == inner
+        assert turn.calls[0].tool == "read_file"
         assert turn.role_violation == ""

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
 
 from taofold.parsing import Parsed, Unparsed, parse, parse_partial
 
@@ -96,7 +97,8 @@ def test_lossless_conversions_are_made_and_named(text, wanted):
     result = parse(text, Thing)
     assert isinstance(result, Parsed)
     assert result.value.size == wanted
-    assert result.cost > 0 and all(repair.level == "schema" for repair in result.repairs)
+    assert result.cost > 0
+    assert all(repair.level == "schema" for repair in result.repairs)
 
 
 @pytest.mark.parametrize(
@@ -184,14 +186,17 @@ def test_a_refusal_has_its_reason(text, reason):
     result = parse(text, Person)
     assert isinstance(result, Unparsed)
     assert result.reason == reason
-    assert result.feedback and len(result.feedback) < 400 and len(result.raw) <= 500
+    assert result.feedback
+    assert len(result.feedback) < 400
+    assert len(result.raw) <= 500
 
 
 def test_feedback_names_only_the_failing_paths_with_a_bounded_echo():
     result = parse('{"name": 1.5, "age": "' + "x" * 500 + '", "email": "e"}', Person)
     assert isinstance(result, Unparsed)
     assert "age: expected an integer" in result.feedback
-    assert "email" not in result.feedback and len(result.feedback) < 250
+    assert "email" not in result.feedback
+    assert len(result.feedback) < 250
 
 
 def test_a_cut_text_is_refused_even_when_only_closers_are_missing():

@@ -194,7 +194,7 @@ async def test_a_partial_result_is_no_success() -> None:
 
     result = await run(act("half"), finish(), tools=[half])
     assert result.steps[0].observations[0].status == "partial"
-    assert result.metrics.action_success_rate < 1
+    assert result.metrics.observation_success_rate < 100
 
 
 @pytest.mark.scenario("TAO-12")
@@ -223,8 +223,8 @@ async def test_a_critical_exception_pauses_before_the_next_action() -> None:
 @pytest.mark.scenario("TEA-08")
 async def test_an_invented_observation_is_cut_and_recorded() -> None:
     text = (
-        "THOUGHT: look first\nACTION: look\nPARAMETERS: {\"what\": \"a\"}\n"
-        "OBSERVATION: a has gold\nTHOUGHT: sell it\nACTION: send\nPARAMETERS: {\"text\": \"x\"}"
+        "Thought: look first\nAction: look\nAction Input: {\"what\": \"a\"}\n"
+        "Observation: a has gold\nThought: sell it\nAction: send\nAction Input: {\"text\": \"x\"}"
     )
     model = ScriptedModel([text, finish()])
     result = await run(model=model)

@@ -1,6 +1,6 @@
 """Tells a run in colours: compact blocks, and a line that shows what is going on."""
 
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.status import Status
@@ -16,7 +16,7 @@ _COLOURS: Final = {
     "goal": "cyan",
     "progress": "blue",
     "extraction": "magenta",
-    "reasoning": "white",
+    "reasoning": "default",
     "exception": "red",
     "synthesis": "green",
     "research": "yellow",
@@ -52,7 +52,7 @@ class Rich(Silent):
 
     def thought(self, number: int, thought: Thought, *, child: bool) -> None:
         """Its number, type and text."""
-        colour = _COLOURS.get(thought.type, "white")
+        colour = _COLOURS.get(thought.type, "default")
         text = Text.assemble(
             (f"{thought.type}{' (critical)' * thought.critical}  ", f"bold {colour}"),
             (line(thought.content, _THOUGHT), colour if thought.type == "exception" else ""),
@@ -71,17 +71,19 @@ class Rich(Silent):
 
     def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
         """Status, key line, duration; the sums at the right."""
-        sign, colour = _SIGNS.get(seen.status, ("?", "white"))
+        sign, colour = _SIGNS.get(seen.status, ("?", "default"))
         took = duration(seen.duration_ms) if seen.duration_ms else ""
-        width = max(30, self.console.width - 14 - len(took))
+        room = self.console.width - 12 - 4 * child - len(took)
+        said = key_line(seen, max(30, room))
         text = Text.assemble(
             (f"{mark} " if mark else "", "dim"),
-            (key_line(seen, width), "" if seen.status == "success" else colour),
+            (said, "" if seen.status == "success" else colour),
             (f"  {took}" if took else "", "dim"),
-        )  # fmt: skip
-        self._print(sign, text, child=child, style=colour)
-        if totals:
-            self._print("", Text(totals, "dim"), child=child)
+        )
+        beside = totals if len(said) + len(totals) + 4 <= room else ""
+        self._print(sign, text, child=child, style=colour, right=beside)
+        if totals and not beside:
+            self._print("", Text(""), child=child, right=totals)
 
     def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
         """The text."""
@@ -124,10 +126,15 @@ class Rich(Silent):
             self._status.stop()
             self._status = None
 
-    def _print(self, gutter: str, text: Text, *, child: bool, style: str = "") -> None:
-        grid = Table.grid(padding=(0, 1))
+    def _print(
+        self, gutter: str, text: Text, *, child: bool, style: str = "", right: str = ""
+    ) -> None:
+        grid = Table.grid(padding=(0, 1), expand=bool(right))
         grid.add_column(width=3 + 4 * child, justify="right", style=style, no_wrap=True)
-        grid.add_column(overflow="fold")
-        row: list[Any] = [gutter, text]
+        grid.add_column(overflow="fold", ratio=1 if right else None)
+        row = [Text(gutter), text]
+        if right:
+            grid.add_column(justify="right", style="dim", no_wrap=True)
+            row.append(Text(right))
         grid.add_row(*row)
         self.console.print(grid)

@@ -32,6 +32,14 @@ class Ask(msgspec.Struct, frozen=True):
     role: StepRole = "executor"
     tools: tuple[str, ...] = ()
     schema: dict[str, Any] | None = None
+    model: str = ""
+    """Which of the run's models, by its name among them; "" = the one that plays `role`."""
+    temperature: float | None = None
+    """None = the run's."""
+    seconds: float | None = None
+    """How long the model may take; None = as long as the run may."""
+    tolerant: bool = False
+    """A provider's failure is no end of the run but a `Reply` with `finish="error"`."""
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -41,6 +49,8 @@ class Act(msgspec.Struct, frozen=True):
     actions: tuple[Action, ...]
     local: tuple[Observation | None, ...] = ()
     """Observations that the strategy itself makes: its own named steps and `finish`."""
+    planned: bool = False
+    """A person wrote these calls down, so the repetition guard, which is for models, is silent."""
 
 
 class Note(msgspec.Struct, frozen=True):

@@ -142,6 +142,9 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901 - one c
             return replace(state, rewinds=state.rewinds + 1, at=at)
         case e.PromptChanged() | e.DecisionRefused():
             return state
+        case e.Noted(kind="state"):
+            data = {**state.data, **event.data}
+            return replace(state, data=data, at=at, active_ms=active)
         case e.Forked() | e.AskFailed() | e.Violated() | e.Compacted() | e.Noted():
             return replace(state, at=at, active_ms=active)
         case _:

@@ -59,7 +59,7 @@ class Coercion:
         if len(path) > _DEPTH or self._budget < 0:
             raise Misfit([Fault(path, "a smaller value", value)])
         kind = shape.kind
-        if kind == "string" and type(value) is str:
+        if kind == "string" and type(value) is str and not shape.format:
             return value
         if kind == "object":
             return self._object(value, shape, path)

@@ -63,7 +63,8 @@ def expectation(shape: Shape) -> str:
 
 def _string(value: Any, shape: Shape) -> Conversion:
     if isinstance(value, str):
-        return Conversion(str(value))
+        is_null = shape.format and value.strip().lower() in _NULL
+        return _REFUSED if is_null else Conversion(str(value))
     if isinstance(value, int) and not isinstance(value, bool):
         return Conversion(str(value), "number_to_text")
     return _REFUSED

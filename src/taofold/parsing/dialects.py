@@ -29,7 +29,7 @@ HEADS: dict[str, str] = {
     "function": rf"<function(?:=|\s+name=)\"?{_N}\"?>\s*+(?=\{{)",
     "invoke": rf"<(?:invoke|tool_call|tool)\s+name=\"{_N}\"\s*>\s*+(?=\{{)",
     "hermes_name": rf"<tool_call>\s*+{_N}\s*+(?=\{{)",
-    "gemma": rf"(?:^|[>\s])call:{_N}\s*+(?=[{{(])",
+    "gemma": rf"(?:^|(?<=[>\s]))call:{_N}\s*+(?=[{{(])",
 }
 """Dialect to the pattern of its head; group 1 is the tool, an object follows."""
 TAGS: dict[str, tuple[str, str]] = {
@@ -54,6 +54,13 @@ _PARAMETER = re.compile(
 _CHILD = re.compile(_PARAMETER.pattern + r"|<([A-Za-z_][\w.-]{0,63})>")
 
 
+def cleaned(text: str) -> str:
+    """A text without the decoration of dialects; every other offset refers to this text."""
+    if "DSML" in text or "minimax" in text or ":invoke" in text:
+        text = _NOISE.sub("", text)
+    return text.replace('<|"|>', "\x02")  # gemma's quote
+
+
 def requests_in(text: str, offered: Collection[str] = (), labels: bool = True) -> list[Request]:
     """Every call in a text, in the first form that yields one.
 
@@ -65,8 +72,6 @@ def requests_in(text: str, offered: Collection[str] = (), labels: bool = True) -
     if labels and has_action(text):
         request = labelled(text)
         return [request] if request is not None else []
-    if "DSML" in text or "minimax" in text or ":invoke" in text:
-        text = _NOISE.sub("", text)
     found = list(_headed(text))
     if not found:
         found = list(_tagged(text, offered))

@@ -22,7 +22,9 @@ _REASONED = re.compile(
     r"|assistantfinal",
     re.IGNORECASE,
 )
-_OPENING = re.compile(r"(?:\s|```\w*|~~~\w*|`|<[^<>\n]{1,60}>|\[\w+\]|functools)+\Z")
+_OPENING = re.compile(
+    r"(?:\s|```\w*|~~~\w*|`|<[^<>\n]{1,60}>|\[\w+\]|functools|assistant|commentary|final)+\Z"
+)
 _CLOSING = re.compile(r"\A(?:\s|```|~~~|</?[^<>\n]{1,60}>|[\]})`'\"”.])+")
 
 

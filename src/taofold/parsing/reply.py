@@ -23,7 +23,7 @@ from taofold.parsing.batch import (
     turns_in,
 )
 from taofold.parsing.decision import FINISH, Tools, arguments_of, is_decision, turn_of
-from taofold.parsing.dialects import requests_in
+from taofold.parsing.dialects import cleaned, requests_in
 from taofold.parsing.feedback import refusal
 from taofold.parsing.hedging import is_hedged
 from taofold.parsing.labels import Labelled, Section, is_labelled, parameters_of, sections_of
@@ -80,7 +80,7 @@ def read_reply(
                 return turn_of(value, tools)
     if not body:
         return refusal("empty", text, note="The reply is empty. Send a thought and an action.")
-    return _Reply(text.replace('<|"|>', "\x02"), tools, finish_reason).read()
+    return _Reply(cleaned(text), tools, finish_reason).read()
 
 
 def read_call(name: str, arguments: str | dict[str, Any], id: str = "") -> Call:  # noqa: A002
@@ -175,8 +175,8 @@ class _Reply:
                 return turn
         if self._cut:
             return refusal("incomplete", self._text)
-        marks = _BROKEN.finditer(visible)
-        if not has_values and any(not is_hedged(visible, m.start(), m.end()) for m in marks):
+        mark = None if has_values else _BROKEN.search(visible)
+        if mark is not None and not is_hedged(visible, mark.start(), mark.end()):
             return self._refuse("invalid", _INVALID)
         return Prose(visible.strip())
 

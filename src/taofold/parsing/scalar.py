@@ -19,7 +19,7 @@ _PLAIN = re.compile(r"-?(?:0|[1-9]\d*+)(\.\d++)?([eE][-+]?\d++)?")
 _HEX = re.compile(r"[-+]?0[xX][0-9a-fA-F]{1,32}")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})++(?:\.\d++)?")
 _DIGITS = 400
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|\r\n|.)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|x[0-9a-fA-F]{2}|\r\n|.)", re.DOTALL)
 _SIMPLE = {
     **{each: each for each in "\"'`/\\“”‘’"},
     "n": "\n",
@@ -83,7 +83,7 @@ def unescape(body: str) -> tuple[str, bool]:
             if code in "'`0“”‘’":
                 clean = False
             return _SIMPLE[code]
-        if code[0] in "ux" and len(code) > 1:
+        if code[0] in "uxU" and len(code) > 1:
             clean = clean and code[0] == "u"
             return chr(int(code[1:], 16))
         clean = False

@@ -36,6 +36,7 @@ class Shape:
     Attributes:
         fields: The declared keys of an object.
         required: Those that must be there.
+        format: The format of a string, such as `date`.
         closed: Whether undeclared keys are forbidden.
         extra: The shape of undeclared keys' values, `None` when the schema says nothing of them.
         item: The shape of a list's items; `prefix` those of its first items.
@@ -46,6 +47,7 @@ class Shape:
 
     kind: Kind
     title: str = ""
+    format: str = ""
     fields: dict[str, Shape] = field(default_factory=dict[str, "Shape"])
     required: frozenset[str] = frozenset()
     closed: bool = False
@@ -135,7 +137,7 @@ class _Compiler:
             item = self.shape(node.get("items", {}), depth + 1)
             return Shape("array", item=item, prefix=prefix)
         if kind in _PLAIN:
-            return Shape(kind)
+            return Shape(kind, format=str(node.get("format", "")))
         self.open = True
         return ANY
 

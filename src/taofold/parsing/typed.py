@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from taofold.parsing.coercion import Misfit
 from taofold.parsing.conversion import Text
-from taofold.parsing.dialects import requests_in
+from taofold.parsing.dialects import cleaned, requests_in
 from taofold.parsing.elements import elements_in
 from taofold.parsing.feedback import refusal
 from taofold.parsing.fitting import Fit, fit, fit_request, same
@@ -31,6 +31,7 @@ _ORDER = {"none": 0, "syntax": 1, "schema": 2}
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "enum", "null"})
 _MARGIN = 3
 """A reading that costs this much more than the cheapest is no rival to it."""
+_HEDGED = "The call is only quoted, refused or asked about. To make it, send it alone."
 _DECIDED = ("final", "corrected", "revised", "my decision")
 
 
@@ -76,7 +77,7 @@ def parse(
 
 
 def _search(text: str, target: Target, cut: bool, depth: int) -> Fit | Unparsed:
-    text = text.replace('<|"|>', "\x02")  # gemma's quote
+    text = cleaned(text)
     is_scalar = target.plan.shape.kind in _SCALARS
     inner = unescaped(text) if depth == 0 and not is_scalar else ""
     if inner:
@@ -118,6 +119,7 @@ class _Search:
         self._cut = cut
         self._fits: list[Fit] = []
         self._misfits: list[Misfit] = []
+        self._hedged = False
 
     def result(self) -> Fit | Unparsed:
         last = self._found.cut
@@ -125,8 +127,12 @@ class _Search:
         self._try_spans()
         if last is not None and any(each.at != last.start for each in self._fits):
             return refusal("incomplete", self._text)  # the last word may be the one that was cut
-        if not self._fits and (self._target.slots or self._found.spans or not incomplete):
+        if not (self._fits or self._hedged) and (
+            self._target.slots or self._found.spans or not incomplete
+        ):
             incomplete = self._try_requests() or incomplete
+        if not self._fits and self._hedged:
+            return refusal("no_candidate", self._text, note=_HEDGED)
         if not self._fits and not incomplete:
             self._try_forms()
         if self._fits:
@@ -162,12 +168,13 @@ class _Search:
         for span in spans:
             if not span.reading.value and bare not in ("[]", "{}"):
                 continue
-            if self._target.slots and is_hedged(self._text, span.start, span.end):
-                continue
             envelope = span.end - span.start < len(self._text)
             located = (Repair("located", "none", at=span.start),) if envelope else ()
             notes = (*located, *span.reading.repairs)
-            self._add(span.reading.value, notes, span.start, span.reading.open)
+            fits = self._add(span.reading.value, notes, span.start, span.reading.open)
+            if fits and self._target.slots and is_hedged(self._text, span.start, span.end):
+                self._fits.pop()
+                self._hedged = True
 
     def _is_list(self, spans: list[Span]) -> bool:
         """Whether values follow one another with nothing but commas and blanks between them."""
@@ -188,6 +195,7 @@ class _Search:
                 self._misfits.append(misfit)
         if self._fits and not has_action(text) and is_hedged(text, self._fits[0].at, len(text)):
             self._fits.clear()
+            self._hedged = True
         return False
 
     def _try_forms(self) -> None:

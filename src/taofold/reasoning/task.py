@@ -47,6 +47,10 @@ class Output:
             return parsed
         return Parsed(self._adapter.dump_python(parsed.value, mode="json"), parsed.repairs)
 
+    def dump(self, value: Any) -> Any:
+        """A typed value as JSON: the inverse of `load`."""
+        return self._adapter.dump_python(value, mode="json")
+
     def load(self, output: Any) -> Any:
         """The typed value of an accepted output."""
         return self._adapter.validate_python(output)

@@ -28,7 +28,8 @@ async def act(drive: "Drive", key: str, effect: Act) -> tuple[Observation, ...]:
     batch = Batch(drive, key, effect)
     await batch.perform()
     observations = tuple([o for o in batch.observations if o is not None])
-    drive.saw(key, Step(0, effect.thought, tuple(batch.actions), observations))
+    if not effect.planned:
+        drive.saw(key, Step(0, effect.thought, tuple(batch.actions), observations))
     return observations
 
 
@@ -123,6 +124,8 @@ class Batch:
                 "not run on guessed parameters: send the action again, exactly"
             )
             return Observation(text, "failure", refused="guessed")
+        if self.effect.planned:
+            return None
         loop_key = self.drive.loop_key(action.tool, action.parameters)
         call = loop_key or fingerprint(action)
         before = self._same.get(call, 0)

@@ -179,9 +179,10 @@ def _flat(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "\n".join(_flat(item) for item in cast("list[Any]", value))
+        items: list[Any] = value
+        return "\n".join([_flat(item) for item in items])
     if isinstance(value, dict):
-        entries = cast("dict[str, Any]", value)
+        entries: dict[str, Any] = value
         held = [entries[key] for key in _TEXTS if isinstance(entries.get(key), str)]
         return "\n".join(held) if held else json.dumps(entries)
     return str(value)

@@ -1,0 +1,213 @@
+"""Chain of thought: think in a given format, then answer (Wei et al., 2022).
+
+One model call, one triplet: the thought is the thinking, the action `finish`, its
+observation the answer in the task's type. Reads JSON, fenced or in prose, `<thinking>`
+text, and `Answer:` labels.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+import msgspec
+from pydantic import BaseModel, create_model
+
+from taofold.core.effects import Answer, Halt, Strategy, begin
+from taofold.core.errors import ConfigError
+from taofold.core.values import Reply, StepRole, Thought
+from taofold.parsing import Parsed, Repair, Unparsed, parse
+from taofold.reasoning.asking import Unread, ask_for, opening, stopped
+from taofold.reasoning.nested import closing
+from taofold.reasoning.task import Output, Task
+
+FORMATS: Final[Mapping[str, str]] = {
+    "step_by_step": "Think step by step: number the steps, each of which follows from the last.",
+    "pros_cons": "Think in pros and cons: list what speaks for and against each option, weigh "
+    "them, then decide.",
+    "tree": "Think as a tree: branch into several approaches, follow each a little way, drop "
+    "the weak ones and say why, then follow the best to its end.",
+    "first_principles": "Think from first principles: name the basic facts that are certain, "
+    "question every assumption, and build the answer up from those facts alone.",
+}
+"""What each `format` asks of the thinking."""
+
+_TAGGED: Final = re.compile(
+    r"<(think|thinking|reasoning)>(.*?)</\1>(.*)", re.IGNORECASE | re.DOTALL
+)
+_ANSWER_TAG: Final = re.compile(r"\s*<answer>(.*)</answer>\s*", re.IGNORECASE | re.DOTALL)
+_LABELLED: Final = re.compile(
+    r"\A(.*?)^\s*\**(?:final )?answer\**\s*:\**[ \t]*(.+)\Z",
+    re.IGNORECASE | re.DOTALL | re.MULTILINE,
+)
+_UNTHOUGHT: Final = "The answer was given without thinking."
+
+
+class Reasoned(BaseModel):
+    """Thinking and an answer, as the model writes them."""
+
+    thinking: str = ""
+    answer: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A worked case that is shown to the model."""
+
+    problem: str
+    thinking: str
+    answer: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cot:
+    """Chain of thought. `role` selects the model.
+
+    Raises:
+        ConfigError: the format is unknown, or an example lacks a part.
+    """
+
+    name: ClassVar[str] = "cot"
+    format: str = "step_by_step"
+    """One of `FORMATS`."""
+    examples: Sequence[Example | Mapping[str, Any]] = ()
+    """Shown in this order."""
+    role: StepRole = "executor"
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            allowed = ", ".join(FORMATS)
+            raise ConfigError(
+                f"unknown thinking format {self.format!r}; allowed: {allowed}", path="format"
+            )
+        shown = tuple([_example(one, place) for place, one in enumerate(self.examples)])
+        object.__setattr__(self, "examples", shown)
+
+    def __call__(self, task: Task) -> Strategy[Answer]:
+        """The strategy for `task`."""
+        return _story(self, task)
+
+    def rules(self, output: Output) -> str:
+        """What the model is told once: the format, the examples, the form of the reply."""
+        shown = "".join([_shown(one) for one in self.examples if isinstance(one, Example)])
+        return f"{FORMATS[self.format]}\n\n{shown}{form(output)}"
+
+
+def _example(given: Example | Mapping[str, Any], place: int) -> Example:
+    if isinstance(given, Example):
+        return given
+    try:
+        return Example(**given)
+    except TypeError:
+        keys = ", ".join(map(repr, given))
+        raise ConfigError(
+            f"an example has problem, thinking and answer, not {keys}", path=f"examples.{place}"
+        ) from None
+
+
+def _shown(example: Example) -> str:
+    answer = msgspec.json.encode({"thinking": example.thinking, "answer": example.answer}).decode()
+    return f"Example problem: {example.problem}\nExample reply: {answer}\n\n"
+
+
+def form(output: Output) -> str:
+    """How a reply with thinking and an answer is to be written."""
+    kind = '"<the answer>"' if output.text else f"<the answer: {output.rendered()}>"
+    return (
+        "Reply with exactly one JSON object, nothing before or after it:\n"
+        f'{{"thinking": "<your thinking>", "answer": {kind}}}'
+    )
+
+
+def _story(options: Cot, task: Task) -> Strategy[Answer]:
+    try:
+        outlook = yield from begin()
+        if outlook.stop:
+            return Answer(None, outlook.stop)
+        got = yield from ask_for(
+            lambda reply: read_reasoned(task, reply),
+            opening(task, options.rules(task.output), task.goal, outlook.heard),
+            attempts=task.attempts,
+            role=options.role,
+            schema=schema_of(task.output),
+        )
+        if isinstance(got, Unread):
+            return stopped(got)
+        yield closing(thought_of(got.value), got.value.answer)
+        return Answer(got.value.answer)
+    except Halt as halt:
+        return Answer(None, halt.reason)
+
+
+def thought_of(reasoned: Reasoned) -> Thought:
+    """The thinking as a thought; if there is none, one that says so."""
+    return Thought(reasoned.thinking or _UNTHOUGHT, synthesized=not reasoned.thinking)
+
+
+def read_reasoned(task: Task, reply: Reply) -> Parsed[Reasoned] | Unparsed:
+    """Thinking and an answer of the task's type, the answer as JSON."""
+    read = _structured(task, reply)
+    if isinstance(read, Unparsed):
+        read = _loose(task, reply, read)
+    if isinstance(read, Parsed) and task.strict and not read.value.thinking:
+        return Unparsed("invalid", "The thinking is missing: say how you get to the answer.")
+    return read
+
+
+def _structured(task: Task, reply: Reply) -> Parsed[Reasoned] | Unparsed:
+    """The JSON object that was asked for, in whatever wrapping."""
+    parsed: Parsed[Reasoned] | Unparsed = parse(
+        reply.text, _model(task.output), finish_reason=reply.finish or None
+    )
+    if isinstance(parsed, Unparsed):
+        return parsed
+    answer = parsed.value.answer
+    if task.output.text:
+        accepted = task.output.accept(answer)
+        if isinstance(accepted, Unparsed):
+            return accepted
+        answer = accepted.value
+    else:
+        answer = task.output.dump(answer)
+    tagged = _TAGGED.search(reply.text)
+    thinking = parsed.value.thinking or (tagged[2] if tagged else "") or reply.reasoning
+    return Parsed(Reasoned(thinking=thinking.strip(), answer=answer), parsed.repairs)
+
+
+def _loose(task: Task, reply: Reply, refused: Unparsed) -> Parsed[Reasoned] | Unparsed:
+    """`<thinking>` text, an `Answer:` label, or the bare answer (D6); else the refusal."""
+    if refused.reason not in ("no_candidate", "invalid") or '"answer"' in reply.text:
+        return refused
+    tagged, labelled = _TAGGED.search(reply.text), _LABELLED.match(reply.text)
+    if tagged is not None:
+        inner = _ANSWER_TAG.fullmatch(tagged[3])
+        thinking, said, kind = tagged[2], inner[1] if inner else tagged[3], "thinking_tag"
+    elif labelled is not None:
+        thinking, said, kind = labelled[1], labelled[2], "answer_label"
+    elif refused.reason == "no_candidate" or not task.output.text:
+        thinking, said, kind = reply.reasoning, reply.text, "bare_answer"
+    else:
+        return refused
+    accepted = task.output.accept(said.strip())
+    if isinstance(accepted, Unparsed):
+        return refused if kind == "bare_answer" else accepted
+    repair = Repair(kind, "syntax")
+    value = Reasoned(thinking=thinking.strip(), answer=accepted.value)
+    return Parsed(value, (repair, *accepted.repairs))
+
+
+@lru_cache(maxsize=128)
+def _model(output: Output) -> type[Reasoned]:
+    """`Reasoned` with the answer in the output's type. A text answer may be any JSON."""
+    if output.text:
+        return Reasoned
+    return create_model("Reasoned", __base__=Reasoned, answer=(output.type, ...))
+
+
+@lru_cache(maxsize=128)
+def schema_of(output: Output) -> dict[str, Any]:
+    """JSON Schema of the reply that is asked for."""
+    answer = str if output.text else output.type
+    model = create_model("Reasoned", thinking=(str, ...), answer=(answer, ...))
+    return model.model_json_schema()

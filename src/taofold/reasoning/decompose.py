@@ -1,0 +1,276 @@
+"""Decomposition: split a problem, solve the parts, put the answers together.
+
+Parts that depend on nothing unsolved are solved at the same time, each in a branch of its
+own; a part that is itself complex is split again, down to `max_depth`. A part that fails is
+marked, and whoever needs its answer is told.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from pydantic import BaseModel
+
+from taofold.core.effects import Act, Answer, Halt, Outlook, Strategy, begin, fork
+from taofold.core.errors import ConfigError
+from taofold.core.values import Action, Message, Observation, Reply, Thought
+from taofold.parsing import Parsed, Unparsed, parse
+from taofold.reasoning.asking import Read, Unread, Wrong, ask_for, opening, stopped
+from taofold.reasoning.cot import Cot, form, read_reasoned, schema_of, thought_of
+from taofold.reasoning.graph import Tangle, waves
+from taofold.reasoning.nested import Inner, Solved, alone, closing, named
+from taofold.reasoning.self_correct import shown
+from taofold.reasoning.task import Output, Task
+
+_RULES: Final = """\
+Split the problem into at most %d parts that can be solved one by one and together solve it.
+Reply with exactly one JSON object, nothing before or after it:
+{"reasoning": "<why these parts>", "sub_problems": [{"id": "<short name>", \
+"description": "<the part, understandable by itself>", "dependencies": ["<ids of parts whose \
+answers it needs>"], "complex": <true if it should be split again>}]}
+If the problem is simple enough to be solved at once, "sub_problems" is empty."""
+_SYNTHESIS: Final = "Put the answers of the parts together into one answer to the whole problem."
+_PART: Final = Output(str)
+
+
+class Part(BaseModel):
+    """A part of the problem, as the model writes it."""
+
+    id: str
+    description: str
+    dependencies: list[str] = []
+    complex: bool | None = None
+    """None: not said; then the part is asked about again as long as `max_depth` allows."""
+
+
+class Split(BaseModel):
+    """A problem in parts."""
+
+    reasoning: str = ""
+    sub_problems: list[Part]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decompose:
+    """Split, solve, synthesize.
+
+    Raises:
+        ConfigError: `max_depth` is negative or `max_parts` less than 1.
+    """
+
+    name: ClassVar[str] = "decompose"
+    inner: Inner = field(default_factory=Cot)
+    """The strategy that solves a part."""
+    max_depth: int = 2
+    """How often a part may be split again; 0 solves the problem directly, 1 splits once."""
+    max_parts: int = 8
+    parallel: bool = True
+    synthesis_prompt: str | Callable[[list[dict[str, Any]]], str] = ""
+    """How to combine; a callable gets the sub-answers and returns the whole question."""
+
+    def __post_init__(self) -> None:
+        if self.max_depth < 0:
+            raise ConfigError(f"max_depth must be 0 or more, not {self.max_depth!r}")
+        if self.max_parts < 1:
+            raise ConfigError(f"max_parts must be 1 or more, not {self.max_parts!r}")
+
+    def __call__(self, task: Task) -> Strategy[Answer]:
+        """The strategy for `task`."""
+        return _Splitting(self, task).run()
+
+    def question(self, goal: str, answers: list[dict[str, Any]]) -> str:
+        """What is asked once the parts are answered. Failed parts are always named."""
+        failed = [f"- {one['id']}: {one['error']}" for one in answers if "error" in one]
+        if callable(self.synthesis_prompt):
+            asked = f"The problem:\n{goal}\n\n{self.synthesis_prompt(answers)}"
+        else:
+            how = self.synthesis_prompt.strip() or _SYNTHESIS
+            solved = [
+                f"[{one['id']}] {one['description']}\n{shown(one['answer'])}"
+                for one in answers
+                if "error" not in one
+            ]
+            asked = f"The problem:\n{goal}\n\n{how}\n\n" + "\n\n".join(solved)
+        if failed:
+            asked += "\n\nThese parts could not be solved; say so where it matters:\n"
+            asked += "\n".join(failed)
+        return asked
+
+
+class _Splitting:
+    """One problem at one level: `level` 1 is the whole, `path` the ids that led here."""
+
+    def __init__(self, options: Decompose, task: Task, level: int = 1, path: str = "") -> None:
+        self.options, self.task, self.level, self.path = options, task, level, path
+        self.heard: list[Message] = []
+        self.parts: list[Part] = []
+        self.solved: dict[str, Solved] = {}
+
+    def run(self) -> Strategy[Answer]:
+        try:
+            return (yield from self._story())
+        except Halt as halt:
+            return Answer(self._partial(), halt.reason)
+
+    def _story(self) -> Strategy[Answer]:
+        if self.level > self.options.max_depth:
+            return (yield from self._direct())
+        outlook = yield from self._turn()
+        if outlook.stop:
+            return Answer(None, outlook.stop)
+        if outlook.wrap_up:  # one turn is left: rather an answer than a plan
+            return (yield from self._direct())
+        got = yield from self._split()
+        if isinstance(got, Unread):
+            return stopped(got)
+        yield self._step("decompose", got.value)
+        self.parts = got.value.sub_problems
+        if not self.parts:
+            return (yield from self._direct())
+        for wave in waves([(part.id, part.dependencies) for part in self.parts]):
+            yield from self._solve([part for part in self.parts if part.id in wave])
+        return (yield from self._synthesize())
+
+    def _turn(self) -> Strategy[Outlook]:
+        outlook = yield from begin()
+        self.heard += outlook.heard
+        return outlook
+
+    def _split(self) -> Strategy[Read[Split] | Unread]:
+        def read(reply: Reply) -> Parsed[Split] | Unparsed | Wrong:
+            parsed: Parsed[Split] | Unparsed = parse(
+                reply.text, Split, finish_reason=reply.finish or None
+            )
+            return parsed if isinstance(parsed, Unparsed) else self._checked(parsed)
+
+        rules = _RULES % self.options.max_parts
+        return (
+            yield from ask_for(
+                read,
+                opening(self.task, rules, self.task.goal, self.heard),
+                attempts=self.task.attempts,
+                role="planner",
+                schema=_SCHEMA,
+            )
+        )
+
+    def _checked(self, parsed: Parsed[Split]) -> Parsed[Split] | Wrong:
+        parts = parsed.value.sub_problems
+        if len(parts) > self.options.max_parts:
+            return Wrong("too_many_parts", f"use at most {self.options.max_parts} parts")
+        try:
+            waves([(part.id, part.dependencies) for part in parts])
+        except Tangle as tangle:
+            return Wrong(tangle.kind, str(tangle))
+        return parsed
+
+    def _step(self, name: str, split: Split) -> Act:
+        content = split.reasoning or "Split the problem into parts."
+        thought = Thought(content, "goal", synthesized=not split.reasoning)
+        parts = [part.model_dump() for part in split.sub_problems]
+        line = f"{len(parts)} parts: {', '.join([part.id for part in split.sub_problems])}"
+        action = Action(name, {"level": self.level, "path": self.path})
+        return Act(thought, (action,), (Observation(parts, extraction=line[:200], auto=True),))
+
+    def _solve(self, ready: Sequence[Part]) -> Strategy[None]:
+        """Solve parts that do not depend on each other."""
+        at_once = len(ready) if self.options.parallel else 1
+        for first in range(0, len(ready), at_once):
+            some = ready[first : first + at_once]
+            solved = yield from fork([self._branch(part) for part in some])
+            for part, one in zip(some, solved, strict=True):
+                self.solved[part.id] = one
+                self.heard += one.heard
+
+    def _branch(self, part: Part) -> Strategy[Solved]:
+        goal = f"This is one part of a larger problem:\n{self.task.goal}\n\n"
+        goal += f"Solve only this part:\n{part.description}"
+        before = [self._told(id_) for id_ in dict.fromkeys(part.dependencies)]
+        if before:
+            goal += "\n\nWhat is known from other parts:\n" + "\n".join(before)
+        history = (*self.task.history, *self.heard)
+        task = replace(self.task, goal=goal, output=_PART, history=history)
+        path = f"{self.path}/{part.id}" if self.path else part.id
+        inner = self.options.inner
+        if part.complex is not False and self.level < self.options.max_depth:
+            inner = partial(_nested, self.options, self.level + 1, path)
+        return named(inner, task, "solve", id=part.id, path=path, level=self.level)
+
+    def _told(self, id_: str) -> str:
+        one = self.solved[id_]
+        if one.good:
+            return f"- {id_}: {shown(one.answer.output)}"
+        return f"- {id_}: (could not be solved: {one.error})"
+
+    def answers(self) -> list[dict[str, Any]]:
+        """The parts with their answers or errors, as they were listed."""
+        found: list[dict[str, Any]] = []
+        for part in self.parts:
+            one = self.solved.get(part.id)
+            entry: dict[str, Any] = {"id": part.id, "description": part.description}
+            if one is None or not one.good:
+                found.append(entry | {"answer": None, "error": one.error if one else "not reached"})
+            else:
+                found.append(entry | {"answer": one.answer.output})
+        return found
+
+    def _synthesize(self) -> Strategy[Answer]:
+        answers = self.answers()
+        outlook = yield from self._turn()
+        if outlook.stop:
+            return Answer(self._partial(), outlook.stop)
+        if all(["error" in one for one in answers]):
+            said = "; ".join([f"{one['id']}: {one['error']}" for one in answers])
+            return Answer(None, "error", f"no part could be solved: {said}"[:1000])
+        got = yield from ask_for(
+            lambda reply: read_reasoned(self.task, reply),
+            opening(
+                self.task,
+                form(self.task.output),
+                self.options.question(self.task.goal, answers),
+                self.heard,
+                history=False,
+            ),
+            attempts=self.task.attempts,
+            role="finalizer",
+            schema=schema_of(self.task.output),
+        )
+        if isinstance(got, Unread):
+            return Answer(self._partial(), "error", got.error)
+        output = got.value.answer
+        failed = [one["id"] for one in answers if "error" in one]
+        action = Action("synthesize", {"path": self.path, "failed": failed})
+        seen = Observation(output, extraction="answers put together", auto=True)
+        yield Act(replace_type(thought_of(got.value)), (action,), (seen,))
+        yield closing(Thought("The parts are put together.", "synthesis", synthesized=True), output)
+        return Answer(output)
+
+    def _direct(self) -> Strategy[Answer]:
+        """Solve without splitting."""
+        history = (*self.task.history, *self.heard)
+        task = replace(self.task, history=history)
+        solved = yield from alone(self.options.inner, task, "solve", path=self.path, level=0)
+        if solved.good:
+            thought = Thought("The problem is solved directly.", "synthesis", synthesized=True)
+            yield closing(thought, solved.answer.output)
+        return solved.answer
+
+    def _partial(self) -> Any:
+        """What is known without a synthesis: for a text answer the answers of the parts."""
+        if not self.task.output.text:
+            return None
+        lines = [self._told(id_) for id_, one in self.solved.items() if one.good]
+        return "\n".join(lines) or None
+
+
+def _nested(options: Decompose, level: int, path: str, task: Task) -> Strategy[Answer]:
+    return _Splitting(options, task, level, path).run()
+
+
+def replace_type(thought: Thought) -> Thought:
+    """The thought as a synthesis."""
+    return Thought(thought.content, "synthesis", synthesized=thought.synthesized)
+
+
+_SCHEMA: Final = Split.model_json_schema()

@@ -1,0 +1,216 @@
+"""Self-correction: draft, let a critic judge, revise, return the best (Madaan et al., 2023).
+
+The inner strategy drafts and revises; the critic (role `critic`, perhaps another model)
+only judges. The answer is the version that the critic scored highest, the earlier one if
+two score the same, so that a revision can never make the result worse than it was.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import msgspec
+from pydantic import BaseModel, Field
+
+from taofold.core.effects import Act, Answer, Halt, Strategy, begin, note
+from taofold.core.errors import ConfigError
+from taofold.core.values import Action, Message, Observation, Thought
+from taofold.reasoning.asking import Unread, ask_for, opening, typed
+from taofold.reasoning.direct import Direct
+from taofold.reasoning.nested import Inner, Solved, alone, closing, failure
+from taofold.reasoning.task import Task
+
+_RULES = """\
+You are a critic. You judge a version of an answer to a task; you never rewrite it.
+Reply with exactly one JSON object, nothing before or after it:
+{"reasoning": "<how you judged>", "score": <0 to 1>, "issues": ["<what is wrong>", …], \
+"suggestions": ["<what would make it better>", …]}
+1 means that nothing can be improved. If nothing is wrong, "issues" is empty."""
+
+
+class Verdict(BaseModel):
+    """What a critic says of one version. `score` is 0 (useless) to 1 (perfect)."""
+
+    reasoning: str = ""
+    score: float = Field(ge=0, le=1)
+    issues: list[str] = []
+    suggestions: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of the answer; 0 is the draft."""
+
+    number: int
+    output: Any
+    verdict: Verdict | None = None
+
+    @property
+    def rank(self) -> tuple[bool, float, int]:
+        """Judged before unjudged, then by score, then the earlier one."""
+        score = 0.0 if self.verdict is None else self.verdict.score
+        return self.verdict is not None, score, -self.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfCorrect:
+    """Draft and improve in up to `rounds` rounds.
+
+    Raises:
+        ConfigError: `rounds` is negative.
+    """
+
+    name: ClassVar[str] = "self_correct"
+    inner: Inner = Direct()
+    """The strategy that drafts and revises: react with tools, chain of thought, …"""
+    rounds: int = 2
+    critic_prompt: str | Callable[[Any], str] = ""
+    """What the critic looks for; a callable gets the output and returns the whole question."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 0:
+            raise ConfigError(f"rounds must be 0 or more, not {self.rounds!r}", path="rounds")
+
+    def __call__(self, task: Task) -> Strategy[Answer]:
+        """The strategy for `task`."""
+        return _Correction(self, task).run()
+
+    def question(self, goal: str, output: Any) -> str:
+        """What the critic is asked about `output`."""
+        if callable(self.critic_prompt):
+            return f"The task was:\n{goal}\n\n{self.critic_prompt(output)}"
+        looks = f"\n\n{self.critic_prompt.strip()}" if self.critic_prompt.strip() else ""
+        return f"The task was:\n{goal}{looks}\n\nThe version to judge:\n{shown(output)}"
+
+
+def shown(output: Any) -> str:
+    """An output as a prompt shows it."""
+    return output if isinstance(output, str) else msgspec.json.encode(output).decode()
+
+
+class _Correction:
+    """One run of it: the versions so far."""
+
+    def __init__(self, options: SelfCorrect, task: Task) -> None:
+        self.options, self.task = options, task
+        self.versions: list[Version] = []
+        self.heard: list[Message] = []
+        self.done = 0
+        self.why = ""
+        self._failed = False
+
+    def run(self) -> Strategy[Answer]:
+        try:
+            return (yield from self._story())
+        except Halt as halt:
+            return Answer(self.best.output if self.versions else None, halt.reason)
+
+    @property
+    def best(self) -> Version:
+        return max(self.versions, key=lambda version: version.rank)
+
+    def _story(self) -> Strategy[Answer]:
+        drafted = yield from self._make("draft", self.task.goal, 0)
+        if not drafted.good:
+            return drafted.answer
+        self.versions.append(Version(0, drafted.answer.output))
+        limit = ""
+        for number in range(1, self.options.rounds + 1):
+            limit = yield from self._round(number)
+            if limit or self.why:
+                break
+        else:
+            if self.done:
+                limit = yield from self._judge()
+            self.why = f"{self.options.rounds} rounds were allowed"
+        return (yield from self._end(limit))
+
+    def _round(self, number: int) -> Strategy[str]:
+        """Judge the newest version and revise it. Returns the limit that ends the run, or ""."""
+        limit = yield from self._judge()
+        verdict = self.versions[-1].verdict
+        if limit or verdict is None:
+            return limit
+        if not verdict.issues or verdict.score >= 1:
+            self.why = "the critic found nothing to improve"
+            return ""
+        latest = self.versions[-1]
+        revised = yield from self._make("revise", self._request(latest, verdict), number)
+        if not revised.good:
+            return revised.limit
+        self.done += 1
+        version = Version(latest.number + 1, revised.answer.output)
+        if version.output == latest.output:
+            self.why = "the revision changed nothing"
+            version = replace(version, verdict=verdict)
+        self.versions.append(version)
+        return ""
+
+    def _make(self, name: str, goal: str, number: int) -> Strategy[Solved]:
+        """Let the inner strategy write a version."""
+        history = (*self.task.history, *self.heard)
+        task = replace(self.task, goal=goal, history=history)
+        solved = yield from alone(self.options.inner, task, name, round=number)
+        self.heard += solved.heard
+        return solved
+
+    def _request(self, version: Version, verdict: Verdict) -> str:
+        suggested = "\n".join([f"- {one}" for one in verdict.suggestions])
+        return (
+            f"{self.task.goal}\n\nYour previous version:\n{shown(version.output)}\n\n"
+            "A critic found:\n" + "\n".join([f"- {one}" for one in verdict.issues])
+            + (f"\nSuggestions:\n{suggested}" if suggested else "")
+            + "\n\nWrite the improved version, complete."
+        )  # fmt: skip
+
+    def _judge(self) -> Strategy[str]:
+        """Ask the critic about the newest version, once. Returns the limit that forbids it."""
+        version = self.versions[-1]
+        if version.verdict is not None:
+            return ""
+        outlook = yield from begin()
+        self.heard += outlook.heard
+        if outlook.stop or outlook.wrap_up:
+            return outlook.stop or outlook.wrap_up
+        question = self.options.question(self.task.goal, version.output)
+        got = yield from ask_for(
+            typed(Verdict),
+            opening(self.task, _RULES, question, self.heard, history=False),
+            attempts=self.task.attempts,
+            role="critic",
+            schema=_SCHEMA,
+        )
+        parameters = {"version": version.number}
+        if isinstance(got, Unread):
+            content = f"The critic gave no usable verdict on version {version.number}"
+            yield failure("critique", got.error, parameters, content)
+            self._failed = True
+            return ""
+        self.versions[-1] = replace(version, verdict=got.value)
+        yield self._critique(got.value, parameters)
+        return ""
+
+    def _critique(self, verdict: Verdict, parameters: dict[str, Any]) -> Act:
+        content = verdict.reasoning or f"Judge version {parameters['version']}."
+        thought = Thought(content, self._kind("reasoning"), synthesized=not verdict.reasoning)
+        said = verdict.model_dump(include={"score", "issues", "suggestions"})
+        line = f"score {verdict.score:g}, {len(verdict.issues)} issues"
+        seen = Observation(said, extraction=line, auto=True)
+        return Act(thought, (Action("critique", parameters),), (seen,))
+
+    def _kind(self, kind: Any) -> Any:
+        """The type of the next thought: after a failure it is an exception."""
+        failed, self._failed = self._failed, False
+        return "exception" if failed else kind
+
+    def _end(self, limit: str) -> Strategy[Answer]:
+        best = self.best
+        why = limit or self.why
+        score = "unjudged" if best.verdict is None else f"score {best.verdict.score:g}"
+        yield from note("corrected", rounds_completed=self.done, best=best.number, stopped=why)
+        content = f"Version {best.number} is the best ({score}): {why}."
+        yield closing(Thought(content, self._kind("synthesis"), synthesized=True), best.output)
+        return Answer(best.output, limit or "final_answer")
+
+
+_SCHEMA = Verdict.model_json_schema()

@@ -1,0 +1,271 @@
+"""Templates in files: `{{ expression }}` in prompts and values. Sandboxed and bounded (D21).
+
+Only text that stands in a file is compiled; what models, tools and people say is data that
+expressions read, never a template. A lone `{{ expression }}` gives the value itself, a
+mixture gives text. The environment is built up from nothing: values are JSON, a key wins
+over a method, a few methods of texts and mappings exist, and no other attribute does.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes, pass_context
+from jinja2 import Template as Compiled
+from jinja2.environment import TemplateExpression
+from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.runtime import Context, LoopContext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from taofold.spec.faults import near
+from taofold.spec.template_bounds import TooMuch, binary, budget, charge, sized, spend
+from taofold.spec.template_filters import FILTERS, shown
+
+_LONGEST: Final = 200_000
+"""Characters of a template's source."""
+_METHODS: Final[dict[type, frozenset[str]]] = {
+    dict: frozenset({"get", "items", "keys", "values"}),
+    str: frozenset({"endswith", "lower", "split", "startswith", "strip", "title", "upper"}),
+}
+_LOOP: Final = frozenset(
+    {"first", "index", "index0", "last", "length", "revindex", "revindex0"},
+)
+_TESTS: Final = (
+    "boolean defined divisibleby eq equalto even false float ge gt in integer le lt mapping ne "
+    "none number odd sequence string true undefined"
+).split()
+_NODES: Final = (
+    nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Name,
+    nodes.Const, nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Getattr, nodes.Getitem,
+    nodes.Slice, nodes.Filter, nodes.Test, nodes.Compare, nodes.Operand, nodes.And, nodes.Or,
+    nodes.Not, nodes.CondExpr, nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv,
+    nodes.Mod, nodes.Pow, nodes.Neg, nodes.Pos, nodes.Concat, nodes.Call, nodes.Keyword,
+)  # fmt: skip
+
+
+class Unrenderable(ValueError):
+    """The template cannot be compiled or rendered; the message says why."""
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    intercepted_binops = frozenset({"*", "**", "%", "+", "-", "/", "//"})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        for side in (left, right):
+            if isinstance(side, StrictUndefined):
+                str(side)  # says what is missing
+        return binary(operator, left, right)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, StrictUndefined):
+            str(obj)
+        if isinstance(obj, Mapping) and attribute in obj:
+            return obj[attribute]  # pyright: ignore[reportUnknownVariableType]
+        allowed = _LOOP if isinstance(obj, LoopContext) else _METHODS.get(type(obj), frozenset())
+        if attribute in allowed:
+            return getattr(obj, attribute)
+        return self._nothing(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        if isinstance(obj, StrictUndefined):
+            str(obj)
+        try:
+            return obj[argument]
+        except (TypeError, LookupError, AttributeError):
+            return self._nothing(obj, argument)
+
+    def _nothing(self, obj: Any, name: Any) -> StrictUndefined:
+        if isinstance(name, str) and name.startswith("_"):
+            raise SecurityError(f"{name!r} cannot be reached from a template")
+        if isinstance(obj, Mapping):
+            known = [str(key) for key in obj]  # pyright: ignore[reportUnknownVariableType]
+            hint = near(str(name), known)
+            return StrictUndefined(f"there is no {name!r}{f'; {hint}' if hint else ''}")
+        return StrictUndefined(f"{type(obj).__name__} values have no {name!r}")
+
+    def is_safe_callable(self, obj: Any) -> bool:
+        if obj is _range:
+            return True
+        charge(getattr(obj, "__self__", None))
+        names = _METHODS.get(type(getattr(obj, "__self__", None)), frozenset())
+        return getattr(obj, "__name__", "") in names
+
+
+def _range(*bounds: int) -> Iterator[int]:
+    for number in range(*bounds):
+        spend()
+        yield number
+
+
+def _each(values: Any) -> Iterator[Any]:
+    """Every loop goes through this, so that it can be stopped."""
+    for value in values:
+        spend()
+        yield value
+
+
+def _concat(first: Any, *rest: Any) -> str:
+    said = [shown(one) for one in (first, *rest)]
+    sized(sum(map(len, said)))
+    return "".join(said)
+
+
+@pass_context  # a finalizer that needs the context keeps Jinja from computing ahead of time
+def _finalize(context: Context, value: Any) -> str:
+    return str(value) if isinstance(value, StrictUndefined) else shown(value)
+
+
+def _environment() -> _Environment:
+    environment = _Environment(
+        undefined=StrictUndefined,
+        optimized=False,
+        autoescape=False,
+        finalize=_finalize,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        cache_size=0,
+    )
+    environment.globals = {"range": _range}
+    environment.filters = {**FILTERS, "_each": _each, "_concat": _concat}
+    environment.tests = {name: environment.tests[name] for name in _TESTS}
+    return environment
+
+
+_ENVIRONMENT: Final = _environment()
+
+
+def is_template(text: str) -> bool:
+    """Does `text` hold something to render?"""
+    return any(mark in text for mark in ("{{", "{%", "{#"))
+
+
+class Template:
+    """A text of a file, compiled. Rendering never compiles anything else.
+
+    Raises:
+        Unrenderable: it is no template, or uses what templates may not.
+    """
+
+    def __init__(self, source: str) -> None:
+        if len(source) > _LONGEST:
+            raise Unrenderable(f"the template is too long: {len(source):,} characters")
+        self.source = source
+        try:
+            tree = _ENVIRONMENT.parse(source)
+            _check(tree)
+            self.names = frozenset(_free(tree))
+            lone = _lone(tree)
+            _guard(tree)
+            if lone is not None:
+                target = nodes.Assign(nodes.Name("result", "store"), _guarded(lone), lineno=1)
+                tree.body = [target]
+            code = _ENVIRONMENT.compile(tree)
+        except TemplateSyntaxError as error:
+            raise Unrenderable(f"the template cannot be read: {error.message}") from None
+        except RecursionError:
+            raise Unrenderable("the template is nested too deep") from None
+        self._compiled = Compiled.from_code(_ENVIRONMENT, code, _ENVIRONMENT.globals)
+        self._lone = TemplateExpression(self._compiled, False) if lone is not None else None
+
+    def render(self, variables: Mapping[str, Any]) -> Any:
+        """The text, or the value itself of a lone expression.
+
+        Raises:
+            Unrenderable: a name is undefined, or it would cost too much.
+        """
+        try:
+            with budget():
+                if self._lone is not None:
+                    return _native(self._lone(variables))
+                return self._text(variables)
+        except (TemplateError, TooMuch, ArithmeticError) as error:
+            raise Unrenderable(f"{self._short}: {error}") from None
+        except (TypeError, ValueError, LookupError, RecursionError, AttributeError) as error:
+            raise Unrenderable(f"{self._short}: {type(error).__name__}: {error}") from None
+
+    def _text(self, variables: Mapping[str, Any]) -> str:
+        parts: list[str] = []
+        length = 0
+        for part in self._compiled.generate(variables):
+            length += len(part)
+            sized(length)
+            parts.append(part)
+        return "".join(parts)
+
+    @property
+    def _short(self) -> str:
+        text = " ".join(self.source.split())
+        return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _check(tree: nodes.Template) -> None:
+    for node in tree.find_all(nodes.Node):
+        if not isinstance(node, _NODES):
+            what = type(node).__name__.lower()
+            raise Unrenderable(f"templates here have no {what!r}: only expressions, if and for")
+        if isinstance(node, nodes.For) and node.recursive:
+            raise Unrenderable("a loop cannot be recursive")
+        if isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
+            raise Unrenderable(f"{node.attr!r} cannot be reached from a template")
+        if isinstance(node, nodes.Filter) and node.name not in FILTERS:
+            hint = near(node.name, FILTERS)
+            raise Unrenderable(f"there is no filter {node.name!r}{f'; {hint}' if hint else ''}")
+        if isinstance(node, nodes.Test) and node.name not in _TESTS:
+            raise Unrenderable(f"there is no test {node.name!r}; {near(node.name, _TESTS)}")
+
+
+def _free(tree: nodes.Template) -> Iterator[str]:
+    """The names that must be given."""
+    own = {"loop", "range", *(n.name for n in tree.find_all(nodes.Name) if n.ctx == "store")}
+    for node in tree.find_all(nodes.Name):
+        if node.ctx == "load" and node.name not in own:
+            yield node.name
+
+
+def _lone(tree: nodes.Template) -> nodes.Expr | None:
+    """The expression, if there is nothing else but blanks."""
+    if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
+        return None
+    parts = [
+        part
+        for part in tree.body[0].nodes
+        if not (isinstance(part, nodes.TemplateData) and not part.data.strip())
+    ]
+    lone = parts[0] if len(parts) == 1 else None
+    return None if isinstance(lone, nodes.TemplateData) else lone
+
+
+def _guard(tree: nodes.Template) -> None:
+    """Loops count their turns and `~` its characters."""
+    for loop in tree.find_all(nodes.For):
+        loop.iter = nodes.Filter(loop.iter, "_each", [], [], None, None, lineno=loop.lineno)
+    for node in list(tree.find_all(nodes.Node)):
+        for name, value in node.iter_fields():
+            if isinstance(value, nodes.Concat):
+                setattr(node, name, _guarded(value))
+            elif isinstance(value, list):
+                items: list[Any] = value
+                setattr(node, name, [_guarded(item) for item in items])
+
+
+def _guarded(node: Any) -> Any:
+    if not isinstance(node, nodes.Concat):
+        return node
+    first, *rest = node.nodes
+    return nodes.Filter(first, "_concat", rest, [], None, None, lineno=node.lineno)
+
+
+def _native(value: Any) -> Any:
+    """`value` as JSON."""
+    if isinstance(value, StrictUndefined):
+        str(value)
+    if isinstance(value, str):
+        sized(len(value))
+        return value
+    if isinstance(value, Iterator):
+        value = list(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return msgspec.to_builtins(value, str_keys=True)
+
+
+__all__ = ["Template", "UndefinedError", "Unrenderable", "is_template"]

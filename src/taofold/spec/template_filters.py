@@ -1,0 +1,171 @@
+"""The filters of templates: few, plain, and bounded. Knows nothing about Jinja's own.
+
+Every one is charged for the size of what it reads, so that no loop over large values runs
+for ever; those that can grow a text say how large the result gets before they make it.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, Final
+
+import msgspec
+from jinja2 import Undefined
+
+from taofold.spec.template_bounds import charge, sized, spend
+
+_NOTHING: Final = object()
+_WIDE: Final = 100
+
+
+def tojson(value: Any, indent: int = 0) -> str:
+    """`value` as JSON text; text of any script stays readable."""
+    body = msgspec.json.encode(value)
+    if indent:
+        body = msgspec.json.format(body, indent=min(int(indent), 8))
+    return body.decode()
+
+
+def shown(value: Any) -> str:
+    """A value inside text: text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else tojson(value)
+
+
+def _replace(text: str, old: str, new: str) -> str:
+    text, old, new = str(text), str(old), str(new)
+    sized(len(text) + text.count(old) * len(new))
+    return text.replace(old, new)
+
+
+def _join(values: Iterable[Any], separator: str = "") -> str:
+    said = [shown(value) for value in values]
+    sized(sum(map(len, said)) + len(str(separator)) * len(said))
+    return str(separator).join(said)
+
+
+def _indent(text: str, width: int = 4, first: bool = False) -> str:
+    if not 0 <= width <= _WIDE:
+        raise ValueError(f"a width is 0 to {_WIDE}, not {width!r}")
+    lines = str(text).split("\n")
+    sized(len(text) + width * len(lines))
+    pad = " " * width
+    kept = lines if first else lines[1:]
+    padded = [pad + line if line else line for line in kept]
+    return "\n".join(padded if first else [lines[0], *padded])
+
+
+def _truncate(text: str, length: int = 255, end: str = "…") -> str:
+    text = str(text)
+    return text if len(text) <= length else text[: max(0, length - len(end))] + end
+
+
+def _default(value: Any, other: Any = "", falsy: bool = False) -> Any:
+    missing = isinstance(value, Undefined) or (falsy and not value)
+    return other if missing else value
+
+
+def _field(entry: Any, path: str) -> Any:
+    for part in str(path).split("."):
+        if not isinstance(entry, dict) or part not in entry:
+            return None
+        entry = entry[part]  # pyright: ignore[reportUnknownVariableType]
+    return entry  # pyright: ignore[reportUnknownVariableType]
+
+
+def _map(values: Iterable[Any], attribute: str) -> list[Any]:
+    return [_field(value, attribute) for value in values]
+
+
+def _selectattr(values: Iterable[Any], attribute: str, equal: Any = _NOTHING) -> list[Any]:
+    return [v for v in values if _matches(_field(v, attribute), equal)]
+
+
+def _rejectattr(values: Iterable[Any], attribute: str, equal: Any = _NOTHING) -> list[Any]:
+    return [v for v in values if not _matches(_field(v, attribute), equal)]
+
+
+def _matches(value: Any, equal: Any) -> bool:
+    return bool(value) if equal is _NOTHING else value == equal
+
+
+def _unique(values: Iterable[Any]) -> list[Any]:
+    seen: dict[str, Any] = {}
+    for value in values:
+        spend()
+        seen.setdefault(tojson(value), value)
+    return list(seen.values())
+
+
+def _sort(values: Iterable[Any], reverse: bool = False, attribute: str = "") -> list[Any]:
+    key: Callable[[Any], Any] | None = (lambda v: _field(v, attribute)) if attribute else None
+    return sorted(values, key=key, reverse=bool(reverse))
+
+
+def _int(value: Any, default: int = 0) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return default
+
+
+def _float(value: Any, default: float = 0.0) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return default
+
+
+def _split(text: str, separator: str | None = None) -> list[str]:
+    return str(text).split(separator)
+
+
+def _charged(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def charged(value: Any, *args: Any, **kwargs: Any) -> Any:
+        charge(value)
+        return function(value, *args, **kwargs)
+
+    return charged
+
+
+_PLAIN: Final[dict[str, Callable[..., Any]]] = {
+    "abs": abs,
+    "capitalize": lambda text: str(text).capitalize(),
+    "count": len,
+    "d": _default,
+    "default": _default,
+    "first": lambda values: next(iter(values), None),
+    "float": _float,
+    "indent": _indent,
+    "int": _int,
+    "items": lambda mapping: [list(pair) for pair in mapping.items()],
+    "join": _join,
+    "keys": lambda mapping: list(mapping.keys()),
+    "last": lambda values: values[-1] if values else None,
+    "length": len,
+    "lines": lambda text: str(text).splitlines(),
+    "list": list,
+    "lower": lambda text: str(text).lower(),
+    "map": _map,
+    "max": max,
+    "min": min,
+    "rejectattr": _rejectattr,
+    "replace": _replace,
+    "reverse": lambda values: values[::-1],
+    "round": lambda number, digits=0: round(number, digits) if digits else round(number),
+    "selectattr": _selectattr,
+    "sort": _sort,
+    "split": _split,
+    "string": shown,
+    "sum": sum,
+    "title": lambda text: str(text).title(),
+    "tojson": tojson,
+    "trim": lambda text: str(text).strip(),
+    "truncate": _truncate,
+    "unique": _unique,
+    "upper": lambda text: str(text).upper(),
+    "values": lambda mapping: list(mapping.values()),
+}
+
+FILTERS: Final[dict[str, Callable[..., Any]]] = {
+    name: _charged(function) for name, function in _PLAIN.items()
+}

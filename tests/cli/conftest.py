@@ -1,0 +1,145 @@
+"""A project in a temporary directory, and the program run in it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from taofold.cli import main
+
+AGENTS = '''
+import asyncio, json, pathlib, time
+from pydantic import BaseModel
+from taofold import Agent, Limits, tool
+from taofold.testing.models import FunctionModel
+
+
+def act(thought, tool, kind="reasoning", **parameters):
+    action = {"tool": tool, "parameters": parameters, "rationale": "it is needed"}
+    return json.dumps({"thought": thought, "thought_type": kind, "action": action})
+
+
+def scripted(*replies):
+    """Each reply depends only on how far the conversation is, so it is the same on resume."""
+    def answer(request):
+        turn = sum(m.role == "assistant" for m in request.conversation)
+        reply = replies[min(turn, len(replies) - 1)]
+        return reply(request) if callable(reply) else reply
+    return FunctionModel(answer)
+
+
+@tool(effect="read")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effect="once")
+def note(text: str) -> str:
+    """Write a note."""
+    with open("notes.txt", "a") as file:
+        file.write(text + "\\n")
+    return "written"
+
+
+@tool(effect="read")
+async def wait() -> str:
+    """Wait until a file named go appears."""
+    pathlib.Path("waiting").touch()
+    while not pathlib.Path("go").exists():
+        await asyncio.sleep(0.01)
+    return "gone"
+
+
+def last(request):
+    return act("so it is " + request.conversation[-1].content[-60:], "finish",
+               "synthesis", answer=request.conversation[-1].content)
+
+
+class Point(BaseModel):
+    x: int
+
+
+adder = Agent(scripted(act("17 and 25", "add", "goal", a=17, b=25),
+                       act("it is 42", "finish", "synthesis", answer="42")), tools=[add])
+writer = Agent(scripted(act("a note of 7777", "note", "goal", text="hello 7777"),
+                        act("it was written", "finish", "synthesis", answer="done")), tools=[note])
+asker = Agent(scripted(act("I must ask", "ask_user", "goal", question="which colour_1?"), last),
+              ask_user=True)
+waiter = Agent(scripted(act("I wait", "wait", "goal"), act("gone now", "add", a=1, b=2), last),
+               tools=[wait, add])
+endless = Agent(scripted(*[act("more %d" % n, "add", a=n, b=1) for n in range(50)]),
+                tools=[add], limits=Limits(steps=3))
+pointer = Agent(scripted(act("here", "finish", "synthesis", answer={"x": 3})), output=Point)
+evil = Agent(scripted(act("\\x1b[2J\\u202e hidden", "add", "goal", a=1, b=2),
+                      act("it is 3", "finish", "synthesis", answer="\\x1b[31mred")), tools=[add])
+listening = Agent(scripted(lambda r: act("I know", "finish", "synthesis",
+                  answer=" | ".join(m.content for m in r.conversation if m.role == "user"))))
+nothing = 3
+'''
+
+
+class Result(NamedTuple):
+    """What the program gave back."""
+
+    code: int
+    out: str
+    err: str
+
+
+Taofold = Callable[..., Result]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project with scripted agents, and an operator without a policy."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "agents.py").write_text(AGENTS, encoding="utf-8")
+    (folder / ".taofold").mkdir(mode=0o700)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in list(os.environ):
+        if name.startswith("TAOFOLD_"):
+            monkeypatch.delenv(name)
+    return folder
+
+
+@pytest.fixture
+def taofold(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Taofold:
+    """Runs the program in this process."""
+
+    def run(*arguments: str, stdin: str = "") -> Result:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "stdin", StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        out, err = capsys.readouterr()
+        code = ended.value.code
+        return Result(code if isinstance(code, int) else 0, out, err)
+
+    return run
+
+
+@pytest.fixture
+def started(project: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Starts the program as a process of its own."""
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "taofold.cli", *arguments],
+            cwd=project,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start

@@ -1,0 +1,159 @@
+"""`taofold runs …`: reading, travelling, replaying, forking, exporting, deleting."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Taofold
+
+
+@pytest.fixture
+def run(taofold: Taofold) -> str:
+    """The id of a finished run."""
+    return str(json.loads(taofold("run", "agents.py:adder", "add", "--json").out)["run_id"])
+
+
+def test_without_runs_every_command_says_where_it_looked(taofold: Taofold) -> None:
+    done = taofold("runs", "list")
+    assert done.code == 2
+    assert "there are no runs yet" in done.err
+
+
+def test_list_shows_the_runs(taofold: Taofold, run: str) -> None:
+    assert run in taofold("runs", "list").out
+    told = json.loads(taofold("runs", "list", "--json").out)
+    assert [(one["run"], one["status"]) for one in told] == [(run, "finished")]
+    assert taofold("runs", "list", "--status", "waiting").out == ""
+    assert taofold("runs", "list", "--status", "wating").code == 2
+
+
+def test_show_travels(taofold: Taofold, run: str) -> None:
+    assert "step 2 synthesis: it is 42" in taofold("runs", "show", run).out
+    log = taofold("runs", "log", run, "--json").out.splitlines()
+    seq = next(json.loads(line)["seq"] for line in log if '"observed"' in line)
+    then = taofold("runs", "show", run, "--at", str(seq))
+    assert "step 1" in then.out
+    assert "step 2" not in then.out
+    assert json.loads(taofold("runs", "show", run, "--at", "0", "--json").out)["steps"] == []
+    assert taofold("runs", "show", run, "--at", "999").code == 2
+
+
+def test_a_unique_beginning_names_a_run_and_an_ambiguous_one_does_not(
+    taofold: Taofold, run: str
+) -> None:
+    taofold("run", "agents.py:adder", "add")
+    assert taofold("runs", "show", run[:-1]).code == 0
+    both = taofold("runs", "show", run[:3])
+    assert both.code == 2
+    assert "beginning of 2 runs" in both.err
+    wrong = taofold("runs", "show", run[:-2] + "zz")
+    assert wrong.code == 2
+    assert f"did you mean {run}" in wrong.err
+
+
+def test_log_has_one_line_for_each_event(taofold: Taofold, run: str) -> None:
+    lines = taofold("runs", "log", run).out.splitlines()
+    told = taofold("runs", "log", run, "--json").out.splitlines()
+    assert len(lines) == len(told)
+    assert lines[0].split()[:1] == ["0"]
+    assert "run_started" in lines[0] and "run_finished" in lines[-1]
+
+
+def test_metrics_and_checklist(taofold: Taofold, run: str) -> None:
+    assert json.loads(taofold("runs", "metrics", run, "--json").out)["iterations_count"] == 2
+    points = taofold("runs", "check", run)
+    assert points.out.count("\n") == 7
+    assert points.code == (1 if "FAIL" in points.out else 0)
+
+
+def test_replay_is_offline_and_identical(
+    taofold: Taofold, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = taofold("runs", "log", run, "--json").out
+    done = taofold("runs", "replay", run)
+    assert done.code == 0
+    assert done.out.startswith("identical")
+    assert taofold("runs", "log", run, "--json").out == before
+
+
+def test_replay_shows_the_first_divergence(taofold: Taofold, run: str) -> None:
+    done = taofold("runs", "replay", run, "--agent", "agents.py:pointer")
+    assert done.code == 1
+    assert "diverges at effect" in done.out
+
+
+def test_fork_and_diff(taofold: Taofold, run: str) -> None:
+    log = taofold("runs", "log", run, "--json").out.splitlines()
+    seq = next(json.loads(line)["seq"] for line in log if '"observed"' in line)
+    new = taofold("runs", "fork", run, "--at", str(seq)).out.strip()
+    parted = taofold("runs", "diff", run, new)
+    assert parted.code == 1
+    assert "nothing: the run ends here" in parted.out
+    done = taofold("runs", "resume", new)
+    assert (done.code, done.out) == (0, "42\n")
+    assert taofold("runs", "diff", run, new).code == 0
+    went = taofold("runs", "fork", run, "--at", str(seq), "--continue", "--json")
+    assert json.loads(went.out)["output"] == "42"
+
+
+def test_diff_shows_the_steps_that_differ(taofold: Taofold, run: str) -> None:
+    other = json.loads(taofold("run", "agents.py:endless", "add", "--json").out)["run_id"]
+    done = taofold("runs", "diff", run, other)
+    assert done.code == 1
+    assert "- → add a=17 b=25" in done.out
+    assert json.loads(taofold("runs", "diff", run, other, "--json").out)["same"] is False
+
+
+@pytest.mark.parametrize("format", ["ndjson", "tao-yaml", "react-json"])
+def test_an_export_comes_back(taofold: Taofold, run: str, format: str, project: Path) -> None:
+    assert taofold("runs", "export", run, "--format", format, "-o", "out").code == 0
+    assert taofold("runs", "export", run, "--format", format, "-o", "out").code == 2
+    done = taofold("runs", "import", "out", "--format", format, "--as", "copy")
+    assert (done.code, done.out) == (0, "copy\n")
+    told = json.loads(taofold("runs", "show", "copy", "--json").out)
+    assert told["output"] == "42"
+    assert taofold("runs", "import", "out", "--format", format, "--as", "copy").code == 1
+
+
+def test_an_imported_run_may_not_say_which_code_to_import(taofold: Taofold, run: str) -> None:
+    taofold("runs", "export", run, "-o", "out.ndjson")
+    taofold("runs", "import", "out.ndjson", "--as", "copy")
+    refused = taofold("runs", "replay", "copy")
+    assert refused.code == 2
+    assert "--agent" in refused.err
+    assert taofold("runs", "replay", "copy", "--agent", "agents.py:adder").code == 0
+
+
+def test_a_damaged_export_is_refused_with_its_line(taofold: Taofold, project: Path) -> None:
+    (project / "bad.ndjson").write_text("{}\n")
+    done = taofold("runs", "import", "bad.ndjson")
+    assert done.code == 2
+    assert "bad.ndjson:1" in done.err
+
+
+def test_delete_asks_unless_it_is_told_to(taofold: Taofold, run: str) -> None:
+    asked = taofold("runs", "delete", run)
+    assert asked.code == 2
+    assert taofold("runs", "show", run).code == 0
+    assert taofold("runs", "delete", run, "--yes").code == 0
+    assert taofold("runs", "show", run).code == 2
+
+
+def test_a_finished_run_is_not_resumed(taofold: Taofold, run: str) -> None:
+    done = taofold("runs", "resume", run)
+    assert done.code == 1
+    assert "fork it" in done.err
+
+
+def test_the_store_is_found_by_walking_up_and_the_environment_overrides(
+    taofold: Taofold, run: str, project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    inner = project / "a" / "b"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    assert run in taofold("runs", "list").out
+    monkeypatch.setenv("TAOFOLD_HOME", str(tmp_path / "elsewhere"))
+    assert taofold("runs", "list").code == 2
+    assert taofold("run", "../../agents.py:adder", "add").code == 0
+    assert (tmp_path / "elsewhere" / ".gitignore").read_text() == "*\n"

@@ -1,0 +1,218 @@
+"""Agents as tools of agents: own logs, one budget, one policy, one principal (D15)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from taofold import Agent, Decision, Limits, MemoryLog, Policy, Principal, RunContext, tool
+from taofold.core import events as e
+from taofold.core.state import fold
+from taofold.core.values import Reply, Usage
+from taofold.runtime.people import decide, pending
+from taofold.testing.replay import assert_replays
+
+from .kit import Memo, act, batch, events, finish
+
+pytestmark = pytest.mark.anyio
+DONE: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    DONE.clear()
+
+
+@tool(effect="read")
+def look(ctx: RunContext, what: str = "x") -> str:
+    """Look."""
+    DONE.append((what, ctx.principal.id, ctx.run_id))
+    return f"{what} {len(DONE)}"
+
+
+@tool(tier=3)
+def pay(amount: int) -> str:
+    """Pay."""
+    DONE.append(amount)
+    return "paid"
+
+
+def child(*script: Any, **options: Any) -> Agent[Any, Any]:
+    options.setdefault("tools", [look, pay])
+    options.setdefault("name", "helper")
+    return Agent(Memo(script), **options)
+
+
+def parent(*script: Any, **options: Any) -> Agent[Any, Any]:
+    options.setdefault("log", MemoryLog())
+    return Agent(Memo(script), **options)
+
+
+@pytest.mark.scenario("PEER-08")
+async def test_a_childs_usage_and_calls_are_summed_in_the_parent() -> None:
+    agent = parent(
+        act("helper", goal="help"), finish(),
+        tools=[child(act("look"), finish("found"), tools=[look])],
+    )
+    result = await agent.run("goal", principal=Principal("alice"))
+    assert result.steps[0].observations[0].result == "found"
+    assert result.usage.tokens == 4 * 110
+    assert (result.state.child_model_calls, result.state.child_tool_calls) == (2, 1)
+    assert DONE[0][1] == "alice" and DONE[0][2] != result.run_id
+    rows = await result.log.rows(parent=result.run_id)
+    assert len(rows) == 1 and rows[0].status == "finished"
+    await assert_replays(agent, result)
+
+
+@pytest.mark.scenario("PEER-07")
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_a_childs_approval_surfaces_on_the_parent_and_resuming_continues_it(
+    depth: int,
+) -> None:
+    inner = child(act("pay", amount=5), finish("paid by child"))
+    for _ in range(depth - 1):
+        inner = child(act("helper", goal="x"), finish("passed on"), tools=[inner])
+    agent = parent(act("helper", goal="pay"), finish(), tools=[inner])
+    result = await agent.run("goal")
+    assert result.status == "waiting" and result.stop_reason == "awaiting_approval"
+    assert [p.action.tool for p in result.pending] == ["helper"] or result.pending
+    while result.status == "waiting":
+        for one in await pending(result.log, result.run_id):
+            await decide(result.log, one.id, Decision("approve"))
+        result = await agent.resume(result)
+    assert DONE == [5] and result.success
+
+
+async def test_the_parents_callback_serves_the_child() -> None:
+    asked: list[str] = []
+
+    def approve(request: Any) -> bool:
+        asked.append(request.action.tool)
+        return True
+
+    helper = child(act("pay", amount=5), finish())
+    result = await parent(
+        act("helper", goal="pay"), finish(), tools=[helper], approve=approve
+    ).run("goal")
+    assert result.success and DONE == [5] and "pay" in asked
+
+
+async def test_the_tier_of_an_agent_tool_is_the_highest_of_its_tools() -> None:
+    assert child().as_tool().tier == 3 and child(tools=[look]).as_tool().tier == 1
+
+
+@pytest.mark.scenario("PEER-08")
+async def test_a_childs_limits_are_the_parents_remainder() -> None:
+    eager = child(*[act("look", what=str(n)) for n in range(9)], finish(), tools=[look])
+    agent = parent(
+        act("helper", goal="x"), finish("w"), tools=[eager], limits=Limits(tool_calls=4, steps=5)
+    )
+    result = await agent.run("goal")
+    assert len(DONE) == 3
+    assert result.state.tool_calls + result.state.child_tool_calls == 4
+
+
+@pytest.mark.parametrize("siblings", [2, 3])
+async def test_parallel_children_cannot_overspend(siblings: int) -> None:
+    def spender(name: str) -> Agent[Any, Any]:
+        return child(
+            *[Reply(act("look", what=f"{name}{n}"), usage=Usage(1000, 0)) for n in range(30)],
+            tools=[look], name=name, limits=Limits(steps=40, tool_calls=40),
+        )
+
+    names = [f"c{n}" for n in range(siblings)]
+    agent = parent(
+        Reply(batch(*[(name, {"goal": "spend"}) for name in names]), usage=Usage(1000, 0)),
+        finish(),
+        tools=[spender(name) for name in names],
+        limits=Limits(steps=50, tokens=20_000, tool_calls=12, model_calls=14),
+    )
+    result = await agent.run("goal")
+    state = result.state
+    assert state.tool_calls + state.child_tool_calls <= 12
+    assert state.model_calls + state.child_model_calls <= 14
+    assert result.usage.tokens <= 20_000 + 110
+    assert state.child_tool_calls >= 6, "the reservation starves the children"
+
+
+async def test_parallel_children_cannot_overspend_dollars() -> None:
+    def spender(name: str) -> Agent[Any, Any]:
+        replies = [act("look", what=f"{name}{n}") for n in range(60)]
+        agent = child(*replies, tools=[look], name=name, limits=Limits(steps=70), max_tokens=10)
+        agent.model.usd = (100.0, 100.0)
+        return agent
+
+    first = batch(("c0", {"goal": "x"}), ("c1", {"goal": "y"}))
+    agent = parent(
+        first, finish(), tools=[spender("c0"), spender("c1")], limits=Limits(usd=0.5, steps=9),
+        max_tokens=10,
+    )
+    result = await agent.run("goal")
+    assert 0.2 < result.usage.usd <= 0.5
+
+
+async def test_the_childs_policy_is_the_tighter_of_both() -> None:
+    for policies in (
+        (Policy(deny=frozenset({"look"})), Policy()),
+        (Policy(), Policy(deny=frozenset({"look"}))),
+    ):
+        helper = child(act("look"), finish("no"), tools=[look], policy=policies[1])
+        await parent(
+            act("helper", goal="x"), finish(), tools=[helper], policy=policies[0]
+        ).run("goal")
+        assert DONE == []
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+async def test_agents_call_agents_only_so_deep(depth: int) -> None:
+    agent = child(act("look"), finish("bottom"), tools=[look])
+    for _ in range(4):
+        agent = child(act("helper", goal="down"), finish("up"), tools=[agent])
+    agent = agent.but(log=MemoryLog(), limits=Limits(depth=depth))
+    result = await agent.run("goal")
+    assert result.status == "finished" and DONE == []
+    runs = await result.log.rows(limit=0)
+    assert len(runs) == depth + 1
+
+
+async def test_a_child_that_fails_is_a_failed_observation() -> None:
+    helper = child('{"action": {"tool": ', '{"action": {"tool": ', '{"action": {"tool": ')
+    result = await parent(
+        act("helper", goal="x"), act("finish", "it failed", "exception", answer="no"),
+        tools=[helper], approve="all",
+    ).run("goal")
+    assert result.steps[0].observations[0].status == "failure" and result.success
+
+
+async def test_a_childs_records_are_interleaved_in_the_parents_stream() -> None:
+    helper = child(act("look"), finish(), tools=[look])
+    agent = parent(act("helper", goal="x"), finish(), tools=[helper])
+    seen = [h async for h in agent.stream("goal") if isinstance(h, e.Record)]
+    assert len({record.run for record in seen}) == 2
+    for run in {record.run for record in seen}:
+        assert [r.seq for r in seen if r.run == run] == list(range(sum(r.run == run for r in seen)))
+
+
+async def test_a_cancelled_parent_keeps_its_childs_state_and_can_go_on() -> None:
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read")
+    async def wait() -> str:
+        """Wait."""
+        entered.set()
+        await release.wait()
+        return "waited"
+
+    helper = child(act("wait"), finish("c"), tools=[wait])
+    agent = parent(act("helper", goal="x"), finish(), tools=[helper])
+    task = asyncio.create_task(agent.run("goal", run_id="r"))
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    rows = await agent.log.rows(limit=0)
+    assert {row.status for row in rows} == {"cancelled"}
+    release.set()
+    result = await agent.resume("r")
+    assert result.success and fold(await agent.log.read("r")).status == "finished"
+    assert events(result, e.Observed)[0].observation.result == "c"

@@ -1,0 +1,41 @@
+"""The documentation runs: every Python block of the README and of docs/, in a fresh directory."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taofold.runtime import registry
+from taofold.testing import ScriptedModel
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ANSWER = '{"thought": "Three words.", "action": {"tool": "finish", "parameters": {"answer": 3}}}'
+
+
+def blocks() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for number, found in enumerate(re.finditer(r"```python\n(.*?)```", text, re.DOTALL), 1):
+            yield f"{page.name}:{number}", found.group(1)
+
+
+@pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in blocks()])
+def test_a_block_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`openai:` stands for a scripted model here: no page needs a key to be tested."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("one two three", encoding="utf-8")
+    monkeypatch.setitem(
+        registry._registered, "openai", lambda model, **_: ScriptedModel([ANSWER])
+    )
+    exec(compile(code, "<docs>", "exec"), {"__name__": "__docs__"})
+
+
+def test_every_link_to_a_file_of_ours_leads_somewhere() -> None:
+    dead: list[str] = []
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if not (page.parent / target).exists():
+                dead.append(f"{page.name}: {target}")
+    assert dead == []
