@@ -35,6 +35,10 @@ def measurements(url, rounds, lengths):
         "steps",
         probe("steps", mode="fake", sides=[FLOOR, AGENT, THREAD], lengths=lengths, rounds=rounds),
     )
+    yield (
+        "warm",
+        probe("steps", mode="fake", sides=[FLOOR, AGENT], lengths=[10], rounds=rounds, repeat=20),
+    )
     yield "sqlite", probe("sqlite", sides=[KEPT_FLOOR, KEPT], lengths=lengths, rounds=rounds)
     yield (
         "http",
@@ -71,6 +75,7 @@ def merge(into, samples):
 def rows(found, lengths):
     """The table's rows."""
     yield from timed(found["steps"], "in process", (FLOOR, AGENT), lengths, 100)
+    yield from timed(found["warm"], "in process, run after run", (FLOOR, AGENT), lengths[:1])
     yield from timed(found["steps"], "in process, tool in a thread", (FLOOR, THREAD), lengths)
     yield from timed(found["sqlite"], "SQLite log", (KEPT_FLOOR, KEPT), lengths, 250)
     yield from written(found["sqlite"], lengths)

@@ -52,7 +52,12 @@ class Side:
 
 
 async def steps(options):
-    """Microseconds of CPU per step, at several lengths."""
+    """Microseconds of CPU per step, at several lengths.
+
+    A sample is one episode right after a garbage collection, whose walk over the heap leaves
+    the processor's caches cold; with `repeat` it is that many, one after another.
+    """
+    repeat = options.get("repeat", 1)
     sides = [
         Side(name, options["mode"], base_url=options.get("base_url", ""))
         for name in options["sides"]
@@ -66,8 +71,9 @@ async def steps(options):
         for _ in range(rounds(options, length)):
             for side, loop in zip(sides, loops, strict=True):
                 with Meter() as meter:
-                    await side.episode(loop, length)
-                note(out[side.name][length], meter, length)
+                    for _ in range(repeat):
+                        await side.episode(loop, length)
+                note(out[side.name][length], meter, length * repeat)
         for side, loop in zip(sides, loops, strict=True):
             await side.module.aclose(loop)
     return out

@@ -4,7 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from taofold import reason as reason
     from taofold.agent import Agent, Delta, RunResult, Stream
+    from taofold.agent.tagent import run_agent
     from taofold.core.values import Action, Observation, Principal, Thought, Tier, Usage
     from taofold.policy import Limits, Policy
     from taofold.runtime.setup import Approval, Decision
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from taofold.store.opening import open_log
     from taofold.store.store import Store
     from taofold.tools import Outcome, RunContext, Tool, Toolset, tool
+    from taofold.tools.actions import register_custom_action
 
 _HOME = {
     "Action": "core.values",
@@ -35,6 +38,8 @@ _HOME = {
     "Toolset": "tools",
     "Usage": "core.values",
     "open_log": "store.opening",
+    "register_custom_action": "tools.actions",
+    "run_agent": "agent.tagent",
     "tool": "tools",
 }
 
@@ -61,11 +66,15 @@ __all__ = [
     "Toolset",
     "Usage",
     "open_log",
+    "register_custom_action",
+    "run_agent",
     "tool",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "reason":
+        return import_module("taofold.reason")
     if name in _HOME:
         value = getattr(import_module(f"taofold.{_HOME[name]}"), name)
         globals()[name] = value

@@ -69,6 +69,9 @@ adder = Agent(scripted(act("17 and 25", "add", "goal", a=17, b=25),
                        act("it is 42", "finish", "synthesis", answer="42")), tools=[add])
 writer = Agent(scripted(act("a note of 7777", "note", "goal", text="hello 7777"),
                         act("it was written", "finish", "synthesis", answer="done")), tools=[note])
+impatient = Agent(scripted(act("this step is slow", "wait", "goal"),
+                           act("gone, so a note", "note", text="x"),
+                           act("done", "finish", "synthesis", answer="done")), tools=[wait, note])
 asker = Agent(scripted(act("I must ask", "ask_user", "goal", question="which colour_1?"), last),
               ask_user=True)
 waiter = Agent(scripted(act("I wait", "wait", "goal"), act("gone now", "add", a=1, b=2), last),
@@ -80,6 +83,9 @@ evil = Agent(scripted(act("\\x1b[2J\\u202e hidden", "add", "goal", a=1, b=2),
                       act("it is 3", "finish", "synthesis", answer="\\x1b[31mred")), tools=[add])
 listening = Agent(scripted(lambda r: act("I know", "finish", "synthesis",
                   answer=" | ".join(m.content for m in r.conversation if m.role == "user"))))
+boss = Agent(scripted(act("let him add", "adder", "goal", goal="17 + 25"),
+                      act("he says 42", "finish", "synthesis", answer="42")),
+             tools=[adder.but(name="adder", description="Adds.")])
 nothing = 3
 '''
 

@@ -1,13 +1,6 @@
 """The adapters against a genuine llama.cpp server with tiny models, where there is one."""
 
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,8 +14,8 @@ from taofold.models.limiter import Limiter
 from taofold.models.retry import Retry
 from taofold.runtime.model import Model, Request, ToolSpec
 from taofold.runtime.registry import resolve
+from tests.llama import KEY, TOOLS, serving
 
-TOOLS = Path(__file__).resolve().parents[3] / "shared" / "tools"
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.real_server,
@@ -32,38 +25,7 @@ pytestmark = [
     ),
 ]
 FULL = Profile(window=4096, window_known=True, native_tools=True, json_schema=True)
-KEY = "sk-of-this-test"
 
-
-@contextmanager
-def serving(model: str) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    flags = ["-t", "1", "-tb", "1", "-c", "16384", "-np", "4", "--no-webui", "--jinja"]
-    server = subprocess.Popen(
-        [TOOLS / "llama-server", "-m", TOOLS / f"{model}.gguf", "--alias", model, *flags,
-         "--host", "127.0.0.1", "--port", str(port), "--api-key", KEY],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        wait_for(f"http://127.0.0.1:{port}/health", server)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.kill()
-        server.wait()
-
-
-def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    for _ in range(600):
-        assert server.poll() is None, "the server ended at once"
-        try:
-            with opener.open(url, timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.02)
-    pytest.fail("the server did not start within 12 s")
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def drive(
         shown: list[str] = []
         for action in actions:
             status, text = perform(folder, pytest_, action["tool"], action["parameters"])
-            shown.append(f"Observation {number} [{status}] {action['tool']}: {text}")
+            shown.append(f"Observation: {number} [{status}] {action['tool']}: {text}")
         messages.append(Message("assistant", json.dumps(reply)))
         messages.append(Message("user", "\n\n".join(shown)))
     return outcome

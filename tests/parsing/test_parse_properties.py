@@ -43,7 +43,7 @@ def extended(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         return (list[pair[0]], st.lists(pair[1], max_size=3))
 
     def maps(pair: Any) -> Any:
-        return (dict[str, pair[0]], st.dictionaries(st.text(min_size=1), pair[1], max_size=3))
+        return (dict[str, pair[0]], st.dictionaries(st.text(min_size=1, max_size=30), pair[1], max_size=3))
 
     def models(pairs: list[Any]) -> Any:
         named = list(zip(NAMES, pairs, strict=False))

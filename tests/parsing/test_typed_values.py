@@ -146,7 +146,7 @@ LEVELS = {
     "name: A\nage: 1": "syntax",
     '{"name": "A", "age": "1"}': "schema",
     '{"Name": "A", "age": 1}': "schema",
-    '{"data": {"name": "A", "age": 1}}': "schema",
+    '{"data": {"name": "A", "age": 1}}': "none",
 }
 
 

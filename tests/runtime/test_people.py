@@ -74,8 +74,8 @@ async def test_a_waiting_run_can_be_steered_and_goes_on_waiting() -> None:
     result = await one.run("goal")
     await steer(one.log, result.run_id, "hurry")
     with pytest.raises(Refused):
-        await steer(one.log, result.run_id, "hurry", id="same")
-        await steer(one.log, result.run_id, "hurry", id="same")
+        await steer(one.log, result.run_id, "hurry", message_id="same")
+        await steer(one.log, result.run_id, "hurry", message_id="same")
     still = await asyncio.wait_for(one.resume(result), 5)
     assert still.status == "waiting"
     await decide(one.log, still.pending[0].id, Decision("approve"))

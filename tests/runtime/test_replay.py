@@ -7,6 +7,7 @@ import pytest
 
 from taofold import Agent, Decision, Limits, MemoryLog, Policy, Store, tool
 from taofold.core import events as e
+from taofold.core.codec import encode
 from taofold.core.effects import note
 from taofold.core.errors import Refused, ReplayDiverged
 from taofold.core.state import fold
@@ -309,7 +310,7 @@ async def test_the_stream_is_in_order_and_ends_once() -> None:
 @pytest.mark.scenario("PEER-19")
 async def test_bytes_per_step_do_not_grow() -> None:
     def size(records: Any) -> int:
-        return sum(len(e.encode(r.event)) for r in records)
+        return sum(len(encode(r.event)) for r in records)
 
     sizes: dict[int, int] = {}
     for steps in (20, 80):

@@ -130,6 +130,7 @@ class Activation:
             window=started.profile.window,
             history=started.history,
             ask_user=agent.ask_user,
+            data=started.data,
         )
 
     def strategy(self, started: e.RunStarted) -> Callable[[], Strategy[Any]]:

@@ -23,6 +23,7 @@ from taofold.runtime.model import ModelSpec
 from taofold.runtime.setup import Approver
 from taofold.store.log import Log
 from taofold.tools import Tool, Toolset, as_tool
+from taofold.tools.actions import custom_actions
 from taofold.tools.context import Deps
 
 _SCHEMA = {
@@ -80,12 +81,14 @@ class Agent(Generic[Deps, Out]):
 
     @cached_property
     def toolset(self) -> Toolset:
-        """Its tools, made once.
+        """Its tools and the process's custom actions, made once.
 
         Raises:
             ExceptionGroup: every tool that cannot be used, with the reason.
         """
-        return _toolset(self.tools)
+        mine = _toolset(self.tools)
+        added = [tool for name, tool in custom_actions().items() if name not in mine]
+        return Toolset.of(mine, *added) if added else mine
 
     @cached_property
     def answer(self) -> Output:

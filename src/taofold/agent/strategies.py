@@ -5,9 +5,16 @@ from typing import Any, Final
 
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
-from taofold.reasoning import Task, react
+from taofold.reasoning import Cot, Decompose, Direct, Plan, SelfCorrect, Task, react
 
-STRATEGIES: Final[dict[str, Callable[[Task], Strategy[Any]]]] = {"react": react}
+STRATEGIES: Final[dict[str, Callable[[Task], Strategy[Any]]]] = {
+    "react": react,
+    "cot": Cot(),
+    "self_correct": SelfCorrect(),
+    "decompose": Decompose(),
+    "plan": Plan(),
+    "direct": Direct(),
+}
 
 
 def find_strategy(
@@ -15,8 +22,15 @@ def find_strategy(
 ) -> tuple[str, Callable[[Task], Strategy[Any]]]:
     """The strategy's name and the function that makes it."""
     if not isinstance(strategy, str):
-        return getattr(strategy, "__name__", "custom"), strategy
+        return name_of(strategy), strategy
     if strategy not in STRATEGIES:
         known = ", ".join(sorted(STRATEGIES))
         raise ConfigError(f"unknown strategy {strategy!r}; known: {known}", path="strategy")
     return strategy, STRATEGIES[strategy]
+
+
+def name_of(strategy: Callable[[Task], Strategy[Any]]) -> str:
+    """What a strategy is called in the log: its own name, its function's, or "custom"."""
+    inner = getattr(strategy, "func", strategy)  # of a functools.partial
+    name = getattr(inner, "name", None) or getattr(inner, "__name__", None)
+    return name if isinstance(name, str) else "custom"

@@ -183,7 +183,6 @@ def _default(
 ) -> "Agent[Any, Any]":
     from taofold.agent import Agent
     from taofold.policy import Limits
-    from taofold.spec.build import source
     from taofold.tools.command import command_tool
     from taofold.tools.files import file_tools
 
@@ -192,7 +191,7 @@ def _default(
         config.model,
         name="default",
         instructions=_INSTRUCTIONS,
-        tools=(file_tools(root), command_tool(root, network=network, readable=source())),
+        tools=(file_tools(root), command_tool(root, network=network)),
         limits=limits,
         policy=operator,
         strict=config.strict,

@@ -24,7 +24,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="RUN:SEQ, or RUN if it has
 
 @app.command("list")
 def list_pending(
-    run: Annotated[str, typer.Argument(metavar="[RUN]", help="Only of this run.")] = "",
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Only of this run.")] = "",
     json: options.Json = False,
 ) -> None:
     """Actions and questions that wait, of all runs."""

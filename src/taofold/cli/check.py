@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 def check(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="Agent, policy or configuration files.")
+        list[Path], typer.Argument(metavar="FILE", help="Agent, policy or configuration files.")
     ],
     run_code: Annotated[
         bool, typer.Option("--import", help="Import what the files name, which runs its code.")

@@ -44,11 +44,10 @@ class Rich(Silent):
     def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
         """Run, agent, model, goal."""
         head = Text.assemble(
-            ("● ", "bold cyan"), (line(started.agent, 40), "bold"),
-            (f"  {line(started.model, 60)}  {run}", "dim"),
-        )  # fmt: skip
-        self._print("", head, child=child)
-        self._print("", Text(f"  {line(started.goal, 300)}"), child=child)
+            (line(started.agent, 40), "bold"), (f"  {line(started.model, 60)}  {run}", "dim")
+        )
+        self._print("●", head, child=child, style="cyan")
+        self._print("", Text(line(started.goal, 300)), child=child)
 
     def thought(self, number: int, thought: Thought, *, child: bool) -> None:
         """Its number, type and text."""

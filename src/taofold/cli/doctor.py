@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 def doctor(
     model: Annotated[
         str,
-        typer.Argument(metavar="[MODEL]", help="provider:model to probe; this makes real calls."),
+        typer.Argument(metavar="MODEL", help="provider:model to probe; this makes real calls."),
     ] = "",
     json: options.Json = False,
 ) -> None:

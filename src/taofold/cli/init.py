@@ -75,7 +75,7 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
 ) -> None:
     """Write agent.yaml, policy.yaml and the schemas that let an editor complete them."""

@@ -20,6 +20,8 @@ from taofold.store.fields import is_mapping
 
 _POLL_S: Final = 0.05
 _SHOWN: Final = 2000
+"""Characters of a preview; the runtime cuts it there, too."""
+_CUT: Final = "[… the preview is cut here; e shows the parameters in full]"
 
 
 class Lines(Protocol):
@@ -137,21 +139,23 @@ class Terminal:
 
     def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> None:
         """A panel, or plain lines."""
-        if self._colours:
-            _panel(title, facts, preview[:_SHOWN])
+        if len(preview) >= _SHOWN:
+            preview = f"{preview[:_SHOWN]}\n{_CUT}"
+        if self._colours and (facts or preview):
+            _panel(title, facts, preview.rstrip())
             return
-        lines = [f"\n! {title}", *[f"  {name}: {said}" for name, said in facts]]
-        lines += [f"  {one}" for one in preview[:_SHOWN].splitlines()]
+        lines = [f"! {title}", *[f"  {name}: {said}" for name, said in facts]]
+        lines += [f"  {one}" for one in preview.rstrip().splitlines()]
         sys.stderr.write(clean("\n".join(lines)) + "\n")
 
     async def ask(self, prompt: str) -> str | None:
         """One line."""
-        sys.stderr.write(f"{prompt}\n> ")
-        sys.stderr.flush()
         source = sys.stdin.fileno()
         if os.isatty(source):
             self._buffer = b""
             _forget_typed(source)
+        sys.stderr.write(f"{prompt}\n> ")
+        sys.stderr.flush()
         while b"\n" not in self._buffer:
             if not select.select([source], [], [], 0)[0]:
                 await asyncio.sleep(_POLL_S)

@@ -18,12 +18,12 @@ def run(
     agent: Annotated[
         str,
         typer.Argument(
-            metavar="[AGENT]",
+            metavar="AGENT",
             help="Agent file (.yaml) or module:attr. Left out, an agent with file and command "
             "tools works on the current directory.",
             show_default=False,
         ),
-    ],
+    ] = "",
     goal: Annotated[
         str,
         typer.Argument(metavar="GOAL", help="What to do; - reads it from standard input."),

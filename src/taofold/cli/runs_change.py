@@ -148,7 +148,7 @@ def fork(
 
 
 def delete(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN…", help="Ids, or their beginnings.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Ids, or their beginnings.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete runs, their children and what only they refer to. There is no way back."""

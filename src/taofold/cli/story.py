@@ -79,18 +79,18 @@ class Story:
             return
         known = self._runs.setdefault(happening.run, _Known())
         before, known.state = known.state, _fold(known.state, happening)
-        self._tell(happening.event, known, before, child=happening.run != self._run)
+        self._tell(happening.run, happening.event, known, before)
 
     def totals(self, run: str) -> str:
         """What the run has used so far."""
         known = self._runs.get(run)
         return "" if known is None else totals(known.state)
 
-    def _tell(self, event: e.Event, known: _Known, before: RunState, *, child: bool) -> None:
-        voice = self._voice
+    def _tell(self, run: str, event: e.Event, known: _Known, before: RunState) -> None:
+        voice, child = self._voice, run != self._run
         match event:
             case e.RunStarted():
-                voice.opening(self._run, event, child=child)
+                voice.opening(run, event, child=child)
                 voice.busy("the model thinks")
             case e.Proposed():
                 self._proposed(event, known, child=child)
@@ -102,7 +102,7 @@ class Story:
                 self._observed(event, known, before, child=child)
             case e.RunFinished() | e.Parked() if not child:
                 voice.busy("")
-                voice.ending(self._run, event, totals(known.state))
+                voice.ending(run, event, totals(known.state))
             case _:
                 self._beside(event, child=child)
 

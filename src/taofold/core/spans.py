@@ -22,6 +22,8 @@ class Entry(msgspec.Struct, frozen=True):
     """A span. `step` is 0 outside of steps; `start` and `end` are ms since the epoch.
 
     Ids are `run:seq` with the record that opened the span, so they are the same each time.
+    `key` is the effect's place in the strategy: what its branch was ("3.1.0": the second
+    of the branches forked at "3"), whatever ran at the same time.
     """
 
     version: int
@@ -37,6 +39,7 @@ class Entry(msgspec.Struct, frozen=True):
     usage: Usage | None
     start: int
     end: int
+    key: str = ""
 
 
 def trace(records: Iterable[e.Record]) -> tuple[Entry, ...]:
@@ -98,6 +101,7 @@ def _replies(kept: Sequence[e.Record], told: Sequence[Turn], root: str) -> list[
                     status="success",
                     usage=event.usage,
                     end=record.at,
+                    key=event.key,
                 )
             )
     found.reverse()
@@ -120,6 +124,7 @@ def _turn(turn: Turn, last: e.Record, root: str) -> list[Entry]:
         status="success" if turn.complete else "interrupted",
         usage=None,
         end=max(ends, default=turn.at),
+        key=turn.key,
     )
     calls = [_call(call, f"{own}.{index}", turn, last.at) for index, call in enumerate(turn.calls)]
     return [step, *calls]
@@ -139,4 +144,5 @@ def _call(call: Call, own: str, turn: Turn, until: int) -> Entry:
         status=seen.status if seen else "interrupted",
         usage=None,
         end=call.observed_at or until,
+        key=turn.key,
     )

@@ -78,14 +78,16 @@ class SqliteLog:
 
         await self._file.write(work)
 
-    async def claim(self, run: str, owner: str) -> Claim:
+    async def claim(self, run: str, owner: str, *, epoch: int | None = None) -> Claim:
         """Become the owner of the run."""
 
         def work(db: sqlite3.Connection) -> Claim:
             number = sql.number(db, run)
-            epoch, before = db.execute(sql.OWNER, (number,)).fetchone()
-            db.execute(sql.CLAIM, (epoch + 1, owner, number))
-            return Claim(epoch + 1, before)
+            current, before = db.execute(sql.OWNER, (number,)).fetchone()
+            if epoch is not None and epoch != current:
+                raise Conflict(overtaken(RunRow(run, epoch=current, owner=before), epoch))
+            db.execute(sql.CLAIM, (current + 1, owner, number))
+            return Claim(current + 1, before)
 
         return await self._file.write(work)
 

@@ -6,16 +6,22 @@ Knows nothing about types or which tools exist.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from taofold.parsing.conversion import Text
 from taofold.parsing.fitting import Request, request_of
 from taofold.parsing.hedging import is_hedged
-from taofold.parsing.kinds import is_list
+from taofold.parsing.decision import PARAMETER_KEYS
+from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.labels import parameters_of, sections_of
 from taofold.parsing.outcome import Repair
+from taofold.parsing.outline import outline_in
 from taofold.parsing.pythonic import pythonic
 from taofold.parsing.reader import Reader, Reading
-from taofold.parsing.shape import ANYTHING
+from taofold.parsing.shape import ANYTHING, fold
+from taofold.parsing.spans import unescaped
+
+_HEADINGS = frozenset(map(fold, PARAMETER_KEYS))
 
 
 def labelled(text: str) -> Request | None:
@@ -30,6 +36,7 @@ def labelled(text: str) -> Request | None:
         return _described(section.text, blank)
     head, _, rest = section.text.partition("\n")
     name = head.strip().strip("`*\"' ")
+    name = name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name
     if not name:
         return None
     given = parts.text("action_input")
@@ -49,21 +56,42 @@ def labelled(text: str) -> Request | None:
 
 def _listed(text: str, request: Request) -> Request:
     """Arguments as `key: value` lines, which nothing but an end line closes."""
+    bare = text.lstrip()
+    if bare[:1] == '"':
+        reading = Reader(text, ANYTHING).read(len(text) - len(bare), headless=True)
+        if not reading.failed and not reading.cut and request.closed:
+            return replace(request, parameters=reading.value, repairs=tuple(reading.repairs))
     values, error = parameters_of(text)
     if error:
         return replace(request, parameters=Text(text.strip()), closed=True)
     for key in ("rationale", "justification"):
         values.pop(key, None)
+    values = _unwrapped(values)
     end = () if request.closed else (Repair("open_end", "none", content=True, at=request.at),)
     closed = request.closed or not values or list(values.values())[-1] != ""
     return replace(request, parameters=values or None, repairs=end, closed=closed)
+
+
+def _unwrapped(values: dict[str, Any]) -> dict[str, Any]:
+    """Parameters without the heading that some models put over them."""
+    first = next(iter(values), "")
+    if fold(first) not in _HEADINGS:
+        return values
+    if len(values) == 1 and is_object(values[first]):
+        return values[first]
+    if len(values) > 1 and values[first] == "":
+        return {key: value for key, value in values.items() if key != first}
+    return values
 
 
 def _encoded(text: str, request: Request) -> Request:
     """Arguments as one JSON object; other text stays for the caller to refuse."""
     if not text.strip():
         return replace(request, parameters={})
-    reading = _object(text)
+    reading = _object(unescaped(text) or text)
+    outline = outline_in(text.strip()) if reading is None and "```" in text else None
+    if outline is not None and is_object(outline[0]):
+        return replace(request, parameters=outline[0])
     if reading is None:
         return replace(request, parameters=Text(text.strip()), closed=True)
     repairs = tuple(reading.repairs)

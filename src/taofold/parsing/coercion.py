@@ -14,6 +14,7 @@ from typing import Any
 from taofold.parsing.conversion import Text, convert, expectation, plain
 from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.outcome import Repair
+from taofold.parsing.outline import outline_in
 from taofold.parsing.scalar import MISSING
 from taofold.parsing.shape import ANY, Shape, fold
 
@@ -211,6 +212,10 @@ class Coercion:
         return best[1]
 
     def _decoded(self, value: str, path: Path) -> Any:
+        if isinstance(value, Text):
+            outline = outline_in(value)
+            if outline is not None:
+                return outline[0]
         if value.lstrip()[:1] not in ("{", "["):
             return value
         try:

@@ -119,7 +119,7 @@ def fit(target: Target, value: Any, opened: Set[int] = frozenset(), depth: int =
         except Misfit:
             continue
         if not any(same(found.plain, each.plain) for each in fits):
-            note = Repair(kind, "schema", cost=4)
+            note = Repair(kind, "none", cost=4)
             fits.append(replace(found, repairs=(note, *found.repairs)))
     if len(fits) == 1:
         return fits[0]
@@ -205,7 +205,7 @@ def _wrapped(value: Any, *, wants_list: bool) -> Iterator[tuple[Any, str]]:
     """What stands inside a value that is only a wrapper, with the name of the repair."""
     if is_list(value):
         if len(value) == 1 and isinstance(value[0], dict):
-            yield value[0], "list_of_one"
+            yield value[0], "wrapper"
         return
     if not is_object(value):
         return

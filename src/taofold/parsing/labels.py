@@ -12,21 +12,23 @@ from typing import Any
 from taofold.parsing.conversion import Text
 from taofold.parsing.outline import dedent, scalar
 
+_LEAD = r"[ \t#*_]{0,8}(?:(?:-|\d{1,2}[.)])[ \t]{1,3}[*_]{0,2})?"
 _LABEL = re.compile(
-    r"[ \t#*_]{0,8}"
-    r"(thought|action[ _]input|action|observation|final[ _]answer|rationale|justification)"
-    r"[ \t]{0,3}(?:\[([^\]\n]{0,40})\])?[ \t*_]{0,4}([:：]|$)[ \t*_]{0,4}",
+    _LEAD + r"(thought|action[ _]input|action|observation|final[ _]answer|rationale|justification)"
+    r"(?:[ \t]\d{1,2})?[ \t]{0,3}(?:[\[(]([^\])\n]{0,40})[\])])?[ \t*_]{0,4}"
+    r"([:：]|$|(?<=\])(?=[ \t]))[ \t*_]{0,4}",
     re.IGNORECASE,
 )
 _ACTION = re.compile(
-    r"^[ \t#*_]{0,8}(?:thought:[ \t]*)?(?:action|final[ _]answer)[ \t*_]{0,4}[:：]",
+    rf"^{_LEAD}(?:thought:[ \t]*)?(?:action|final[ _]answer)(?:[ \t]\d{{1,2}})?[ \t*_]{{0,4}}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
 _MARKED = re.compile(
-    r"^[ \t#*_]{0,8}(?:thought|action|final[ _]answer)[ \t]{0,3}(?:\[[^\]\n]{0,40}\])?"
-    r"[ \t*_]{0,4}[:：]",
+    rf"^{_LEAD}(?:thought|action|final[ _]answer)(?:[ \t]\d{{1,2}})?[ \t]{{0,3}}"
+    r"(?:[\[(][^\])\n]{0,40}[\])])?[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
+_OPENED = re.compile(r"[:：=][ \t]*(`{3,})\w*[ \t]*$")
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
 _LINE = re.compile(r"(?:[-*][ \t]+)?([A-Za-z_][\w.-]{0,63})[ \t]*[:：=][ \t]*(.*)")
 _END = "OBSERVATION"
@@ -90,10 +92,11 @@ class _Splitter:
         self._quote = ""
         self._body: list[str] = []
         self._acted = False
+        self._margin = -1  # the indentation of the parameter that a line may continue
 
     def split(self) -> None:
         for line in self._text.splitlines(keepends=True):
-            found = None if self._is_fenced(line) else _LABEL.match(line)
+            found = None if self._is_inside(line) else _LABEL.match(line)
             while found and (found[3] or found[1].lower() == "observation"):
                 label = found[1].lower().replace(" ", "_")
                 self._close()
@@ -102,6 +105,7 @@ class _Splitter:
                     return
                 self.out.sections.append(Section(label, found[2] or "", "", self._position))
                 self._acted = self._acted or label in ("action", "final_answer")
+                self._margin = -1
                 line = line[found.end() :]
                 self._position += found.end()
                 found = _LABEL.match(line) if label == "thought" else None
@@ -111,13 +115,26 @@ class _Splitter:
         if self._acted:
             self._strip_end()
 
+    def _is_inside(self, line: str) -> bool:
+        """Whether a line belongs to a fence or, being deeper, to the parameter before it."""
+        if self._is_fenced(line):
+            return True
+        bare = line.lstrip(" \t")
+        indent = len(line) - len(bare)
+        if 0 <= self._margin < indent:
+            return True
+        if self._acted and _LINE.match(bare) and not _LABEL.match(line):
+            self._margin = indent
+        return False
+
     def _is_fenced(self, line: str) -> bool:
         mark = _FENCE.match(line)
         if self._quote:
             if mark and mark[1].startswith(self._quote) and not line[mark.end() :].strip():
                 self._quote = ""
             return True
-        self._quote = mark[1] if mark else ""
+        opened = _OPENED.search(line.rstrip("\r\n")) if self._acted and not mark else None
+        self._quote = mark[1] if mark else opened[1] if opened else ""
         return mark is not None
 
     def _close(self) -> None:
@@ -136,6 +153,14 @@ class _Splitter:
         head, _, last = section.text.rpartition("\n")
         if head and len(last.strip()) >= _BEGINNING and _END.startswith(last.strip()):
             section.text, self.out.ended = head.rstrip(), True
+
+
+def _fenced(lines: list[str], number: int) -> tuple[str, int]:
+    taken: list[str] = []
+    while number < len(lines) and not lines[number].strip().startswith("```"):
+        taken.append(lines[number])
+        number += 1
+    return dedent(taken), number + 1
 
 
 def parameters_of(text: str) -> tuple[dict[str, Any], str]:
@@ -161,6 +186,9 @@ def parameters_of(text: str) -> tuple[dict[str, Any], str]:
         if key in values:
             return values, f"the parameter {key!r} is given twice"
         block: list[str] = []
+        if given.startswith("```") and given.strip("`").isalnum() or given == "```":
+            values[key], number = _fenced(lines, number)
+            continue
         while number < len(lines):
             line = lines[number]
             if line.strip() and len(line) - len(line.lstrip(" \t")) <= indent:

@@ -42,7 +42,7 @@ def outline_in(text: str) -> tuple[Any, bool] | None:
         blocks = list(_INSIDE.finditer(text))
         fenced = blocks[0] if len(blocks) == 1 else None
     body = fenced[2] if fenced else text.strip("\r\n")
-    if ":" not in body and "：" not in body:
+    if not any(mark in body for mark in (":", "：", "- ")):
         return None
     value = _read(body.splitlines())
     return None if value is None else (value, fenced is not None)

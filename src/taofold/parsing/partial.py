@@ -35,7 +35,9 @@ def parse_partial(text: str, type_: Any) -> Parsed[Any] | Unparsed:
         return refusal("no_candidate" if text.strip() else "empty", text)
     value = span.reading.value
     if span is found.cut:
-        with suppress(ValueError):  # else what the reader understood, without the open string
+        with suppress(
+            ValueError, TypeError
+        ):  # else what the reader understood, without the open string
             value = from_json(text[span.start :], allow_partial="trailing-strings")
     try:
         return Parsed(fit(target, value).value, _MARK)

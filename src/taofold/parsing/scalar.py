@@ -19,7 +19,9 @@ _PLAIN = re.compile(r"-?(?:0|[1-9]\d*+)(\.\d++)?([eE][-+]?\d++)?")
 _HEX = re.compile(r"[-+]?0[xX][0-9a-fA-F]{1,32}")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})++(?:\.\d++)?")
 _DIGITS = 400
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|x[0-9a-fA-F]{2}|\r\n|.)", re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\(u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|\r\n|.)", re.DOTALL
+)
 _SIMPLE = {
     **{each: each for each in "\"'`/\\“”‘’"},
     "n": "\n",

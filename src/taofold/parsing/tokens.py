@@ -13,7 +13,7 @@ from taofold.parsing.quoting import BLANK, CLOSING, MARK, TRIPLE, Quoting, Role
 from taofold.parsing.scalar import LITERALS, MISSING, number_of, unescape
 from taofold.parsing.shape import Plan
 
-_KEY_LENGTH = 200
+_KEY_LENGTH = 400
 _NOTES = 100
 _SOLID = frozenset("\"'{}[]:,tfn0123456789-")
 _PLAIN = {
@@ -21,7 +21,7 @@ _PLAIN = {
     "member": re.compile(r'"([^"\\\n]*+)"(?=\s*+(?:\}|,\s*+"[^"\\\n]{0,80}+"\s*+:))'),
 }
 """Strings that are as they should be, which most are."""
-_PLAIN_KEY = re.compile(r'"([^"\\\n]{0,200}+)"(?=\s*+:)')
+_PLAIN_KEY = re.compile(r'"([^"\\\n]{0,400}+)"(?=\s*+:)')
 _STOP = re.compile(r"""[,，;}\])\n"]|\s(?://|\#)|/\*|</|<\||```""")
 _TOKEN = re.compile(r"[-+.\w]++(?=\s*+[,}\])\n<`])")
 _STOPS = {
@@ -229,7 +229,7 @@ class Tokens:
         value = self._literal(word, at)
         if value is MISSING:
             value = word
-            self.note("unquoted_text", at, cost=2)
+            self.note("unquoted_text", at, content=True, cost=2)
         return value, end
 
     def _ends_member(self, at: int) -> bool:

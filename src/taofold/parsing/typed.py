@@ -83,7 +83,7 @@ def _search(text: str, target: Target, cut: bool, depth: int) -> Fit | Unparsed:
     if inner:
         result = _search(inner, target, cut, depth + 1)
         if isinstance(result, Fit):
-            note = Repair("string_encoded", "syntax", cost=2)
+            note = Repair("string_encoded", "none", cost=2)
             return replace(result, repairs=(note, *result.repairs), at=0)
         return result
     found = scan(text, target.plan)

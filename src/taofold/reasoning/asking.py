@@ -50,7 +50,7 @@ class Unread:
     raw: str = ""
 
 
-Reader: TypeAlias = Callable[[Reply], "Parsed[T] | Unparsed | Wrong"]
+Reader: TypeAlias = Callable[[Reply], Parsed[T] | Unparsed | Wrong]
 
 
 def typed(type_: type[T]) -> Reader[T]:

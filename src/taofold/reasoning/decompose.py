@@ -10,45 +10,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel
-
 from taofold.core.effects import Act, Answer, Halt, Outlook, Strategy, begin, fork
 from taofold.core.errors import ConfigError
-from taofold.core.values import Action, Message, Observation, Reply, Thought
-from taofold.parsing import Parsed, Unparsed, parse
-from taofold.reasoning.asking import Read, Unread, Wrong, ask_for, opening, stopped
+from taofold.core.values import Action, Message, Observation, Thought
+from taofold.reasoning.asking import Unread, ask_for, opening, stopped
 from taofold.reasoning.cot import Cot, form, read_reasoned, schema_of, thought_of
-from taofold.reasoning.graph import Tangle, waves
-from taofold.reasoning.nested import Inner, Solved, alone, closing, named
+from taofold.reasoning.graph import waves
+from taofold.reasoning.nested import Inner, Solved, closing, named
 from taofold.reasoning.self_correct import shown
+from taofold.reasoning.split import Part, Split, split
 from taofold.reasoning.task import Output, Task
 
-_RULES: Final = """\
-Split the problem into at most %d parts that can be solved one by one and together solve it.
-Reply with exactly one JSON object, nothing before or after it:
-{"reasoning": "<why these parts>", "sub_problems": [{"id": "<short name>", \
-"description": "<the part, understandable by itself>", "dependencies": ["<ids of parts whose \
-answers it needs>"], "complex": <true if it should be split again>}]}
-If the problem is simple enough to be solved at once, "sub_problems" is empty."""
 _SYNTHESIS: Final = "Put the answers of the parts together into one answer to the whole problem."
 _PART: Final = Output(str)
-
-
-class Part(BaseModel):
-    """A part of the problem, as the model writes it."""
-
-    id: str
-    description: str
-    dependencies: list[str] = []
-    complex: bool | None = None
-    """None: not said; then the part is asked about again as long as `max_depth` allows."""
-
-
-class Split(BaseModel):
-    """A problem in parts."""
-
-    reasoning: str = ""
-    sub_problems: list[Part]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +45,9 @@ class Decompose:
 
     def __post_init__(self) -> None:
         if self.max_depth < 0:
-            raise ConfigError(f"max_depth must be 0 or more, not {self.max_depth!r}")
+            raise ConfigError(
+                f"max_depth must be 0 or more, not {self.max_depth!r}", path="max_depth"
+            )
         if self.max_parts < 1:
             raise ConfigError(f"max_parts must be 1 or more, not {self.max_parts!r}")
 
@@ -121,7 +97,7 @@ class _Splitting:
             return Answer(None, outlook.stop)
         if outlook.wrap_up:  # one turn is left: rather an answer than a plan
             return (yield from self._direct())
-        got = yield from self._split()
+        got = yield from split(self.task, self.options.max_parts, self.heard)
         if isinstance(got, Unread):
             return stopped(got)
         yield self._step("decompose", got.value)
@@ -136,34 +112,6 @@ class _Splitting:
         outlook = yield from begin()
         self.heard += outlook.heard
         return outlook
-
-    def _split(self) -> Strategy[Read[Split] | Unread]:
-        def read(reply: Reply) -> Parsed[Split] | Unparsed | Wrong:
-            parsed: Parsed[Split] | Unparsed = parse(
-                reply.text, Split, finish_reason=reply.finish or None
-            )
-            return parsed if isinstance(parsed, Unparsed) else self._checked(parsed)
-
-        rules = _RULES % self.options.max_parts
-        return (
-            yield from ask_for(
-                read,
-                opening(self.task, rules, self.task.goal, self.heard),
-                attempts=self.task.attempts,
-                role="planner",
-                schema=_SCHEMA,
-            )
-        )
-
-    def _checked(self, parsed: Parsed[Split]) -> Parsed[Split] | Wrong:
-        parts = parsed.value.sub_problems
-        if len(parts) > self.options.max_parts:
-            return Wrong("too_many_parts", f"use at most {self.options.max_parts} parts")
-        try:
-            waves([(part.id, part.dependencies) for part in parts])
-        except Tangle as tangle:
-            return Wrong(tangle.kind, str(tangle))
-        return parsed
 
     def _step(self, name: str, split: Split) -> Act:
         content = split.reasoning or "Split the problem into parts."
@@ -199,7 +147,7 @@ class _Splitting:
 
     def _told(self, id_: str) -> str:
         one = self.solved[id_]
-        if one.good:
+        if one.usable:
             return f"- {id_}: {shown(one.answer.output)}"
         return f"- {id_}: (could not be solved: {one.error})"
 
@@ -209,7 +157,7 @@ class _Splitting:
         for part in self.parts:
             one = self.solved.get(part.id)
             entry: dict[str, Any] = {"id": part.id, "description": part.description}
-            if one is None or not one.good:
+            if one is None or not one.usable:
                 found.append(entry | {"answer": None, "error": one.error if one else "not reached"})
             else:
                 found.append(entry | {"answer": one.answer.output})
@@ -242,35 +190,26 @@ class _Splitting:
         failed = [one["id"] for one in answers if "error" in one]
         action = Action("synthesize", {"path": self.path, "failed": failed})
         seen = Observation(output, extraction="answers put together", auto=True)
-        yield Act(replace_type(thought_of(got.value)), (action,), (seen,))
+        thought = thought_of(got.value)
+        thought = Thought(thought.content, "synthesis", synthesized=thought.synthesized)
+        yield Act(thought, (action,), (seen,))
         yield closing(Thought("The parts are put together.", "synthesis", synthesized=True), output)
-        return Answer(output)
+        limit = next((one.limit for one in self.solved.values() if one.limit), "")
+        return Answer(output, limit or "final_answer")
 
     def _direct(self) -> Strategy[Answer]:
         """Solve without splitting."""
         history = (*self.task.history, *self.heard)
-        task = replace(self.task, history=history)
-        solved = yield from alone(self.options.inner, task, "solve", path=self.path, level=0)
-        if solved.good:
-            thought = Thought("The problem is solved directly.", "synthesis", synthesized=True)
-            yield closing(thought, solved.answer.output)
-        return solved.answer
+        answer = yield from self.options.inner(replace(self.task, history=history))
+        return answer if isinstance(answer, Answer) else Answer(answer)
 
     def _partial(self) -> Any:
         """What is known without a synthesis: for a text answer the answers of the parts."""
         if not self.task.output.text:
             return None
-        lines = [self._told(id_) for id_, one in self.solved.items() if one.good]
+        lines = [self._told(id_) for id_, one in self.solved.items() if one.usable]
         return "\n".join(lines) or None
 
 
 def _nested(options: Decompose, level: int, path: str, task: Task) -> Strategy[Answer]:
     return _Splitting(options, task, level, path).run()
-
-
-def replace_type(thought: Thought) -> Thought:
-    """The thought as a synthesis."""
-    return Thought(thought.content, "synthesis", synthesized=thought.synthesized)
-
-
-_SCHEMA: Final = Split.model_json_schema()

@@ -46,7 +46,6 @@ def answer(
     task: Task, text: str, *, role: StepRole = "executor", heard: tuple[Message, ...] = ()
 ) -> Strategy[Read[object] | Unread]:
     """Ask for nothing but a value of the task's output type."""
-
     output = task.output
 
     def read(reply: Reply) -> Parsed[object] | Unparsed:

@@ -11,9 +11,7 @@ class Tangle(ValueError):
         self.kind = kind
 
 
-def waves(
-    parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ()
-) -> list[list[str]]:
+def waves(parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ()) -> list[list[str]]:
     """The ids in waves: each depends only on earlier waves; listing order within a wave.
 
     Args:

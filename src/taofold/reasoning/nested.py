@@ -37,6 +37,11 @@ class Solved:
         return self.answer.stop in DONE and not self.answer.error
 
     @property
+    def usable(self) -> bool:
+        """Is there an answer, if only the best one within a limit?"""
+        return self.good or (bool(self.limit) and self.answer.output is not None)
+
+    @property
     def limit(self) -> str:
         """The limit that stopped it, or ""."""
         stop = self.answer.stop

@@ -111,9 +111,11 @@ class _Correction:
 
     def _story(self) -> Strategy[Answer]:
         drafted = yield from self._make("draft", self.task.goal, 0)
-        if not drafted.good:
+        if not drafted.usable:
             return drafted.answer
         self.versions.append(Version(0, drafted.answer.output))
+        if drafted.limit:
+            return (yield from self._end(drafted.limit))
         limit = ""
         for number in range(1, self.options.rounds + 1):
             limit = yield from self._round(number)
@@ -136,7 +138,7 @@ class _Correction:
             return ""
         latest = self.versions[-1]
         revised = yield from self._make("revise", self._request(latest, verdict), number)
-        if not revised.good:
+        if not revised.usable:
             return revised.limit
         self.done += 1
         version = Version(latest.number + 1, revised.answer.output)
@@ -144,7 +146,7 @@ class _Correction:
             self.why = "the revision changed nothing"
             version = replace(version, verdict=verdict)
         self.versions.append(version)
-        return ""
+        return revised.limit
 
     def _make(self, name: str, goal: str, number: int) -> Strategy[Solved]:
         """Let the inner strategy write a version."""

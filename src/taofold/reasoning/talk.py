@@ -5,13 +5,14 @@ Older observations fold to their key line near the end of the window; failures s
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from taofold.core.conversation import Conversation
 from taofold.core.effects import Outlook
 from taofold.core.values import Action, Message, Observation, Reply
+from taofold.reasoning.form import reply_schema
 from taofold.reasoning.prompt import system_prompt, wrap_up
 from taofold.reasoning.task import Task
 
@@ -35,6 +36,7 @@ class Talk:
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        self._forms: dict[bool, dict[str, Any]] = {}
         opening = [Message("system", system_prompt(task)), *task.history]
         if not opening[0].content:
             del opening[0]
@@ -56,6 +58,14 @@ class Talk:
             self.conversation.append(Message("user", notice))
         elif outlook.hint:
             self.conversation.append(Message("user", outlook.hint))
+
+    def form(self, toolless: bool) -> dict[str, Any] | None:
+        """The schema of a reply, for models that decode under one; None for native callers."""
+        if self.task.native:
+            return None
+        if toolless not in self._forms:
+            self._forms[toolless] = reply_schema(self.task, toolless=toolless)
+        return self._forms[toolless]
 
     def correct(self, reply: Reply, feedback: str) -> None:
         """Show the model its unusable reply and what is wrong with it."""
@@ -122,4 +132,4 @@ def show(number: int, action: Action, observation: Observation) -> str:
     """One observation as the model reads it. Its content is data between the lines."""
     result = observation.result
     text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
-    return f"Observation {number} [{observation.status}] {action.tool}: {text}"
+    return f"Observation: {number} [{observation.status}] {action.tool}: {text}"

@@ -3,6 +3,7 @@
 Knows nothing about models, policy or storage.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -94,6 +95,8 @@ class Task:
     history: tuple[Message, ...] = ()
     ask_user: bool = False
     """Is the reserved action `ask_user` on offer?"""
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The state that the run started with, for strategies that read it. JSON."""
 
     @property
     def names(self) -> tuple[str, ...]:

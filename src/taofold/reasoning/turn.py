@@ -55,7 +55,7 @@ def take_turn(
     broken = Broken("", "")
     said = ""
     for _ in range(task.attempts):
-        reply = yield from ask(talk.conversation, tools=tools)
+        reply = yield from ask(talk.conversation, tools=tools, schema=talk.form(toolless))
         if reply.finish == "overflow":
             folded = talk.compact()
             if folded is None:

@@ -37,6 +37,8 @@ async def ask(drive: "Drive", key: str, effect: Ask) -> Reply:
         drive.put(failed)
         if failed.kind == "overflow":
             return Reply(finish="overflow")
+        if effect.tolerant:
+            return Reply(finish="error", reasoning=failed.message)
         while (again := drive.tape.take(e.AskFailed, key)) is not None:
             drive.replayed(again)
         if drive.exact:
@@ -46,11 +48,11 @@ async def ask(drive: "Drive", key: str, effect: Ask) -> Reply:
         drive.put(limited)
         raise Halt(STOP_REASON[limited.limit])
     drive.touch(key)
-    model = drive.setup.model(effect.role)
+    model = drive.setup.model(effect.model or effect.role)
     request = _request(drive, effect, model)
     drive.held[key] = _check_limits(drive, key, request, model)
     try:
-        return await _live(drive, key, prompt, request, model)
+        return await _live(drive, key, effect, request, model)
     finally:
         del drive.held[key]
 
@@ -85,7 +87,7 @@ def _request(drive: "Drive", effect: Ask, model: Model) -> Request:
         tools=specs,
         schema=effect.schema if model.profile.json_schema else None,
         max_tokens=setup.max_tokens,
-        temperature=setup.temperature,
+        temperature=setup.temperature if effect.temperature is None else effect.temperature,
         role=effect.role,
     )
 
@@ -117,7 +119,8 @@ def _check_limits(drive: "Drive", key: str, request: Request, model: Model) -> H
     return Held(model_calls=1, usd=bound)
 
 
-async def _live(drive: "Drive", key: str, prompt: str, request: Request, model: Model) -> Reply:
+async def _live(drive: "Drive", key: str, effect: Ask, request: Request, model: Model) -> Reply:
+    prompt = effect.conversation.digest
     await drive.save()
     setup, run = drive.setup, drive.store.run
     place = "" if setup.cache is None else _place(request, model, prompt)
@@ -129,12 +132,14 @@ async def _live(drive: "Drive", key: str, prompt: str, request: Request, model: 
         on_delta = setup.on_delta
         on_text = None if on_delta is None else partial(on_delta, run)
         try:
-            reply = await _within(drive, model.complete(request, on_text))
+            reply = await _within(drive, _bounded(model.complete(request, on_text), effect.seconds))
         except ModelError as error:
             message = setup.redactor.text(str(error))
             drive.put(e.AskFailed(key=key, kind=error.kind, message=message))
             if error.kind == "overflow":
                 return Reply(finish="overflow")
+            if effect.tolerant:
+                return Reply(finish="error", reasoning=message)
             raise
         except OutOfTime:
             drive.put(e.LimitHit(key=key, limit="seconds", value=1))
@@ -170,6 +175,20 @@ def _place(request: Request, model: Model, prompt: str) -> str:
 
 class OutOfTime(Exception):
     """The run's seconds ran out while a model was asked."""
+
+
+async def _bounded(call: Awaitable[Reply], seconds: float | None) -> Reply:
+    """Await `call`, for at most `seconds`."""
+    if seconds is None:
+        return await call
+    timer = asyncio.timeout(seconds)
+    try:
+        async with timer:
+            return await call
+    except TimeoutError as error:
+        if timer.expired():
+            raise ModelError(f"no reply within {seconds} s", kind="timeout") from error
+        raise
 
 
 async def _within(drive: "Drive", call: Awaitable[Reply]) -> Reply:

@@ -43,7 +43,7 @@ async def call(
     context: RunContext[Any] = RunContext(
         deps=setup.deps,
         run_id=drive.store.run,
-        effect_id=effect_id(drive, key, index),
+        effect_id=effect_id(drive.store.run, key, index),
         step=len(drive.store.state.steps) + 1,
         principal=setup.principal,
         timeout_s=seconds,
@@ -96,9 +96,9 @@ def started(key: str, index: int, tool: Tool) -> e.Started:
     return e.StartedOnce(key=key, index=index, effect=tool.effect)
 
 
-def effect_id(drive: "Drive", key: str, index: int) -> str:
+def effect_id(run: str, key: str, index: int) -> str:
     """The same for every attempt at this very call, in this run only."""
-    said = f"{drive.store.run}\x1f{key}\x1f{index}".encode()
+    said = f"{run}\x1f{key}\x1f{index}".encode()
     return blake2b(said, digest_size=12).hexdigest()
 
 
@@ -175,7 +175,7 @@ def _extracted(tool: Tool, value: Any) -> str:
 async def _verify(drive: "Drive", key: str, index: int, tool: Tool) -> e.Observed | None:
     """What `verify` says of the interrupted call; None if it did not happen."""
     assert tool.verify is not None
-    said: Any = tool.verify(effect_id(drive, key, index))
+    said: Any = tool.verify(effect_id(drive.store.run, key, index))
     if inspect.isawaitable(said):
         said = await said
     if said is False or said is None:

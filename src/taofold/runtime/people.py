@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from taofold.core import events as e
-from taofold.core.errors import Refused, UnknownRun
+from taofold.core.errors import Conflict, Refused, UnknownRun
 from taofold.core.state import ENDED, fold, live
 from taofold.core.values import ASK_USER, Principal, Verdict
 from taofold.policy import Facts, Policy
@@ -163,9 +163,10 @@ async def _root(log: Log, row: RunRow) -> str:
 
 async def _expire(log: Log, run: str, at: int) -> bool:
     """Write down what expired in a waiting run; no tool is called, no process needed."""
+    row = await log.row(run)
     records = await log.read(run)
     late = [one for one in pending_in(records) if one.expires_at and at > one.expires_at]
-    if not late or (await log.row(run)).status != "waiting":
+    if not late or row.status != "waiting":
         return False
     closed: list[e.Event] = [
         e.Resolved(
@@ -178,24 +179,24 @@ async def _expire(log: Log, run: str, at: int) -> bool:
         )
         for one in late
     ]
-    await _write(log, run, records, [*closed, e.Parked(reason="expired")], at, "waiting", "expired")
-    return True
+    return await _write(log, row, records, [*closed, e.Parked(reason="expired")], at, "waiting")
 
 
 async def _write(
-    log: Log,
-    run: str,
-    records: list[e.Record],
-    new: list[e.Event],
-    at: int,
-    status: str,
-    waiting_for: str = "",
-) -> None:
-    """Append to a run that nobody drives."""
-    claim = await log.claim(run, "")
+    log: Log, row: RunRow, records: list[e.Record], new: list[e.Event], at: int, status: str
+) -> bool:
+    """Append to a run that nobody drives. False if somebody began to since `row` was read."""
     at = max(at, records[-1].at)
-    rows = [e.Record(run, len(records) + n, at, event) for n, event in enumerate(new)]
-    await log.append(run, claim.epoch, rows, disk=True, status=status, waiting_for=waiting_for)
+    rows = [e.Record(row.run, len(records) + n, at, event) for n, event in enumerate(new)]
+    waiting_for = "expired" if status == "waiting" else ""
+    try:
+        claim = await log.claim(row.run, "", epoch=row.epoch)
+        await log.append(
+            row.run, claim.epoch, rows, disk=True, status=status, waiting_for=waiting_for
+        )
+    except Conflict:
+        return False
+    return True
 
 
 async def steer(
@@ -217,6 +218,7 @@ async def cancel(log: Log, run: str, *, by: Principal = LOCAL) -> None:
     A run that waits for a person is ended at once; one that is being driven ends before
     its next call.
     """
+    row = await log.row(run)
     records = await log.read(run)
     state = fold(records)
     if state.status in ENDED:
@@ -224,9 +226,10 @@ async def cancel(log: Log, run: str, *, by: Principal = LOCAL) -> None:
     for child in await log.rows(parent=run, limit=0):
         if child.status not in ENDED:
             await cancel(log, child.run, by=by)
-    if (await log.row(run)).status == "waiting":
-        await _write(log, run, records, [cancelled(by.id)], clock(), "cancelled")
-        return
+    if row.status == "waiting":
+        ended = cancelled(by.id)
+        if await _write(log, row, records, [ended], clock(), ended.status):
+            return
     await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", by.id, clock()))
 
 

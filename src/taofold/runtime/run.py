@@ -60,12 +60,15 @@ async def start(
         created_at=setup.now(),
         updated_at=setup.now(),
     )
+    epoch = 0
     try:
         await log.create(row)
     except Conflict:
-        if not await _abandoned(log, run):
+        left = await _abandoned(log, run)
+        if left is None:
             raise
-    claim = await log.claim(run, owner.me())
+        epoch = left.epoch
+    claim = await log.claim(run, owner.me(), epoch=epoch)
     store = Store(run=run, log=log, epoch=claim.epoch, now=setup.now)
     for listener in setup.listeners:
         store.subscribe(listener)
@@ -86,7 +89,7 @@ async def resume(
     """
     row = await log.row(run)
     _check_owner(log, row, takeover)
-    claim = await log.claim(run, owner.me())
+    claim = await log.claim(run, owner.me(), epoch=row.epoch)
     records = await log.read(run)
     state = fold(records)
     if state.status in ENDED and (state.status != "cancelled" and state.stop_reason != "error"):
@@ -166,7 +169,7 @@ async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
     """Take back everything after the last complete step at or before `to`."""
     row = await log.row(run)
     _check_owner(log, row, takeover=False)
-    claim = await log.claim(run, "")
+    claim = await log.claim(run, "", epoch=row.epoch)
     records = await log.read(run)
     upto = cut(records, to)
     event = e.Record(run, records[-1].seq + 1, now, e.Rewound(to=upto))
@@ -174,13 +177,14 @@ async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
     return upto
 
 
-async def _abandoned(log: Log, run: str) -> bool:
-    """Was the run registered by a process that died before it wrote anything?"""
+async def _abandoned(log: Log, run: str) -> RunRow | None:
+    """The run, if it was registered by a process that died before it wrote anything."""
     try:
         row = await log.row(run)
     except UnknownRun:
-        return False
-    return row.events == 0 and (not row.owner or owner.alive(row.owner) is False)
+        return None
+    dead = not row.owner or owner.alive(row.owner) is False
+    return row if dead and row.events == 0 else None
 
 
 def _check_owner(log: Log, row: RunRow, takeover: bool) -> None:

@@ -1,6 +1,5 @@
 """From an agent file to an `Agent`. **It imports what the file names**."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,7 +84,6 @@ def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
                 command_tool(
                     place,
                     network=network,
-                    readable=source(),
                     timeout=options.timeout,
                     longest=options.longest,
                 )
@@ -93,14 +91,6 @@ def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
         case None:
             found = load(use.name, folder)
             return list(found) if isinstance(found, list | tuple) else [found]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-
-
-def source() -> tuple[Path, ...]:
-    """Where taofold lies if it is not installed but linked: a contained pytest that finds its
-    plugin must be able to read it.
-    """
-    place = Path(__file__).resolve().parents[2]
-    return () if place.is_relative_to(sys.prefix) else (place,)
 
 
 def inside(root: Path, relative: str) -> Path:

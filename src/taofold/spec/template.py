@@ -30,10 +30,31 @@ _METHODS: Final[dict[type, frozenset[str]]] = {
 _LOOP: Final = frozenset(
     {"first", "index", "index0", "last", "length", "revindex", "revindex0"},
 )
-_TESTS: Final = (
-    "boolean defined divisibleby eq equalto even false float ge gt in integer le lt mapping ne "
-    "none number odd sequence string true undefined"
-).split()
+_TESTS: Final = [
+    "boolean",
+    "defined",
+    "divisibleby",
+    "eq",
+    "equalto",
+    "even",
+    "false",
+    "float",
+    "ge",
+    "gt",
+    "in",
+    "integer",
+    "le",
+    "lt",
+    "mapping",
+    "ne",
+    "none",
+    "number",
+    "odd",
+    "sequence",
+    "string",
+    "true",
+    "undefined",
+]
 _NODES: Final = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Name,
     nodes.Const, nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Getattr, nodes.Getitem,

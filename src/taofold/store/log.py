@@ -67,8 +67,12 @@ class Log(Protocol):
         """
         ...
 
-    async def claim(self, run: str, owner: str) -> Claim:
-        """Become the owner: the epoch rises by one and older owners are locked out."""
+    async def claim(self, run: str, owner: str, *, epoch: int | None = None) -> Claim:
+        """Become the owner: the epoch rises by one and older owners are locked out.
+
+        Raises:
+            Conflict: `epoch` is given and is not the run's: somebody else was quicker.
+        """
         ...
 
     async def append(

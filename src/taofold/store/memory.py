@@ -56,10 +56,12 @@ class MemoryLog:
                     )
         self._runs[row.run] = _Run(replace(row, epoch=0, events=0, owner=""))
 
-    async def claim(self, run: str, owner: str) -> Claim:
+    async def claim(self, run: str, owner: str, *, epoch: int | None = None) -> Claim:
         """Become the owner of the run."""
         entry = self._find(run)
         row = entry.row
+        if epoch is not None and epoch != row.epoch:
+            raise Conflict(overtaken(row, epoch))
         entry.row = replace(row, epoch=row.epoch + 1, owner=owner)
         return Claim(row.epoch + 1, row.owner)
 

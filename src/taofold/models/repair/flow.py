@@ -22,12 +22,16 @@ def missing_return(site: Site) -> Iterator[Change]:
         if isinstance(last, ast.Expr) and not isinstance(last.value, ast.Constant):
             start = site.source.span(last)[0]
             yield Change("missing_return", start, start, "return ", 3.0)
-        elif isinstance(last, ast.Return) and last.value is None:
+        elif isinstance(last, ast.Return) and _nothing(last.value):
             for name, weight in _built(site):
                 yield site.swap("missing_return", last, f"return {name}", weight)
     last = function.body[-1]
     if not isinstance(last, ast.Return | ast.Raise):
         yield from _append(site, last)
+
+
+def _nothing(value: ast.expr | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)
 
 
 def _append(site: Site, last: ast.stmt) -> Iterator[Change]:

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from taofold.core.values import FINISH, Message
 
-_HEADER: Final = re.compile(r"^Observation (\d+) \[(\w+)\] ([\w.\-]+): ?", re.MULTILINE)
+_HEADER: Final = re.compile(r"^Observation:? (\d+) \[(\w+)\] ([\w.\-]+): ?", re.MULTILINE)
 _LAST: Final = re.compile(r"(?i)last turn|no tool can be used|without tools|no more tools")
 _LEFT_OUT: Final = re.compile(
     r"^\[?… .*(?:left out|continue with start=|more lines|truncated)", re.MULTILINE
@@ -179,10 +179,10 @@ def _flat(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        items: list[Any] = value
+        items = cast("list[object]", value)
         return "\n".join([_flat(item) for item in items])
     if isinstance(value, dict):
-        entries: dict[str, Any] = value
-        held = [entries[key] for key in _TEXTS if isinstance(entries.get(key), str)]
+        entries = cast("dict[str, object]", value)
+        held = [text for key in _TEXTS if isinstance(text := entries.get(key), str)]
         return "\n".join(held) if held else json.dumps(entries)
     return str(value)

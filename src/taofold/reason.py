@@ -1,0 +1,213 @@
+"""Reasoning techniques as plain calls: `await taofold.reason.cot("…", model="openai:gpt-5")`.
+
+Each call is one run of an `Agent` with that strategy, so limits, policy, the log, replay
+and resumption are the same as everywhere. Knows nothing about how the strategies work.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Generic, TypedDict, cast
+
+from typing_extensions import TypeVar, Unpack
+
+from taofold.agent import Agent, RunResult
+from taofold.agent.result import Happening
+from taofold.core.effects import Strategy
+from taofold.core.values import Principal
+from taofold.policy import Limits, Policy
+from taofold.reasoning import Cot, Decompose, Example, Plan, SelfCorrect, Task
+from taofold.reasoning import variables as variables_of
+from taofold.runtime.model import ModelSpec
+from taofold.runtime.setup import Approver
+from taofold.store.log import Log
+
+__all__ = ["Example", "Reasoned", "cot", "decompose", "plan", "react", "self_correct"]
+
+Out = TypeVar("Out", default=str)
+Technique = Callable[[Task], Strategy[Any]]
+
+LIMITS: Final[Mapping[str, Limits]] = {
+    "cot": Limits(steps=1),
+    "react": Limits(),
+    "self_correct": Limits(steps=40),
+    "decompose": Limits(steps=100),
+    "plan": Limits(steps=40),
+}
+"""What a call may use if it says nothing else."""
+
+
+class Options(TypedDict, total=False):
+    """What every call takes besides its own arguments; the words are those of `Agent`."""
+
+    tools: Sequence[Any]
+    instructions: str
+    limits: Limits
+    policy: Policy
+    models: Mapping[str, ModelSpec]
+    """Other models by role: planner, executor, evaluator, finalizer, critic."""
+    approve: Approver | str | None
+    strict: bool
+    log: Log | str | None
+    temperature: float | None
+    max_tokens: int
+    deps: Any
+    principal: Principal | None
+    run_id: str
+    listener: Callable[[Happening], None] | None
+
+
+@dataclass(frozen=True)
+class Reasoned(Generic[Out]):
+    """How a call ended. `run` has everything else: steps, usage, records, what it waits for."""
+
+    run: RunResult[Out]
+
+    @property
+    def answer(self) -> Out | None:
+        """The answer, or the best there is if a limit came first, or None."""
+        return self.run.output
+
+    @property
+    def success(self) -> bool:
+        """Was the answer accepted?"""
+        return self.run.success
+
+    @property
+    def stop_reason(self) -> str:
+        """Why it stopped."""
+        return self.run.stop_reason
+
+    @property
+    def error(self) -> str:
+        """What went wrong, or ""."""
+        return self.run.error
+
+    @cached_property
+    def variables(self) -> dict[str, Any]:
+        """The state variables, from the log."""
+        return variables_of(self.run.records)
+
+    @property
+    def thinking(self) -> str:
+        """The thinking behind the answer, or ""."""
+        return cast("str", self.variables["reasoning_thinking"])
+
+    @property
+    def trace(self) -> list[dict[str, Any]]:
+        """The run as spans: versioned, with ids, parents, steps, times and usage."""
+        return cast("list[dict[str, Any]]", self.variables["reasoning_trace"])
+
+
+async def cot(
+    problem: str,
+    *,
+    model: ModelSpec,
+    output: type[Out] = str,  # type: ignore[assignment] # pyright: ignore[reportArgumentType]
+    format: str = "step_by_step",  # noqa: A002 - the seed's word
+    examples: Sequence[Example | Mapping[str, Any]] = (),
+    **options: Unpack[Options],
+) -> Reasoned[Out]:
+    """Chain of thought: think in `format`, then answer.
+
+    Raises:
+        ConfigError: the format is unknown, or an example lacks a part.
+    """
+    strategy = Cot(format=format, examples=examples)
+    return await _run("cot", strategy, problem, model, output, options)
+
+
+async def react(
+    goal: str,
+    *,
+    model: ModelSpec,
+    output: type[Out] = str,  # type: ignore[assignment] # pyright: ignore[reportArgumentType]
+    **options: Unpack[Options],
+) -> Reasoned[Out]:
+    """Think, act with `tools`, observe, until the answer is there."""
+    return await _run("react", "react", goal, model, output, options)
+
+
+async def self_correct(
+    task: str,
+    *,
+    model: ModelSpec,
+    critic_model: ModelSpec | None = None,
+    output: type[Out] = str,  # type: ignore[assignment] # pyright: ignore[reportArgumentType]
+    rounds: int = 2,
+    inner: Technique | None = None,
+    critic_prompt: str | Callable[[Any], str] = "",
+    **options: Unpack[Options],
+) -> Reasoned[Out]:
+    """Draft with `model`, judge with `critic_model`, revise, and return the best version.
+
+    Raises:
+        ConfigError: `rounds` is negative.
+    """
+    strategy = SelfCorrect(rounds=rounds, critic_prompt=critic_prompt)
+    if inner is not None:
+        strategy = SelfCorrect(rounds=rounds, critic_prompt=critic_prompt, inner=inner)
+    if critic_model is not None:
+        options["models"] = {**options.get("models", {}), "critic": critic_model}
+    return await _run("self_correct", strategy, task, model, output, options)
+
+
+async def decompose(
+    problem: str,
+    *,
+    model: ModelSpec,
+    output: type[Out] = str,  # type: ignore[assignment] # pyright: ignore[reportArgumentType]
+    max_depth: int = 2,
+    inner: Technique | None = None,
+    synthesis_prompt: str | Callable[[list[dict[str, Any]]], str] = "",
+    parallel: bool = True,
+    **options: Unpack[Options],
+) -> Reasoned[Out]:
+    """Split the problem, solve the parts (independent ones at once), put them together.
+
+    Raises:
+        ConfigError: `max_depth` is negative.
+    """
+    strategy = Decompose(
+        inner=inner or Cot(),
+        max_depth=max_depth,
+        synthesis_prompt=synthesis_prompt,
+        parallel=parallel,
+    )
+    return await _run("decompose", strategy, problem, model, output, options)
+
+
+async def plan(
+    goal: str,
+    *,
+    model: ModelSpec,
+    output: type[Out] = str,  # type: ignore[assignment] # pyright: ignore[reportArgumentType]
+    rejections: int = 3,
+    retries: int = 1,
+    **options: Unpack[Options],
+) -> Reasoned[Out]:
+    """Plan, execute with `tools`, evaluate, replan with the evaluator's feedback.
+
+    Raises:
+        ConfigError: `rejections` is less than 1 or `retries` negative.
+    """
+    strategy = Plan(rejections=rejections, retries=retries)
+    return await _run("plan", strategy, goal, model, output, options)
+
+
+_AT_RUN: Final = ("deps", "principal", "run_id", "listener")
+
+
+async def _run(
+    name: str,
+    strategy: str | Technique,
+    goal: str,
+    model: ModelSpec,
+    output: type[Out],
+    options: Options,
+) -> Reasoned[Out]:
+    given = cast("dict[str, Any]", dict(options))
+    at_run = {key: given.pop(key) for key in _AT_RUN if key in given}
+    given.setdefault("limits", LIMITS[name])
+    agent: Agent[Any, Out] = Agent(model, name=name, output=output, strategy=strategy, **given)
+    return Reasoned(await agent.run(goal, **at_run))

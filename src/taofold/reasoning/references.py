@@ -1,0 +1,117 @@
+"""References to earlier results: `{{ task_1.output.path[0] }}` inside a task's arguments.
+
+They are data, not a template language: a reference is an id, `output`, and keys or indexes
+to walk. What it leads to is never read again for references, so that the result of a tool
+cannot refer to anything. Alone it gives the native value, inside text its text. Pure.
+"""
+
+import re
+from collections.abc import Callable, Container, Iterator
+from typing import Any, Final, TypeAlias, cast
+
+import msgspec
+
+_REFERENCE: Final = re.compile(
+    r"""\{\{\s*([A-Za-z0-9_][\w-]*)\.output((?:\.[\w-]+|\[\d+\]|\[(?:'[^'\]]*'|"[^"\]]*")\])*)\s*\}\}"""
+)
+_STEP: Final = re.compile(r"""\.([\w-]+)|\[(\d+)\]|\[(?:'([^'\]]*)'|"([^"\]]*)")\]""")
+_MEANT: Final = re.compile(r"\{\{\s*([A-Za-z0-9_][\w-]*)\s*(\.output\b|[.\[|}])")
+"""What somebody who refers to a task may have written instead."""
+_TEXT: Final = 100_000
+"""Characters that one text may grow to by what is put into it."""
+
+Lookup: TypeAlias = Callable[[str], Any]
+"""The output of the task with this id. Raises Unresolved if there is none."""
+
+
+class Unresolved(LookupError):
+    """A reference leads nowhere; the message says where it breaks off."""
+
+
+def referred(value: Any) -> Iterator[str]:
+    """The ids that `value` refers to."""
+    if isinstance(value, str):
+        for match in _REFERENCE.finditer(value):
+            yield match[1]
+    elif isinstance(value, dict):
+        for one in cast("dict[str, Any]", value).values():
+            yield from referred(one)
+    elif isinstance(value, list):
+        for one in cast("list[Any]", value):
+            yield from referred(one)
+
+
+def resolved(value: Any, lookup: Lookup, known: Container[str] = ()) -> Any:
+    """`value` with every reference replaced by what it refers to.
+
+    `{{ x }}` is text of its own unless `x` is one of the `known` ids or `.output` follows.
+
+    Raises:
+        Unresolved: a reference leads nowhere, or is written in another way.
+    """
+    if isinstance(value, str):
+        return _text(value, lookup, known)
+    if isinstance(value, dict):
+        given = cast("dict[str, Any]", value)
+        return {key: resolved(one, lookup, known) for key, one in given.items()}
+    if isinstance(value, list):
+        return [resolved(one, lookup, known) for one in cast("list[Any]", value)]
+    return value
+
+
+def _text(value: str, lookup: Lookup, known: Container[str]) -> Any:
+    for match in _MEANT.finditer(value):
+        meant = match[2] == ".output" or match[1] in known
+        if meant and _REFERENCE.match(value, match.start()) is None:
+            said = value[match.start() : match.start() + 60]
+            raise Unresolved(f"{said!r} is no reference: write {{{{ {match[1]}.output.key[0] }}}}")
+    alone = _REFERENCE.fullmatch(value.strip())
+    if alone is not None:
+        return _follow(alone, lookup)
+
+    def put(match: re.Match[str]) -> str:
+        found = _follow(match, lookup)
+        return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+
+    text = _REFERENCE.sub(put, value)
+    if len(text) > _TEXT:
+        raise Unresolved(f"the references make the text longer than {_TEXT} characters")
+    return text
+
+
+def _follow(match: re.Match[str], lookup: Lookup) -> Any:
+    found = lookup(match[1])
+    walked = f"{match[1]}.output"
+    for step in _STEP.finditer(match[2]):
+        key, place = step[1] or step[3] or step[4], step[2]
+        found = _at(found, key, walked) if place is None else _place(found, int(place), walked)
+        walked += step[0]
+    return found
+
+
+def _at(value: Any, key: str, walked: str) -> Any:
+    if isinstance(value, list) and key.isdecimal():
+        return _place(cast("list[Any]", value), int(key), walked)
+    if not isinstance(value, dict):
+        raise Unresolved(f"{walked} is {_kind(value)}: it has no {key!r}")
+    found = cast("dict[str, Any]", value)
+    if key not in found:
+        keys = ", ".join(map(repr, list(found)[:10])) or "none"
+        raise Unresolved(f"{walked} has no {key!r}; its keys: {keys}")
+    return found[key]
+
+
+def _place(value: Any, place: int, walked: str) -> Any:
+    if not isinstance(value, list):
+        raise Unresolved(f"{walked} is {_kind(value)}: it has no [{place}]")
+    found = cast("list[Any]", value)
+    if place >= len(found):
+        raise Unresolved(f"{walked} has {len(found)} entries: there is no [{place}]")
+    return found[place]
+
+
+def _kind(value: Any) -> str:
+    for kind, name in ((str, "text"), (list, "a list"), (dict, "an object"), (bool, "a boolean")):
+        if isinstance(value, kind):
+            return name
+    return "null" if value is None else "a number"

@@ -1,0 +1,190 @@
+"""The state variables that reasoning leaves behind, as a projection of the log.
+
+The same on success and failure, live and from an old log: nothing is stored for them. The
+names are the seed's (`reasoning_trace`, `react_steps`, `improvement_history` …).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from taofold.core import events as e
+from taofold.core.spans import Entry, trace
+from taofold.core.state import live
+from taofold.core.trace import Call, Turn, opening, turns
+from taofold.core.values import RESERVED
+
+_VERSIONS: Final = ("draft", "revise")
+_ANSWERS: Final = ("finish", "synthesize", *_VERSIONS, "solve")
+
+
+def variables(records: Iterable[e.Record]) -> dict[str, Any]:
+    """Everything that reasoning says about a run, finished or not.
+
+    Always there: `reasoning_trace`, `reasoning_thinking`, `reasoning_answer` (None without
+    one), `reasoning_success`, `reasoning_error`. Those of a strategy are there if the run
+    used it, with empty values if it did not get that far.
+    """
+    kept = live(records)
+    start = opening(kept)
+    told = turns(kept)
+    ends = [record.event for record in kept if isinstance(record.event, e.RunFinished)]
+    end = ends[-1] if ends else None
+    found: dict[str, Any] = {
+        "reasoning_trace": trace_entries(kept),
+        "reasoning_thinking": _thinking(told),
+        "reasoning_answer": end.output if end else None,
+        "reasoning_success": end.success if end else False,
+        "reasoning_error": end.error if end else "",
+    }
+    names = {call.action.tool for turn in told for call in turn.calls if call.local}
+    used = start.strategy if start is not None else ""
+    for strategy, marks, project in _PROJECTIONS:
+        if used == strategy or names & marks:
+            found |= project(told)
+    found |= _stopped(kept)
+    if used == "react" or any([not call.local for turn in told for call in turn.calls]):
+        found["react_steps"] = react_steps(told)
+    return found
+
+
+def trace_entries(records: Iterable[e.Record]) -> list[dict[str, Any]]:
+    """The trace as plain JSON, each branch in one piece."""
+    return [msgspec.to_builtins(entry) for entry in sorted(trace(records), key=_place)]
+
+
+def _place(entry: Entry) -> tuple[int, ...]:
+    """Where the entry's effect stands: branches in their order, whatever ran at once."""
+    return tuple([int(part) for part in entry.key.split(".")]) if entry.key else ()
+
+
+def trace_ndjson(records: Iterable[e.Record]) -> str:
+    """The same trace as JSON lines."""
+    encode = msgspec.json.encode
+    return "".join([encode(entry).decode() + "\n" for entry in trace_entries(records)])
+
+
+def react_steps(told: Sequence[Turn]) -> list[dict[str, Any]]:
+    """The tool calls in the seed's form; a batch is several entries with one number."""
+    return [
+        {
+            "step": turn.number,
+            "thought": turn.thought.content,
+            "action": call.action.tool,
+            "action_input": call.action.parameters,
+            "observation": None if call.observation is None else call.observation.result,
+        }
+        for turn in told
+        for call in turn.calls
+        if not call.local
+    ]
+
+
+def _own(told: Sequence[Turn], *names: str) -> list[tuple[Turn, Call]]:
+    """The strategy's own named steps, in order, with their only call."""
+    return [
+        (turn, turn.calls[0])
+        for turn in told
+        if turn.calls and turn.calls[0].action.tool in names
+        if turn.calls[0].local or turn.calls[0].action.tool in RESERVED
+    ]
+
+
+def _thinking(told: Sequence[Turn]) -> str:
+    """The thinking behind the answer: of the newest step that gave one and said why."""
+    for turn, _ in reversed(_own(told, *_ANSWERS)):
+        if not turn.thought.synthesized:
+            return turn.thought.content
+    return ""
+
+
+def _result(call: Call) -> Any:
+    return None if call.observation is None else call.observation.result
+
+
+def _ok(call: Call) -> bool:
+    return call.observation is not None and call.observation.status == "success"
+
+
+def _corrected(told: Sequence[Turn]) -> dict[str, Any]:
+    """The versions with their critiques. A critic or a reviser that failed has an entry too."""
+    history: list[dict[str, Any]] = []
+    versions: dict[int, dict[str, Any]] = {}
+    done = 0
+    for turn, call in _own(told, "critique", *_VERSIONS):
+        tool, given = call.action.tool, call.action.parameters
+        if not _ok(call):
+            history.append({"round": given.get("round"), "step": tool, "error": _result(call)})
+            continue
+        if tool == "critique":
+            entry = versions.get(cast("int", given.get("version")), {})
+            entry.update(cast("dict[str, Any]", _result(call)))
+            continue
+        done += tool == "revise"
+        entry = {"round": given.get("round"), "version": len(versions), "step": tool}
+        entry |= {"output": _result(call), "thinking": turn.thought.content}
+        versions[len(versions)] = entry
+        history.append(entry)
+    return {"improvement_history": history, "rounds_completed": done}
+
+
+def _stopped(kept: Iterable[e.Record]) -> dict[str, Any]:
+    """What a self-correction noted at its end: the best version, and why it stopped there."""
+    for record in kept:
+        if isinstance(record.event, e.Noted) and record.event.kind == "corrected":
+            said = record.event.data
+            return {"best_version": said["best"], "stopped": said["stopped"]}
+    return {}
+
+
+def _decomposed(told: Sequence[Turn]) -> dict[str, Any]:
+    """The parts of the whole problem with their answers, and how deep it went."""
+    splits = {
+        call.action.parameters.get("path", ""): call
+        for _, call in _own(told, "decompose")
+        if _ok(call) and _result(call)
+    }
+    solved = {call.action.parameters.get("path"): (t, call) for t, call in _own(told, "solve")}
+    top = splits.get("")
+    parts = cast("list[dict[str, Any]]", _result(top)) if top is not None else []
+    depth = max([call.action.parameters.get("level", 0) for call in splits.values()], default=0)
+    answers = [_sub_answer(part, solved.get(part["id"])) for part in parts]
+    return {"sub_problems": parts, "sub_answers": answers, "depth_used": depth}
+
+
+def _sub_answer(part: dict[str, Any], solved: tuple[Turn, Call] | None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": part["id"], "description": part["description"]}
+    if solved is None:
+        return entry | {"answer": None, "error": "not solved"}
+    turn, call = solved
+    if not _ok(call):
+        return entry | {"answer": None, "error": _result(call)}
+    thinking = "" if turn.thought.synthesized else turn.thought.content
+    return entry | {"answer": _result(call), "reasoning": thinking}
+
+
+def _planned(told: Sequence[Turn]) -> dict[str, Any]:
+    """The plans, the results of their tasks, and what the evaluator said."""
+    plans = [_result(call)["tasks"] for _, call in _own(told, "plan")]
+    results = {
+        call.action.id: {
+            "tool": call.action.tool,
+            "status": call.observation.status if call.observation else "interrupted",
+            "output": _result(call),
+        }
+        for turn in told
+        for call in turn.calls
+        if call.action.id and call.action.tool not in RESERVED
+    }
+    verdicts = [_result(call) for _, call in _own(told, "evaluate")]
+    return {"plans": plans, "task_results": results, "evaluations": verdicts}
+
+
+_PROJECTIONS: Final[
+    tuple[tuple[str, frozenset[str], Callable[[Sequence[Turn]], dict[str, Any]]], ...]
+] = (
+    ("self_correct", frozenset({"critique", *_VERSIONS}), _corrected),
+    ("decompose", frozenset({"decompose", "synthesize"}), _decomposed),
+    ("plan", frozenset({"plan", "evaluate"}), _planned),
+)

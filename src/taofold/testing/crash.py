@@ -1,0 +1,155 @@
+"""The crash-point harness: kill a process at any point of a run, and see what is left.
+
+A `Points` counts the places where a process may die: before and after every write to the
+log, every model call and every tool call. At the chosen one it sends itself SIGKILL, so
+nothing is cleaned up. Wrap log, model and tools of an agent with it, in a process of its own.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+from taofold.core.events import Record
+from taofold.core.values import Profile, Reply
+from taofold.runtime.model import Model, OnText, Request
+from taofold.store.log import Claim, Log, RunRow, Signal
+from taofold.tools import Tool
+
+
+class Points:
+    """Counts points; dies at number `at` (from 1; 0 = never)."""
+
+    def __init__(self, at: int = 0) -> None:
+        self.at, self.passed = at, 0
+
+    def __call__(self) -> None:
+        """One more point."""
+        self.passed += 1
+        if self.passed == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class CrashModel:
+    """A model with a point on either side of every call."""
+
+    def __init__(self, model: Model, points: Points) -> None:
+        self._model, self._points = model, points
+        self.name, self.profile = model.name, model.profile
+
+    name: str
+    profile: Profile
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
+        """Ask the model, or die."""
+        self._points()
+        reply = await self._model.complete(request, on_text)
+        self._points()
+        return reply
+
+    def price(self, input_tokens: int, output_tokens: int) -> float | None:
+        """What the model says."""
+        return self._model.price(input_tokens, output_tokens)
+
+
+def crashing(tool: Tool, points: Points) -> Tool:
+    """The synchronous `tool` with a point on either side of every call."""
+    function: Callable[..., Any] | None = tool.function
+    assert function is not None
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        points()
+        value = function(*args, **kwargs)
+        points()
+        return value
+
+    return replace(tool, function=call)
+
+
+class CrashLog:
+    """A log with a point on either side of everything that writes."""
+
+    def __init__(self, log: Log, points: Points) -> None:
+        self._log, self._points = log, points
+
+    async def create(self, row: RunRow) -> None:
+        """Write, or die."""
+        self._points()
+        await self._log.create(row)
+        self._points()
+
+    async def claim(self, run: str, owner: str, *, epoch: int | None = None) -> Claim:
+        """Write, or die."""
+        self._points()
+        claim = await self._log.claim(run, owner, epoch=epoch)
+        self._points()
+        return claim
+
+    async def append(
+        self,
+        run: str,
+        epoch: int,
+        records: Sequence[Record],
+        *,
+        disk: bool = False,
+        consume: Sequence[str] = (),
+        blobs: Mapping[str, bytes] | None = None,
+        status: str = "",
+        waiting_for: str = "",
+        if_quiet: bool = False,
+    ) -> bool:
+        """Write, or die."""
+        self._points()
+        written = await self._log.append(
+            run,
+            epoch,
+            records,
+            disk=disk,
+            consume=consume,
+            blobs=blobs,
+            status=status,
+            waiting_for=waiting_for,
+            if_quiet=if_quiet,
+        )
+        self._points()
+        return written
+
+    async def post(self, run: str, signal: Signal) -> bool:
+        """Write, or die."""
+        self._points()
+        posted = await self._log.post(run, signal)
+        self._points()
+        return posted
+
+    async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
+        """Read."""
+        return await self._log.read(run, after=after, limit=limit)
+
+    async def row(self, run: str) -> RunRow:
+        """Read."""
+        return await self._log.row(run)
+
+    async def rows(
+        self, *, status: str = "", session: str = "", parent: str = "", limit: int = 100
+    ) -> list[RunRow]:
+        """Read."""
+        return await self._log.rows(status=status, session=session, parent=parent, limit=limit)
+
+    async def inbox(self, run: str) -> list[Signal]:
+        """Read."""
+        return await self._log.inbox(run)
+
+    async def blob(self, digest: str) -> bytes:
+        """Read."""
+        return await self._log.blob(digest)
+
+    async def delete(self, run: str) -> None:
+        """Delete."""
+        await self._log.delete(run)
+
+    async def close(self) -> None:
+        """Close."""
+        await self._log.close()

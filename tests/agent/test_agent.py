@@ -1,0 +1,258 @@
+"""The front door: describing an agent, its result, its stream, TAgent's names."""
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from taofold import Agent, Limits, MemoryLog, Outcome, RunContext, run_agent, tool
+from taofold import register_custom_action
+from taofold.agent.tagent import OverIterations, StructuredResponse, detect_action_loop
+from taofold.core import events as e
+from taofold.core.errors import ConfigError
+from taofold.core.values import Message, Reply, Usage
+from taofold.runtime.registry import register_provider
+from taofold.testing import FunctionModel, ScriptedModel
+from taofold.tools.actions import forget_action
+from tests.runtime.kit import Memo, act, events, finish
+
+pytestmark = pytest.mark.anyio
+
+
+class Found(BaseModel):
+    name: str
+    count: int
+
+
+def hello(state: dict[str, Any], args: dict[str, Any]) -> tuple[str, str] | None:
+    """Say hello."""
+    return "greeting", f"hello {args['name']}"
+
+
+@pytest.mark.scenario("TAG-05", "TAG-08", "TEA-31")
+async def test_a_state_tool_gets_a_mapping_and_its_pair_enters_the_state() -> None:
+    seen: list[Any] = []
+
+    def spy(state: dict[str, Any], args: dict[str, Any]) -> None:
+        """Spy."""
+        seen.append((state, args))
+        state["stolen"] = True
+
+    script = [act("hello", name="Ann"), act("spy", x=1), finish()]
+    result = await Agent(
+        Memo(script), tools=[tool(effect="read")(hello), tool(effect="read")(spy)]
+    ).run("g", data={"k": 1})
+    assert result.state.data == {"k": 1, "greeting": "hello Ann"}
+    assert seen == [({"k": 1, "greeting": "hello Ann", "stolen": True}, {"x": 1})]
+    assert "unchanged" in result.steps[1].observations[0].extraction
+
+
+@pytest.mark.scenario("TAG-18", "PEER-09")
+async def test_the_output_is_of_its_type_or_the_run_says_why_not() -> None:
+    result = await Agent(Memo([finish({"name": "a", "count": "3"})]), output=Found).run("g")
+    assert result.output == Found(name="a", count=3)
+    bad = await Agent(Memo([finish({"name": "a"})] * 3), output=Found).run("g")
+    assert bad.status == "failed" and bad.output is None and "count" in bad.error
+    assert '"name": "a"' in events(bad, e.Replied)[-1].text
+
+
+@pytest.mark.scenario("TAG-30")
+async def test_tokens_and_cost_are_summed_by_model() -> None:
+    model = Memo([act("look"), finish()], usd=(1000.0, 1000.0))
+
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "x"
+
+    result = await Agent(model, tools=[look]).run("g")
+    assert result.usage.tokens == 220 and result.usage.usd == pytest.approx(0.22)
+    assert result.usage_by_model["memo:model"].tokens == 220
+
+
+@pytest.mark.scenario("TAG-25")
+async def test_a_provider_registered_by_name_is_used() -> None:
+    register_provider("acme", lambda model, **options: ScriptedModel([finish(model)]))
+    assert (await Agent("acme:large").run("g")).output == "large"
+
+
+@pytest.mark.scenario("TAG-24")
+async def test_a_custom_action_runs_and_an_unregistered_name_is_an_observation() -> None:
+    @tool(effect="read")
+    def ring() -> str:
+        """Ring."""
+        return "dring"
+
+    register_custom_action("bell", ring)
+    try:
+        result = await Agent(Memo([act("bell"), act("gong"), finish()])).run("g")
+    finally:
+        forget_action("bell")
+    assert result.steps[0].observations[0].result == "dring"
+    assert "gong" in str(result.steps[1].observations[0].result)
+
+
+@pytest.mark.scenario("PEER-32")
+async def test_run_sync_works_inside_a_running_loop() -> None:
+    agent = Agent(ScriptedModel([finish("one"), finish("two")]))
+    assert agent.run_sync("g").output == "one"
+    assert (await asyncio.to_thread(agent.run_sync, "g")).output == "two"
+
+
+def test_run_sync_works_without_a_loop_and_raises_what_happened() -> None:
+    assert Agent(ScriptedModel([finish("one")])).run_sync("g").output == "one"
+    with pytest.raises(ConfigError):
+        Agent("nobody:knows").run_sync("g")
+
+
+async def test_every_fault_is_found_before_the_first_call() -> None:
+    def no_doc(*args: Any) -> None: ...
+
+    model = Memo([finish()])
+    with pytest.raises(ExceptionGroup) as caught:
+        await Agent(model, tools=[3, int, no_doc]).run("g")
+    assert len(caught.value.exceptions) == 3 and model.asked == []
+    with pytest.raises(ConfigError, match="strategy"):
+        await Agent(model, strategy="magic").run("g")
+    with pytest.raises(ConfigError, match="approve"):
+        await Agent(model, approve="nobody").run("g")
+
+
+async def test_dependencies_reach_the_tool() -> None:
+    @tool(effect="read")
+    def who(ctx: RunContext[str]) -> str:
+        """Who."""
+        return f"{ctx.deps} {ctx.step} {ctx.principal.id}"
+
+    result = await Agent[str, str](Memo([act("who"), finish()]), tools=[who]).run("g", deps="dep")
+    assert result.steps[0].observations[0].result == "dep 1 local"
+
+
+@pytest.mark.scenario("RCT-21")
+async def test_ui_context_stands_before_the_message_and_is_bounded() -> None:
+    model = Memo([finish(), finish()])
+    agent = Agent(model)
+    await agent.run("hello", ui_context="page 3 " + "x" * 5000)
+    said = model.asked[0][-1].content
+    assert said.startswith("[UI Context: page 3 ") and said.endswith("]\nhello")
+    assert len(said) < 2100
+    await agent.run("hello")
+    assert model.asked[1][-1].content == "hello"
+
+
+async def test_history_stands_before_the_goal() -> None:
+    model = Memo([finish()])
+    await Agent(model).run("now", history=[Message("user", "before"), Message("assistant", "yes")])
+    assert [m.content for m in model.asked[0][1:]] == ["before", "yes", "now"]
+
+
+@pytest.mark.scenario("PEER-31", "RCT-19")
+async def test_secrets_are_gone_before_anything_is_written() -> None:
+    secret = "hunter2-hunter2"
+    key = "sk-" + "a" * 40
+    log = MemoryLog()
+
+    @tool(effect="read")
+    def leak(text: str) -> Outcome:
+        """Leak."""
+        return Outcome({"text": text, "key": key}, update=("kept", secret))
+
+    model = Memo([act("leak", f"the word is {secret}", text=secret), finish(f"{secret} {key}")])
+    agent = Agent(model, tools=[leak], secrets=[secret], log=log)
+    stream = agent.stream(f"use {secret}", data={"s": secret})
+    seen = [h async for h in stream if isinstance(h, e.Record)]
+    records = await log.read(stream.result.run_id)
+    for text in (repr(records), repr(seen), repr(stream.result)):
+        assert secret not in text and key not in text
+    assert "[redacted]" in str(stream.result.output)
+
+
+async def test_the_cache_is_off_by_default() -> None:
+    calls: list[int] = []
+
+    def reply(request: Any) -> Reply:
+        calls.append(1)
+        return Reply(finish("x"), usage=Usage(10, 1))
+
+    plain = Agent(FunctionModel(reply))
+    await plain.run("g")
+    await plain.run("g")
+    assert len(calls) == 2
+    cached = Agent(FunctionModel(reply), cache=True)
+    first, second = await cached.run("g"), await cached.run("g")
+    assert len(calls) == 3 and second.output == first.output
+    assert second.usage.tokens == 0 and second.state.model_calls == 0
+    assert events(second, e.Replied)[0].cached
+
+
+@pytest.mark.scenario("TAG-26")
+async def test_models_by_role_are_resolved() -> None:
+    agent = Agent(Memo([finish()]), models={"critic": Memo([], usd=None, name="dear:one")})
+    with pytest.raises(ConfigError, match="dear:one"):
+        await agent.but(limits=Limits(usd=1)).run("g")
+
+
+async def test_leaving_a_stream_early_cancels_the_run() -> None:
+    log = MemoryLog()
+    agent = Agent(Memo([act("nope"), finish()]), log=log)
+    stream = agent.stream("g", run_id="r")
+    happenings = aiter(stream)
+    await anext(happenings)
+    await happenings.aclose()  # type: ignore[attr-defined]
+    assert (await log.row("r")).status in ("cancelled", "limited", "finished")
+    with pytest.raises(RuntimeError, match="not ended"):
+        _ = stream.result
+
+
+# TAgent's front door -------------------------------------------------------------------
+
+
+@pytest.mark.scenario("TAG-05", "TAG-18")
+def test_run_agent_takes_names_and_functions() -> None:
+    script = [act("greet", name="Ann"), finish({"name": "Ann", "count": 1})]
+    result = run_agent("greet Ann", Memo(script), {"greet": hello}, output_format=Found)
+    assert result.success and result.output == Found(name="Ann", count=1)
+    assert result.state.data["greeting"] == "hello Ann"
+
+
+@pytest.mark.scenario("TAG-12")
+@pytest.mark.parametrize("iterations", [1, 4])
+def test_run_agent_makes_exactly_so_many_decisions(iterations: int) -> None:
+    asked: list[int] = []
+
+    def reply(request: Any) -> str:
+        asked.append(1)
+        if "last turn" in request.conversation[-1].content:
+            return finish("as far as I got")
+        return act("greet", name=f"n{len(asked)}")
+
+    result = run_agent("g", FunctionModel(reply), {"greet": hello}, max_iterations=iterations)
+    assert len(asked) == iterations and result.stop_reason == "max_steps"
+    assert result.output == "as far as I got" and not result.success
+    asked.clear()
+    with pytest.raises(OverIterations) as caught:
+        run_agent(
+            "g", FunctionModel(reply), [hello], iterations, crash_if_over_iterations=True
+        )
+    assert caught.value.result.output == "as far as I got"
+
+
+@pytest.mark.scenario("TAG-27")
+@pytest.mark.parametrize("verbose", [True, False])
+def test_progress_goes_to_stderr_and_only_if_wanted(
+    verbose: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_agent("g", Memo([act("hello", name="x"), finish()]), [hello], verbose=verbose)
+    captured = capsys.readouterr()
+    assert captured.out == "" and bool(captured.err) == verbose
+
+
+def test_the_seeds_names_are_there() -> None:
+    import taofold.agent.tagent as tagent
+
+    for name in tagent.__all__:
+        assert getattr(tagent, name)
+    assert StructuredResponse(action="plan").params == {} and detect_action_loop(["a", "a"])
+    assert "taofold.agent.tagent" in sys.modules

@@ -1,0 +1,200 @@
+"""The approval prompt: what it shows, what counts as an answer, and a real terminal."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Taofold
+
+from taofold.cli.prompt import Asking
+from taofold.core.values import Action, Tier
+from taofold.runtime.setup import Approval, Decision
+from taofold.runtime.signals import Park
+
+
+class Script:
+    """A person who says these lines, and then no more."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines, self.shown = list(lines), list[str]()
+
+    def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> None:
+        self.shown.append(f"{title} {facts} {preview}")
+
+    async def ask(self, prompt: str) -> str | None:
+        self.shown.append(prompt)
+        return self.lines.pop(0) if self.lines else None
+
+
+def request(question: str = "", tool: str = "note") -> Approval:
+    action = Action(tool, {"text": "x"}, "because")
+    return Approval(
+        "r:3", "r", "0", 0, action, Tier.CARD, "tier 2 asks", "would write x", "d", "p", "local", 0,
+        question=question,
+    )  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("lines", "decision"),
+    [
+        (["a"], Decision("allow")),
+        (["what?", "", "yes"], Decision("allow")),
+        (["d", "no need"], Decision("deny", reason="no need")),
+        (["e", '{"text": "y"}'], Decision("edit", parameters={"text": "y"})),
+        (["e", "{", "e", "3", "e", "", "a"], Decision("allow")),
+    ],
+)
+async def test_a_person_decides(lines: list[str], decision: Decision) -> None:
+    assert await Asking(Script(*lines))(request()) == decision
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("lines", [["q"], [], ["d"], ["e"]])
+async def test_quitting_or_the_end_of_input_leaves_it_waiting(lines: list[str]) -> None:
+    with pytest.raises(Park, match="awaiting_approval"):
+        await Asking(Script(*lines))(request())
+
+
+@pytest.mark.anyio
+async def test_it_shows_tool_tier_reason_and_preview() -> None:
+    script = Script("a")
+    await Asking(script)(request())
+    shown = script.shown[0]
+    assert "note needs your word" in shown
+    assert "2: tier 2 asks" in shown
+    assert "would write x" in shown
+    assert "because" in shown
+
+
+@pytest.mark.anyio
+async def test_a_question_needs_an_answer() -> None:
+    assert (await Asking(Script("", "blue"))(request("which?", "ask_user"))).answer == "blue"
+    with pytest.raises(Park, match="awaiting_input"):
+        await Asking(Script(""))(request("which?", "ask_user"))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("line", "verdict"), [("w", "done"), ("r", "allow"), ("s", "deny")])
+async def test_an_action_in_doubt_has_its_own_choices(line: str, verdict: str) -> None:
+    assert (await Asking(Script(line))(request("did it happen?"))).verdict == verdict
+
+
+class Terminal:
+    """The program on a pseudo terminal."""
+
+    def __init__(self, project: Path, *arguments: str) -> None:
+        self.fd, other = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "taofold.cli", *arguments],
+            cwd=project,
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            start_new_session=True,
+            preexec_fn=lambda: _own(other),
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "90"},
+        )
+        os.close(other)
+        self.seen = ""
+
+    def until(self, text: str, seconds: float = 20.0) -> str:
+        end = time.monotonic() + seconds
+        while text not in self.seen:
+            assert time.monotonic() < end, self.seen
+            if select.select([self.fd], [], [], 0.05)[0]:
+                try:
+                    self.seen += os.read(self.fd, 4096).decode(errors="replace")
+                except OSError:
+                    break
+        assert text in self.seen
+        return self.seen
+
+    def type(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+
+def _own(fd: int) -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
+
+
+@pytest.fixture
+def terminal(project: Path) -> Iterator[Callable[..., Terminal]]:
+    open_ones: list[Terminal] = []
+
+    def start(*arguments: str) -> Terminal:
+        open_ones.append(Terminal(project, *arguments))
+        return open_ones[-1]
+
+    yield start
+    for one in open_ones:
+        if one.process.poll() is None:
+            one.process.send_signal(signal.SIGKILL)
+        one.process.wait()
+        os.close(one.fd)
+
+
+def test_at_a_terminal_it_asks_and_goes_on(
+    terminal: Callable[..., Terminal], project: Path
+) -> None:
+    one = terminal("run", "agents.py:writer", "go")
+    one.until("[a]pprove")
+    one.until("> ")
+    one.type("a\n")
+    one.until("finished: final_answer")
+    assert one.process.wait(20) == 0
+    assert (project / "notes.txt").read_text() == "hello 7777\n"
+
+
+def test_what_was_typed_before_the_question_is_no_answer(
+    terminal: Callable[..., Terminal], project: Path
+) -> None:
+    one = terminal("run", "agents.py:impatient", "go")
+    one.until("step is slow")
+    one.type("a\n")
+    (project / "go").touch()
+    one.until("[a]pprove")
+    one.type("q\n")
+    assert one.process.wait(20) == 3
+    assert not (project / "notes.txt").exists()
+
+
+def test_ctrl_c_at_the_question_ends_with_130(
+    taofold: Taofold, terminal: Callable[..., Terminal], project: Path
+) -> None:
+    one = terminal("run", "agents.py:writer", "go")
+    one.until("[a]pprove")
+    one.type("\x03")
+    one.until("runs resume")
+    assert one.process.wait(20) == 130
+    assert not (project / "notes.txt").exists()
+
+
+def test_no_color_is_respected_at_a_terminal(
+    terminal: Callable[..., Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    one = terminal("run", "agents.py:adder", "go")
+    one.until("taofold runs show")
+    assert "\x1b[3" not in one.seen
+    assert "step 1 goal" in one.seen
+
+
+def test_a_terminal_shows_colours_and_never_what_the_model_smuggled_in(
+    terminal: Callable[..., Terminal],
+) -> None:
+    one = terminal("run", "agents.py:evil", "go")
+    one.until("taofold runs show")
+    assert "\x1b[1m" in one.seen
+    assert "\x1b[2J" not in one.seen
+    assert "\x1b[31mred" not in one.seen  # the result, too, when it goes to a terminal

@@ -1,0 +1,44 @@
+"""A genuine llama.cpp server with tiny models, where there is one beside the checkout."""
+
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parents[2] / "shared" / "tools"
+KEY = "sk-of-this-test"
+
+
+@contextmanager
+def serving(model: str) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    flags = ["-t", "1", "-tb", "1", "-c", "16384", "-np", "4", "--no-webui", "--jinja"]
+    server = subprocess.Popen(
+        [TOOLS / "llama-server", "-m", TOOLS / f"{model}.gguf", "--alias", model, *flags,
+         "--host", "127.0.0.1", "--port", str(port), "--api-key", KEY],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for(f"http://127.0.0.1:{port}/health", server)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    for _ in range(600):
+        assert server.poll() is None, "the server ended at once"
+        try:
+            with opener.open(url, timeout=1):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.02)
+    pytest.fail("the server did not start within 12 s")

@@ -1,0 +1,223 @@
+"""The policy as tables: limits, roles, tiers; it fails closed and never loosens."""
+
+from typing import Any
+
+import pytest
+
+from taofold import Limits, Policy, Principal, Tier
+from taofold.core.errors import ConfigError
+from taofold.core.state import RunState
+from taofold.core.values import Action, Observation, Step, Thought, Usage
+from taofold.policy import ROLES, Facts, Repetition, digest, loosened, may
+from taofold.policy.limits import Held
+from taofold.policy.redaction import MARK, Redactor
+
+STEP = Step(1, Thought("t"), (), ())
+
+
+def state(steps: int = 0, **fields: Any) -> RunState:
+    made = RunState(**fields)
+    for _ in range(steps):
+        made = RunState(**{**fields, "steps": made.steps.plus(STEP)})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("limits", "spent", "hit"),
+    [
+        (Limits(steps=3), state(2), None),
+        (Limits(steps=3), state(3), "steps"),
+        (Limits(steps=0), state(0), "steps"),
+        (Limits(steps=3), state(0, model_calls=5), None),
+        (Limits(steps=3), state(0, model_calls=6), "model_calls"),
+        (Limits(model_calls=2), state(0, model_calls=1), None),
+        (Limits(model_calls=2), state(0, model_calls=2), "model_calls"),
+        (Limits(model_calls=4), state(0, model_calls=2, child_model_calls=2), "model_calls"),
+        (Limits(steps=3), state(0, model_calls=2, child_model_calls=9), None),
+        (Limits(tool_calls=1), state(0, tool_calls=9), None),
+        (Limits(seconds=1), state(0, active_ms=999), None),
+        (Limits(seconds=1), state(0, active_ms=1000), "seconds"),
+        (Limits(tokens=10), state(0, usage=Usage(4, 5)), None),
+        (Limits(tokens=10), state(0, usage=Usage(5, 5)), "tokens"),
+        (Limits(usd=1), state(0, usage=Usage(usd=0.99)), None),
+        (Limits(usd=1), state(0, usage=Usage(usd=1.0)), "usd"),
+    ],
+)
+def test_each_limit_forbids_a_turn_at_its_bound(limits: Limits, spent: Any, hit: Any) -> None:
+    assert limits.hit(spent) == hit
+
+
+@pytest.mark.parametrize(
+    ("limits", "spent", "last"),
+    [
+        (Limits(steps=3), state(1), None),
+        (Limits(steps=3), state(2), "steps"),
+        (Limits(steps=1), state(0), "steps"),
+        (Limits(model_calls=3), state(0, model_calls=1), None),
+        (Limits(model_calls=3), state(0, model_calls=2), "model_calls"),
+        (Limits(tool_calls=2), state(0, tool_calls=1), None),
+        (Limits(tool_calls=2), state(0, tool_calls=1, child_tool_calls=1), "tool_calls"),
+    ],
+)
+def test_the_last_turn_is_the_one_before_the_bound(limits: Limits, spent: Any, last: Any) -> None:
+    assert limits.last(spent) == last
+
+
+@pytest.mark.parametrize(
+    ("limits", "spent", "ready", "blocked"),
+    [
+        (Limits(tool_calls=3), state(0, tool_calls=2), (), False),
+        (Limits(tool_calls=3), state(0, tool_calls=3), (), True),
+        (Limits(tool_calls=3), state(0, tool_calls=1), ("a", "b"), True),
+        (Limits(per_tool={"a": 2}), state(0, per_tool={"a": 1}), (), False),
+        (Limits(per_tool={"a": 2}), state(0, per_tool={"a": 1}), ("a",), True),
+        (Limits(per_tool={"a": 2}), state(0, per_tool={"a": 1}), ("b",), False),
+        (Limits(per_tool={"a": 0}), state(0), (), True),
+        (Limits(seconds=1), state(0, active_ms=1000), (), True),
+        (Limits(), state(0, tool_calls=99), (), False),
+    ],
+)
+def test_a_call_is_blocked_at_its_bound_inside_a_batch_too(
+    limits: Limits, spent: Any, ready: Any, blocked: bool
+) -> None:
+    assert bool(limits.blocks(spent, "a", ready)) == blocked
+
+
+def test_calls_under_way_count_against_a_call() -> None:
+    assert Limits(tool_calls=3).blocks(state(), "a", (), [Held(tool_calls=3)])
+
+
+def test_what_is_left_is_shared_and_never_negative() -> None:
+    limits = Limits(tokens=100, tool_calls=10, usd=1.0, model_calls=9, seconds=9)
+    spent = state(
+        0, usage=Usage(10, 10, usd=0.2), tool_calls=1, child_tool_calls=1, model_calls=1,
+        active_ms=4000,
+    )
+    left = limits.left(spent, [Held(tokens=20, tool_calls=2, usd=0.4, model_calls=2)], 2)
+    assert (left.tokens, left.tool_calls, left.model_calls, left.seconds) == (30, 3, 3, 5.0)
+    assert left.usd == pytest.approx(0.2) and left.depth == limits.depth - 1
+    assert Limits(tokens=1).left(state(0, usage=Usage(9, 9))).tokens == 0
+    assert Limits().left(state()).tokens is None
+
+
+def test_limits_within_others_are_the_tighter_of_both() -> None:
+    both = Limits(steps=5, tokens=9).within(Limits(steps=9, usd=1.0, per_tool={"a": 1}))
+    assert (both.steps, both.tokens, both.usd, both.per_tool) == (5, 9, 1.0, {"a": 1})
+
+
+@pytest.mark.parametrize("name", ["steps", "model_calls", "tool_calls", "seconds", "tokens", "usd"])
+@pytest.mark.parametrize("value", [-1, float("nan")])
+def test_a_limit_below_zero_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=name):
+        Limits(**{name: value})
+
+
+def test_the_chat_preset_is_the_seeds() -> None:
+    chat = Limits.chat()
+    assert (chat.steps, chat.model_calls, chat.tool_calls) == (8, 8, 5)
+    assert Limits().calls == 13 and Limits(steps=0).calls == 0 and Limits(steps=None).calls is None
+
+
+@pytest.mark.scenario("RCT-08")
+def test_roles_fail_closed() -> None:
+    assert ROLES == {"VIEWER": 10, "BILLING": 20, "USER": 30, "EDITOR": 30, "ADMIN": 40}
+    for held in ROLES:
+        for needed in ROLES:
+            assert may([held], needed) == (ROLES[held] >= ROLES[needed])
+    assert may([], "") and not may([], "VIEWER")
+    assert not may(["WIZARD"], "VIEWER") and not may(["ADMIN"], "WIZARD")
+    assert may(["WIZARD"], "WIZARD", {"WIZARD": 5})
+    assert may(["VIEWER", "ADMIN"], "ADMIN")
+
+
+def test_a_policy_only_raises_tiers() -> None:
+    facts = Facts(Tier.CONFIRM, "once")
+    assert Policy(tiers={"t": Tier.AUTO}).tier("t", facts) == Tier.CONFIRM
+    assert Policy(tiers={"t": Tier.FORBIDDEN}).tier("t", facts) == Tier.FORBIDDEN
+    quiet = Policy(production_tiers={"t": Tier.FORBIDDEN})
+    assert quiet.tier("t", facts) == Tier.CONFIRM
+
+
+def test_allow_and_deny_name_tools() -> None:
+    facts, who = Facts(Tier.AUTO, "read"), Principal()
+    assert Policy(allow=frozenset({"b"})).rule(Action("a"), facts, who).verdict == "deny"
+    assert Policy(allow=frozenset({"a"})).rule(Action("a"), facts, who).verdict == "allow"
+    both = Policy(allow=frozenset({"a"}), deny=frozenset({"a"}))
+    assert both.rule(Action("a"), facts, who).verdict == "deny"
+
+
+def test_a_required_role_of_the_policy_wins_over_the_tools() -> None:
+    facts = Facts(Tier.AUTO, "read", role="VIEWER")
+    ruling = Policy(required={"a": "ADMIN"}).rule(Action("a"), facts, Principal("x", ("EDITOR",)))
+    assert ruling.verdict == "deny" and "ADMIN" in ruling.reason and "EDITOR" in ruling.reason
+
+
+def test_both_policies_at_once_are_as_strict_as_either() -> None:
+    one = Policy(autonomy="autonomous", deny=frozenset({"a"}), tiers={"x": Tier.CARD})
+    two = Policy(
+        autonomy="conservative", allow=frozenset({"a", "b"}), tiers={"x": Tier.CONFIRM},
+        required={"b": "ADMIN"}, approve_seconds=60, own_approval=False, production=True,
+    )
+    for both in (one.tightened(two), two.tightened(one)):
+        assert both.autonomy == "conservative" and both.deny == {"a"}
+        assert both.allow == {"a", "b"} and both.tiers["x"] == Tier.CONFIRM
+        assert both.required == {"b": "ADMIN"} and both.production and not both.own_approval
+        assert both.approve_seconds == 60
+
+
+def test_a_project_may_not_loosen_what_the_operator_says() -> None:
+    operator = Policy(
+        autonomy="balanced", tiers={"x": Tier.CONFIRM}, required={"y": "ADMIN"},
+        allow=frozenset({"x"}),
+    )
+    project = Policy(
+        autonomy="autonomous", tiers={"x": Tier.AUTO}, required={"y": "VIEWER"},
+        allow=frozenset({"x", "z"}),
+    )
+    assert len(loosened(project, operator)) == 4 and not loosened(Policy(), Policy())
+
+
+def test_a_digest_is_bound_to_tool_arguments_and_definition() -> None:
+    said = digest(Action("a", {"x": 1, "y": 2}), "d")
+    assert said == digest(Action("a", {"y": 2, "x": 1}, rationale="other"), "d")
+    others = [(Action("b", {"x": 1, "y": 2}), "d"), (Action("a", {"x": 1, "y": 3}), "d")]
+    assert all(digest(*other) != said for other in [*others, (Action("a", {"x": 1, "y": 2}), "e")])
+
+
+def test_a_version_changes_with_anything_that_could_change_a_ruling() -> None:
+    changes: list[dict[str, Any]] = [
+        {}, {"autonomy": "autonomous"}, {"tiers": {"a": Tier.CARD}}, {"deny": frozenset({"a"})},
+        {"allow": frozenset({"a"})}, {"required": {"a": "ADMIN"}}, {"production": True},
+        {"production_tiers": {"a": Tier.CARD}}, {"approvers": "ADMIN"}, {"own_approval": False},
+        {"roles": {"ADMIN": 1}},
+    ]
+    versions = {Policy(**change).version for change in changes}
+    assert len(versions) == len(changes)
+    assert Policy().version == Policy().version
+
+
+@pytest.mark.parametrize("status", ["success", "failure"])
+def test_the_guard_allows_three_and_asking_changes_nothing(status: Any) -> None:
+    guard, action = Repetition(), Action("a", {"x": 1})
+    for _ in range(2):
+        guard.seen(Step(1, Thought("t"), (action,), (Observation("same", "success"),)))
+    assert guard.judge(action).level == guard.judge(action).level == "run" and guard.hint
+    assert guard.judge(action, "", 1).level == "blocked"
+    guard.seen(Step(1, Thought("t"), (action,), (Observation("same", status),)))
+    assert guard.judge(action).level == (
+        "blocked" if status == "success" else "repeat_same_action_unchanged"
+    )
+
+
+def test_secrets_are_recognised_by_shape_name_and_value() -> None:
+    redactor = Redactor(["my-own-secret-value"])
+    for text in (
+        "sk-" + "a" * 30, "ghp_" + "b" * 30, "AKIA" + "C" * 16, "password: hunter2x",
+        "https://user:pass1234@host/x", "Bearer " + "d" * 30, "my-own-secret-value",
+    ):
+        assert MARK in redactor.text(f"before {text} after"), text
+    assert redactor.text("nothing secret in task-skills") == "nothing secret in task-skills"
+    plain = {"a": ["x", 1, None]}
+    assert redactor.json(plain) is plain
+    assert redactor.json({"a": ["my-own-secret-value"]}) == {"a": [MARK]}
+    assert Redactor.secrets_in({"API_KEY": "k", "PATH": "p"}) == ("k",)
