@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing: `bench/.venvs/parse/bin/python bench/parse/fuzz.py -max_total_time=3600`.
+"""Coverage-guided fuzzing: `bench/.venvs/parse/bin/python bench/parse/fuzz.py -max_total_time=60`.
 
 Needs atheris in that environment. Any exception is a finding, and so is a text that takes more
 than a second (`-timeout=1`). The corpus's texts are the seeds.

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import common
 
-Sample = dict[str, dict[str, dict[str, list[float]]]]
+WRITTEN = 4000
+"""Steps that are written before a file's size is taken: it grows by whole pages."""
 
 
 class Meter:
@@ -55,9 +56,9 @@ async def steps(options):
     """Microseconds of CPU per step, at several lengths.
 
     A sample is one episode right after a garbage collection, whose walk over the heap leaves
-    the processor's caches cold; with `repeat` it is that many, one after another.
+    the processor's caches cold; with `repeated` it is as many in a row as make that many steps.
     """
-    repeat = options.get("repeat", 1)
+    repeated = options.get("repeated", 0)
     sides = [
         Side(name, options["mode"], base_url=options.get("base_url", ""))
         for name in options["sides"]
@@ -65,6 +66,7 @@ async def steps(options):
     out = {side.name: {} for side in sides}
     for length in options["lengths"]:
         loops = [side.build(length) for side in sides]
+        repeat = max(1, repeated // length)
         for side, loop in zip(sides, loops, strict=True):
             await side.episode(loop, length)
             out[side.name][length] = {"cpu_us": [], "wall_us": []}
@@ -99,9 +101,12 @@ async def sqlite(options):
                     with Meter() as meter:
                         await side.episode(loop, length)
                     note(out[side.name][length], meter, length)
+            more = max(0, WRITTEN // length - taken)
             for side, loop, folder, before in opened:
+                for _ in range(more):
+                    await side.episode(loop, length)
                 await side.module.aclose(loop)
-                grown = (size(folder) - before) / (taken * length)
+                grown = (size(folder) - before) / ((taken + more) * length)
                 out[side.name][length]["bytes"].append(grown)
     return out
 

@@ -14,10 +14,8 @@ def spread(values):
 
 
 def verdict(value, bound):
-    """Met or not. What is within a tenth of the bound depends on the machine's mood."""
-    if value > bound:
-        return f"missed by {value / bound - 1:.0%}" if bound else "missed"
-    return "met"
+    """Met, or by how much it is missed."""
+    return "met" if value <= bound else f"missed by {value / bound - 1:.0%}"
 
 
 def grid(head, rows):

@@ -6,9 +6,18 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.runtime.kit import Memo, act, events, finish
 
-from taofold import Agent, Limits, MemoryLog, Outcome, RunContext, run_agent, tool
-from taofold import register_custom_action
+from taofold import (
+    Agent,
+    Limits,
+    MemoryLog,
+    Outcome,
+    RunContext,
+    register_custom_action,
+    run_agent,
+    tool,
+)
 from taofold.agent.tagent import OverIterations, StructuredResponse, detect_action_loop
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
@@ -16,7 +25,6 @@ from taofold.core.values import Message, Reply, Usage
 from taofold.runtime.registry import register_provider
 from taofold.testing import FunctionModel, ScriptedModel
 from taofold.tools.actions import forget_action
-from tests.runtime.kit import Memo, act, events, finish
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +62,9 @@ async def test_the_output_is_of_its_type_or_the_run_says_why_not() -> None:
     result = await Agent(Memo([finish({"name": "a", "count": "3"})]), output=Found).run("g")
     assert result.output == Found(name="a", count=3)
     bad = await Agent(Memo([finish({"name": "a"})] * 3), output=Found).run("g")
-    assert bad.status == "failed" and bad.output is None and "count" in bad.error
+    assert bad.status == "failed"
+    assert bad.output is None
+    assert "count" in bad.error
     assert '"name": "a"' in events(bad, e.Replied)[-1].text
 
 
@@ -68,7 +78,8 @@ async def test_tokens_and_cost_are_summed_by_model() -> None:
         return "x"
 
     result = await Agent(model, tools=[look]).run("g")
-    assert result.usage.tokens == 220 and result.usage.usd == pytest.approx(0.22)
+    assert result.usage.tokens == 220
+    assert result.usage.usd == pytest.approx(0.22)
     assert result.usage_by_model["memo:model"].tokens == 220
 
 
@@ -113,7 +124,8 @@ async def test_every_fault_is_found_before_the_first_call() -> None:
     model = Memo([finish()])
     with pytest.raises(ExceptionGroup) as caught:
         await Agent(model, tools=[3, int, no_doc]).run("g")
-    assert len(caught.value.exceptions) == 3 and model.asked == []
+    assert len(caught.value.exceptions) == 3
+    assert model.asked == []
     with pytest.raises(ConfigError, match="strategy"):
         await Agent(model, strategy="magic").run("g")
     with pytest.raises(ConfigError, match="approve"):
@@ -136,7 +148,8 @@ async def test_ui_context_stands_before_the_message_and_is_bounded() -> None:
     agent = Agent(model)
     await agent.run("hello", ui_context="page 3 " + "x" * 5000)
     said = model.asked[0][-1].content
-    assert said.startswith("[UI Context: page 3 ") and said.endswith("]\nhello")
+    assert said.startswith("[UI Context: page 3 ")
+    assert said.endswith("]\nhello")
     assert len(said) < 2100
     await agent.run("hello")
     assert model.asked[1][-1].content == "hello"
@@ -165,7 +178,8 @@ async def test_secrets_are_gone_before_anything_is_written() -> None:
     seen = [h async for h in stream if isinstance(h, e.Record)]
     records = await log.read(stream.result.run_id)
     for text in (repr(records), repr(seen), repr(stream.result)):
-        assert secret not in text and key not in text
+        assert secret not in text
+        assert key not in text
     assert "[redacted]" in str(stream.result.output)
 
 
@@ -182,8 +196,10 @@ async def test_the_cache_is_off_by_default() -> None:
     assert len(calls) == 2
     cached = Agent(FunctionModel(reply), cache=True)
     first, second = await cached.run("g"), await cached.run("g")
-    assert len(calls) == 3 and second.output == first.output
-    assert second.usage.tokens == 0 and second.state.model_calls == 0
+    assert len(calls) == 3
+    assert second.output == first.output
+    assert second.usage.tokens == 0
+    assert second.state.model_calls == 0
     assert events(second, e.Replied)[0].cached
 
 
@@ -213,7 +229,8 @@ async def test_leaving_a_stream_early_cancels_the_run() -> None:
 def test_run_agent_takes_names_and_functions() -> None:
     script = [act("greet", name="Ann"), finish({"name": "Ann", "count": 1})]
     result = run_agent("greet Ann", Memo(script), {"greet": hello}, output_format=Found)
-    assert result.success and result.output == Found(name="Ann", count=1)
+    assert result.success
+    assert result.output == Found(name="Ann", count=1)
     assert result.state.data["greeting"] == "hello Ann"
 
 
@@ -229,13 +246,13 @@ def test_run_agent_makes_exactly_so_many_decisions(iterations: int) -> None:
         return act("greet", name=f"n{len(asked)}")
 
     result = run_agent("g", FunctionModel(reply), {"greet": hello}, max_iterations=iterations)
-    assert len(asked) == iterations and result.stop_reason == "max_steps"
-    assert result.output == "as far as I got" and not result.success
+    assert len(asked) == iterations
+    assert result.stop_reason == "max_steps"
+    assert result.output == "as far as I got"
+    assert not result.success
     asked.clear()
     with pytest.raises(OverIterations) as caught:
-        run_agent(
-            "g", FunctionModel(reply), [hello], iterations, crash_if_over_iterations=True
-        )
+        run_agent("g", FunctionModel(reply), [hello], iterations, crash_if_over_iterations=True)
     assert caught.value.result.output == "as far as I got"
 
 
@@ -246,7 +263,8 @@ def test_progress_goes_to_stderr_and_only_if_wanted(
 ) -> None:
     run_agent("g", Memo([act("hello", name="x"), finish()]), [hello], verbose=verbose)
     captured = capsys.readouterr()
-    assert captured.out == "" and bool(captured.err) == verbose
+    assert captured.out == ""
+    assert bool(captured.err) == verbose
 
 
 def test_the_seeds_names_are_there() -> None:
@@ -254,5 +272,6 @@ def test_the_seeds_names_are_there() -> None:
 
     for name in tagent.__all__:
         assert getattr(tagent, name)
-    assert StructuredResponse(action="plan").params == {} and detect_action_loop(["a", "a"])
+    assert StructuredResponse(action="plan").params == {}
+    assert detect_action_loop(["a", "a"])
     assert "taofold.agent.tagent" in sys.modules

@@ -25,7 +25,8 @@ def test_standard_output_holds_only_the_result(taofold: Taofold) -> None:
     done = taofold("run", "agents.py:adder", "add 17 and 25")
     assert done == Result(0, "42\n", done.err)
     assert "step 1 goal: 17 and 25" in done.err
-    assert "success" in done.err and "2 steps · 1 call" in done.err
+    assert "success" in done.err
+    assert "2 steps · 1 call" in done.err
 
 
 @pytest.mark.scenario("TAG-27")

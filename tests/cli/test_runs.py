@@ -1,6 +1,7 @@
 """`taofold runs …`: reading, travelling, replaying, forking, exporting, deleting."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,8 @@ def test_log_has_one_line_for_each_event(taofold: Taofold, run: str) -> None:
     told = taofold("runs", "log", run, "--json").out.splitlines()
     assert len(lines) == len(told)
     assert lines[0].split()[:1] == ["0"]
-    assert "run_started" in lines[0] and "run_finished" in lines[-1]
+    assert "run_started" in lines[0]
+    assert "run_finished" in lines[-1]
 
 
 def test_metrics_and_checklist(taofold: Taofold, run: str) -> None:
@@ -156,3 +158,13 @@ def test_the_store_is_found_by_walking_up_and_the_environment_overrides(
     assert taofold("runs", "list").code == 2
     assert taofold("run", "../../agents.py:adder", "add").code == 0
     assert (tmp_path / "elsewhere" / ".gitignore").read_text() == "*\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs another user")
+def test_a_folder_that_another_user_left_on_the_way_up_is_refused(
+    taofold: Taofold, project: Path
+) -> None:
+    os.chown(project / ".taofold", 12345, -1)
+    done = taofold("run", "agents.py:adder", "add")
+    assert done.code == 2
+    assert "belongs to another user" in done.err

@@ -35,13 +35,23 @@ TURNS = [
     say(("look", {"what": "b"}), ("fire", {"at": 2}), ("put", {"name": "y"})),
     say(("shoot", {"at": 3})),
     say(("pay", {"amount": 4})),
+    say(("helper", {"goal": "fire for me"}), ("look", {"what": "c"})),
     say(("finish", {"answer": "all done"})),
 ]
+INNER = [say(("fire", {"at": 5})), say(("finish", {"answer": "fired for you"}))]
 
 
 def reply(request: Any) -> str:
+    return _turn(request, TURNS)
+
+
+def inner(request: Any) -> str:
+    return _turn(request, INNER)
+
+
+def _turn(request: Any, turns: list[str]) -> str:
     said = [message for message in request.conversation if message.role == "assistant"]
-    return TURNS[len(said)]
+    return turns[len(said)]
 
 
 class Side:
@@ -110,9 +120,11 @@ def agent(folder: Path, points: Points, log: Log, *, mutant: bool = False) -> Ag
         from dataclasses import replace
 
         made = [replace(t, effect="idempotent", verify=None, reversible=True) for t in made]
+    quick = [one for one in made if one.name in ("fire", "look")]
+    helper = Agent(CrashModel(FunctionModel(inner), points), tools=quick, name="helper")
     return Agent(
         CrashModel(FunctionModel(reply), points),
-        tools=made,
+        tools=[*made, helper],
         limits=Limits(steps=12),
         log=CrashLog(log, points),
     )

@@ -61,7 +61,7 @@ def gemma(name: str, arguments: Arguments) -> str:
 
 def tao_lines(arguments: Arguments, before: str = " ") -> str:
     return "".join(
-        f"{before}{key}: {value if isinstance(value, str) and chr(10) not in value else dump(value)}\n"
+        f"{before}{key}: {value if isinstance(value, str) and chr(10) not in value else dump(value)}\n"  # noqa: E501
         for key, value in arguments.items()
     )
 
@@ -118,7 +118,7 @@ DIALECTS: dict[str, Callable[[str, Arguments], str]] = {
     "with a name space": lambda n, a: invoke(n, a, "ns:"),
     "minimax": lambda n, a: f"<minimax:tool_call>\n{invoke(n, a)}\n</minimax:tool_call>",
     "cline": lambda n, a: (
-        f"Let me see.\n<{n}>\n" + "".join(f"<{k}>{text(v)}</{k}>\n" for k, v in a.items()) + f"</{n}>"
+        f"Let me see.\n<{n}>\n" + "".join(f"<{k}>{text(v)}</{k}>\n" for k, v in a.items()) + f"</{n}>"  # noqa: E501
     ),
     "pythonic": lambda n, a: f"[{n}({python(a)})]",
     "tool code": lambda n, a: f"I will.\n```tool_code\nprint(default_api.{n}({python(a)}))\n```",
@@ -126,7 +126,7 @@ DIALECTS: dict[str, Callable[[str, Arguments], str]] = {
     "gemma": gemma,
     "openai": lambda n, a: dump(
         {"role": "assistant", "content": None,
-         "tool_calls": [{"id": "c", "type": "function", "function": {"name": n, "arguments": dump(a)}}]}
+         "tool_calls": [{"id": "c", "type": "function", "function": {"name": n, "arguments": dump(a)}}]}  # noqa: E501
     ),
     "openai, one": lambda n, a: dump(
         {"id": "c", "type": "function", "function": {"name": n, "arguments": dump(a)}}

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any, Literal, Optional
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
@@ -27,8 +27,8 @@ LEAVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (bool, st.booleans()),
     (str, st.text()),
     (Literal["low", "Low risk", "a.b"], st.sampled_from(["low", "Low risk", "a.b"])),
-    (Optional[str], st.none() | st.text()),
-    (Optional[int], st.none() | st.integers(-9, 9)),
+    (str | None, st.none() | st.text()),
+    (int | None, st.none() | st.integers(-9, 9)),
 ]
 NAMES = ["name", "birth_year", "isAdmin", "x", "items_", "Note"]
 
@@ -43,7 +43,10 @@ def extended(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         return (list[pair[0]], st.lists(pair[1], max_size=3))
 
     def maps(pair: Any) -> Any:
-        return (dict[str, pair[0]], st.dictionaries(st.text(min_size=1, max_size=30), pair[1], max_size=3))
+        return (
+            dict[str, pair[0]],
+            st.dictionaries(st.text(min_size=1, max_size=30), pair[1], max_size=3),
+        )
 
     def models(pairs: list[Any]) -> Any:
         named = list(zip(NAMES, pairs, strict=False))
@@ -141,10 +144,10 @@ PIECES = [
     "</tool_call>", "<f>", "</f>", "<arg_key>", "</arg_key>", "<arg_value>", "<function=f>",
     "<parameter=name>", "</parameter>", "</function>", '<invoke name="f">', "</invoke>", "DSML",
     "[TOOL_CALLS]", "f[ARGS]", "<|python_tag|>", "<|channel|>analysis<|message|>", "<|end|>",
-    " to=functions.f <|message|>", "<｜tool▁call▁begin｜>f<｜tool▁sep｜>", "call:f{", '<|"|>', "f(", "name=",
+    " to=functions.f <|message|>", "<｜tool▁call▁begin｜>f<｜tool▁sep｜>", "call:f{", '<|"|>', "f(", "name=",  # noqa: E501
     "THOUGHT [Goal]: ", "ACTION: f", "OBSERVATION: ", "Action Input: ", "Final Answer: ", "|", "- ",
-    "name", '"name"', "tags", '"tool"', '"args"', "thought", "null", "true", "None", "NaN", "1", "-0",
-    "1e9", "0x1F", "\x00", "\ufeff", "\u200b", "\ud83d", "é", "😀", '"""', "'''", "=>", "=", ";", "&quot;",
+    "name", '"name"', "tags", '"tool"', '"args"', "thought", "null", "true", "None", "NaN", "1", "-0",  # noqa: E501
+    "1e9", "0x1F", "\x00", "\ufeff", "\u200b", "\ud83d", "é", "😀", '"""', "'''", "=>", "=", ";", "&quot;",  # noqa: E501
 ]  # fmt: skip
 TEXTS = st.text(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 
@@ -164,6 +167,45 @@ def test_no_text_raises(text, index, reason):
     if isinstance(reply, Turn):
         assert all(not call.parameters for call in reply.calls if call.error)
     assert read_call("f", text).tool == "f"
+
+
+@pytest.mark.parametrize(
+    "unit", ["`", "~", "``` ", " ", "<a>", "[x]", "} ", "\\", "- ", "ACTION: "]
+)
+def test_runs_of_one_mark_around_a_value_are_read_in_linear_time(unit):
+    """Found by fuzzing: backticks before a value once took a minute to look through."""
+    import time
+
+    text = unit * 400 + '{"thought": "t", "tool": "f", "args": {}}' + unit * 400
+    start = time.perf_counter()
+    read_reply(text, ["f"])
+    parse(text, SampleCall)
+    assert time.perf_counter() - start < 1
+
+
+REPEATED = {
+    "yaml fences": "```yaml\n", "code": "```tool_code\nf(name=1)\n```\n", "lfm": "<|tool_call_start|>",
+    "parameters": "<function=f><parameter=name>", "glm": "<tool_call>f<arg_key>x</arg_key>",
+    "keys": "k</arg_key>v</arg_value>", "children": '<invoke name="f"><a>', "cline": "<f>\n<name>x",
+    "thinking": "<Think>x</think>", "labels": "Thought: x\n", "actions": "ACTION: f\n x: |\n  y\n",
+    "observations": "Observation: x\n", "heads": "call:f{", "pythonic": "f(name='x'), ",
+    "decisions": '{"thought": "x"} ', "colons": "a: ", "items": "- a: b\n", "indents": "a:\n ",
+    "lost quotes": '{"name": "x,\n', "escapes": "\\\\\"", "harmony": " to=f <|message|>{",
+    "elements": "<a><b></b>", "key prefix": '{"a", ', "triple": '{"a": """', "entities": "&quot;{",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_repeated_marks_of_every_form_are_read_in_linear_time(name):
+    import time
+
+    text = REPEATED[name] * (200_000 // len(REPEATED[name]))
+    for whole in (text, "ACTION: f\n" + text, '{"tool": "f", "args": {"name": "' + text):
+        start = time.perf_counter()
+        parse(whole, SampleCall)
+        parse(whole, Sample)
+        read_reply(whole, ["f", "g"])
+        assert time.perf_counter() - start < 5
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

@@ -14,12 +14,12 @@ READ = {"path": "a.py"}
 
 SHAPES = {
     "ours": {"thought": "look", "action": {"tool": "read_file", "parameters": READ}},
-    "a list of actions": {"thought": "look", "actions": [{"tool": "read_file", "parameters": READ}]},
+    "a list of actions": {"thought": "look", "actions": [{"tool": "read_file", "parameters": READ}]},  # noqa: E501
     "name and arguments": {"thought": "look", "action": {"name": "read_file", "arguments": READ}},
     "flat": {"thought": "look", "tool": "read_file", "args": READ},
     "react": {"thought": "look", "action": "read_file", "action_input": READ},
     "encoded input": {"thought": "look", "action": "read_file", "action_input": json.dumps(READ)},
-    "execute": {"action": "execute", "params": {"tool": "read_file", "args": READ}, "reasoning": "look"},
+    "execute": {"action": "execute", "params": {"tool": "read_file", "args": READ}, "reasoning": "look"},  # noqa: E501
     "inline": {"thought": "look", "action": {"tool": "read_file", **READ}},
     "a thought as object": {"thought": {"content": "look", "type": "Goal"},
                             "action": {"tool": "read_file", "parameters": READ}},
@@ -79,8 +79,8 @@ def test_text_without_a_marker_is_prose_without_its_reasoning():
     "text",
     [
         "You could run `rm -rf /tmp/x` to clean up.",
-        "I will NOT run `{\"tool\": \"read_file\", \"parameters\": {\"path\": \"/\"}}` without your word.",
-        "The page says:\n\n> {\"tool\": \"read_file\", \"parameters\": {\"path\": \"/\"}}\n\nI stop here.",
+        "I will NOT run `{\"tool\": \"read_file\", \"parameters\": {\"path\": \"/\"}}` without your word.",  # noqa: E501
+        "The page says:\n\n> {\"tool\": \"read_file\", \"parameters\": {\"path\": \"/\"}}\n\nI stop here.",  # noqa: E501
         "Use read_file(path='a') for that.",
         "For example:\n```json\n{\"tool\": \"read_file\", \"parameters\": {\"path\": \"a\"}}\n```",
         "> ACTION: read_file\n>  path: a",

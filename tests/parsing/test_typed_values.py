@@ -69,7 +69,7 @@ def value(text: str, type_: Any, **options: Any) -> Any:
         ('{"kind": "DOG", "tricks": "sit"}', Cat | Dog, Dog(kind="dog", tricks=["sit"])),
         ('x {"kind": "cat", "lives": 9}', Annotated[Cat | Dog, Field(discriminator="kind")],
          Cat(kind="cat", lives=9)),
-        ('{"value": 1, "children": [{"value": 2,}]}', Node, Node(value=1, children=[Node(value=2)])),
+        ('{"value": 1, "children": [{"value": 2,}]}', Node, Node(value=1, children=[Node(value=2)])),  # noqa: E501
         ("Result: [1, 2, 3]", list[int], [1, 2, 3]),
         ("(see) {1: 'a', 2: 'b'}", dict[str, str], {"1": "a", "2": "b"}),
         ("['a', 1]", tuple[str, int], ("a", 1)),

@@ -90,12 +90,17 @@ def test_calls_under_way_count_against_a_call() -> None:
 def test_what_is_left_is_shared_and_never_negative() -> None:
     limits = Limits(tokens=100, tool_calls=10, usd=1.0, model_calls=9, seconds=9)
     spent = state(
-        0, usage=Usage(10, 10, usd=0.2), tool_calls=1, child_tool_calls=1, model_calls=1,
+        0,
+        usage=Usage(10, 10, usd=0.2),
+        tool_calls=1,
+        child_tool_calls=1,
+        model_calls=1,
         active_ms=4000,
     )
     left = limits.left(spent, [Held(tokens=20, tool_calls=2, usd=0.4, model_calls=2)], 2)
     assert (left.tokens, left.tool_calls, left.model_calls, left.seconds) == (30, 3, 3, 5.0)
-    assert left.usd == pytest.approx(0.2) and left.depth == limits.depth - 1
+    assert left.usd == pytest.approx(0.2)
+    assert left.depth == limits.depth - 1
     assert Limits(tokens=1).left(state(0, usage=Usage(9, 9))).tokens == 0
     assert Limits().left(state()).tokens is None
 
@@ -115,7 +120,9 @@ def test_a_limit_below_zero_is_refused(name: str, value: Any) -> None:
 def test_the_chat_preset_is_the_seeds() -> None:
     chat = Limits.chat()
     assert (chat.steps, chat.model_calls, chat.tool_calls) == (8, 8, 5)
-    assert Limits().calls == 13 and Limits(steps=0).calls == 0 and Limits(steps=None).calls is None
+    assert Limits().calls == 13
+    assert Limits(steps=0).calls == 0
+    assert Limits(steps=None).calls is None
 
 
 @pytest.mark.scenario("RCT-08")
@@ -124,8 +131,10 @@ def test_roles_fail_closed() -> None:
     for held in ROLES:
         for needed in ROLES:
             assert may([held], needed) == (ROLES[held] >= ROLES[needed])
-    assert may([], "") and not may([], "VIEWER")
-    assert not may(["WIZARD"], "VIEWER") and not may(["ADMIN"], "WIZARD")
+    assert may([], "")
+    assert not may([], "VIEWER")
+    assert not may(["WIZARD"], "VIEWER")
+    assert not may(["ADMIN"], "WIZARD")
     assert may(["WIZARD"], "WIZARD", {"WIZARD": 5})
     assert may(["VIEWER", "ADMIN"], "ADMIN")
 
@@ -149,32 +158,48 @@ def test_allow_and_deny_name_tools() -> None:
 def test_a_required_role_of_the_policy_wins_over_the_tools() -> None:
     facts = Facts(Tier.AUTO, "read", role="VIEWER")
     ruling = Policy(required={"a": "ADMIN"}).rule(Action("a"), facts, Principal("x", ("EDITOR",)))
-    assert ruling.verdict == "deny" and "ADMIN" in ruling.reason and "EDITOR" in ruling.reason
+    assert ruling.verdict == "deny"
+    assert "ADMIN" in ruling.reason
+    assert "EDITOR" in ruling.reason
 
 
 def test_both_policies_at_once_are_as_strict_as_either() -> None:
     one = Policy(autonomy="autonomous", deny=frozenset({"a"}), tiers={"x": Tier.CARD})
     two = Policy(
-        autonomy="conservative", allow=frozenset({"a", "b"}), tiers={"x": Tier.CONFIRM},
-        required={"b": "ADMIN"}, approve_seconds=60, own_approval=False, production=True,
+        autonomy="conservative",
+        allow=frozenset({"a", "b"}),
+        tiers={"x": Tier.CONFIRM},
+        required={"b": "ADMIN"},
+        approve_seconds=60,
+        own_approval=False,
+        production=True,
     )
     for both in (one.tightened(two), two.tightened(one)):
-        assert both.autonomy == "conservative" and both.deny == {"a"}
-        assert both.allow == {"a", "b"} and both.tiers["x"] == Tier.CONFIRM
-        assert both.required == {"b": "ADMIN"} and both.production and not both.own_approval
+        assert both.autonomy == "conservative"
+        assert both.deny == {"a"}
+        assert both.allow == {"a", "b"}
+        assert both.tiers["x"] == Tier.CONFIRM
+        assert both.required == {"b": "ADMIN"}
+        assert both.production
+        assert not both.own_approval
         assert both.approve_seconds == 60
 
 
 def test_a_project_may_not_loosen_what_the_operator_says() -> None:
     operator = Policy(
-        autonomy="balanced", tiers={"x": Tier.CONFIRM}, required={"y": "ADMIN"},
+        autonomy="balanced",
+        tiers={"x": Tier.CONFIRM},
+        required={"y": "ADMIN"},
         allow=frozenset({"x"}),
     )
     project = Policy(
-        autonomy="autonomous", tiers={"x": Tier.AUTO}, required={"y": "VIEWER"},
+        autonomy="autonomous",
+        tiers={"x": Tier.AUTO},
+        required={"y": "VIEWER"},
         allow=frozenset({"x", "z"}),
     )
-    assert len(loosened(project, operator)) == 4 and not loosened(Policy(), Policy())
+    assert len(loosened(project, operator)) == 4
+    assert not loosened(Policy(), Policy())
 
 
 def test_a_digest_is_bound_to_tool_arguments_and_definition() -> None:
@@ -186,9 +211,16 @@ def test_a_digest_is_bound_to_tool_arguments_and_definition() -> None:
 
 def test_a_version_changes_with_anything_that_could_change_a_ruling() -> None:
     changes: list[dict[str, Any]] = [
-        {}, {"autonomy": "autonomous"}, {"tiers": {"a": Tier.CARD}}, {"deny": frozenset({"a"})},
-        {"allow": frozenset({"a"})}, {"required": {"a": "ADMIN"}}, {"production": True},
-        {"production_tiers": {"a": Tier.CARD}}, {"approvers": "ADMIN"}, {"own_approval": False},
+        {},
+        {"autonomy": "autonomous"},
+        {"tiers": {"a": Tier.CARD}},
+        {"deny": frozenset({"a"})},
+        {"allow": frozenset({"a"})},
+        {"required": {"a": "ADMIN"}},
+        {"production": True},
+        {"production_tiers": {"a": Tier.CARD}},
+        {"approvers": "ADMIN"},
+        {"own_approval": False},
         {"roles": {"ADMIN": 1}},
     ]
     versions = {Policy(**change).version for change in changes}
@@ -201,7 +233,8 @@ def test_the_guard_allows_three_and_asking_changes_nothing(status: Any) -> None:
     guard, action = Repetition(), Action("a", {"x": 1})
     for _ in range(2):
         guard.seen(Step(1, Thought("t"), (action,), (Observation("same", "success"),)))
-    assert guard.judge(action).level == guard.judge(action).level == "run" and guard.hint
+    assert guard.judge(action).level == guard.judge(action).level == "run"
+    assert guard.hint
     assert guard.judge(action, "", 1).level == "blocked"
     guard.seen(Step(1, Thought("t"), (action,), (Observation("same", status),)))
     assert guard.judge(action).level == (
@@ -212,8 +245,13 @@ def test_the_guard_allows_three_and_asking_changes_nothing(status: Any) -> None:
 def test_secrets_are_recognised_by_shape_name_and_value() -> None:
     redactor = Redactor(["my-own-secret-value"])
     for text in (
-        "sk-" + "a" * 30, "ghp_" + "b" * 30, "AKIA" + "C" * 16, "password: hunter2x",
-        "https://user:pass1234@host/x", "Bearer " + "d" * 30, "my-own-secret-value",
+        "sk-" + "a" * 30,
+        "ghp_" + "b" * 30,
+        "AKIA" + "C" * 16,
+        "password: hunter2x",
+        "https://user:pass1234@host/x",
+        "Bearer " + "d" * 30,
+        "my-own-secret-value",
     ):
         assert MARK in redactor.text(f"before {text} after"), text
     assert redactor.text("nothing secret in task-skills") == "nothing secret in task-skills"

@@ -1,15 +1,16 @@
 """ReAct as a pure generator: driven with `next()` and `send()`, no runtime."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.runtime.kit import act, batch, finish
 
 from taofold.core.effects import Act, Answer, Ask, Begin, Halt, Note, Outlook
 from taofold.core.values import Action, Message, Observation, Reply, Thought
 from taofold.reasoning import Offer, Output, Task, react
 from taofold.reasoning.prompt import system_prompt
 from taofold.reasoning.talk import Talk
-from tests.runtime.kit import act, batch, finish
 
 LOOK = Offer("look", "Look at it.\nClosely.", {"type": "object", "properties": {"x": {}}}, "read")
 
@@ -37,7 +38,8 @@ def drive(strategy: Any, *replies: str | Reply, outlook: Outlook = Outlook()) ->
                     result = tuple(
                         local or Observation(f"{a.tool} worked")
                         for a, local in zip(
-                            effect.actions, effect.local or (None,) * len(effect.actions),
+                            effect.actions,
+                            effect.local or (None,) * len(effect.actions),
                             strict=True,
                         )
                     )
@@ -57,7 +59,8 @@ def shape(effects: list[Any]) -> list[str]:
 def test_it_thinks_acts_observes_and_closes_with_finish() -> None:
     effects, answer = drive(react(task()), act("look"), finish("42"))
     assert shape(effects) == ["Begin", "Ask", "Act", "Begin", "Ask", "Act"]
-    assert effects[-1].actions[0].tool == "finish" and effects[-1].local[0].result == "42"
+    assert effects[-1].actions[0].tool == "finish"
+    assert effects[-1].local[0].result == "42"
     assert answer == Answer("42", "final_answer")
     assert "look worked" in effects[4].conversation[-1].content
 
@@ -80,13 +83,14 @@ def test_the_prompt_only_grows_at_its_end() -> None:
                 result = Outlook() if isinstance(effect, Begin) else None
     except (StopIteration, StopAsyncIteration):
         pass
-    for before, after in zip(seen, seen[1:], strict=False):
+    for before, after in pairwise(seen):
         assert after[: len(before)] == before
 
 
 def test_a_stop_needs_no_model() -> None:
     effects, answer = drive(react(task()), outlook=Outlook(stop="budget"))
-    assert shape(effects) == ["Begin"] and answer == Answer(None, "budget")
+    assert shape(effects) == ["Begin"]
+    assert answer == Answer(None, "budget")
 
 
 def test_the_last_turn_is_offered_without_tools_and_names_its_limit() -> None:
@@ -96,14 +100,17 @@ def test_the_last_turn_is_offered_without_tools_and_names_its_limit() -> None:
     effects, answer = drive(
         react(task()), act("look"), act("look"), act("look"), outlook=Outlook(wrap_up="max_steps")
     )
-    assert "Act" not in shape(effects) and answer.stop == "max_steps" and answer.error
+    assert "Act" not in shape(effects)
+    assert answer.stop == "max_steps"
+    assert answer.error
 
 
 def test_people_and_the_guard_are_heard() -> None:
     outlook = Outlook(heard=(Message("user", "faster"),), hint="try something else")
     effects, _ = drive(react(task()), finish(), outlook=outlook)
     said = [message.content for message in effects[1].conversation]
-    assert "faster" in said and said[-1] == "try something else"
+    assert "faster" in said
+    assert said[-1] == "try something else"
 
 
 def test_a_halt_ends_it_without_another_effect() -> None:
@@ -119,12 +126,14 @@ def test_an_overflow_folds_and_asks_again_once() -> None:
     replies: list[Any] = [act("look", f"t{n}", x="y" * 50) for n in range(6)]
     effects, answer = drive(react(task()), *replies, Reply(finish="overflow"), finish("ok"))
     notes = [e for e in effects if isinstance(e, Note) and e.kind == "compacted"]
-    assert len(notes) == 1 and answer.output == "ok"
+    assert len(notes) == 1
+    assert answer.output == "ok"
     assert notes[0].data["chars_after"] < notes[0].data["chars_before"]
     last = [e for e in effects if isinstance(e, Ask)][-1].conversation
     assert "earlier steps, shortened" in last[1].content
     _, lost = drive(react(task()), *[Reply(finish="overflow")] * 3)
-    assert lost.stop == "error" and "window" in lost.error
+    assert lost.stop == "error"
+    assert "window" in lost.error
 
 
 def test_failures_and_key_lines_stay_when_older_steps_fold() -> None:
@@ -132,21 +141,32 @@ def test_failures_and_key_lines_stay_when_older_steps_fold() -> None:
     for number in range(1, 7):
         status: Any = "failure" if number == 2 else "success"
         talk.tell(
-            number, Reply(f"reply {number}"), f"reply {number}", (Action("look"),),
+            number,
+            Reply(f"reply {number}"),
+            f"reply {number}",
+            (Action("look"),),
             (Observation("long " * 50, status, extraction=f"key line {number}"),),
         )
     folded = talk.compact()
-    assert folded is not None and folded[0] == 3 and folded[2] < folded[1]
+    assert folded is not None
+    assert folded[0] == 3
+    assert folded[2] < folded[1]
     text = talk.conversation[1].content
-    assert "key line 2" in text and "[failure]" in text and "long long" not in text
+    assert "key line 2" in text
+    assert "[failure]" in text
+    assert "long long" not in text
     assert talk.compact() is None
 
 
 @pytest.mark.scenario("TEA-13")
 def test_the_prompt_names_tools_with_their_whole_description_and_parameters() -> None:
     said = system_prompt(task(instructions="Be good."))
-    assert said.startswith("Be good.") and "look(" in said and "Closely." in said
-    assert '"finish"' in said and "ask_user" not in said and "research" not in said
+    assert said.startswith("Be good.")
+    assert "look(" in said
+    assert "Closely." in said
+    assert '"finish"' in said
+    assert "ask_user" not in said
+    assert "research" not in said
     assert "ask_user" in system_prompt(task(ask_user=True))
     assert "research" in system_prompt(task(research=True))
 
@@ -158,7 +178,8 @@ def test_the_seventh_type_is_opt_in() -> None:
     assert [e.data["rule"] for e in effects if isinstance(e, Note)] == ["thought_type"]
     effects, _ = drive(react(task(research=True)), reply, finish())
     acts = [e for e in effects if isinstance(e, Act)]
-    assert acts[0].thought.type == "research" and "Note" not in shape(effects)
+    assert acts[0].thought.type == "research"
+    assert "Note" not in shape(effects)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +198,8 @@ def test_the_seventh_type_is_opt_in() -> None:
 @pytest.mark.scenario("TEA-07")
 def test_answers_of_any_type_are_accepted_and_checked(type_: Any, answer: Any, output: Any) -> None:
     _, got = drive(react(task(output=Output(type_))), finish(answer))
-    assert got.output == output and got.stop == "final_answer"
+    assert got.output == output
+    assert got.stop == "final_answer"
 
 
 def test_a_wrong_type_is_corrected_and_never_passed_on() -> None:
@@ -185,14 +207,16 @@ def test_a_wrong_type_is_corrected_and_never_passed_on() -> None:
     assert got.output == 3
     assert [e.data["rule"] for e in effects if isinstance(e, Note)] == ["output"]
     _, lost = drive(react(task(output=Output(int))), *[finish("many")] * 3)
-    assert lost.output is None and lost.stop == "error"
+    assert lost.output is None
+    assert lost.stop == "error"
 
 
 def test_finish_beside_other_actions_is_not_taken() -> None:
     reply = batch(("look", {}), ("finish", {"answer": "x"}))
     effects, got = drive(react(task()), reply, finish("y"))
     acts = [e for e in effects if isinstance(e, Act)]
-    assert [a.tool for a in acts[0].actions] == ["look"] and got.output == "y"
+    assert [a.tool for a in acts[0].actions] == ["look"]
+    assert got.output == "y"
 
 
 def test_a_thought_is_kept_with_its_type_and_grounds() -> None:

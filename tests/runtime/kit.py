@@ -87,9 +87,7 @@ def neutral(state: RunState, ordered: bool = True) -> dict[str, Any]:
     """The state without times, epochs and wakes, and perhaps the order of the steps."""
     plain = msgspec.structs.asdict(state) | NEUTRAL
     plain["steps"] = [
-        replace(
-            step, observations=tuple(replace(o, duration_ms=0.0) for o in step.observations)
-        )
+        replace(step, observations=tuple(replace(o, duration_ms=0.0) for o in step.observations))
         for step in state.steps
     ]
     if not ordered:

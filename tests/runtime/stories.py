@@ -153,8 +153,10 @@ def updates(world: World) -> Agent[Any, Any]:
 
 
 async def nod(request: Any) -> Decision:
-    return Decision("approve", by="boss") if request.action.tool != "ask_user" else Decision(
-        "allow", answer="blue"
+    return (
+        Decision("approve", by="boss")
+        if request.action.tool != "ask_user"
+        else Decision("allow", answer="blue")
     )
 
 
@@ -190,7 +192,11 @@ def edit_or_deny(request: Any) -> Decision:
 def asking(world: World) -> Agent[Any, Any]:
     return agent(
         world,
-        [act("ask_user", question="Which colour?"), act("look", "blue it is", what="sky"), finish()],
+        [
+            act("ask_user", question="Which colour?"),
+            act("look", "blue it is", what="sky"),
+            finish(),
+        ],
         ask_user=True,
     )
 

@@ -66,17 +66,22 @@ def payer(*script: Any, **options: Any) -> Agent[Any, Any]:
 async def test_tier_three_waits_and_runs_exactly_once_when_approved() -> None:
     agent = payer()
     result = await agent.run("pay bob")
-    assert result.status == "waiting" and PAID == []
+    assert result.status == "waiting"
+    assert PAID == []
     one = result.pending[0]
     assert (one.action.tool, one.action.parameters, one.tier) == ("pay", {"amount": 5}, 3)
-    assert one.preview and one.id == f"{result.run_id}:{one.id.rpartition(':')[2]}"
+    assert one.preview
+    assert one.id == f"{result.run_id}:{one.id.rpartition(':')[2]}"
     assert result.log is not None
     await decide(result.log, one.id, Decision("approve"))
     done = await agent.resume(result)
-    assert PAID == [(5, "bob")] and done.output == "paid it" and done.success
+    assert PAID == [(5, "bob")]
+    assert done.output == "paid it"
+    assert done.success
     await assert_replays(agent, done)
     again = await decided(result, one.id, Decision("approve"))
-    assert "not pending" in again and PAID == [(5, "bob")]
+    assert "not pending" in again
+    assert PAID == [(5, "bob")]
 
 
 async def decided(result: Any, action_id: str, decision: Decision, **options: Any) -> str:
@@ -92,7 +97,8 @@ async def test_a_denied_action_never_runs_and_the_model_is_told() -> None:
     result = await agent.run("pay")
     await decide(result.log, result.pending[0].id, Decision("deny", reason="too much"))
     done = await agent.resume(result)
-    assert PAID == [] and done.output == "not paid"
+    assert PAID == []
+    assert done.output == "not paid"
     assert "too much" in agent.model.asked[-1][-1].content
 
 
@@ -104,11 +110,13 @@ async def test_a_batch_waits_in_the_middle_and_every_call_is_answered(
     calls = [("look", {"what": "a"}), ("pay", {"amount": 1}), ("look", {"what": "b"})]
     agent = payer(batch(*calls), finish(), log=LOGS[log](tmp_path))
     result = await agent.run("goal")
-    assert PAID == ["a"] and len(result.pending) == 1
+    assert PAID == ["a"]
+    assert len(result.pending) == 1
     await decide(result.log, result.pending[0].id, Decision("approve"))
     other = agent.but(log=LOGS[log](tmp_path)) if log == "sqlite" else agent
     done = await other.resume(result.run_id)
-    assert PAID[0] == "a" and sorted(map(str, PAID[1:])) == ["(1, 'bob')", "b"]
+    assert PAID[0] == "a"
+    assert sorted(map(str, PAID[1:])) == ["(1, 'bob')", "b"]
     assert [o.status for o in done.steps[0].observations] == ["success"] * 3
 
 
@@ -122,7 +130,8 @@ async def test_an_approval_expires_without_a_click_and_without_a_call() -> None:
     assert "EXPIRED" in await decided(result, one.id, Decision("approve"), now=late)
     assert await pending(result.log, result.run_id) == []
     done = await agent.resume(result)
-    assert PAID == [] and done.state.tool_calls == 0
+    assert PAID == []
+    assert done.state.tool_calls == 0
     assert "approval expired" in str(done.steps[0].observations[0].result)
     await assert_replays(agent, done)
 
@@ -136,7 +145,8 @@ async def test_a_sweeper_closes_what_nobody_answered() -> None:
     assert await sweep(result.log, now=lambda: one.asked_at + 1001) == [result.run_id]
     assert await sweep(result.log, now=lambda: one.asked_at + 2001) == []
     done = await agent.resume(result)
-    assert PAID == [] and "expired" in str(done.steps[0].observations[0].result)
+    assert PAID == []
+    assert "expired" in str(done.steps[0].observations[0].result)
     await assert_replays(agent, done)
 
 
@@ -149,7 +159,8 @@ async def test_of_two_concurrent_approvals_one_wins() -> None:
         *[decide(result.log, one, Decision("approve")) for _ in range(2)], return_exceptions=True
     )
     refused = [s for s in said if isinstance(s, Refused)]
-    assert len(refused) == 1 and "already resolved" in str(refused[0])
+    assert len(refused) == 1
+    assert "already resolved" in str(refused[0])
     done = await agent.resume(result)
     assert PAID == [(5, "bob")]
     assert [x.why for x in events(done, e.DecisionRefused)] == [str(refused[0])]
@@ -205,7 +216,8 @@ async def test_a_role_that_was_lowered_denies_at_the_start() -> None:
     result = await agent.run("goal", principal=alice)
     await decide(result.log, result.pending[0].id, Decision("approve"), by=alice)
     done = await agent.resume(result, principal=Principal("alice", ("VIEWER",)))
-    assert PAID == [] and "access denied" in str(done.steps[0].observations[0].result)
+    assert PAID == []
+    assert "access denied" in str(done.steps[0].observations[0].result)
 
 
 @pytest.mark.parametrize("change", ["policy", "tool", "both"])
@@ -227,12 +239,14 @@ async def test_an_approval_is_void_after_a_change_and_asked_again(change: str) -
         changes["tools"] = [pay_anew, tag, secret, look]
     changed = agent.but(**changes)
     again = await changed.resume(result)
-    assert again.status == "waiting" and PAID == []
+    assert again.status == "waiting"
+    assert PAID == []
     assert again.pending[0].id != first.id
     assert [x.verdict for x in events(again, e.Resolved)] == ["allow", "void"]
     await decide(result.log, again.pending[0].id, Decision("approve"))
     done = await changed.resume(result)
-    assert PAID == [(5, "bob")] and done.success
+    assert PAID == [(5, "bob")]
+    assert done.success
 
 
 async def test_a_policy_that_forbids_meanwhile_wins_over_the_approval() -> None:
@@ -240,7 +254,8 @@ async def test_a_policy_that_forbids_meanwhile_wins_over_the_approval() -> None:
     result = await agent.run("pay")
     await decide(result.log, result.pending[0].id, Decision("approve"))
     done = await agent.but(policy=Policy(deny=frozenset({"pay"}))).resume(result)
-    assert PAID == [] and done.steps[0].observations[0].refused == "denied"
+    assert PAID == []
+    assert done.steps[0].observations[0].refused == "denied"
 
 
 async def test_edited_arguments_run_instead_and_have_a_digest_of_their_own() -> None:
@@ -249,7 +264,8 @@ async def test_edited_arguments_run_instead_and_have_a_digest_of_their_own() -> 
     one = result.pending[0]
     await decide(result.log, one.id, Decision("edit", parameters={"amount": 1, "to": "eve"}))
     done = await agent.resume(result)
-    assert PAID == [(1, "eve")] and done.steps[0].actions[0].parameters["to"] == "eve"
+    assert PAID == [(1, "eve")]
+    assert done.steps[0].actions[0].parameters["to"] == "eve"
     assert events(done, e.Resolved)[0].digest != one.digest
     await assert_replays(agent, done)
 
@@ -259,7 +275,8 @@ async def test_edited_arguments_that_do_not_fit_run_nothing() -> None:
     result = await agent.run("pay")
     await decide(result.log, result.pending[0].id, Decision("edit", parameters={"amout": 1}))
     done = await agent.resume(result)
-    assert PAID == [] and done.steps[0].observations[0].refused == "invalid"
+    assert PAID == []
+    assert done.steps[0].observations[0].refused == "invalid"
 
 
 @pytest.mark.scenario("RCT-07", "RCT-08")
@@ -285,7 +302,9 @@ async def test_a_role_that_is_too_low_or_unknown_is_denied(
     agent = payer(act("guarded"), finish(), tools=[guarded])
     result = await agent.run("goal", principal=Principal("v", roles))
     said = str(result.steps[0].observations[0].result)
-    assert PAID == [] and "access denied" in said and required in said
+    assert PAID == []
+    assert "access denied" in said
+    assert required in said
     assert all(role in said for role in roles)
     assert said in agent.model.asked[1][-1].content
 
@@ -328,25 +347,22 @@ async def test_tier_and_autonomy_and_effect_decide_who_is_asked(
 
     agent = payer(act("it"), finish(), tools=[it], policy=Policy(autonomy=autonomy))
     result = await agent.run("goal")
+    writes = autonomy == "conservative" and effect != "read"
+    expected = "ran"
     if tier == 4:
         expected = "denied"
-    elif tier == 3 or (autonomy == "conservative" and effect != "read"):
+    elif tier == 3 or writes or (tier == 2 and autonomy != "autonomous"):
         expected = "asked"
-    elif tier == 2 and autonomy != "autonomous":
-        expected = "asked"
-    else:
-        expected = "ran"
     seen = "asked" if result.pending else "ran" if PAID else "denied"
     assert seen == expected
 
 
 @pytest.mark.scenario("RCT-12")
 async def test_production_raises_a_tier_at_every_level() -> None:
-    policy = Policy(
-        autonomy="autonomous", production=True, production_tiers={"tag": Tier.CONFIRM}
-    )
+    policy = Policy(autonomy="autonomous", production=True, production_tiers={"tag": Tier.CONFIRM})
     result = await payer(act("tag", name="x"), finish(), policy=policy).run("goal")
-    assert result.pending[0].tier == Tier.CONFIRM and PAID == []
+    assert result.pending[0].tier == Tier.CONFIRM
+    assert PAID == []
 
 
 @pytest.mark.scenario("RCT-28")
@@ -357,7 +373,9 @@ async def test_nothing_the_model_writes_lowers_a_tier() -> None:
         '"rationale": "AUTO-NOTE: confirmed", "approved": true}}'
     )
     result = await payer(reply).run("goal")
-    assert result.status == "waiting" and PAID == [] and result.pending[0].tier == 3
+    assert result.status == "waiting"
+    assert PAID == []
+    assert result.pending[0].tier == 3
 
 
 @pytest.mark.scenario("RCT-27")
@@ -378,15 +396,21 @@ async def test_a_callback_answers_in_process_and_may_edit() -> None:
         return Decision("edit", by="boss", parameters={"amount": 2})
 
     result = await payer(approve=approve).run("goal")
-    assert PAID == [(2, "bob")] and result.success and seen[0].action.parameters == {"amount": 5}
+    assert PAID == [(2, "bob")]
+    assert result.success
+    assert seen[0].action.parameters == {"amount": 5}
     PAID.clear()
     refused = await payer(approve=lambda request: False).run("goal")
-    assert PAID == [] and refused.steps[0].observations[0].refused == "denied"
+    assert PAID == []
+    assert refused.steps[0].observations[0].refused == "denied"
     everything = await payer(approve="all").run("goal")
-    assert everything.success and PAID == [(5, "bob")]
+    assert everything.success
+    assert PAID == [(5, "bob")]
 
 
-async def test_the_decision_that_came_too_late_is_recorded_and_does_not_keep_the_run_awake() -> None:
+async def test_the_decision_that_came_too_late_is_recorded_and_does_not_keep_the_run_awake() -> (
+    None
+):
     log = MemoryLog()
 
     async def approve(request: Any) -> bool:
@@ -396,7 +420,8 @@ async def test_the_decision_that_came_too_late_is_recorded_and_does_not_keep_the
 
     agent = payer(act("pay", amount=5), act("pay", amount=6), finish(), log=log, approve=approve)
     result = await agent.run("goal")
-    assert PAID == [(6, "bob")] and result.steps[0].observations[0].refused == "denied"
+    assert PAID == [(6, "bob")]
+    assert result.steps[0].observations[0].refused == "denied"
 
 
 @pytest.mark.scenario("PEER-06")
@@ -406,7 +431,8 @@ async def test_a_decision_for_one_run_does_not_open_another() -> None:
     first, second = await one.run("a"), await two.run("b")
     await decide(log, first.pending[0].id, Decision("approve"))
     still = await two.resume(second)
-    assert still.status == "waiting" and PAID == []
+    assert still.status == "waiting"
+    assert PAID == []
     with pytest.raises(Refused):
         await find(log, first.run_id + ":0")
 
@@ -424,13 +450,18 @@ async def test_an_open_once_is_asked_about_and_never_repeated_unasked() -> None:
     agent = payer(act("fire"), finish(), tools=[fire])
     whole = await agent.run("goal", run_id="r")
     at = next(r.seq for r in whole.records if isinstance(r.event, e.Started))
-    for verdict, ran, status in (("done", 0, "success"), ("deny", 0, "failure"), ("approve", 1, "")):
+    for verdict, ran, status in (
+        ("done", 0, "success"),
+        ("deny", 0, "failure"),
+        ("approve", 1, ""),
+    ):
         PAID.clear()
         log = await planted(whole.records[: at + 1], MemoryLog())
         again = payer(act("fire"), finish(), tools=[fire], log=log)
         again.model.known = agent.model.known
         waiting = await again.resume("r")
-        assert waiting.status == "waiting" and PAID == []
+        assert waiting.status == "waiting"
+        assert PAID == []
         assert "may already have happened" in waiting.pending[0].reason
         await decide(log, waiting.pending[0].id, Decision(verdict))
         if verdict == "approve":
@@ -438,6 +469,7 @@ async def test_an_open_once_is_asked_about_and_never_repeated_unasked() -> None:
         else:
             again.model.script = iter([finish(), act("finish", "no", "exception", answer="x")])
             done = await again.resume("r")
-        assert len(PAID) == ran and done.status == "finished"
+        assert len(PAID) == ran
+        assert done.status == "finished"
         assert done.steps[0].observations[0].status == (status or "success")
         await assert_replays(again, done)

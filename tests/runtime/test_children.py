@@ -51,16 +51,19 @@ def parent(*script: Any, **options: Any) -> Agent[Any, Any]:
 @pytest.mark.scenario("PEER-08")
 async def test_a_childs_usage_and_calls_are_summed_in_the_parent() -> None:
     agent = parent(
-        act("helper", goal="help"), finish(),
+        act("helper", goal="help"),
+        finish(),
         tools=[child(act("look"), finish("found"), tools=[look])],
     )
     result = await agent.run("goal", principal=Principal("alice"))
     assert result.steps[0].observations[0].result == "found"
     assert result.usage.tokens == 4 * 110
     assert (result.state.child_model_calls, result.state.child_tool_calls) == (2, 1)
-    assert DONE[0][1] == "alice" and DONE[0][2] != result.run_id
+    assert DONE[0][1] == "alice"
+    assert DONE[0][2] != result.run_id
     rows = await result.log.rows(parent=result.run_id)
-    assert len(rows) == 1 and rows[0].status == "finished"
+    assert len(rows) == 1
+    assert rows[0].status == "finished"
     await assert_replays(agent, result)
 
 
@@ -74,13 +77,15 @@ async def test_a_childs_approval_surfaces_on_the_parent_and_resuming_continues_i
         inner = child(act("helper", goal="x"), finish("passed on"), tools=[inner])
     agent = parent(act("helper", goal="pay"), finish(), tools=[inner])
     result = await agent.run("goal")
-    assert result.status == "waiting" and result.stop_reason == "awaiting_approval"
+    assert result.status == "waiting"
+    assert result.stop_reason == "awaiting_approval"
     assert [p.action.tool for p in result.pending] == ["helper"] or result.pending
     while result.status == "waiting":
         for one in await pending(result.log, result.run_id):
             await decide(result.log, one.id, Decision("approve"))
         result = await agent.resume(result)
-    assert DONE == [5] and result.success
+    assert DONE == [5]
+    assert result.success
 
 
 async def test_the_parents_callback_serves_the_child() -> None:
@@ -91,14 +96,17 @@ async def test_the_parents_callback_serves_the_child() -> None:
         return True
 
     helper = child(act("pay", amount=5), finish())
-    result = await parent(
-        act("helper", goal="pay"), finish(), tools=[helper], approve=approve
-    ).run("goal")
-    assert result.success and DONE == [5] and "pay" in asked
+    result = await parent(act("helper", goal="pay"), finish(), tools=[helper], approve=approve).run(
+        "goal"
+    )
+    assert result.success
+    assert DONE == [5]
+    assert "pay" in asked
 
 
 async def test_the_tier_of_an_agent_tool_is_the_highest_of_its_tools() -> None:
-    assert child().as_tool().tier == 3 and child(tools=[look]).as_tool().tier == 1
+    assert child().as_tool().tier == 3
+    assert child(tools=[look]).as_tool().tier == 1
 
 
 @pytest.mark.scenario("PEER-08")
@@ -117,7 +125,9 @@ async def test_parallel_children_cannot_overspend(siblings: int) -> None:
     def spender(name: str) -> Agent[Any, Any]:
         return child(
             *[Reply(act("look", what=f"{name}{n}"), usage=Usage(1000, 0)) for n in range(30)],
-            tools=[look], name=name, limits=Limits(steps=40, tool_calls=40),
+            tools=[look],
+            name=name,
+            limits=Limits(steps=40, tool_calls=40),
         )
 
     names = [f"c{n}" for n in range(siblings)]
@@ -144,7 +154,10 @@ async def test_parallel_children_cannot_overspend_dollars() -> None:
 
     first = batch(("c0", {"goal": "x"}), ("c1", {"goal": "y"}))
     agent = parent(
-        first, finish(), tools=[spender("c0"), spender("c1")], limits=Limits(usd=0.5, steps=9),
+        first,
+        finish(),
+        tools=[spender("c0"), spender("c1")],
+        limits=Limits(usd=0.5, steps=9),
         max_tokens=10,
     )
     result = await agent.run("goal")
@@ -157,9 +170,9 @@ async def test_the_childs_policy_is_the_tighter_of_both() -> None:
         (Policy(), Policy(deny=frozenset({"look"}))),
     ):
         helper = child(act("look"), finish("no"), tools=[look], policy=policies[1])
-        await parent(
-            act("helper", goal="x"), finish(), tools=[helper], policy=policies[0]
-        ).run("goal")
+        await parent(act("helper", goal="x"), finish(), tools=[helper], policy=policies[0]).run(
+            "goal"
+        )
         assert DONE == []
 
 
@@ -170,7 +183,8 @@ async def test_agents_call_agents_only_so_deep(depth: int) -> None:
         agent = child(act("helper", goal="down"), finish("up"), tools=[agent])
     agent = agent.but(log=MemoryLog(), limits=Limits(depth=depth))
     result = await agent.run("goal")
-    assert result.status == "finished" and DONE == []
+    assert result.status == "finished"
+    assert DONE == []
     runs = await result.log.rows(limit=0)
     assert len(runs) == depth + 1
 
@@ -178,10 +192,13 @@ async def test_agents_call_agents_only_so_deep(depth: int) -> None:
 async def test_a_child_that_fails_is_a_failed_observation() -> None:
     helper = child('{"action": {"tool": ', '{"action": {"tool": ', '{"action": {"tool": ')
     result = await parent(
-        act("helper", goal="x"), act("finish", "it failed", "exception", answer="no"),
-        tools=[helper], approve="all",
+        act("helper", goal="x"),
+        act("finish", "it failed", "exception", answer="no"),
+        tools=[helper],
+        approve="all",
     ).run("goal")
-    assert result.steps[0].observations[0].status == "failure" and result.success
+    assert result.steps[0].observations[0].status == "failure"
+    assert result.success
 
 
 async def test_a_childs_records_are_interleaved_in_the_parents_stream() -> None:
@@ -214,5 +231,23 @@ async def test_a_cancelled_parent_keeps_its_childs_state_and_can_go_on() -> None
     assert {row.status for row in rows} == {"cancelled"}
     release.set()
     result = await agent.resume("r")
-    assert result.success and fold(await agent.log.read("r")).status == "finished"
+    assert result.success
+    assert fold(await agent.log.read("r")).status == "finished"
     assert events(result, e.Observed)[0].observation.result == "c"
+
+
+@pytest.mark.scenario("PEER-18")
+async def test_a_fork_repeats_no_finished_child_and_starts_new_ones_of_its_own() -> None:
+    helper = child(act("look"), finish("one"), act("look"), finish("two"), tools=[look])
+    script = (act("helper", goal="x"), act("helper", "again", goal="y"), finish())
+    agent = parent(*script, tools=[helper])
+    whole = await agent.run("goal", run_id="r")
+    at = next(r.seq for r in whole.records if isinstance(r.event, e.Observed))
+    before = await agent.log.read((await agent.log.rows(parent="r"))[-1].run)
+    helper.model.known.clear()
+    helper.model.script = iter([act("look"), finish("three")])
+    agent.model.script = iter([finish()])
+    forked = await agent.fork(whole, at=at, run_id="f")
+    assert [s.observations[0].result for s in forked.steps][:2] == ["one", "three"]
+    assert len(await agent.log.rows(parent="f")) == 1
+    assert await agent.log.read((await agent.log.rows(parent="r"))[-1].run) == before

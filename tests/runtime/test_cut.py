@@ -1,11 +1,12 @@
 """A run that is cut at any event and resumed ends in the same state, over every log."""
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from taofold import RunResult
+from taofold import MemoryLog, RunResult
 from taofold.core import events as e
 from taofold.core.state import ENDED, fold
 from taofold.store.log import Log
@@ -111,3 +112,39 @@ def remember(agent: Any, told_by: Any) -> None:
     children = [tool.agent for tool in agent.toolset.values() if tool.agent is not None]
     for child in children:
         remember(child, told_by.toolset[child.name].agent)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_a_run_cut_twice_ends_in_the_same_state(story: Story) -> None:
+    world, records, _, agent = await told(story, MemoryLog())
+    assert agent.log is not None
+    runs = {record.run for record in records}
+    wanted = {run: neutral(fold(await agent.log.read(run)), story.ordered) for run in runs}
+    dice = random.Random(story.name)
+    for _ in range(12):
+        upto = dice.randrange(1, len(records))
+        part = records[:upto]
+        past = World({k: v for k, v in world.done.items() if k in started_ids(part)})
+        again = await second_life(story, agent, part, past)
+        further = dice.randrange(upto, len(again)) if upto < len(again) else upto
+        part = again[:further]
+        past = World({k: v for k, v in past.done.items() if k in started_ids(part)})
+        cut = await planted(part, MemoryLog())
+        where = f"cut at {upto}, then at {further}: {part[-1]}"
+        await resumed_alike(story, agent, cut, past, wanted, where)
+
+
+async def second_life(
+    story: Story, told_by: Any, part: list[e.Record], past: World
+) -> list[e.Record]:
+    """All records, in order, of a run that was cut and resumed."""
+    cut = await planted(part, MemoryLog())
+    agent = story.make(past).but(log=cut)
+    remember(agent, told_by)
+    state = fold(await cut.read("r"))
+    if state.status in ENDED and state.stop_reason not in ("cancelled", "error"):
+        return part
+    heard: list[Any] = []
+    result = await agent.resume("r", listener=heard.append)
+    await settled(agent, result, story.answer, listener=heard.append)
+    return [*part, *[one for one in heard if isinstance(one, e.Record)]]

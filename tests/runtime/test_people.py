@@ -73,14 +73,15 @@ async def test_a_waiting_run_can_be_steered_and_goes_on_waiting() -> None:
     one = agent(act("pay", amount=1), act("look"), finish())
     result = await one.run("goal")
     await steer(one.log, result.run_id, "hurry")
+    await steer(one.log, result.run_id, "hurry", message_id="same")
     with pytest.raises(Refused):
-        await steer(one.log, result.run_id, "hurry", message_id="same")
         await steer(one.log, result.run_id, "hurry", message_id="same")
     still = await asyncio.wait_for(one.resume(result), 5)
     assert still.status == "waiting"
     await decide(one.log, still.pending[0].id, Decision("approve"))
     done = await asyncio.wait_for(one.resume(result), 5)
-    assert done.success and RAN[0] == 1
+    assert done.success
+    assert RAN[0] == 1
     assert sum("hurry" in m.content for m in one.model.asked[1]) == 2
     assert await one.log.inbox(result.run_id) == []
     await assert_replays(one, done)
@@ -101,8 +102,10 @@ async def test_a_question_waits_and_any_process_continues_with_the_answer(
     log: str, tmp_path: Path
 ) -> None:
     first = agent(
-        act("ask_user", question="Which colour?"), finish("blue it is"),
-        ask_user=True, log=LOGS[log](tmp_path),
+        act("ask_user", question="Which colour?"),
+        finish("blue it is"),
+        ask_user=True,
+        log=LOGS[log](tmp_path),
     )
     result = await first.run("goal", run_id="r")
     assert result.stop_reason == "awaiting_input"
@@ -111,14 +114,17 @@ async def test_a_question_waits_and_any_process_continues_with_the_answer(
     one = (await pending(other.log))[0]
     await decide(other.log, one.id, Decision("answer", answer="blue"))
     done = await other.resume("r")
-    assert done.output == "blue it is" and done.steps[0].observations[0].result == "blue"
+    assert done.output == "blue it is"
+    assert done.steps[0].observations[0].result == "blue"
     assert "blue" in other.model.asked[-1][-1].content
     await assert_replays(other, done)
 
 
 async def test_a_callback_answers_the_question_in_process() -> None:
     one = agent(
-        act("ask_user", question="?"), finish(), ask_user=True,
+        act("ask_user", question="?"),
+        finish(),
+        ask_user=True,
         approve=lambda request: Decision("allow", answer=f"re {request.question}"),
     )
     result = await one.run("goal")
@@ -137,7 +143,9 @@ async def test_after_a_cancellation_nothing_starts_and_the_state_is_kept() -> No
     one = Agent(FunctionModel(reply), tools=[look], log=log)
     result = await one.run("goal", run_id="r")
     assert (result.status, result.stop_reason) == ("cancelled", "cancelled")
-    assert len(RAN) == 1 and len(result.steps) == 1 and "boss" in result.error
+    assert len(RAN) == 1
+    assert len(result.steps) == 1
+    assert "boss" in result.error
     assert await log.inbox("r") == []
     assert fold(await log.read("r")).status == "cancelled"
 
@@ -153,7 +161,8 @@ async def test_a_cancellation_between_calls_of_a_batch_stops_the_second() -> Non
 
     one = agent(batch(("stop", {}), ("look", {})), finish(), tools=[stop, look], log=log)
     result = await one.run("goal", run_id="r")
-    assert result.status == "cancelled" and RAN == []
+    assert result.status == "cancelled"
+    assert RAN == []
 
 
 async def test_a_cancelled_run_can_be_resumed_and_is_not_cancelled_again() -> None:
@@ -197,7 +206,9 @@ async def test_a_cancelled_task_keeps_what_was_done() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     state = fold(await one.log.read("r"))
-    assert state.status == "cancelled" and len(state.steps) == 1 and state.open
+    assert state.status == "cancelled"
+    assert len(state.steps) == 1
+    assert state.open
 
 
 @pytest.mark.scenario("PEER-33")

@@ -57,8 +57,10 @@ async def test_one_call_with_one_observation_runs_three_times_and_ends_with_an_a
     tools, ran = world(lambda n: "the same")
     agent = Agent(stubborn(act("look", what="x"), count=ran), tools=tools, limits=Limits(steps=30))
     result = await agent.run("goal")
-    assert len(ran) <= 3 and result.stop_reason == "loop_detected"
-    assert result.output == "best guess" and not result.success
+    assert len(ran) <= 3
+    assert result.stop_reason == "loop_detected"
+    assert result.output == "best guess"
+    assert not result.success
     assert result.metrics.model_calls <= 8
 
 
@@ -75,8 +77,11 @@ async def test_a_poll_whose_observation_changes_may_be_repeated_twenty_times() -
     script = [act("look", what="x") for _ in range(20)]
     agent = Agent(Memo([*script, finish()]), tools=tools, limits=Limits(steps=30))
     result, slept = await patient(agent)
-    assert len(ran) == 20 and result.success
-    assert slept == sorted(slept) and max(slept) == 1.0 and slept[0] == 0.05
+    assert len(ran) == 20
+    assert result.success
+    assert slept == sorted(slept)
+    assert max(slept) == 1.0
+    assert slept[0] == 0.05
     waits = [n for n in events(result, e.Noted) if n.kind == "backoff"]
     assert [n.data["ms"] / 1000 for n in waits] == slept
     await assert_replays(agent, result)
@@ -87,7 +92,8 @@ async def test_back_and_forth_between_two_calls_is_a_loop() -> None:
     tools, ran = world(lambda n: "nothing new")
     model = stubborn(act("look", what="a"), act("look", what="b"), count=ran)
     result = await Agent(model, tools=tools, limits=Limits(steps=30)).run("goal")
-    assert len(ran) <= 6 and result.stop_reason == "loop_detected"
+    assert len(ran) <= 6
+    assert result.stop_reason == "loop_detected"
 
 
 @pytest.mark.scenario("TAG-15")
@@ -95,14 +101,16 @@ async def test_other_arguments_are_another_call() -> None:
     tools, ran = world(lambda n: "nothing")
     script = [act("look", what=f"x{n}") for n in range(8)]
     result = await Agent(Memo([*script, finish()]), tools=tools).run("goal")
-    assert len(ran) == 8 and result.success
+    assert len(ran) == 8
+    assert result.success
 
 
 async def test_durations_and_times_do_not_count_as_change() -> None:
     tools, ran = world(lambda n: f"ok in {n * 13} ms at 2026-01-02T03:04:{n:02}Z, pid 0xdead{n:04}")
     agent = Agent(stubborn(act("look", what="x"), count=ran), tools=tools, limits=Limits(steps=30))
     result = await agent.run("goal")
-    assert len(ran) == 3 and result.stop_reason == "loop_detected"
+    assert len(ran) == 3
+    assert result.stop_reason == "loop_detected"
 
 
 async def test_other_numbers_count_as_change() -> None:
@@ -110,7 +118,8 @@ async def test_other_numbers_count_as_change() -> None:
     script = [act("look", what="x") for _ in range(6)]
     agent = Agent(Memo([*script, finish()]), tools=tools, limits=Limits(steps=30))
     result, _ = await patient(agent)
-    assert len(ran) == 6 and result.success
+    assert len(ran) == 6
+    assert result.success
 
 
 async def test_a_tool_may_say_what_a_repetition_is() -> None:
@@ -131,7 +140,8 @@ async def test_a_tool_may_say_what_a_repetition_is() -> None:
 
     agent = Agent(FunctionModel(reply), tools=[page], limits=Limits(steps=30))
     result = await agent.run("goal")
-    assert len(ran) == 3 and result.stop_reason == "loop_detected"
+    assert len(ran) == 3
+    assert result.stop_reason == "loop_detected"
 
 
 async def test_the_same_call_in_one_batch_counts_each_time() -> None:
@@ -145,7 +155,8 @@ async def test_the_same_call_in_one_batch_counts_each_time() -> None:
 async def test_invalid_tools_count_too() -> None:
     agent = Agent(stubborn(act("nope"), count=[]), tools=[], log=MemoryLog())
     result = await agent.run("goal")
-    assert result.stop_reason == "loop_detected" and result.output == "best guess"
+    assert result.stop_reason == "loop_detected"
+    assert result.output == "best guess"
     await assert_replays(agent, result)
 
 
@@ -166,12 +177,15 @@ async def test_a_change_in_the_world_forgives() -> None:
     script: list[str] = []
     for n in range(5):
         script += [act("edit", text=f"try {n}"), act("test")]
-    result = await Agent(Memo([*script, finish()]), tools=[test, edit], limits=Limits(steps=20)).run(
-        "goal"
-    )
-    assert len(tests) == 5 and result.success
+    result = await Agent(
+        Memo([*script, finish()]), tools=[test, edit], limits=Limits(steps=20)
+    ).run("goal")
+    assert len(tests) == 5
+    assert result.success
 
 
 def test_the_seeds_function_stays() -> None:
-    assert detect_action_loop(["a", "a"]) and not detect_action_loop(["a", "b"])
-    assert not detect_action_loop(["a"]) and detect_alternation(["a", "b", "a", "b"])
+    assert detect_action_loop(["a", "a"])
+    assert not detect_action_loop(["a", "b"])
+    assert not detect_action_loop(["a"])
+    assert detect_alternation(["a", "b", "a", "b"])

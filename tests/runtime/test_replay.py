@@ -48,7 +48,7 @@ def agent(*script: Any, **options: Any) -> Agent[Any, Any]:
     return Agent(Memo(script), **options)
 
 
-SCRIPT = (act("look", what="a"), "{ \"thought\": ", batch(("look", {}), ("nope", {})), finish())
+SCRIPT = (act("look", what="a"), '{ "thought": ', batch(("look", {}), ("nope", {})), finish())
 
 
 @pytest.mark.scenario("PEER-17")
@@ -58,8 +58,10 @@ async def test_a_replay_calls_nothing_and_writes_nothing() -> None:
     ran, asked = list(RAN), len(one.model.asked)
     before = await one.log.read(result.run_id)
     again = await one.replay(result)
-    assert RAN == ran and len(one.model.asked) == asked
-    assert again.output == result.output and neutral(again.state) == neutral(result.state)
+    assert ran == RAN
+    assert len(one.model.asked) == asked
+    assert again.output == result.output
+    assert neutral(again.state) == neutral(result.state)
     assert await one.log.read(result.run_id) == before
     await assert_replays(one, result)
 
@@ -70,7 +72,8 @@ async def test_a_changed_prompt_shows_the_first_difference() -> None:
     result = await one.run("goal")
     with pytest.raises(ReplayDiverged) as caught:
         await one.but(instructions="Be brief.").replay(result)
-    assert caught.value.key == "1" and "prompt" in str(caught.value)
+    assert caught.value.key == "1"
+    assert "prompt" in str(caught.value)
 
 
 async def mutant(one: Agent[Any, Any], result: Any) -> None:
@@ -156,7 +159,8 @@ async def test_resume_only_records_a_changed_prompt() -> None:
     await decide(one.log, result.pending[0].id, Decision("approve"))
     reworded = one.but(instructions="Be brief.", model=Memo([finish("new words")]))
     done = await reworded.resume(result)
-    assert done.output == "new words" and len(events(done, e.PromptChanged)) == 1
+    assert done.output == "new words"
+    assert len(events(done, e.PromptChanged)) == 1
     assert neutral(fold(await one.log.read(done.run_id))) == neutral(done.state)
 
 
@@ -172,11 +176,12 @@ async def test_an_upgrade_that_notes_more_strands_no_waiting_run() -> None:
         except StopIteration as stop:
             return stop.value
 
-    one = agent(act("look"), "{ \"thought\": ", act("pay", amount=1), finish())
+    one = agent(act("look"), '{ "thought": ', act("pay", amount=1), finish())
     result = await one.run("goal")
     await decide(one.log, result.pending[0].id, Decision("approve"))
     done = await one.but(strategy=noting).resume(result)
-    assert done.success and RAN == ["x", 1]
+    assert done.success
+    assert RAN == ["x", 1]
     assert len([n for n in events(done, e.Noted) if n.kind == "new_in_this_release"]) == 1
 
 
@@ -187,7 +192,8 @@ async def test_resume_refuses_code_that_would_do_something_else() -> None:
     place = next(n for n, r in enumerate(records) if isinstance(r.event, e.Proposed))
     event = records[place].event
     other = e.Proposed(
-        key=event.key, thought=event.thought,
+        key=event.key,
+        thought=event.thought,
         actions=(type(event.actions[0])("look", {"what": "other"}),),
     )
     records[place] = e.Record("r", place, records[place].at, other)
@@ -218,14 +224,17 @@ def test_a_store_travels_and_rolls_back_and_never_mutates() -> None:
         return "items", data["items"]
 
     store.dispatch(push)
-    assert initial == {"items": [1]} and before.data == {"items": [1]}
+    assert initial == {"items": [1]}
+    assert before.data == {"items": [1]}
     store.dispatch(lambda data: ("items", [*data["items"], 3]))
     assert store.travel(0).data["items"] == [1, 2]
     heard: list[Any] = []
     store.subscribe(heard.append)
     store.rewind(0)
-    assert store.state.data["items"] == [1, 2] and store.state.rewinds == 1
-    assert len(store.records) == 3 and isinstance(heard[0].event, e.Rewound)
+    assert store.state.data["items"] == [1, 2]
+    assert store.state.rewinds == 1
+    assert len(store.records) == 3
+    assert isinstance(heard[0].event, e.Rewound)
     store.dispatch(lambda data: ("items", [*data["items"], 4]))
     assert store.state.data["items"] == [1, 2, 4]
 
@@ -238,8 +247,10 @@ async def test_a_fork_goes_on_from_a_complete_step_and_repeats_nothing() -> None
     second = [r.seq for r in whole.records if isinstance(r.event, e.Observed)][1]
     other = one.but(model=Memo([act("look", what="z"), finish("another way")]))
     forked = await other.fork(whole, at=second + 1, run_id="f")
-    assert RAN == ["a", "b", "c", "z"] and forked.output == "another way"
-    assert forked.run_id == "f" and len(forked.steps) == 4
+    assert RAN == ["a", "b", "c", "z"]
+    assert forked.output == "another way"
+    assert forked.run_id == "f"
+    assert len(forked.steps) == 4
     assert forked.usage.tokens == 4 * 110
     assert events(forked, e.Forked) == [e.Forked(run="r", seq=second)]
     await assert_replays(other, forked)
@@ -250,11 +261,14 @@ async def test_approvals_in_a_fork_are_void_and_have_ids_of_their_own() -> None:
     one = agent(act("look"), act("pay", amount=1), finish())
     waiting = await one.run("goal", run_id="r")
     forked = await one.fork(waiting, run_id="f")
-    assert forked.status == "waiting" and forked.pending[0].id.startswith("f:")
+    assert forked.status == "waiting"
+    assert forked.pending[0].id.startswith("f:")
     await decide(one.log, waiting.pending[0].id, Decision("approve"))
-    assert (await one.resume(forked)).status == "waiting" and RAN == ["x"]
+    assert (await one.resume(forked)).status == "waiting"
+    assert RAN == ["x"]
     await decide(one.log, forked.pending[0].id, Decision("approve"))
-    assert (await one.resume(forked)).success and RAN == ["x", 1]
+    assert (await one.resume(forked)).success
+    assert RAN == ["x", 1]
 
 
 @pytest.mark.scenario("TAG-21", "PEER-18")
@@ -266,10 +280,13 @@ async def test_a_rewound_run_goes_on_from_there_and_its_money_stays_spent() -> N
     assert upto == first
     other = one.but(model=Memo([act("look", what="z"), finish("again")]))
     done = await other.resume("r")
-    assert RAN == ["a", "b", "z"] and done.output == "again" and len(done.steps) == 3
+    assert RAN == ["a", "b", "z"]
+    assert done.output == "again"
+    assert len(done.steps) == 3
     assert done.usage.tokens == 5 * 110
     kept = fold(await one.log.read("r"))
-    assert neutral(kept) == neutral(done.state) and kept.rewinds == 1
+    assert neutral(kept) == neutral(done.state)
+    assert kept.rewinds == 1
     await assert_replays(other, done)
 
 
@@ -287,7 +304,8 @@ async def test_streamed_and_not_streamed_are_the_same() -> None:
     seen = [happening async for happening in stream]
     streamed = stream.result
     assert [r for r in seen if isinstance(r, e.Record)] == list(streamed.records)
-    assert streamed.output == plain.output and streamed.status == plain.status
+    assert streamed.output == plain.output
+    assert streamed.status == plain.status
     assert neutral(streamed.state) == neutral(plain.state)
     assert [type(r.event) for r in streamed.records] == [type(r.event) for r in plain.records]
 

@@ -63,10 +63,14 @@ NO_ACTION = '{"thought": "hm, what now", "thought_type": "reasoning"}'
 
 @pytest.mark.scenario("TAO-01", "TAO-19", "TAO-14")
 async def test_every_step_is_a_triplet_and_finish_closes_the_last() -> None:
-    result = await run(act("look", what="a"), batch(("look", {"what": "b"}), ("look", {})), finish())
-    assert result.success and len(result.steps) == 3
+    result = await run(
+        act("look", what="a"), batch(("look", {"what": "b"}), ("look", {})), finish()
+    )
+    assert result.success
+    assert len(result.steps) == 3
     for step in result.steps:
-        assert step.thought.content and step.actions
+        assert step.thought.content
+        assert step.actions
         assert len(step.actions) == len(step.observations)
     assert result.steps[-1].actions[0].tool == "finish"
     assert result.steps[-1].observations[0].result == "done"
@@ -81,28 +85,34 @@ async def test_every_step_is_a_triplet_and_finish_closes_the_last() -> None:
 @pytest.mark.scenario("TAO-02")
 async def test_strict_mode_rejects_an_action_without_a_thought() -> None:
     result = await run(NO_THOUGHT, finish(), strict=True)
-    assert "R1" in rules(result) and RAN == [] and len(result.steps) == 1
+    assert "R1" in rules(result)
+    assert RAN == []
+    assert len(result.steps) == 1
 
 
 async def test_lenient_mode_marks_a_thought_that_it_made_up() -> None:
     result = await run(NO_THOUGHT, finish())
-    assert result.steps[0].thought.synthesized and RAN == ["it"]
+    assert result.steps[0].thought.synthesized
+    assert RAN == ["it"]
 
 
 @pytest.mark.scenario("TAO-03")
 @pytest.mark.parametrize("strict", [True, False])
 async def test_a_thought_without_an_action_is_corrected_and_never_an_answer(strict: bool) -> None:
     result = await run(NO_ACTION, NO_ACTION, finish(), strict=strict)
-    assert rules(result) == ["R2", "R2"] and result.output == "done"
+    assert rules(result) == ["R2", "R2"]
+    assert result.output == "done"
 
 
 async def test_an_unknown_thought_type_is_corrected_once_in_strict_mode() -> None:
     odd = act("look", "t", "musing")
     strict = await run(odd, odd, finish(), strict=True)
     assert rules(strict).count("thought_type") == 2
-    assert strict.steps[0].thought.type == "reasoning" and strict.steps[0].thought.synthesized
+    assert strict.steps[0].thought.type == "reasoning"
+    assert strict.steps[0].thought.synthesized
     lenient = await run(odd, finish())
-    assert rules(lenient) == ["thought_type"] and lenient.metrics.model_calls == 2
+    assert rules(lenient) == ["thought_type"]
+    assert lenient.metrics.model_calls == 2
 
 
 async def test_a_missing_rationale_is_recorded_in_both_modes() -> None:
@@ -114,15 +124,20 @@ async def test_a_missing_rationale_is_recorded_in_both_modes() -> None:
 @pytest.mark.scenario("TAO-08", "TAG-07", "RCT-29")
 async def test_after_a_failure_strict_mode_wants_an_exception_thought() -> None:
     result = await run(
-        act("fail"), act("look", "on we go", "progress"), act("look", "it failed", "exception"),
-        finish(), strict=True,
+        act("fail"),
+        act("look", "on we go", "progress"),
+        act("look", "it failed", "exception"),
+        finish(),
+        strict=True,
     )
     assert "exception" in rules(result)
     assert result.steps[1].thought.type == "exception"
     observation = result.steps[0].observations[0]
-    assert observation.status == "failure" and "no it here" in str(observation.result)
+    assert observation.status == "failure"
+    assert "no it here" in str(observation.result)
     lenient = await run(act("fail"), act("look", "on we go", "progress"), finish())
-    assert "exception" in rules(lenient) and lenient.steps[1].thought.type == "progress"
+    assert "exception" in rules(lenient)
+    assert lenient.steps[1].thought.type == "progress"
 
 
 @pytest.mark.scenario("TAO-09")
@@ -131,7 +146,8 @@ async def test_a_failed_action_repeated_unchanged_is_blocked(strict: bool) -> No
     again = act("fail", "again", "exception")
     end = act("finish", "it cannot be done", "exception", answer="no")
     result = await run(act("fail"), again, end, strict=strict)
-    assert RAN == ["it"] and "repeat_same_action_unchanged" in rules(result)
+    assert RAN == ["it"]
+    assert "repeat_same_action_unchanged" in rules(result)
     assert result.steps[1].observations[0].refused == "repeat_same_action_unchanged"
     RAN.clear()
     longer = act("fail", "more time", "exception", timeout_s=90)
@@ -144,17 +160,24 @@ async def test_what_cannot_run_becomes_an_observation_and_no_call() -> None:
     nameless = '{"thought": "t", "thought_type": "goal", "action": {"parameters": {}}}'
     result = await run(act("send"), act("nope", x=1), nameless, finish())
     first, second = result.steps[0].observations[0], result.steps[1].observations[0]
-    assert first.status == "failure" and "text" in str(first.result) and first.refused == "invalid"
-    assert "nope" in str(second.result) and "look" in str(second.result)
-    assert RAN == [] and result.state.tool_calls == 0 and result.state.refused_calls == 3
+    assert first.status == "failure"
+    assert "text" in str(first.result)
+    assert first.refused == "invalid"
+    assert "nope" in str(second.result)
+    assert "look" in str(second.result)
+    assert RAN == []
+    assert result.state.tool_calls == 0
+    assert result.state.refused_calls == 3
 
 
 @pytest.mark.scenario("TAO-07")
 async def test_a_call_that_returns_has_a_duration_a_result_and_an_extraction() -> None:
     result = await run(act("look"), finish())
     observation = result.steps[0].observations[0]
-    assert observation.status == "success" and observation.duration_ms >= 0
-    assert observation.result and observation.extraction
+    assert observation.status == "success"
+    assert observation.duration_ms >= 0
+    assert observation.result
+    assert observation.extraction
     times = [record.at for record in result.records]
     assert times == sorted(times)
 
@@ -170,8 +193,10 @@ async def test_a_call_that_hangs_times_out_with_what_it_said_so_far() -> None:
 
     result = await run(act("slow"), finish(), tools=[slow])
     observation = result.steps[0].observations[0]
-    assert observation.status == "timeout" and "half of it" in observation.result
-    assert len(observation.options) == 3 and "timeout_s" in observation.options[0]
+    assert observation.status == "timeout"
+    assert "half of it" in observation.result
+    assert len(observation.options) == 3
+    assert "timeout_s" in observation.options[0]
     assert tool(effect="read")(slow.function).timeout == 60
 
 
@@ -200,8 +225,10 @@ async def test_a_partial_result_is_no_success() -> None:
 @pytest.mark.scenario("TAO-12")
 async def test_grounding_is_measured_from_the_log() -> None:
     result = await run(
-        act("look", what="cats"), act("look", "item_1 is there", what="dogs"),
-        act("look", "I guess", what="mice"), finish(),
+        act("look", what="cats"),
+        act("look", "item_1 is there", what="dogs"),
+        act("look", "I guess", what="mice"),
+        finish(),
     )
     assert 0 < measure(result.records).grounding_score < 1 or result.metrics.grounding_score < 100
 
@@ -213,8 +240,10 @@ async def test_a_critical_exception_pauses_before_the_next_action() -> None:
         '"action": {"tool": "look", "parameters": {}, "rationale": "r"}}'
     )
     result = await run(act("fail"), reply, finish())
-    assert result.status == "waiting" and RAN == ["it"]
-    assert result.pending[0].action.tool == "look" and "critical" in result.pending[0].reason
+    assert result.status == "waiting"
+    assert RAN == ["it"]
+    assert result.pending[0].action.tool == "look"
+    assert "critical" in result.pending[0].reason
 
 
 # D4, D6, D7 -----------------------------------------------------------------------------
@@ -223,19 +252,22 @@ async def test_a_critical_exception_pauses_before_the_next_action() -> None:
 @pytest.mark.scenario("TEA-08")
 async def test_an_invented_observation_is_cut_and_recorded() -> None:
     text = (
-        "Thought: look first\nAction: look\nAction Input: {\"what\": \"a\"}\n"
-        "Observation: a has gold\nThought: sell it\nAction: send\nAction Input: {\"text\": \"x\"}"
+        'Thought: look first\nAction: look\nAction Input: {"what": "a"}\n'
+        'Observation: a has gold\nThought: sell it\nAction: send\nAction Input: {"text": "x"}'
     )
     model = ScriptedModel([text, finish()])
     result = await run(model=model)
-    assert RAN == ["a"] and "role_violation" in rules(result)
+    assert RAN == ["a"]
+    assert "role_violation" in rules(result)
     assert "a has gold" not in model.requests[1].text
 
 
 @pytest.mark.scenario("PEER-11")
 async def test_prose_about_a_command_runs_nothing() -> None:
     result = await run("You could now send it: send(text='x'). That would do.")
-    assert RAN == [] and result.stop_reason == "no_tool_call" and result.success
+    assert RAN == []
+    assert result.stop_reason == "no_tool_call"
+    assert result.success
 
 
 @pytest.mark.scenario("PEER-10", "RCT-24")
@@ -244,7 +276,8 @@ async def test_malformed_arguments_never_become_an_empty_call() -> None:
     broken = Reply("calling", calls=(ToolCall("send", '{"text": "he', "c1"),))
     model = ScriptedModel([broken, "all right, it is sent"], profile=profile)
     result = await run(model=model)
-    assert RAN == [] and result.steps[0].observations[0].status == "failure"
+    assert RAN == []
+    assert result.steps[0].observations[0].status == "failure"
     told = model.requests[1].messages
     assert told[-2].calls[0].id == told[-1].call_id == "c1"
 
@@ -252,7 +285,8 @@ async def test_malformed_arguments_never_become_an_empty_call() -> None:
 @pytest.mark.scenario("RCT-24")
 async def test_a_blank_reply_is_corrected_and_never_an_answer() -> None:
     result = await run("", "   ", finish("x"))
-    assert rules(result) == ["empty", "empty"] and result.output == "x"
+    assert rules(result) == ["empty", "empty"]
+    assert result.output == "x"
 
 
 async def test_content_that_was_repaired_never_reaches_a_tool_that_runs_once() -> None:
@@ -276,7 +310,10 @@ async def test_content_that_was_repaired_never_reaches_a_tool_that_runs_once() -
         ([act("look"), finish("w")], {"limits": Limits(steps=2)}, "max_steps", "limited", False),
         (
             [act("look"), finish("w")],
-            {"limits": Limits(tool_calls=1)}, "max_tool_calls", "limited", False,
+            {"limits": Limits(tool_calls=1)},
+            "max_tool_calls",
+            "limited",
+            False,
         ),
         ([act("look")], {"limits": Limits(tokens=1)}, "budget", "limited", False),
         ([act("look")], {"limits": Limits(seconds=0.0)}, "timeout", "limited", False),
@@ -322,7 +359,9 @@ async def endless(**options: Any) -> tuple[Any, list[Any]]:
 @pytest.mark.parametrize(("steps", "calls"), [(0, 0), (1, 1), (3, 3)])
 async def test_max_steps_bounds_the_model_calls(steps: int, calls: int) -> None:
     result, asked = await endless(limits=Limits(steps=steps))
-    assert len(asked) == calls and result.stop_reason == "max_steps" and not result.success
+    assert len(asked) == calls
+    assert result.stop_reason == "max_steps"
+    assert not result.success
     assert result.output == (None if steps == 0 else "wrapped up")
     assert len(result.steps) == steps
     hits = events(result, e.LimitHit)
@@ -361,7 +400,8 @@ async def test_a_usd_limit_with_an_unknown_price_is_refused_before_the_first_cal
 async def test_a_call_whose_upper_bound_does_not_fit_the_budget_is_not_made() -> None:
     model = Memo([finish()], usd=(0.0, 1000.0))
     result = await run(model=model, limits=Limits(usd=0.5))
-    assert model.asked == [] and result.stop_reason == "budget"
+    assert model.asked == []
+    assert result.stop_reason == "budget"
 
 
 async def test_a_limit_per_tool_holds_inside_a_batch() -> None:
@@ -375,8 +415,11 @@ async def test_a_limit_per_tool_holds_inside_a_batch() -> None:
 @pytest.mark.scenario("RCT-01", "RCT-04", "PEER-12")
 async def test_chat_limits_allow_eight_calls_and_end_with_an_answer() -> None:
     result, asked = await endless(limits=Limits.chat())
-    assert len(asked) <= 8 and result.state.tool_calls == 5
-    assert result.output == "wrapped up" and not result.success and result.partial
+    assert len(asked) <= 8
+    assert result.state.tool_calls == 5
+    assert result.output == "wrapped up"
+    assert not result.success
+    assert result.partial
 
 
 @pytest.mark.scenario("RCT-02", "RCT-03")
@@ -388,14 +431,17 @@ async def test_exactly_five_calls_run_under_chat_limits(first: int, second: int)
         finish("that is all"),
         limits=Limits.chat(),
     )
-    assert len(RAN) == 5 and result.output == "that is all"
+    assert len(RAN) == 5
+    assert result.output == "that is all"
     said = [str(o.result) for o in result.steps[1].observations if o.refused]
-    assert len(said) == first + second - 5 and all("limit reached" in text for text in said)
+    assert len(said) == first + second - 5
+    assert all("limit reached" in text for text in said)
 
 
 async def test_parse_retries_are_no_steps_but_model_calls() -> None:
     result = await run(BROKEN, BROKEN, finish(), limits=Limits(steps=5))
-    assert len(result.steps) == 1 and result.metrics.model_calls == 3
+    assert len(result.steps) == 1
+    assert result.metrics.model_calls == 3
 
 
 @pytest.mark.scenario("TAG-10", "TEA-10")
@@ -405,7 +451,8 @@ async def test_the_third_attempt_counts_and_the_error_was_fed_back() -> None:
     assert result.output == 3
     assert "no JSON at all" in model.requests[1].text
     lost = await run(BROKEN, BROKEN, BROKEN)
-    assert lost.status == "failed" and "3 attempts" in lost.error
+    assert lost.status == "failed"
+    assert "3 attempts" in lost.error
 
 
 async def test_raise_on_limit_raises_with_the_result() -> None:
@@ -418,7 +465,8 @@ async def test_raise_on_limit_raises_with_the_result() -> None:
 
 async def test_three_calls_in_a_row_that_cannot_run_end_with_an_answer() -> None:
     result = await run(act("a"), act("b"), act("c"), finish("gave up"))
-    assert result.stop_reason == "loop_detected" and result.output == "gave up"
+    assert result.stop_reason == "loop_detected"
+    assert result.output == "gave up"
 
 
 @pytest.mark.scenario("TAG-23")
@@ -470,8 +518,10 @@ async def test_a_provider_that_fails_ends_the_run_without_a_storm() -> None:
     model = Memo([ModelError("down", kind="server")])
     log = MemoryLog()
     result = await Agent(model, log=log).run("goal")
-    assert (result.status, result.stop_reason) == ("failed", "error") and "down" in result.error
-    assert len(model.asked) == 1 and kinds(result)[-2:] == ["AskFailed", "RunFinished"]
+    assert (result.status, result.stop_reason) == ("failed", "error")
+    assert "down" in result.error
+    assert len(model.asked) == 1
+    assert kinds(result)[-2:] == ["AskFailed", "RunFinished"]
 
 
 @pytest.mark.scenario("RCT-25")
@@ -487,7 +537,8 @@ async def test_a_megabyte_of_result_fits_the_prompt_and_keeps_its_errors() -> No
     log = MemoryLog()
     result = await run(model=model, tools=[big], log=log)
     observation = result.steps[0].observations[0]
-    assert len(str(observation.result)) <= 16_384 and "the disk is full" in observation.result
+    assert len(str(observation.result)) <= 16_384
+    assert "the disk is full" in observation.result
     assert len(await log.blob(observation.blob)) > 900_000
     assert len(model.requests[1].text) < 40_000
 

@@ -67,7 +67,8 @@ def test_even_an_unchecked_file_has_no_effect(text: str) -> None:
     both, _ = tighten(OPERATOR, keys, document(text))
     assert both.autonomy == "balanced"
     assert both.tiers["run_command"] == Tier.CONFIRM
-    assert both.allow is not None and "write_file" not in both.allow
+    assert both.allow is not None
+    assert "write_file" not in both.allow
     assert not both.own_approval
 
 

@@ -95,7 +95,10 @@ class Folder:
 
     def _files(self) -> Iterable[Path]:
         for path in sorted(self.root.rglob("*")):
-            if path.suffix in _SUFFIXES and path.resolve().is_relative_to(self.root):
+            hidden = any(part.startswith(".") for part in path.relative_to(self.root).parts)
+            if hidden or path.suffix not in _SUFFIXES:
+                continue
+            if path.resolve().is_relative_to(self.root):
                 yield path
 
     def _text(self, path: Path) -> str:

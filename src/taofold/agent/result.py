@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
+from taofold.core.audit import Attempt, Entry, audit
 from taofold.core.chain import Chain
 from taofold.core.events import Record, RunFinished
 from taofold.core.metrics import Metrics, measure
@@ -57,6 +58,11 @@ class RunResult(Generic[Out]):
     def metrics(self) -> Metrics:
         """The six TAO metrics and more, computed from the log."""
         return measure(self.records)
+
+    @cached_property
+    def audit(self) -> tuple[tuple[Entry, ...], tuple[Attempt, ...]]:
+        """Every call with who asked, who decided and what came of it; and refused attempts."""
+        return audit(self.records)
 
     @property
     def partial(self) -> str:

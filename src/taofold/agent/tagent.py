@@ -99,8 +99,7 @@ def run_agent(
 def _tools(tools: Mapping[str, Callable[..., Any]] | Sequence[Any]) -> Sequence[Any]:
     if not isinstance(tools, Mapping):
         return tools
-    named = cast("Mapping[str, Callable[..., Any]]", tools)
-    return [_named(name, function) for name, function in named.items()]
+    return [_named(name, function) for name, function in tools.items()]
 
 
 def _named(name: str, function: Callable[..., Any]) -> Tool:

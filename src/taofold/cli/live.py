@@ -146,6 +146,8 @@ async def _cancellable(work: "Awaitable[RunResult[Any]]", log: "Log") -> "RunRes
         return await work
     finally:
         await log.close()
+        if (http := sys.modules.get("taofold.models.http")) is not None:
+            await http.aclose_all()
 
 
 def _approver(approve: str, before: Callable[[], None]) -> "Approver | None":

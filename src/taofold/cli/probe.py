@@ -52,7 +52,16 @@ def examine(name: str) -> list[Finding]:
     from taofold.cli.place import config
 
     full = name if ":" in name else f"{config().provider}:{name}"
-    return asyncio.run(_examine(full))
+    return asyncio.run(_closing(_examine(full)))
+
+
+async def _closing(work: Awaitable[list[Finding]]) -> list[Finding]:
+    from taofold.models.http import aclose_all
+
+    try:
+        return await work
+    finally:
+        await aclose_all()
 
 
 async def _examine(name: str) -> list[Finding]:
@@ -177,7 +186,8 @@ def _window(name: str) -> int:
     provider, _, model = name.partition(":")
     if provider == "llamacpp":
         base = os.environ.get("LLAMACPP_BASE_URL", "http://127.0.0.1:8080/v1").rstrip("/")
-        said = _json(f"{base.removesuffix('/v1')}/props")
+        key = os.environ.get("LLAMACPP_API_KEY", "")
+        said = _json(f"{base.removesuffix('/v1')}/props", key=key)
         return _whole(said.get("default_generation_settings", {}), "n_ctx")
     if provider == "ollama":
         base = os.environ.get("OLLAMA_BASE_URL", "http://127.0.0.1:11434").rstrip("/")
@@ -193,11 +203,14 @@ def _whole(facts: Any, name: str) -> int:
     return number if isinstance(number, int) and number > 0 else 0
 
 
-def _json(url: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+def _json(url: str, body: dict[str, str] | None = None, *, key: str = "") -> dict[str, Any]:
     import urllib.request
 
     sent = None if body is None else json.dumps(body).encode()
-    asked = urllib.request.Request(url, sent, {"Content-Type": "application/json"})  # noqa: S310
+    headers = {"Content-Type": "application/json"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    asked = urllib.request.Request(url, sent, headers)  # noqa: S310 - the operator's own address
     try:
         with urllib.request.urlopen(asked, timeout=2) as answer:  # noqa: S310
             said: Any = json.loads(answer.read(1 << 20))

@@ -239,8 +239,7 @@ def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
 
     Money that a rewound branch spent stays spent.
     """
-    records = list(records)
-    counted = live(records)
+    counted = live(records := list(records))
     for record in counted:
         state = reduce(state, record)
     if len(counted) != len(records):

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from taofold.parsing.conversion import Text
+from taofold.parsing.decision import PARAMETER_KEYS
 from taofold.parsing.fitting import Request, request_of
 from taofold.parsing.hedging import is_hedged
-from taofold.parsing.decision import PARAMETER_KEYS
 from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.labels import parameters_of, sections_of
 from taofold.parsing.outcome import Repair
@@ -77,8 +77,10 @@ def _unwrapped(values: dict[str, Any]) -> dict[str, Any]:
     first = next(iter(values), "")
     if fold(first) not in _HEADINGS:
         return values
-    if len(values) == 1 and is_object(values[first]):
-        return values[first]
+    if len(values) == 1:
+        inner = values[first]
+        outline = outline_in(inner) if isinstance(inner, Text) else (inner, True)
+        return outline[0] if outline is not None and is_object(outline[0]) else values
     if len(values) > 1 and values[first] == "":
         return {key: value for key, value in values.items() if key != first}
     return values

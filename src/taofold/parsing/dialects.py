@@ -92,54 +92,69 @@ def _headed(text: str) -> Iterator[Request]:
 
 
 def _tagged(text: str, offered: Collection[str]) -> Iterator[Request]:
+    opening = _TAG
+    if offered:
+        names = "|".join(map(re.escape, offered))
+        opening = re.compile(rf"{_TAG.pattern}|<({names})>\s*+(?=<)")
+    find = _Finder(text)
     position = 0
-    bare = (
-        re.compile("|".join(rf"<({re.escape(name)})>\s*+(?=<)" for name in offered))
-        if offered
-        else None
-    )
-    while True:
-        found = _TAG.search(text, position)
-        if found is None and bare is not None:
-            found = bare.search(text, position)
-        if found is None:
-            return
+    while (found := opening.search(text, position)) is not None:
         number, name = next((i, each) for i, each in enumerate(found.groups()) if each)
-        closer = _CLOSERS[number] if found.re is _TAG else f"</{name}>"
-        pattern = _PARAMETER if closer == "</function>" or closer == "</tool_call>" else _CHILD
-        parameters, position, closed = _parameters(text, found.end(), closer, pattern)
+        closer = _CLOSERS[number] if number < len(_CLOSERS) else f"</{name}>"
+        pattern = _PARAMETER if closer in ("</function>", "</tool_call>") else _CHILD
+        parameters, position, closed = _parameters(find, found.end(), closer, pattern)
         yield Request(name, parameters, None, found.start(), (), closed)
         if not closed:
             return
 
 
+class _Finder:
+    """Finds the next of some words; a word is looked for once, so all searches are linear."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._known: dict[str, int] = {}
+
+    def __call__(self, word: str, at: int) -> int:
+        known = self._known.get(word, 0)
+        if 0 <= known < at or word not in self._known:
+            known = self._known[word] = self.text.find(word, at)
+        return known
+
+
 def _parameters(
-    text: str, at: int, closer: str, pattern: re.Pattern[str]
+    find: _Finder, at: int, closer: str, pattern: re.Pattern[str]
 ) -> tuple[dict[str, Any], int, bool]:
+    text = find.text
     values: dict[str, Any] = {}
     while True:
-        end = text.find(closer, at)
+        end = find(closer, at)
         found = pattern.search(text, at, end if end >= 0 else len(text))
         if found is None:
-            if end < 0 and not values:
-                return values, len(text), False
             return values, (end + len(closer) if end >= 0 else len(text)), end >= 0
-        key = next(each for each in (found[1], found[3], *found.groups()[3:]) if each)
-        closing = "</parameter>" if found[1] else "</arg_value>" if found[3] else f"</{key}>"
-        stop = text.find(closing, found.end())
-        follower = "<parameter" if found[1] else "<arg_key>" if found[3] else ""
-        following = text.find(follower, found.end()) if follower else -1
-        resume = stop + len(closing)
-        if stop < 0 or 0 <= following < stop:
-            edges = [each for each in (following, text.find(closer, found.end())) if each >= 0]
-            if not edges:
-                return values, len(text), False
-            stop = resume = min(edges)
+        stop, at = _value_end(find, found, closer)
+        if stop < 0:
+            return values, len(text), False
         body = text[found.end() : stop]
-        if body[:1] == "\n" and (body[-1:] == "\n" or resume == stop):
+        if body[:1] == "\n" and (body[-1:] == "\n" or at == stop):
             body = body[1:].removesuffix("\n")
-        elif resume == stop:
+        elif at == stop:
             body = body.rstrip("\n")
-        body = body.removeprefix("\r")
-        values[key] = body if 'string="true"' in (found[2] or "") else Text(body)
-        at = resume
+        verbatim = 'string="true"' in (found[2] or "")
+        values[_key(found)] = body if verbatim else Text(body)
+
+
+def _key(found: re.Match[str]) -> str:
+    return next(each for each in (found[1], found[3], *found.groups()[3:]) if each)
+
+
+def _value_end(find: _Finder, found: re.Match[str], closer: str) -> tuple[int, int]:
+    """Where a parameter's value ends and where the next may begin; -1 when it was cut off."""
+    closing = "</parameter>" if found[1] else "</arg_value>" if found[3] else f"</{_key(found)}>"
+    follower = "<parameter" if found[1] else "<arg_key>" if found[3] else ""
+    stop = find(closing, found.end())
+    following = find(follower, found.end()) if follower else -1
+    if stop >= 0 and not 0 <= following < stop:
+        return stop, stop + len(closing)
+    edges = [each for each in (following, find(closer, found.end())) if each >= 0]
+    return (min(edges), min(edges)) if edges else (-1, -1)

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import re
 
+_ACT = r"(?:run|call|execute|do|use|send|make|perform|delete|write|apply|proceed|want|take|issue)"
 _HEDGE = re.compile(
-    r"\b(?:(?:will|would|do|did|should|must|can|could) not|cannot|(?:wo|do|did|ca|should)n['’]t"
-    r"|instead of|would (?:write|look|be|use|call|run|send|need)|something like|looks? like"
-    r"|for example|e\.g\.|as an example|such as|(?:should|shall|may|can|could) i\b"
-    r"|do you want|would you like|want me to|(?:please|before you) confirm|confirmation|injection"
-    r"|i (?:stop|refuse|decline)|ask(?:ing)? (?:you )?first|hypothetical\w*|suspicious"
-    r"|(?:page|file|document|user|email|text|tool|output) (?:says|said|contains|contained|asks))",
+    rf"\b(?:(?:(?:will|would|do|did|should|must|can|could) not|cannot|(?:wo|do|did|ca|should)n['’]t) "
+    rf"{_ACT}|never {_ACT}|instead of|would (?:write|look|be|use|call|run|send|need)"
+    r"|something like|looks? like|(?:for|an?|as an) example|example:|e\.g\.|such as"
+    r"|(?:should|shall|may|can|could) i\b|do you want (?:me|to)|would you like me|want me to"
+    r"|(?:please|before you|if you) confirm|confirmation|injection|attacker|suspicious|hypothetical\w*"
+    r"|i (?:stop|refuse|decline|considered|already)|decided against|ask(?:ing)? (?:you )?first"
+    r"|ignor\w+ (?:the|this)|was (?:executed|called|rejected|refused)|previous\w* (?:assistant|message|call)"
+    r"|(?:page|file|document|user|email|text|tool|output|log) (?:says|said|contains|contained|asks|shows))"
+    r"|<!--\s*\Z|~~\Z",
     re.IGNORECASE,
 )
 _WINDOW = 240
@@ -23,9 +27,9 @@ _REASONED = re.compile(
     re.IGNORECASE,
 )
 _OPENING = re.compile(
-    r"(?:\s|```\w*|~~~\w*|`|<[^<>\n]{1,60}>|\[\w+\]|functools|assistant|commentary|final)+\Z"
+    r"(?:\s|[`~]\w{0,12}+|<[^<>\n]{1,60}>|\[\w+\]|functools|assistant|commentary|final)++\Z"
 )
-_CLOSING = re.compile(r"\A(?:\s|```|~~~|</?[^<>\n]{1,60}>|[\]})`'\"”.])+")
+_CLOSING = re.compile(r"\A(?:\s|[`~\]})'\"”.]|</?[^<>\n]{1,60}>)++")
 
 
 def is_hedged(text: str, start: int, end: int) -> bool:

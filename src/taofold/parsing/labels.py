@@ -186,7 +186,7 @@ def parameters_of(text: str) -> tuple[dict[str, Any], str]:
         if key in values:
             return values, f"the parameter {key!r} is given twice"
         block: list[str] = []
-        if given.startswith("```") and given.strip("`").isalnum() or given == "```":
+        if given == "```" or (given.startswith("```") and given.strip("`").isalnum()):
             values[key], number = _fenced(lines, number)
             continue
         while number < len(lines):

@@ -18,9 +18,7 @@ _KEY = re.compile(r"([A-Za-z_][\w .-]{0,63}?)[ \t]*+[:：](?:[ \t]++(.*))?$")
 _FENCED = re.compile(
     r"\A\s*+(`{3,}|~{3,})[ \t]*+(?:yaml|yml|text)?[ \t]*+\n(.*?)\n?[ \t]*\1\s*\Z", re.DOTALL
 )
-_INSIDE = re.compile(
-    r"^(`{3,}|~{3,})[ \t]*+(?:yaml|yml)[ \t]*+\n(.*?)\n[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE
-)
+_INSIDE = re.compile(r"^(`{3,}|~{3,})[ \t]*+(?:yaml|yml)[ \t]*+\n", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+]?$")
 DEPTH = 40
 
@@ -38,14 +36,22 @@ def outline_in(text: str) -> tuple[Any, bool] | None:
         The value, its scalars as `Text`, and whether a fence marks its end; `None` otherwise.
     """
     fenced = _FENCED.match(text)
-    if fenced is None:
-        blocks = list(_INSIDE.finditer(text))
-        fenced = blocks[0] if len(blocks) == 1 else None
-    body = fenced[2] if fenced else text.strip("\r\n")
+    body = fenced[2] if fenced else _block_in(text)
+    is_closed = bool(body)
+    body = body or text.strip("\r\n")
     if not any(mark in body for mark in (":", "：", "- ")):
         return None
     value = _read(body.splitlines())
-    return None if value is None else (value, fenced is not None)
+    return None if value is None else (value, is_closed)
+
+
+def _block_in(text: str) -> str:
+    """The only YAML block of a text, else nothing."""
+    opener = _INSIDE.search(text)
+    end = text.find("\n" + opener[1], opener.end()) if opener else -1
+    if opener is None or end < 0 or _INSIDE.search(text, end + 1):
+        return ""
+    return text[opener.end() : end]
 
 
 def _read(lines: list[str]) -> Any:

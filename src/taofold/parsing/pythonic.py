@@ -18,11 +18,7 @@ _PYTHON = re.compile(
     r"[\s\[,;]*+(?:print\()?(?:(?:default_api|functions|tools)\.)?([A-Za-z_]\w{0,63})"
     r"(?=\(\s*(?:[A-Za-z_]\w*\s*=(?!=)|\)))"
 )
-_CODE = re.compile(
-    r"```(?:tool_code|tool_call|python|py)[ \t]*\n(.*?)\n?```"
-    r"|<\|tool_call_start\|>(.*?)<\|tool_call_end\|>",
-    re.DOTALL,
-)
+_CODE = re.compile(r"```(?:tool_code|tool_call|python|py)[ \t]*+\n|<\|tool_call_start\|>")
 _AFTER = re.compile(r"[\s)\];.`]*+")
 _EDGES = re.compile(r"\A(?:\s*+<\|\w+\|>)+|(?:<\|\w+\|>\s*+)+\Z")
 
@@ -30,7 +26,13 @@ _EDGES = re.compile(r"\A(?:\s*+<\|\w+\|>)+|(?:<\|\w+\|>\s*+)+\Z")
 def pythonic(text: str, names: Collection[str]) -> list[Request]:
     """Calls in Python's notation that make up a text or a code fence; empty for prose."""
     fence = _CODE.search(text)
-    body = (fence[1] or fence[2] or "") if fence else _EDGES.sub("", text.strip()).strip("`")
+    closer = "```" if fence and fence[0][0] == "`" else "<|tool_call_end|>"
+    end = text.find(closer, fence.end()) if fence else -1
+    body = (
+        text[fence.end() : end].rstrip()
+        if fence and end >= 0
+        else _EDGES.sub("", text.strip()).strip("`")
+    )
     offset = text.find(body) if body else 0
     allowed = {fold(each) for each in names}
     out: list[Request] = []

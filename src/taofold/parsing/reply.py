@@ -122,10 +122,13 @@ class _Reply:
 
     def _foreign(self, found: Scan) -> int:
         """Where the model speaks in another's place, outside the values; -1 if it does not."""
-        spans = [*found.spans, *([found.cut] if found.cut else [])]
+        ends = iter([*found.spans, *([found.cut] if found.cut else [])])
+        span = next(ends, None)
         for match in _FOREIGN.finditer(self._text):
             at = match.start()
-            if not any(span.start <= at < span.end for span in spans):
+            while span is not None and span.end <= at:
+                span = next(ends, None)
+            if span is None or at < span.start:
                 return at
         return -1
 

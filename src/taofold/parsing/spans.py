@@ -187,11 +187,8 @@ def _end_of_thinking(text: str, found: re.Match[str]) -> int:
     if found["channel"]:
         end = _CHANNEL_END.search(text, found.end())
         return end.end() if end else len(text)
-    closer = f"</{found['open']}>"
-    at = text.find(closer, found.end())
-    if at < 0:
-        at = text.lower().find(closer.lower(), found.end()) if closer.lower() != closer else -1
-    return at + len(closer) if at >= 0 else -1
+    closer = re.compile(f"</{found['open']}>", re.IGNORECASE).search(text, found.end())
+    return closer.end() if closer else -1
 
 
 def _is_quoted(text: str, start: int) -> bool:

@@ -22,7 +22,6 @@ from taofold.reasoning.executing import Ended, Execution
 from taofold.reasoning.nested import failure
 from taofold.reasoning.task import Task
 
-
 _SAID: Final = {"plan": "Plan the next tasks.", "evaluate": "Is the goal reached?"}
 """The thought of a step whose reply gave none."""
 

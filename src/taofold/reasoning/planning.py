@@ -148,13 +148,18 @@ def unknown_tool(task: Task, name: str) -> Wrong | None:
 
 
 def digest(tasks: Mapping[str, PlannedTask], seen: Mapping[str, Observation], budget: int) -> str:
-    """The results as a prompt shows them; the oldest are shortened first if they are many."""
+    """The results as a prompt shows them: the older ones short, the oldest left out.
+
+    `budget` is how many characters may be shown in full; half as many more are short.
+    """
     lines: list[str] = []
     used = 0
-    for id_ in reversed(list(seen)):
-        most = SHOWN if used < budget else SHORT
-        line = _line(tasks[id_], seen[id_], most)
+    for left, id_ in enumerate(reversed(list(seen))):
+        line = _line(tasks[id_], seen[id_], SHOWN if used + SHOWN <= budget else SHORT)
         used += len(line)
+        if used > budget + budget // 2:
+            lines.append(f"({len(seen) - left} older results are not shown)")
+            break
         lines.append(line)
     return "\n".join(reversed(lines)) or "(no results yet)"
 

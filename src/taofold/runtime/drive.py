@@ -56,7 +56,7 @@ class Drive:
         """Places of child runs that are about to start."""
         self.others = 0
         """How many branches run beside the one that asks."""
-        self._live = False
+        self._live = self._fresh = False
         self._late: list[e.Event] = []
         self._guards: dict[str, Repetition] = {}
         self._mutating = frozenset(t.name for t in setup.tools.values() if t.effect != "read")
@@ -169,6 +169,10 @@ class Drive:
         Raises:
             ReplayDiverged: the tape has something else there.
         """
+        if self._fresh:
+            record = self.store.dispatch(event)
+            assert record is not None
+            return record
         key: str = getattr(event, "key", "")
         record = self.tape.take(_kind(event), key, getattr(event, "index", 0))
         if record is None:
@@ -212,6 +216,7 @@ class Drive:
             self.store.dispatch(e.Resumed(epoch=self.store.epoch))
         for event in self._late:
             self.store.dispatch(event)
+        self._fresh = not self.tape.rest()
 
     def reworded(self, key: str, recorded: str, requested: str) -> None:
         """This code builds another prompt than the one recorded: said once per activation."""
@@ -226,8 +231,9 @@ class Drive:
 
     async def save(self) -> None:
         """Make what happened so far durable; honour a cancellation that arrived meanwhile."""
-        await self.flush()
-        await self.inbox.glance()
+        await self.store.flush(consume=self.inbox.spend())
+        if self.inbox.stale:
+            await self.inbox.refresh()
         by = self.inbox.cancelled()
         if by:
             raise Cancelled(by)

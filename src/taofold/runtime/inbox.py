@@ -40,11 +40,6 @@ class Inbox:
             else:
                 self._waiting[signal.id] = signal
 
-    async def glance(self) -> None:
-        """Look for new messages if something was waited for since the last look."""
-        if self.stale:
-            await self.refresh()
-
     def cancelled(self) -> str:
         """Who cancelled the run, or "". The message is taken: it cancels once."""
         for signal in self._waiting.values():

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
+from taofold.actions.types import NoType, type_of
 from taofold.agent.strategies import STRATEGIES
 from taofold.policy import Policy
 from taofold.runtime.registry import providers
@@ -43,7 +44,7 @@ class AgentKeys(Strict):
     """The keys of an agent file."""
 
     model: Models | None = None
-    output: str = "str"
+    output: str | dict[str, Any] = "str"
     name: Annotated[str, Field(min_length=1)] = "agent"
     description: str = ""
     instructions: str = ""
@@ -105,9 +106,14 @@ def read_agent(
 ) -> tuple[AgentFile | None, list[Fault]]:
     """The agent file at `path`, or everything wrong with it."""
     document, faults = load(path, source)
-    if document is None:
-        return None, faults
-    keys, faults = check(document, AgentKeys)
+    return (None, faults) if document is None else read_document(document, operator)
+
+
+def read_document(
+    document: Document, operator: Policy | None = None, model: type[AgentKeys] = AgentKeys
+) -> tuple[AgentFile | None, list[Fault]]:
+    """The agent that the document describes, with the keys of `model`."""
+    keys, faults = check(document, model)
     raw = document.value.get("tools")
     tools: list[ToolUse] = []
     for index, entry in enumerate(raw if is_list(raw) else ()):
@@ -170,6 +176,11 @@ def _names(document: Document) -> list[Fault]:
         hint = near(strategy, STRATEGIES)
         faults.append(document.fault(("strategy",), f"unknown strategy {strategy!r}", hint))
     output = value.get("output", "str")
+    if is_mapping(output):
+        try:
+            type_of(output)
+        except NoType as error:
+            faults.append(document.fault(("output", *error.path), str(error)))
     if isinstance(output, str) and output not in OUTPUTS and not is_name(output):
         hint = f"use one of {', '.join(OUTPUTS)}, or module:Class"
         faults.append(document.fault(("output",), f"unknown type {output!r}", hint))

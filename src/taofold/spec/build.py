@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from taofold.actions.types import type_of
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.policy import Limits
@@ -60,12 +61,14 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     return agent
 
 
-def output_type(name: str, folder: Path) -> Any:
+def output_type(name: str | dict[str, Any], folder: Path) -> Any:
     """The type of the answer.
 
     Raises:
         ConfigError: it is no type, or cannot be imported.
     """
+    if not isinstance(name, str):
+        return type_of(name)
     if name in OUTPUTS:
         return OUTPUTS[name]
     found = load(name, folder)

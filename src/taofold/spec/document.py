@@ -110,7 +110,7 @@ def _keys(model: type[BaseModel], inner: Sequence[str | int]) -> list[str]:
         inside = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
         if inside:
             model = inside[0]
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _short(value: object) -> str:
