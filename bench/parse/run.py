@@ -47,7 +47,7 @@ def measure(name: str, python: str, args: argparse.Namespace, track: str) -> dic
         command += [track, json.dumps(sorted(results))]
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent.parent / "src")}
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, bufsize=0
         )
         running, done, hung = _follow(process, results, args.timeout)
         process.kill()

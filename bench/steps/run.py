@@ -18,7 +18,7 @@ from statistics import median
 
 import own
 import peers
-from table import grid, ratio, verdict
+from table import grid
 
 LENGTHS = (10, 100, 400)
 
@@ -81,6 +81,7 @@ def peer_grid(found, versions):
         *[(f"kept in SQLite, {n} steps, bytes/step", f"bytes {n}", ",.0f") for n in LENGTHS],
         *[(f"HTTP, {n} steps, µs/step", f"http {n}", ",.0f") for n in LENGTHS],
         ("HTTP, 100 episodes at once, steps/s", "crowd", ",.0f"),
+        ("HTTP, 100 episodes at once, CPU µs/step", "crowd CPU", ",.0f"),
         ("HTTP, 100 episodes at once, peak kB/agent", "crowd kB", ".0f"),
         ("streaming, µs/token", "token", ".0f"),
         ("import, ms", "import", ".0f"),
@@ -99,16 +100,18 @@ def _cell(values, form):
 
 def peer_verdicts(found):
     names = [one.name for one in peers.PEERS if found[one.name].get("crowd")]
-    if names and found["taofold"].get("crowd"):
+    ours = {
+        figure: median(found["taofold"][figure]) for figure in ("crowd", "crowd CPU", "crowd kB")
+    }
+    if names:
         best = max(names, key=lambda name: median(found[name]["crowd"]))
-        times = ratio(found["taofold"]["crowd"], found[best]["crowd"])
-        yield f"100 episodes at once: {times:.1f} x {best}, the best peer (target: 10 x; " + (
-            f"{verdict(10 / times, 1)})"
-        )
-    ours = found["taofold"].get("crowd kB")
-    if ours:
-        more = median(ours) - median(found["bare loop"]["crowd kB"])
-        yield f"peak memory per agent over the bare loop: {more:+.0f} kB (target: 40 kB)"
+        times = ours["crowd"] / median(found[best]["crowd"])
+        yield f"100 episodes at once, steps/s: {times:.1f} x {best}, the best peer (target: 10 x)"
+        best = min(names, key=lambda name: median(found[name]["crowd CPU"]))
+        times = median(found[best]["crowd CPU"]) / ours["crowd CPU"]
+        yield f"100 episodes at once, CPU: {times:.1f} x less than {best}, the best peer"
+    more = ours["crowd kB"] - median(found["bare loop"]["crowd kB"])
+    yield f"peak memory per agent over the bare loop: {more:+.0f} kB (target: 40 kB)"
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def test_a_call_is_read_out_of_a_reply(dialect):
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_call_that_was_cut_off_is_never_run_with_half_its_arguments(dialect):
     for _, arguments, type_, text in each_call(dialect):
-        for end in range(1, len(text)):
+        for end in range(1, len(text), 2):
             typed = parse(text[:end], type_)
             if isinstance(typed, Parsed):
                 whole = typed.value.model_dump()["arguments"] == arguments

@@ -139,7 +139,7 @@ class SampleCall(BaseModel):
 
 TYPES: list[Any] = [Sample, SampleCall, list[Sample], dict[str, int], Any, Sample | int, bool, str]
 PIECES = [
-    "{", "}", "[", "]", "(", ")", '"', "'", "`", "“", "”", ":", "：", ",", "，", "\\", "\n", " ", "#",
+    "{", "}", "[", "]", "(", ")", '"', "'", "`", "“", "”", ":", "：", ",", "，", "\\", "\n", " ", "#",  # noqa: E501
     "//", "/*", "*/", "...", "```", "```json\n", "~~~", "<think>", "</think>", "<tool_call>",
     "</tool_call>", "<f>", "</f>", "<arg_key>", "</arg_key>", "<arg_value>", "<function=f>",
     "<parameter=name>", "</parameter>", "</function>", '<invoke name="f">', "</invoke>", "DSML",
@@ -184,7 +184,7 @@ def test_runs_of_one_mark_around_a_value_are_read_in_linear_time(unit):
 
 
 REPEATED = {
-    "yaml fences": "```yaml\n", "code": "```tool_code\nf(name=1)\n```\n", "lfm": "<|tool_call_start|>",
+    "yaml fences": "```yaml\n", "code": "```tool_code\nf(name=1)\n```\n", "lfm": "<|tool_call_start|>",  # noqa: E501
     "parameters": "<function=f><parameter=name>", "glm": "<tool_call>f<arg_key>x</arg_key>",
     "keys": "k</arg_key>v</arg_value>", "children": '<invoke name="f"><a>', "cline": "<f>\n<name>x",
     "thinking": "<Think>x</think>", "labels": "Thought: x\n", "actions": "ACTION: f\n x: |\n  y\n",

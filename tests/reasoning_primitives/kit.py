@@ -87,9 +87,7 @@ class Play:
         return [one.data for one in self.effects if isinstance(one, Note) and one.kind == kind]
 
     def acts(self, tool: str) -> list[Act]:
-        return [
-            one for one in self.effects if isinstance(one, Act) and one.actions[0].tool == tool
-        ]
+        return [one for one in self.effects if isinstance(one, Act) and one.actions[0].tool == tool]
 
     def prompt(self, place: int) -> str:
         return "\n".join([message.content for message in self.prompts[place][1]])

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.kit import Memo
 from taofold import Agent, Limits, tool
 from taofold.reasoning import Cot, Decompose, Plan, SelfCorrect, react
 from taofold.runtime.model import Request
-from runtime.kit import Memo
 
 J = json.dumps
 
@@ -35,7 +35,7 @@ def acting(request: Request) -> str:
     """A generator that looks with a tool before it writes."""
     if request.role == "critic":
         return critic(request)
-    if any("Observation 1" in message.content for message in request.conversation):
+    if any('"seen"' in message.content for message in request.conversation):
         answer = {"tool": "finish", "parameters": {"answer": writer(request)}}
         return J({"thought": "seen", "thought_type": "synthesis", "action": answer})
     look = {"tool": "look", "parameters": {"what": "it"}, "rationale": "to see"}
@@ -68,8 +68,11 @@ def planning(request: Request) -> str:
     shown = request.conversation[-1].content
     if request.role == "planner":
         again = "not reached yet" in shown
-        first = [{"id": "t1", "tool": "look", "args": {"what": "one"}},
-                 {"id": "t2", "tool": "look", "args": {"what": "{{ t1.output.seen }}"}}]  # fmt: skip
+        passed = {"what": "{{ t1.output.seen }}"}
+        first = [
+            {"id": "t1", "tool": "look", "args": {"what": "one"}},
+            {"id": "t2", "tool": "look", "args": passed},
+        ]
         second = [{"id": "t3", "tool": "look", "args": {"what": "more"}}]
         return J({"thought": "this way", "tasks": second if again else first})
     if request.role == "evaluator":
@@ -111,7 +114,10 @@ STORIES = [
     ),
     Story("decompose", Decompose(), splitting, [], "answer whole"),
     Story("decompose_failing", Decompose(max_depth=1), failing, [], "answer whole"),
-    Story("decompose_nested", Decompose(inner=SelfCorrect(inner=Cot(), rounds=0)), splitting, [], "answer whole"),
+    Story(
+        "decompose_nested", Decompose(inner=SelfCorrect(inner=Cot(), rounds=0)), splitting, [],
+        "answer whole",
+    ),
     Story(
         "plan", Plan(), planning,
         ["plan", "look", "look", "evaluate", "plan", "look", "evaluate", "finish"],

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from taofold.core.effects import Answer, Halt, Outlook
+from taofold.core.effects import Answer, Outlook
 from taofold.core.errors import ConfigError
 from taofold.core.values import Reply
 from taofold.reasoning import FORMATS, Cot, Direct, Example, Output, Task
@@ -66,9 +66,9 @@ READ: list[tuple[str, Any, str, Any, list[str]]] = [
     ("<thinking>two and two</thinking> 4", int, "two and two", 4, ["thinking_tag"]),
     ("<thinking>hm</thinking><answer>yes</answer>", str, "hm", "yes", ["elements"]),
     ('<think>hm</think>{"answer": "yes"}', str, "hm", "yes", ["located"]),
-    ("First this.\nThen that.\nAnswer: so be it", str, "First this.\nThen that.", "so be it", ["answer_label"]),
+    ("First.\nThen.\nAnswer: so be it", str, "First.\nThen.", "so be it", ["answer_label"]),
     ('{"thinking": "δ ≠ ε 🙂", "answer": "naïve"}', str, "δ ≠ ε 🙂", "naïve", []),
-    ('{"thinking": "n", "answer": {"a": [1, {"b": null}]}}', dict[str, Any], "n", {"a": [1, {"b": None}]}, []),
+    ('{"answer": {"a": [1, {"b": null}]}}', dict[str, Any], "", {"a": [1, {"b": None}]}, []),
     ('{"thinking": "n", "answer": {"x": 1, "label": "é"}}', Point, "n", {"x": 1, "label": "é"}, []),
     ('{"thinking": "n", "answer": [1, 2]}', list[int], "n", [1, 2], []),
     ('{"thinking": "n", "answer": ["kept as text"]}', str, "n", '["kept as text"]', []),
@@ -148,10 +148,7 @@ def test_limits_and_people_are_heard() -> None:
     assert halted.answer == Answer(None, "timeout")
     overflow = play(Cot()(task()), [Reply(finish="overflow")])
     assert "context window" in overflow.answer.error
-    with pytest.raises(StopIteration):
-        strategy = Direct()(task())
-        next(strategy)
-        strategy.throw(Halt("budget"))
+    assert play(Direct()(task()), [], halt=1).answer == Answer(None, "timeout")
 
 
 @pytest.mark.parametrize(

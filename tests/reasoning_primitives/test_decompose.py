@@ -81,7 +81,7 @@ def test_it_recurses_to_max_depth_and_no_further(
     done = solve(world(NESTED), max_depth=depth)
     assert levels(done) == split
     assert done.roles.count("planner") == planned
-    assert [one for one in done.steps if one in ("solve",)] == [s for s in solved if s == "solve"]
+    assert done.steps.count("solve") == solved.count("solve")
     assert done.steps[-1] == "finish"
     assert done.answer.stop == "final_answer"
 
@@ -170,7 +170,9 @@ def test_a_failed_part_is_marked_and_dependants_and_the_synthesis_are_told() -> 
     split = {"": parts(part("a"), part("b", "a"), part("c"))}
     strict = Task(goal="the whole", strict=True)
     done = solve(world(split, {"a": ""}), strict, max_depth=1)
-    failed = [one for one in done.acts("solve") if one.local[0] and one.local[0].status == "failure"]
+    failed = [
+        one for one in done.acts("solve") if one.local[0] and one.local[0].status == "failure"
+    ]
     assert [one.actions[0].parameters["id"] for one in failed] == ["a"]
     told = [text for role, text in _prompts(done) if "do b" in text and role == "executor"]
     assert "- a: (could not be solved: " in told[0]
@@ -221,7 +223,8 @@ def test_the_answer_has_the_type_of_the_task_and_parts_are_text() -> None:
 
 def test_parts_may_be_solved_by_any_strategy() -> None:
     split = {"": parts(part("a"))}
-    plain = solve(lambda ask: "plain" if ask.role == "executor" else world(split)(ask), inner=Direct())
+    model = world(split)
+    plain = solve(lambda ask: "plain" if ask.role == "executor" else model(ask), inner=Direct())
     assert plain.acts("solve")[0].local[0].result == "plain"
     inner = SelfCorrect(inner=Cot(), rounds=0)
     assert solve(world(split), inner=inner, max_depth=1).steps[-4:] == [
@@ -237,11 +240,15 @@ def test_limits_end_it_with_what_is_known() -> None:
     last = solve(world(split), max_depth=1, outlooks=[Outlook(wrap_up="max_steps")])
     assert last.roles == ["executor"]
     some = solve(
-        world(split), max_depth=1, outlooks=[begun, begun, Outlook(stop="budget"), Outlook(stop="budget")]
+        world(split),
+        max_depth=1,
+        outlooks=[begun, begun, Outlook(stop="budget"), Outlook(stop="budget")],
     )
     assert some.answer == Answer("- a: answer a", "budget")
     typed = Task(goal="g", output=Output(int))
-    none = solve(world(split), typed, max_depth=1, outlooks=[begun, begun, *[Outlook(stop="budget")] * 2])
+    none = solve(
+        world(split), typed, max_depth=1, outlooks=[begun, begun, *[Outlook(stop="budget")] * 2]
+    )
     assert none.answer == Answer(None, "budget")
     halted = solve(world(split), max_depth=1, halt=4)
     assert halted.answer == Answer("- a: answer a\n- b: answer b", "timeout")

@@ -93,7 +93,8 @@ def test_after_k_rejections_it_ends_as_not_achieved(rejections: int) -> None:
     done = plan(plans, verdicts, options={"rejections": rejections})
     assert done.roles == ["planner", "evaluator"] * rejections
     assert done.answer.output is None
-    assert done.answer.error == f"not achieved after {rejections} rejections: no {rejections - 1}; m"
+    last = f"no {rejections - 1}; m"
+    assert done.answer.error == f"not achieved after {rejections} rejections: {last}"
 
 
 def test_an_evaluator_that_cannot_be_read_never_counts_as_achieved() -> None:
@@ -108,13 +109,14 @@ def test_an_evaluator_that_cannot_be_read_never_counts_as_achieved() -> None:
 @pytest.mark.scenario("TAG-31")
 def test_a_result_is_passed_on_by_its_native_value_and_orders_the_tasks() -> None:
     seen: list[Action] = []
+    first = "{{ t1.output.path[0] }}"
 
     def tool(action: Action) -> Observation:
         seen.append(action)
         return Observation({"path": [{"id": 7}]})
 
     done = plan(
-        [tasks(todo("t2", "read", x="{{ t1.output.path[0] }}", n="{{ t1.output.path[0].id }}"), todo("t1"))],
+        [tasks(todo("t2", "read", x=first, n=first.replace(" }}", ".id }}")), todo("t1"))],
         [said(True)],
         tool=tool,
     )
@@ -293,8 +295,8 @@ def test_many_results_do_not_flood_the_prompt() -> None:
 
 
 def test_every_thought_and_rationale_has_words() -> None:
-    silent = {"tasks": [{"id": "t1", "tool": "search"}, {"id": "t2", "tool": "read", "depends": ["t1"]}]}
-    done = plan([silent], [{"achieved": True}])
+    second = {"id": "t2", "tool": "read", "depends": ["t1"]}
+    done = plan([{"tasks": [{"id": "t1", "tool": "search"}, second]}], [{"achieved": True}])
     for one in done.effects:
         if isinstance(one, Act):
             assert one.thought.content

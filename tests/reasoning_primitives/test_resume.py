@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from taofold import MemoryLog, RunResult
+from runtime.kit import neutral, planted
+from taofold import Limits, MemoryLog, RunResult
 from taofold.core import events as e
 from taofold.core.checklist import check
 from taofold.core.state import ENDED, fold
 from taofold.testing.replay import assert_replays
-from runtime.kit import neutral, planted
 
 from .stories import STORIES, Story
 
@@ -61,4 +61,28 @@ async def test_a_technique_cut_at_every_event_and_resumed_ends_in_the_same_state
         where = f"cut at {upto}: {part[-1].event}"
         assert comparable(resumed.state) == wanted, where
         assert not [r for r in resumed.records if isinstance(r.event, e.PromptChanged)], where
+        await assert_replays(agent, "r")
+
+
+LIMITED = [
+    Story("self_correct", STORIES[1].strategy, STORIES[1].choose, [], "", Limits(steps=4)),
+    Story("decompose", STORIES[3].strategy, STORIES[3].choose, [], "", Limits(steps=6)),
+    Story("decompose_calls", STORIES[3].strategy, STORIES[3].choose, [], "", Limits(model_calls=5)),
+    Story("plan", STORIES[6].strategy, STORIES[6].choose, [], "", Limits(steps=4)),
+]
+
+
+@pytest.mark.parametrize("story", LIMITED, ids=lambda story: story.name)
+async def test_a_limited_technique_replays_and_resumes_from_every_cut_to_a_limited_end(
+    story: Story,
+) -> None:
+    whole = story.agent(log=MemoryLog())
+    result = await whole.run("the goal", run_id="r")
+    assert result.status == "limited"
+    await assert_replays(whole, "r")
+    for upto in range(1, len(result.records)):
+        part = list(result.records[:upto])
+        agent = story.agent(log=await planted(part, MemoryLog()))
+        resumed = await agent.resume("r")
+        assert resumed.status == "limited", f"cut at {upto}: {part[-1].event}"
         await assert_replays(agent, "r")

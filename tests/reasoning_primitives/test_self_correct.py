@@ -177,7 +177,9 @@ def test_a_limit_ends_it_with_the_best_version_so_far() -> None:
     near = correct(["v0"], [], outlooks=[begun, Outlook(wrap_up="max_steps")])
     assert near.answer == Answer("v0", "max_steps")
     assert near.steps == ["draft", "finish"]
-    over = correct(["v0", "v1"], [verdict(0.5, "a")], outlooks=[begun] * 3 + [Outlook(stop="budget")])
+    over = correct(
+        ["v0", "v1"], [verdict(0.5, "a")], outlooks=[begun] * 3 + [Outlook(stop="budget")]
+    )
     assert over.answer == Answer("v0", "budget")
     halted = correct(["v0"], [], halt=2)
     assert halted.answer == Answer("v0", "timeout")

@@ -56,7 +56,7 @@ async def test_every_prefix_of_a_log_has_its_variables() -> None:
 @pytest.mark.scenario("TEA-26")
 async def test_chain_of_thought_leaves_thinking_and_answer() -> None:
     found = await told("cot")
-    assert found["reasoning_thinking"] == "think "
+    assert found["reasoning_thinking"] == "think"
     assert found["reasoning_answer"] == "answer whole"
     assert found["reasoning_success"] is True
 
@@ -77,8 +77,9 @@ async def test_a_failed_critic_is_in_the_history_and_not_in_the_count() -> None:
     model = FunctionModel(lambda request: "?" if request.role == "critic" else "v0")
     result = await Agent(model, strategy=SelfCorrect(rounds=2)).run("g")
     found = variables(result.records)
-    assert [one["step"] for one in found["improvement_history"]] == ["draft", "critique", "critique"]
-    assert "no usable reply" in found["improvement_history"][1]["error"]
+    history = found["improvement_history"]
+    assert [one["step"] for one in history] == ["draft", "critique", "critique"]
+    assert "no usable reply" in history[1]["error"]
     assert found["rounds_completed"] == 0
     assert found["reasoning_answer"] == "v0"
 
@@ -89,7 +90,7 @@ async def test_decomposition_leaves_parts_answers_and_depth() -> None:
     assert [one["id"] for one in found["sub_problems"]] == ["c", "a", "b"]
     assert [one["answer"] for one in found["sub_answers"]] == ["answer c", "answer a", "answer b"]
     assert found["depth_used"] == 2
-    assert found["reasoning_thinking"] == "think "
+    assert found["reasoning_thinking"] == "think"
     failed = await told("decompose_failing")
     assert failed["depth_used"] == 1
     assert [("error" in one) for one in failed["sub_answers"]] == [False, False, True]

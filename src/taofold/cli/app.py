@@ -16,6 +16,7 @@ from taofold.cli.approvals import app as approvals
 from taofold.cli.check import register as add_check
 from taofold.cli.demo import register as add_demo
 from taofold.cli.doctor import register as add_doctor
+from taofold.cli.graph import register as add_graph
 from taofold.cli.init import register as add_init
 from taofold.cli.run import register as add_run
 from taofold.cli.runs_change import register as add_changing
@@ -56,7 +57,7 @@ def _program(
     pass
 
 
-for add in (add_run, add_demo, add_check, add_init, add_doctor):
+for add in (add_run, add_demo, add_check, add_graph, add_init, add_doctor):
     add(app)
 for add in (add_reading, add_changing, add_files):
     add(runs)

@@ -3,29 +3,12 @@ not move the cursor, change colours or hide what a person is asked to approve. P
 """
 
 import json
-import re
 from typing import Any, Final
 
-_CONTROL: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    "\U000e0000-\U000e007f\ud800-\udfff]"
-)
-
+from taofold.core.visible import visible as clean
 
 _BEFORE: Final = 12
 """Characters of context before a change."""
-
-
-def _shown(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return f"\\u{{{code:x}}}"
-
-
-def clean(text: str) -> str:
-    """`text` with control, bidirectional and invisible characters made visible."""
-    return _CONTROL.sub(_shown, text.replace("\r\n", "\n"))
 
 
 def line(text: object, width: int = 100) -> str:

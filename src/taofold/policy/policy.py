@@ -118,7 +118,6 @@ class Policy:
 
     def tightened(self, other: "Policy") -> "Policy":
         """Both at once: `self` and `other`, whichever is stricter in each point (D15, D16)."""
-        names = {*self.tiers, *other.tiers}
         dial = min(_DIAL.index(self.autonomy), _DIAL.index(other.autonomy))
         allow = self.allow if other.allow is None else other.allow
         if allow is not None and self.allow is not None:
@@ -127,12 +126,12 @@ class Policy:
         return replace(
             self,
             autonomy=_DIAL[dial],
-            tiers={n: max(p.tiers.get(n, Tier.AUTO) for p in (self, other)) for n in names},
+            tiers=_higher(self.tiers, other.tiers),
             allow=allow,
             deny=self.deny | other.deny,
             required=self._stricter_roles(other),
             production=self.production or other.production,
-            production_tiers={**other.production_tiers, **self.production_tiers},
+            production_tiers=_higher(self.production_tiers, other.production_tiers),
             own_approval=self.own_approval and other.own_approval,
             approve_seconds=min(seconds) if seconds else 0.0,
         )
@@ -158,6 +157,12 @@ class Policy:
         if not may(decider.roles, required, self.roles):
             return f"access denied: requires role {required}"
         return ""
+
+
+def _higher(mine: Mapping[str, Tier], other: Mapping[str, Tier]) -> dict[str, Tier]:
+    """Both tables of tiers; where both name a tool, the higher tier."""
+    both = {**mine, **other}
+    return {name: max(mine.get(name, tier), tier) for name, tier in both.items()}
 
 
 def loosened(project: Policy, operator: Policy) -> Sequence[str]:

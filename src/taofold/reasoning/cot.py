@@ -177,7 +177,9 @@ def _structured(task: Task, reply: Reply) -> Parsed[Reasoned] | Unparsed:
 
 def _loose(task: Task, reply: Reply, refused: Unparsed) -> Parsed[Reasoned] | Unparsed:
     """`<thinking>` text, an `Answer:` label, or the bare answer (D6); else the refusal."""
-    if refused.reason not in ("no_candidate", "invalid") or '"answer"' in reply.text:
+    said = reply.text.strip()
+    marked = '"answer"' in said or (task.output.text and said.startswith(("{", "```json")))
+    if marked or refused.reason not in ("no_candidate", "invalid"):
         return refused
     tagged, labelled = _TAGGED.search(reply.text), _LABELLED.match(reply.text)
     if tagged is not None:
@@ -186,7 +188,7 @@ def _loose(task: Task, reply: Reply, refused: Unparsed) -> Parsed[Reasoned] | Un
     elif labelled is not None:
         thinking, said, kind = labelled[1], labelled[2], "answer_label"
     elif refused.reason == "no_candidate" or not task.output.text:
-        thinking, said, kind = reply.reasoning, reply.text, "bare_answer"
+        thinking, kind = reply.reasoning, "bare_answer"
     else:
         return refused
     accepted = task.output.accept(said.strip())

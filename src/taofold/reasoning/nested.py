@@ -23,6 +23,9 @@ Inner: TypeAlias = Callable[[Task], Strategy[Any]]
 DONE: Final = frozenset({"final_answer", "no_tool_call", "criteria_met"})
 """The reasons for which a strategy stops that has done its work."""
 
+OWN: Final = frozenset({"error", "loop_detected"})
+"""The reasons that concern the inner strategy alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Solved:
@@ -38,14 +41,14 @@ class Solved:
 
     @property
     def usable(self) -> bool:
-        """Is there an answer, if only the best one within a limit?"""
-        return self.good or (bool(self.limit) and self.answer.output is not None)
+        """Is there an answer, if only the best one within a limit or out of a loop?"""
+        return self.good or (self.answer.output is not None and not self.answer.error)
 
     @property
     def limit(self) -> str:
-        """The limit that stopped it, or ""."""
+        """The limit of the whole run that stopped it, or ""."""
         stop = self.answer.stop
-        return "" if stop in DONE or stop == "error" else stop
+        return "" if stop in DONE or stop in OWN else stop
 
     @property
     def error(self) -> str:
@@ -80,7 +83,7 @@ def named(inner: Inner, task: Task, name: str, **parameters: Any) -> Strategy[So
     finally:
         strategy.close()
     solved = Solved(answer, tuple(heard))
-    if not solved.good and not solved.limit:
+    if not solved.usable and not solved.limit:
         yield failure(name, solved.error, parameters)
     return solved
 

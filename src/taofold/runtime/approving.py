@@ -264,6 +264,10 @@ def _preview(action: Action, tool: Tool | None) -> str:
     """What would happen, for a person to read."""
     if tool is not None and tool.preview is not None:
         with suppress(Exception):  # a bad preview must not stop the question
-            return tool.preview(action.parameters)[:PREVIEW]
+            return _cut(tool.preview(action.parameters))
     said = ", ".join(f"{name}={value!r}" for name, value in action.parameters.items())
-    return f"{action.tool}({said})"[:PREVIEW]
+    return _cut(f"{action.tool}({said})")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= PREVIEW else f"{text[:PREVIEW]} [… cut]"

@@ -1,32 +1,48 @@
-"""Ready-made approvers: ask at the terminal, or approve everything."""
+"""Ready-made approvers: ask at the terminal, or approve everything.
 
-import asyncio
+What is shown was made visible first: a model's text cannot move the cursor or hide what
+is asked. The end of the input leaves the run waiting.
+"""
+
 import sys
 
+from taofold.core.values import ASK_USER
+from taofold.core.visible import visible
 from taofold.runtime.setup import Approval, Decision
+from taofold.runtime.signals import Park
+from taofold.tools.worker import WORKERS
 
 
 def approve_all(request: Approval) -> bool:
-    """Approve every action. Only for runs that cannot do harm."""
-    return not request.question
+    """Approve every action; questions are left to a person. Only for runs that cannot do harm."""
+    if request.question:
+        raise Park("awaiting_input")
+    return True
 
 
 async def at_terminal(request: Approval) -> Decision:
-    """Ask the person at the terminal; end of input denies."""
-    return await asyncio.to_thread(_ask, request)
+    """Ask the person at the terminal."""
+    said = await WORKERS.run(_ask, request)
+    if said is None:
+        waits = "awaiting_input" if request.action.tool == ASK_USER else "awaiting_approval"
+        raise Park(waits)
+    if request.action.tool == ASK_USER:
+        return Decision("allow", answer=said)
+    return Decision("allow" if said.lower() in ("y", "yes") else "deny")
 
 
-def _ask(request: Approval) -> Decision:
-    write = sys.stderr.write
-    if request.question and request.action.tool == "ask_user":
-        write(f"\n? {request.question}\n> ")
-        sys.stderr.flush()
-        answer = sys.stdin.readline().strip()
-        return Decision("allow", answer=answer)
-    write(
-        f"\n! {request.action.tool} needs your word (tier {int(request.tier)}: {request.reason})\n"
-        f"  {request.preview}\n  approve? [y/N] "
-    )
+def _ask(request: Approval) -> str | None:
+    """The line that the person typed, None at the end of the input."""
+    if request.action.tool == ASK_USER:
+        sys.stderr.write(f"\n? {visible(request.question)}\n> ")
+    else:
+        why = visible(request.reason)
+        sys.stderr.write(
+            f"\n! {request.action.tool} needs your word (tier {int(request.tier)}: {why})\n"
+            f"  {visible(request.preview)}\n  approve? [y/N] "
+        )
     sys.stderr.flush()
-    said = sys.stdin.readline().strip().lower()
-    return Decision("allow" if said in ("y", "yes") else "deny", reason="" if said else "no answer")
+    line = sys.stdin.readline()
+    return line.strip() if line else None
+
+

@@ -368,7 +368,7 @@ def _outputs(node: Node, value: Any) -> dict[str, Any]:
     if node.sets is not None:
         return dict(value)
     if isinstance(node.output, str):
-        plain = node.kind is not None or node.spread is not None
+        plain = node.kind is not None or node.spread is not None or node.loop is not None
         name = node.output or (node.name if plain else "")
         return {name: value} if name else {}
     return {name: _at(value, path) for name, path in node.output.items()}

@@ -1,0 +1,221 @@
+"""ReAct as the seed's story wants it: over the runtime, with real tools."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from taofold import Agent, Limits, tool
+from taofold.core import events as e
+from taofold.core.values import Profile, Reply, ToolCall
+from taofold.reason import react
+from taofold.testing.models import ScriptedModel
+
+pytestmark = pytest.mark.anyio
+
+
+def act(name: str, thought: str = "go on", kind: str = "reasoning", **parameters: Any) -> str:
+    action = {"tool": name, "parameters": parameters, "rationale": "needed"}
+    return json.dumps({"thought": thought, "thought_type": kind, "action": action})
+
+
+def rules_of(done: Any) -> list[str]:
+    return [r.event.rule for r in done.run.records if isinstance(r.event, e.Violated)]
+
+
+class Kept:
+    """Tools that note every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    @property
+    def tools(self) -> list[Any]:
+        @tool(tier=1, effect="read")
+        def search(query: str, limit: int = 3) -> str:
+            """Search the library.
+
+            The second paragraph matters too.
+
+            Args:
+                query: what to look for
+            """
+            self.calls.append((query, limit))
+            if query == "fail":
+                raise ValueError("the index is broken")
+            return f"found {query} #{len(self.calls)}"
+
+        return [search]
+
+
+@pytest.mark.scenario("TEA-05", "TEA-13")
+async def test_a_tool_runs_once_with_the_exact_arguments_and_is_seen_in_the_next_prompt() -> None:
+    kept = Kept()
+    model = ScriptedModel([act("search", query="owls", limit=7), act("finish", answer="so")])
+    done = await react("g", model=model, tools=kept.tools)
+    assert kept.calls == [("owls", 7)]
+    assert "found owls #1" in model.requests[1].last
+    first = model.requests[0].text
+    for part in (
+        "search(",
+        "query: string",
+        "limit?: int",
+        "second paragraph matters",
+        "what to look for",
+    ):
+        assert part in first
+    assert done.success
+
+
+@pytest.mark.scenario("TEA-06")
+@pytest.mark.parametrize("steps", [0, 1, 3])
+async def test_n_steps_allow_n_model_calls_and_no_success(steps: int) -> None:
+    kept = Kept()
+    model = ScriptedModel([act("search", query=f"q{n}") for n in range(9)])
+    limits = Limits(steps=steps, model_calls=steps, parse_retries=0)
+    done = await react("g", model=model, tools=kept.tools, limits=limits)
+    assert len(model.requests) == steps
+    assert (done.success, done.stop_reason, done.answer) == (False, "max_steps", None)
+    assert ("found" in done.run.partial) == (steps > 1)
+    assert done.variables["reasoning_answer"] is None
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+@pytest.mark.scenario("TEA-07", "TEA-12")
+@pytest.mark.parametrize(
+    ("type_", "answer", "wanted"),
+    [
+        (str, "plain text", "plain text"),
+        (list[int], [1, 2], [1, 2]),
+        (float, 2.5, 2.5),
+        (dict[str, Any], {"a": None}, {"a": None}),
+        (City, {"name": "Bern", "people": 1}, City(name="Bern", people=1)),
+    ],
+)
+async def test_a_final_answer_on_step_two_of_ten_ends_it(
+    type_: Any, answer: Any, wanted: Any
+) -> None:
+    model = ScriptedModel([act("search", query="q"), act("finish", answer=answer)])
+    done = await react("g", model=model, tools=Kept().tools, output=type_)
+    assert (done.answer, done.success, len(done.run.steps)) == (wanted, True, 2)
+    assert len(model.requests) == 2
+
+
+@pytest.mark.scenario("TEA-12")
+async def test_an_answer_that_does_not_fit_the_type_names_the_field() -> None:
+    wrong = act("finish", answer={"name": "Bern", "people": "many"})
+    right = act("finish", answer={"name": "Bern", "people": 3})
+    model = ScriptedModel([wrong, right])
+    done = await react("g", model=model, output=City)
+    assert done.answer == City(name="Bern", people=3)
+    assert "people" in model.requests[1].last
+    never = await react("g", model=ScriptedModel([wrong] * 3), output=City)
+    assert "people" in never.error
+
+
+@pytest.mark.scenario("TEA-08")
+async def test_an_invented_observation_is_dropped_and_only_the_first_action_runs() -> None:
+    kept = Kept()
+    invented = (
+        'THOUGHT: look\nACTION: search\nPARAMETERS: {"query": "a"}\n'
+        'OBSERVATION: found 99 things\nTHOUGHT: more\nACTION: search\nPARAMETERS: {"query": "b"}'
+    )
+    model = ScriptedModel([invented, act("finish", answer="x")])
+    done = await react("g", model=model, tools=kept.tools)
+    assert kept.calls == [("a", 3)]
+    assert "99 things" not in model.requests[1].text
+    rules = rules_of(done)
+    assert "role_violation" in rules
+
+
+@pytest.mark.scenario("TEA-09")
+async def test_a_tool_error_and_an_unknown_tool_are_observations_and_it_goes_on() -> None:
+    kept = Kept()
+    model = ScriptedModel(
+        [
+            act("search", query="fail"),
+            act("fly", "that failed", "exception"),
+            act("search", "unknown", "exception", query="ok"),
+            act("finish", answer="x"),
+        ]
+    )
+    done = await react("g", model=model, tools=kept.tools)
+    assert "the index is broken" in model.requests[1].last
+    assert "unknown tool 'fly'" in model.requests[2].last
+    assert "search" in model.requests[2].last
+    assert done.success
+
+
+@pytest.mark.scenario("TEA-10")
+async def test_malformed_json_is_corrected_within_its_own_cap_and_is_no_step() -> None:
+    model = ScriptedModel(['{"thought": "x", "action": {"tool": ', act("finish", answer="x")])
+    done = await react("g", model=model, tools=Kept().tools)
+    assert done.success
+    assert len(done.run.steps) == 1
+    assert rules_of(done) == ["unreadable"]
+    capped = ScriptedModel(['{"thought": "x", "action": {"tool": '] * 9)
+    assert not (await react("g", model=capped, tools=Kept().tools)).success
+    assert len(capped.requests) == 3
+
+
+@pytest.mark.scenario("TEA-11")
+async def test_the_same_call_with_the_same_result_is_hinted_then_blocked_and_recorded() -> None:
+    calls: list[int] = []
+
+    @tool(tier=1, effect="read")
+    def peek() -> str:
+        """Peek."""
+        calls.append(1)
+        return "the same"
+
+    model = ScriptedModel([*[act("peek")] * 4, act("finish", "blocked", "exception", answer="x")])
+    done = await react("g", model=model, tools=[peek])
+    assert len(calls) == 3
+    assert "same as before" in model.requests[2].text
+    assert "repetition" in rules_of(done)
+
+
+@pytest.mark.scenario("TEA-13")
+async def test_arguments_are_validated_before_the_tool_runs() -> None:
+    kept = Kept()
+    model = ScriptedModel(
+        [act("search", limit=3), act("finish", "no query", "exception", answer="x")]
+    )
+    await react("g", model=model, tools=kept.tools)
+    assert kept.calls == []
+    assert "query" in model.requests[1].last
+
+
+@pytest.mark.scenario("TEA-16")
+async def test_malformed_native_arguments_do_not_run_the_tool_and_the_model_is_told() -> None:
+    kept = Kept()
+    calls = (ToolCall("search", '{"query": "a" "limit"', "c1"),)
+    profile = Profile(window=100_000, window_known=True, native_tools=True)
+    model = ScriptedModel([Reply("I search", calls=calls), "done"], profile=profile)
+    await react("g", model=model, tools=kept.tools)
+    assert kept.calls == []
+    assert "[failure] search: the arguments" in model.requests[1].last
+
+
+@pytest.mark.scenario("TEA-31")
+async def test_a_tool_that_mutates_its_state_argument_changes_nothing() -> None:
+    def grab(state: dict[str, Any], args: dict[str, Any]) -> None:
+        """Grab."""
+        state["items"].append("stolen")
+        state["new"] = 1
+
+    def put(state: dict[str, Any], args: dict[str, Any]) -> tuple[str, Any]:
+        """Put."""
+        return "items", [*state["items"], "put"]
+
+    model = ScriptedModel([act("grab"), act("put"), act("finish", answer="x")])
+    mine: dict[str, Any] = {"items": ["a"]}
+    agent = Agent(model, tools=[grab, put], approve="all")
+    result = await agent.run("g", data=mine)
+    assert mine == {"items": ["a"]}
+    assert dict(result.state.data) == {"items": ["a", "put"]}
