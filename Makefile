@@ -19,7 +19,7 @@ demo: $(STAMP)
 	$(BIN)/taofold demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not fuzz"
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -17,7 +17,9 @@ ANSWER = '{"thought": "Three words.", "action": {"tool": "finish", "parameters":
 def blocks() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        for number, found in enumerate(re.finditer(r"```python\n(.*?)```", text, re.DOTALL), 1):
+        for number, found in enumerate(
+            re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE), 1
+        ):
             yield f"{page.name}:{number}", found.group(1)
 
 
@@ -26,9 +28,7 @@ def test_a_block_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """`openai:` stands for a scripted model here: no page needs a key to be tested."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("one two three", encoding="utf-8")
-    monkeypatch.setitem(
-        registry._registered, "openai", lambda model, **_: ScriptedModel([ANSWER])
-    )
+    monkeypatch.setitem(registry._registered, "openai", lambda model, **_: ScriptedModel([ANSWER]))
     exec(compile(code, "<docs>", "exec"), {"__name__": "__docs__"})
 
 

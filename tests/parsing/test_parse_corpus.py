@@ -57,9 +57,9 @@ def test_a_large_or_deep_text_is_read_or_refused_in_linear_time(row):
     import time
 
     text = cases.text_of(row)
-    start = time.perf_counter()
+    start = time.process_time()
     result = parse(text, cases.type_of(row["schema"]))
-    assert time.perf_counter() - start < 5, "a factor of ten over the target: not linear"
+    assert time.process_time() - start < 5, "a factor of ten over the target: not linear"
     value = None
     if isinstance(result, Parsed):
         adapter = cases.adapter_of(row["schema"])

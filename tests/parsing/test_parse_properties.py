@@ -177,10 +177,10 @@ def test_runs_of_one_mark_around_a_value_are_read_in_linear_time(unit):
     import time
 
     text = unit * 400 + '{"thought": "t", "tool": "f", "args": {}}' + unit * 400
-    start = time.perf_counter()
+    start = time.process_time()
     read_reply(text, ["f"])
     parse(text, SampleCall)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 REPEATED = {
@@ -201,11 +201,11 @@ def test_repeated_marks_of_every_form_are_read_in_linear_time(name):
 
     text = REPEATED[name] * (200_000 // len(REPEATED[name]))
     for whole in (text, "ACTION: f\n" + text, '{"tool": "f", "args": {"name": "' + text):
-        start = time.perf_counter()
+        start = time.process_time()
         parse(whole, SampleCall)
         parse(whole, Sample)
         read_reply(whole, ["f", "g"])
-        assert time.perf_counter() - start < 5
+        assert time.process_time() - start < 5
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

@@ -15,7 +15,7 @@ J = json.dumps
 
 
 def critic(request: Request) -> str:
-    shown = request.conversation[-1].content
+    shown = request.conversation[1].content
     number = int(re.findall(r"version (\d)", shown)[-1])
     scores = [0.3, 0.8, 0.6]
     issues = [f"flaw {number}"] if number < 3 else []
@@ -93,12 +93,12 @@ class Story:
     choose: Callable[[Request], str]
     steps: list[str]
     output: str
+    limits: Limits = Limits(steps=40)
 
     def agent(self, known: Any = None, **options: Any) -> Agent[Any, str]:
         model = Memo(choose=self.choose)
         model.known = known or {}
-        limits = Limits(steps=40)
-        return Agent(model, strategy=self.strategy, tools=[look], limits=limits, **options)
+        return Agent(model, strategy=self.strategy, tools=[look], limits=self.limits, **options)
 
 
 IMPROVED = ["critique", "revise", "critique", "revise", "critique", "finish"]

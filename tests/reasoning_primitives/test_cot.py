@@ -141,6 +141,20 @@ def test_a_reasoning_models_own_thinking_counts() -> None:
     assert done.acts("finish")[0].thought.content == "because"
 
 
+def test_an_empty_answer_is_no_answer() -> None:
+    empty = {"thinking": "t", "answer": " "}
+    done = play(Cot()(task()), [empty, {"thinking": "t", "answer": "a"}])
+    assert "empty" in done.prompt(1)
+    nothing = play(Cot()(task(int)), ["<thinking>t</thinking> maybe", '{"answer": 3}'])
+    assert nothing.answer == Answer(3)
+    broken = play(Cot()(task()), ['{"thinking": "t", ', '{"thinking": "t", "answer": "a"}'])
+    assert broken.answer == Answer("a")
+    other = play(Cot()(task()), ['Look: {"result": 1}', '{"thinking": "t", "answer": "a"}'])
+    assert other.answer == Answer("a")
+    wrong, right = {"thinking": "t", "answer": [1]}, {"thinking": "t", "answer": {"a": 1}}
+    assert play(Cot()(task(dict[str, Any])), [wrong, right]).answer == Answer({"a": 1})
+
+
 def test_limits_and_people_are_heard() -> None:
     stop = play(Cot()(task()), [], outlooks=[Outlook(stop="max_steps")])
     assert (stop.answer, stop.prompts) == (Answer(None, "max_steps"), [])

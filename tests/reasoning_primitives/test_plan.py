@@ -151,6 +151,12 @@ def test_an_unresolved_reference_fails_its_task_with_the_reason_and_no_tool_runs
     assert "t1.output has no 'b'" in done.prompt(1)
 
 
+@pytest.mark.scenario("TAG-31")
+def test_a_reference_to_a_task_that_does_not_exist_fails_with_the_reason() -> None:
+    done = plan([tasks(todo("t1", x="{{ t7.output }}"))], [said(True)])
+    assert "there is no result of a task 't7'" in done.prompt(1)
+
+
 def test_independent_tasks_are_one_batch_and_the_rest_waits() -> None:
     done = plan([tasks(todo("a"), todo("b"), todo("c", "read", "a", "b"))], [said(True)])
     batches = [[a.id for a in one.actions] for one in done.effects if isinstance(one, Act)]

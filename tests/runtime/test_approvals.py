@@ -473,3 +473,23 @@ async def test_an_open_once_is_asked_about_and_never_repeated_unasked() -> None:
         assert done.status == "finished"
         assert done.steps[0].observations[0].status == (status or "success")
         await assert_replays(again, done)
+
+
+async def test_what_an_earlier_life_started_is_not_answered_by_a_new_policy() -> None:
+    """It may have happened: a person says so, not a policy that changed since."""
+    from .kit import planted
+
+    @tool(tier=1, effect="once", reversible=True)
+    def fire() -> str:
+        """Fire."""
+        PAID.append("fired")
+        return "fired"
+
+    agent = payer(act("fire"), finish(), tools=[fire])
+    whole = await agent.run("goal", run_id="r")
+    at = next(r.seq for r in whole.records if isinstance(r.event, e.Started))
+    log = await planted(whole.records[: at + 1], MemoryLog())
+    strict = agent.but(log=log, policy=Policy(deny=frozenset({"fire"})))
+    waiting = await strict.resume("r")
+    assert waiting.status == "waiting"
+    assert "may already have happened" in waiting.pending[0].reason

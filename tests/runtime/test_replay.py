@@ -338,3 +338,16 @@ async def test_bytes_per_step_do_not_grow() -> None:
         assert len(result.steps) == steps
         sizes[steps] = size(result.records)
     assert sizes[80] < sizes[20] * 4.2
+
+
+async def test_a_resumed_run_says_so_and_the_time_it_was_dead_does_not_count() -> None:
+    one = agent(act("look", what="a"), finish(), limits=Limits(seconds=60))
+    whole = await one.run("goal", run_id="r")
+    at = next(r.seq for r in whole.records if isinstance(r.event, e.Observed))
+    past = [e.Record(r.run, r.seq, r.at - 3_600_000, r.event) for r in whole.records[: at + 1]]
+    log = await planted(past, MemoryLog())
+    done = await one.but(log=log).resume("r")
+    assert done.success
+    assert [type(r.event).__name__ for r in done.records][at + 1] == "Resumed"
+    assert done.state.wakes == 1
+    assert done.state.active_ms < 60_000

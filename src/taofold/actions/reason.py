@@ -1,13 +1,17 @@
-"""`reason.*`: the strategies of `taofold.reasoning` as actions, with the seed's keys and results."""
+"""`reason.*`: the strategies of `taofold.reasoning` as actions, as the seed has them."""
 
-from typing import Annotated, Any, Final
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from taofold.actions.kind import Call, Done, Keys, Kind, Text
-from taofold.actions.thinking import Ended, Unusable, offered, output_of, roles, think
+from taofold.actions.thinking import Ended, offered, output_of, roles, think
 from taofold.core.effects import Strategy
-from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH
 from taofold.reasoning import Cot, Decompose, Inner, Plan, SelfCorrect, react
 
@@ -16,13 +20,23 @@ Warmth = Annotated[float, Field(ge=0)] | None
 _THINKING: Final = {"executor": "model"}
 
 
+class ShownCase(Keys):
+    """A worked case that the model is shown."""
+
+    problem: Text
+    thinking: str
+    answer: Any
+
+
 class CotKeys(Keys):
     """Of `reason.cot`."""
 
     problem: Text
     model: str = ""
-    thinking_format: str = "step_by_step"
-    few_shot_examples: list[dict[str, Any]] = []
+    thinking_format: Literal["step_by_step", "pros_cons", "tree", "first_principles"] = (
+        "step_by_step"
+    )
+    few_shot_examples: list[ShownCase] = []
     temperature: Warmth = None
     output_format: Any = None
 
@@ -48,7 +62,7 @@ class SelfCorrectKeys(Keys):
     critic_model: str = ""
     improvement_rounds: Count = 2
     critic_prompt: str = ""
-    inner: str = ""
+    inner: Literal["", "cot", "react"] = ""
     """The strategy that drafts: cot or react; "" = a plain answer."""
     tools: list[str] = []
     """For `inner: react`."""
@@ -64,7 +78,7 @@ class DecomposeKeys(Keys):
     max_depth: Count = 2
     parallel: bool = True
     synthesis_prompt: str = ""
-    inner: str = ""
+    inner: Literal["", "cot", "react"] = ""
     """The strategy that solves a part: cot (the default) or react."""
     tools: list[str] = []
     """For `inner: react`."""
@@ -87,7 +101,8 @@ class PlanKeys(Keys):
 
 def _cot(call: Call[CotKeys]) -> Strategy[Done]:
     keys = call.keys
-    inner = _made(lambda: Cot(format=keys.thinking_format, examples=keys.few_shot_examples))
+    shown = [one.model_dump() for one in keys.few_shot_examples]
+    inner = Cot(format=keys.thinking_format, examples=shown)
     ended = yield from think(
         inner, call, "reason.cot", keys.problem, models=roles(call, **_THINKING),
         output=output_of(keys.output_format), temperature=keys.temperature,
@@ -181,8 +196,8 @@ def versions(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if step["action"] in ("draft", "revise") and step["status"] == "success":
             history.append({"round": len(history), "output": step["observation"]})
         elif step["action"] == "critique" and step["status"] == "success":
-            judged, said = history[step["action_input"]["version"]], step["observation"]
-            judged |= {
+            said = step["observation"]
+            history[step["action_input"]["version"]] |= {
                 "improvement_score": said["score"],
                 "issues_found": said["issues"],
                 "suggestions": said["suggestions"],
@@ -219,7 +234,9 @@ def parts(steps: list[dict[str, Any]]) -> dict[str, Any]:
     """The sub-problems and their answers, and how deep the decomposition went."""
     split = [one for one in steps if one["action"] == "decompose"]
     whole = [one for one in split if not one["action_input"]["path"]]
-    put = [one for one in steps if one["action"] == "synthesize" and not one["action_input"]["path"]]
+    put = [
+        one for one in steps if one["action"] == "synthesize" and not one["action_input"]["path"]
+    ]
     answers: list[dict[str, Any]] = []
     for step in steps:
         if step["action"] == "solve" and step["action_input"].get("level") == 1:
@@ -240,17 +257,7 @@ def _traced(ended: Ended) -> dict[str, Any]:
 
 
 def _inner(name: str) -> Inner:
-    known: dict[str, Inner] = {"cot": Cot(), "react": react}
-    if name not in known:
-        raise Unusable(f"inner: {name!r} is no strategy here; known are {', '.join(known)}")
-    return known[name]
-
-
-def _made(make: Any) -> Any:
-    try:
-        return make()
-    except ConfigError as error:
-        raise Unusable(str(error)) from None
+    return react if name == "react" else Cot()
 
 
 BUILT_IN: Final = (

@@ -1,5 +1,10 @@
 """How an action runs a strategy: on a task of its own, watched, in a branch of its own."""
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -98,11 +103,11 @@ def think(
     rules = Rules(models, temperature, call.seconds, allowed, steps)
 
     def inside(task: Task) -> Strategy[Answer]:
-        answer = yield from watched(inner(task), rules, trace)
+        answer: Any = yield from watched(inner(task), rules, trace)
         if isinstance(answer, Answer) and answer.stop == "error" and not answer.error:
             failures = trace.failures[-1:] or ["the strategy gave up"]
             return Answer(answer.output, "error", f"the model could not be asked: {failures[0]}")
-        return answer
+        return answer if isinstance(answer, Answer) else Answer(answer)
 
     solved = yield from alone(inside, task, name, node=call.node)
     answer = solved.answer
@@ -111,4 +116,7 @@ def think(
     # What a node's own bound stopped is the node's failure, not the end of the run.
     if solved.limit and not (steps is not None and solved.limit == "max_steps"):
         return Ended(answer.output, "", solved.limit, trace)
-    return Ended(answer.output, solved.error, "", trace)
+    said = solved.error
+    if solved.limit and solved.limit not in said:
+        said = f"{solved.limit}: {said}"
+    return Ended(answer.output, said, "", trace)

@@ -16,6 +16,7 @@ def store(ctx: RunContext[Any], key: str, value: Any) -> Outcome:
     """Keep a value under a name for the rest of the run.
 
     Args:
+        ctx: Of the call.
         key: The name.
         value: Any JSON value.
     """
@@ -26,6 +27,7 @@ def recall(ctx: RunContext[Any], key: str, default: Any = None) -> Outcome:
     """Get what was kept under a name.
 
     Args:
+        ctx: Of the call.
         key: The name.
         default: What to return if nothing was kept.
     """

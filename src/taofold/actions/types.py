@@ -1,5 +1,10 @@
 """Types as people write them in files: `str`, `list[int]`, `{name: str}`, or JSON Schema. Pure."""
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Optional
@@ -83,12 +88,16 @@ def _named(text: str, path: tuple[str, ...]) -> Any:
         return list[_named(inner[1].strip(), path)]  # type: ignore[misc]
     if inner := _DICT.fullmatch(text):
         return dict[str, _named(inner[1].strip(), path)]  # type: ignore[misc]
-    raise NoType(f"unknown type {text!r}; known are {', '.join(PLAIN)}, list[…], dict[str, …]", path)
+    raise NoType(
+        f"unknown type {text!r}; known are {', '.join(PLAIN)}, list[…], dict[str, …]", path
+    )
 
 
 def _is_schema(written: Mapping[Any, Any]) -> bool:
-    return isinstance(written.get("type"), str | list) and set(written) <= _KNOWN and (
-        written["type"] not in ("str", "int", "float", "bool") or len(written) > 1
+    return (
+        isinstance(written.get("type"), str | list)
+        and set(written) <= _KNOWN
+        and (written["type"] not in ("str", "int", "float", "bool") or len(written) > 1)
     )
 
 
@@ -97,7 +106,7 @@ def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> A
         return Literal[tuple(schema["enum"])]
     kind = schema["type"]
     if isinstance(kind, list):
-        kinds = [_of_schema({**schema, "type": one}, name, path) for one in kind]  # pyright: ignore[reportUnknownVariableType]
+        kinds = [_of_schema({**schema, "type": one}, name, path) for one in kind]
         union = kinds[0]
         for one in kinds[1:]:
             union = union | one
@@ -122,5 +131,5 @@ def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> A
 
 
 def _check_name(name: str, path: tuple[str, ...]) -> None:
-    if not name.isidentifier() or name.startswith("_") or name.startswith("model_"):
+    if not name.isidentifier() or name.startswith(("_", "model_")):
         raise NoType(f"{name!r} cannot be the name of a field", path)

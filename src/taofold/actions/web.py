@@ -125,7 +125,8 @@ def backend(name: str, root: Path) -> Search | None:
     metadata = importlib.import_module("importlib.metadata")
     for entry in metadata.entry_points(group=GROUP):
         if entry.name == kind:
-            return entry.load()(argument, root)
+            factory: Factory = entry.load()
+            return factory(argument, root)
     raise ConfigError(f"there is no search backend {kind!r}; {HINT}")
 
 
@@ -186,7 +187,25 @@ class _Text(HTMLParser):
 
     _SILENT: Final = frozenset({"script", "style", "noscript", "template", "svg", "head"})
     _BLOCKS: Final = frozenset(
-        "p div br li ul ol tr table section article h1 h2 h3 h4 h5 h6 pre".split()
+        [
+            "p",
+            "div",
+            "br",
+            "li",
+            "ul",
+            "ol",
+            "tr",
+            "table",
+            "section",
+            "article",
+            "h1",
+            "h2",
+            "h3",
+            "h4",
+            "h5",
+            "h6",
+            "pre",
+        ]
     )
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from taofold.core.values import (
 # fmt: on
 
 
-class Happened(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="e"):
+class Happened(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="e", gc=False):
     """What all events share."""
 
     disk: ClassVar[bool] = False
@@ -241,7 +241,7 @@ Event: TypeAlias = (
 # fmt: on
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """An event with its place in history. `at` is milliseconds since the epoch."""
 
     run: str

@@ -18,7 +18,7 @@ from taofold.core.values import Usage
 VERSION: Final = 1
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A span. `step` is 0 outside of steps; `start` and `end` are ms since the epoch.
 
     Ids are `run:seq` with the record that opened the span, so they are the same each time.

@@ -73,8 +73,9 @@ class RunState(Value, frozen=True):
 def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901 - one case per event
     """The state after `record`. Pure: same arguments, same result; `state` is not touched."""
     event, at = record.event, record.at
-    paused = state.status in ("new", "waiting") or isinstance(event, e.Resumed)
-    active = state.active_ms + (0 if paused else max(0, at - state.at))
+    active = state.active_ms
+    if at > state.at and state.status not in ("new", "waiting") and type(event) is not e.Resumed:
+        active += at - state.at
     match event:
         case e.Replied():
             return _replied(state, event, at, active)

@@ -41,8 +41,11 @@ class Tier(IntEnum):
     FORBIDDEN = 4
 
 
-class Value(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What all values share: immutability and a compact JSON form."""
+class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What all values share: immutability and a compact JSON form.
+
+    They hold JSON and one another, never cycles, so the garbage collector need not look.
+    """
 
 
 class ToolCall(Value, frozen=True):

@@ -9,7 +9,8 @@ import re
 
 _ACT = r"(?:run|call|execute|do|use|send|make|perform|delete|write|apply|proceed|want|take|issue)"
 _HEDGE = re.compile(
-    rf"\b(?:(?:(?:will|would|do|did|should|must|can|could) not|cannot|(?:wo|do|did|ca|should)n['’]t)"
+    rf"\b(?:(?:(?:will|would|do|did|should|must|can|could) not|cannot"
+    rf"|(?:wo|do|did|ca|should)n['’]t)"
     rf" {_ACT}|never {_ACT}|would (?:write|look|be|use|call|run|send|need)|something like"
     r"|looks? like|(?:should|shall|may|can|could) i\b|do you want (?:me|to)|would you like me"
     r"|want me to|(?:please|before you|if you) confirm|confirmation|injection|attacker|hypothetical"

@@ -154,9 +154,12 @@ def without_opener(text: str, plan: Plan) -> Span | None:
     return Span(start, reading.end, reading)
 
 
+_ENCODED = Repair("string_encoded", "none")
+
+
 def object_in(text: str) -> tuple[dict[str, Any], tuple[Repair, ...]] | None:
     """The one object that makes up a text, such as encoded arguments; `None` if it is cut."""
-    note = Repair("string_encoded", "none")
+    note = _ENCODED
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):

@@ -141,7 +141,7 @@ class _Splitting:
         task = replace(self.task, goal=goal, output=_PART, history=history)
         path = f"{self.path}/{part.id}" if self.path else part.id
         inner = self.options.inner
-        if part.complex is not False and self.level < self.options.max_depth:
+        if part.complex is not False:
             inner = partial(_nested, self.options, self.level + 1, path)
         return named(inner, task, "solve", id=part.id, path=path, level=self.level)
 

@@ -123,8 +123,6 @@ class Execution:
         seen = self.seen.get(id_)
         if seen is None:
             raise Unresolved(f"there is no result of a task {id_!r}")
-        if seen.status not in ("success", "partial"):
-            raise Unresolved(f"the task {id_!r} failed: it has no output")
         if seen.blob:
             raise Unresolved(f"the output of {id_!r} is too large to be passed on whole")
         return seen.result

@@ -4,11 +4,16 @@ Only text that stands in a file is parsed. There are no methods and no attribute
 keys of mappings; the functions are in `FUNCTIONS`, and `* ** %` are bounded.
 """
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 import ast
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from simpleeval import InvalidExpression, SimpleEval
+from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped]
 
 from taofold.spec.faults import near
 from taofold.spec.template_bounds import TooMuch, binary, budget, charge
@@ -18,7 +23,7 @@ _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
 def _get(mapping: Any, key: Any, default: Any = None) -> Any:
-    return mapping.get(key, default) if isinstance(mapping, dict) else default  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return mapping.get(key, default) if isinstance(mapping, dict) else default
 
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
@@ -72,36 +77,34 @@ class Unclear(ValueError):
     """The condition cannot be read or evaluated; the message says why."""
 
 
-class _Evaluator(SimpleEval):
+class _Evaluator(SimpleEval):  # type: ignore[misc]
     def __init__(self, names: Mapping[str, Any]) -> None:
-        super().__init__(  # pyright: ignore[reportUnknownMemberType]
-            operators=_OPERATORS, functions=FUNCTIONS, names={**_CONSTANTS, **names}
-        )
+        super().__init__(operators=_OPERATORS, functions=FUNCTIONS, names={**_CONSTANTS, **names})
         self.nodes |= {ast.List: self._several, ast.Tuple: self._several}
 
     def _several(self, node: Any) -> Any:
-        return [self._eval(item) for item in node.elts]  # pyright: ignore[reportUnknownMemberType]
+        return [self._eval(item) for item in node.elts]
 
     def _eval_attribute(self, node: Any) -> Any:
-        return self._key(self._eval(node.value), node.attr)  # pyright: ignore[reportUnknownMemberType]
+        return self._key(self._eval(node.value), node.attr)
 
     def _eval_subscript(self, node: Any) -> Any:
-        container = self._eval(node.value)  # pyright: ignore[reportUnknownMemberType]
-        key = self._eval(node.slice)  # pyright: ignore[reportUnknownMemberType]
+        container = self._eval(node.value)
+        key = self._eval(node.slice)
         if isinstance(container, list | str) and isinstance(key, int):
-            return container[key]  # pyright: ignore[reportUnknownVariableType]
+            return container[key]
         return self._key(container, key)
 
     def _eval_call(self, node: Any) -> Any:
-        arguments = [self._eval(argument) for argument in node.args]  # pyright: ignore[reportUnknownMemberType]
+        arguments = [self._eval(argument) for argument in node.args]
         for argument in arguments:
             charge(argument)
         return FUNCTIONS[node.func.id](*arguments)
 
     def _key(self, container: Any, key: Any) -> Any:
         if isinstance(container, dict) and key in container:
-            return container[key]  # pyright: ignore[reportUnknownVariableType]
-        known: list[str] = [str(k) for k in container] if isinstance(container, dict) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            return container[key]
+        known: list[str] = [str(k) for k in container] if isinstance(container, dict) else []
         hint = near(str(key), known)
         raise Unclear(f"there is no {key!r}{f'; {hint}' if hint else ''} (or use get(…, {key!r}))")
 
@@ -149,7 +152,7 @@ class Condition:
             raise Unclear(f"{self.source}: {error}") from None
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             raise Unclear(f"{self.source}: {type(error).__name__}: {error}") from None
-        return bool(value)  # pyright: ignore[reportUnknownArgumentType]
+        return bool(value)
 
 
 def _check(tree: ast.Expression) -> None:

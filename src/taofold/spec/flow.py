@@ -1,5 +1,10 @@
 """A flow, checked and compiled: what its interpreter runs. Plain values; nothing here acts."""
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,9 +45,9 @@ def templates(value: Any) -> "list[Template]":
     if isinstance(value, Template):
         return [value]
     if isinstance(value, dict):
-        return [one for inner in value.values() for one in templates(inner)]  # pyright: ignore[reportUnknownVariableType]
+        return [one for inner in value.values() for one in templates(inner)]
     if isinstance(value, list):
-        return [one for inner in value for one in templates(inner)]  # pyright: ignore[reportUnknownVariableType]
+        return [one for inner in value for one in templates(inner)]
     return []
 
 
@@ -50,9 +55,9 @@ def _rendered(value: Any, variables: Mapping[str, Any]) -> Any:
     if isinstance(value, Template):
         return value.render(variables)
     if isinstance(value, dict):
-        return {key: _rendered(inner, variables) for key, inner in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: _rendered(inner, variables) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_rendered(inner, variables) for inner in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_rendered(inner, variables) for inner in value]
     return value
 
 

@@ -1,5 +1,10 @@
 """From a flow file to an `Agent` whose strategy is the flow. **It imports what the file names**."""
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -129,7 +134,7 @@ def _agents(
                 agent = load(spec, folder)
             if not isinstance(agent, Agent):
                 raise ConfigError(f"{spec!r} is no Agent")
-            found.append(agent.as_tool(name))  # pyright: ignore[reportUnknownMemberType]
+            found.append(agent.as_tool(name))
         except ConfigError as error:
             faults.append(file.document.fault(place, str(error)))
         except ExceptionGroup as group:
@@ -143,8 +148,8 @@ def _wanted(file: FlowFile) -> Iterator[tuple[FlowFile, Node, str]]:
         for node in one.flow.every:
             names = list(node.kind.tools) if node.kind is not None else []
             given: Any = node.given.raw
-            listed = given.get("tools") if isinstance(given, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-            names += [plain(str(name)) for name in (listed or ())]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            listed = given.get("tools") if isinstance(given, Mapping) else None
+            names += [plain(str(name)) for name in (listed or ())]
             names += [APPROVE] if node.approve is not None else []
             names += [WAIT] if node.on_error.retry is not None else []
             for name in names:

@@ -106,7 +106,7 @@ class Compiler:
         except ValidationError as error:
             for one in error.errors():
                 loc = one["loc"]
-                if str(loc[0] if loc else "") in late:
+                if one["type"] != "extra_forbidden" and str(loc[0] if loc else "") in late:
                     continue
                 self._misfit(kind, one["type"], loc, one["msg"], place)
         written = raw.get("output_format")

@@ -3,6 +3,11 @@
 Only what a file can say is written; the rest is refused, never left out in silence.
 """
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
@@ -16,9 +21,18 @@ from taofold.tools import Tool
 
 HINT: Final = "# yaml-language-server: $schema=.taofold/agent.schema.json\n"
 """The line that lets an editor complete and check the file."""
-_PLAIN: Final = (
-    "name description instructions ask_user strict research on_denial cache max_tokens temperature"
-).split()
+_PLAIN: Final = [
+    "name",
+    "description",
+    "instructions",
+    "ask_user",
+    "strict",
+    "research",
+    "on_denial",
+    "cache",
+    "max_tokens",
+    "temperature",
+]
 _SILENT: Final = frozenset({"deps_type", "log", "approve"})
 
 
@@ -82,8 +96,8 @@ def _refuse(agent: Agent[Any, Any]) -> None:
 def _models(spec: Any, path: str) -> Any:
     if isinstance(spec, str):
         return spec
-    if isinstance(spec, list | tuple) and all(isinstance(one, str) for one in spec):  # pyright: ignore[reportUnknownVariableType]
-        return list(spec)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(spec, list | tuple) and all(isinstance(one, str) for one in spec):
+        return spec[0] if len(spec) == 1 else list(spec)
     raise ConfigError(f"{spec!r} is an object; a file names models", path=path)
 
 
@@ -106,7 +120,7 @@ def _type(output: Any) -> str:
 def _tool(thing: Any, place: int) -> str:
     path = f"tools.{place}"
     if isinstance(thing, Tool):
-        thing = thing.function  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        thing = thing.function
     return _name(thing, path)
 
 

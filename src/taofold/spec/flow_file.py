@@ -3,6 +3,11 @@
 Reading finds every fault, in imported files too, and imports no code.
 """
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +31,7 @@ from taofold.spec.flow_keys import FlowKeys
 from taofold.spec.flow_nodes import Nodes
 from taofold.spec.flow_run import nested
 from taofold.spec.names import is_name
-from taofold.store.fields import is_mapping
+from taofold.store.fields import is_list, is_mapping
 
 _DEEPEST: Final = 5
 
@@ -89,9 +94,11 @@ def _inside(document: Document) -> list[Fault]:
     keys = FlowKeys(nodes=[{}])
     given = [_agent_kind(str(name)) for name in _names(document.value.get("agents"))]
     entries = document.value.get("imports")
-    for entry in entries if isinstance(entry, list) else ():
-        if is_mapping(entry):
-            given.append(_kind_of(f"flow.{entry.get('namespace')}", Open))
+    given += [
+        _kind_of(f"flow.{entry.get('namespace')}", Open)
+        for entry in (entries if is_list(entries) else ())
+        if is_mapping(entry)
+    ]
     compiler = Compiler(document, _with(build_actions_registry(), given), keys)
     Nodes(compiler).all(document.value.get("nodes"), ("nodes",))
     return compiler.faults

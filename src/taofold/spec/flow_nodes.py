@@ -159,9 +159,7 @@ class Nodes:
         result = None
         if spread.result is not None:
             result = self.c.given(spread.result, (*where, "result"), inner)
-        made = Spread(
-            items, spread.as_, branches, spread.max_concurrency, spread.fail_fast, result
-        )
+        made = Spread(items, spread.as_, branches, spread.max_concurrency, spread.fail_fast, result)
         return {"spread": made, "steps": steps}
 
     def _listed(
@@ -213,6 +211,6 @@ class Nodes:
         return rule
 
     def _target(self, name: str, place: Place, beside: Iterable[str]) -> None:
-        known = [*beside, END[0]]
+        known = list(dict.fromkeys([*beside, END[0]]))
         if name not in (*known, *END):
             self.c.wrong(place, f"there is no node {name!r} beside this one", near(name, known))

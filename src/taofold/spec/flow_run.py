@@ -5,6 +5,11 @@ middle and replays offline. It keeps its own copy of the state, which is a funct
 the effects gave back, and puts every change on the record.
 """
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -219,7 +224,7 @@ def _act(node: Node, scope: Scope) -> Strategy[Done]:
 
     history = (*scope.task.history, *scope.heard)
     task = replace(scope.task, history=history)
-    call = Call(
+    call: Call[Any] = Call(
         node.name,
         keys,
         task,
@@ -257,9 +262,9 @@ def _spread(node: Node, spread: Spread, scope: Scope) -> Strategy[Done]:
         items = spread.items.render(scope.variables)
         if not isinstance(items, list):
             return Done(error=f"parallel.items must be a list, not {type(items).__name__}")
-        if len(items) > MOST:  # pyright: ignore[reportUnknownArgumentType]
-            return Done(error=f"parallel.items has {len(items)} entries; at most {MOST} are run")  # pyright: ignore[reportUnknownArgumentType]
-        jobs = [(node.steps, {spread.name: item, "index": i}) for i, item in enumerate(items)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        if len(items) > MOST:
+            return Done(error=f"parallel.items has {len(items)} entries; at most {MOST} are run")
+        jobs = [(node.steps, {spread.name: item, "index": i}) for i, item in enumerate(items)]
         names = [str(place) for place in range(len(jobs))]
     else:
         jobs = [(nodes, {"branch": name}) for name, nodes in spread.branches.items()]
@@ -378,12 +383,12 @@ def _at(value: Any, path: str) -> Any:
     """What lies at the dotted `path` of the value; "." is all of it."""
     for part in path.split(".") if path != "." else ():
         if isinstance(value, dict) and part in value:
-            value = value[part]  # pyright: ignore[reportUnknownVariableType]
-        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):  # pyright: ignore[reportUnknownArgumentType]
-            value = value[int(part)]  # pyright: ignore[reportUnknownVariableType]
+            value = value[part]
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
         else:
             raise LookupError(f"the value has no {path!r} (at {part!r})")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 def _untyped(flow: Flow, update: Mapping[str, Any]) -> str:

@@ -6,6 +6,11 @@ mixture gives text. The environment is built up from nothing: values are JSON, a
 over a method, a few methods of texts and mappings exist, and no other attribute does.
 """
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -81,7 +86,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         if isinstance(obj, StrictUndefined):
             str(obj)
         if isinstance(obj, Mapping) and attribute in obj:
-            return obj[attribute]  # pyright: ignore[reportUnknownVariableType]
+            return obj[attribute]
         allowed = _LOOP if isinstance(obj, LoopContext) else _METHODS.get(type(obj), frozenset())
         if attribute in allowed:
             return getattr(obj, attribute)
@@ -99,7 +104,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         if isinstance(name, str) and name.startswith("_"):
             raise SecurityError(f"{name!r} cannot be reached from a template")
         if isinstance(obj, Mapping):
-            known = [str(key) for key in obj]  # pyright: ignore[reportUnknownVariableType]
+            known = [str(key) for key in obj]
             hint = near(str(name), known)
             return StrictUndefined(f"there is no {name!r}{f'; {hint}' if hint else ''}")
         return StrictUndefined(f"{type(obj).__name__} values have no {name!r}")
@@ -285,8 +290,10 @@ def _native(value: Any) -> Any:
         sized(len(value))
         return value
     if isinstance(value, Iterator):
-        value = list(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return msgspec.to_builtins(value, str_keys=True)
+        value = list(value)
+    if isinstance(value, list | dict | tuple):
+        return msgspec.json.decode(msgspec.json.encode(value))
+    return msgspec.to_builtins(value)
 
 
 __all__ = ["Template", "UndefinedError", "Unrenderable", "is_template"]

@@ -4,6 +4,11 @@ Templates and conditions share it. A unit is one turn of a loop, or a thousand c
 that a filter reads. Knows nothing about Jinja.
 """
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -75,11 +80,11 @@ def binary(operator: str, left: Any, right: Any) -> Any:
     if _numbers(left, right):
         return _arithmetic(operator, left, right)
     if operator == "+" and type(left) is type(right) and isinstance(left, str | list):
-        sized(len(left) + len(right))  # pyright: ignore[reportUnknownArgumentType]
+        sized(len(left) + len(right))
         return left + right
     if operator == "*" and isinstance(left, str | list) and isinstance(right, int):
-        sized(len(left) * right)  # pyright: ignore[reportUnknownArgumentType]
-        return left * right  # pyright: ignore[reportUnknownVariableType]
+        sized(len(left) * right)
+        return left * right
     kinds = f"{type(left).__name__} and {type(right).__name__}"
     raise TypeError(f"{operator} is not for {kinds}")
 
@@ -98,9 +103,9 @@ def _power(left: float, right: float) -> Any:
 
 
 def _product(left: float, right: float) -> Any:
-    if isinstance(left, int) and isinstance(right, int):
-        if left.bit_length() + right.bit_length() > _BITS:
-            raise TooMuch("the product is too large")
+    whole = isinstance(left, int) and isinstance(right, int)
+    if whole and left.bit_length() + right.bit_length() > _BITS:
+        raise TooMuch("the product is too large")
     return left * right
 
 

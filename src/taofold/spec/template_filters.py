@@ -4,6 +4,11 @@ Every one is charged for the size of what it reads, so that no loop over large v
 for ever; those that can grow a text say how large the result gets before they make it.
 """
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Final
@@ -67,8 +72,8 @@ def _field(entry: Any, path: str) -> Any:
     for part in str(path).split("."):
         if not isinstance(entry, dict) or part not in entry:
             return None
-        entry = entry[part]  # pyright: ignore[reportUnknownVariableType]
-    return entry  # pyright: ignore[reportUnknownVariableType]
+        entry = entry[part]
+    return entry
 
 
 def _map(values: Iterable[Any], attribute: str) -> list[Any]:

@@ -23,7 +23,14 @@ SECONDS: Final = 20.0
 REDIRECTS: Final = 5
 _SHARED: Final = ipaddress.ip_network("64:ff9b::/96")
 """NAT64: holds an IPv4 address, which may be a near one."""
-_TEXT: Final = ("text/", "application/json", "application/xml", "application/xhtml", "+json", "+xml")
+_TEXT: Final = (
+    "text/",
+    "application/json",
+    "application/xml",
+    "application/xhtml",
+    "+json",
+    "+xml",
+)
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 """`(name, port) -> addresses`."""
