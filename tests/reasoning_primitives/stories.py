@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.kit import Memo
+from tests.runtime.kit import Memo
+
 from taofold import Agent, Limits, tool
 from taofold.reasoning import Cot, Decompose, Plan, SelfCorrect, react
 from taofold.runtime.model import Request

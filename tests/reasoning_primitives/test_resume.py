@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 import pytest
+from tests.runtime.kit import Memo, neutral, planted, settled
 
-from runtime.kit import Memo, neutral, planted, settled
 from taofold import Agent, Limits, MemoryLog, RunResult, tool
 from taofold.core import events as e
 from taofold.core.checklist import check

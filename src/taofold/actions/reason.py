@@ -5,98 +5,16 @@
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
-from pydantic import Field
-
-from taofold.actions.kind import Call, Done, Keys, Kind, Text
+from taofold.actions.kind import Call, Done, Kind
+from taofold.actions.reason_keys import CotKeys, DecomposeKeys, PlanKeys, ReactKeys, SelfCorrectKeys
 from taofold.actions.thinking import Ended, offered, output_of, roles, think
 from taofold.core.effects import Strategy
 from taofold.core.values import FINISH
 from taofold.reasoning import Cot, Decompose, Inner, Plan, SelfCorrect, react
 
-Count = Annotated[int, Field(ge=0)]
-Warmth = Annotated[float, Field(ge=0)] | None
 _THINKING: Final = {"executor": "model"}
-
-
-class ShownCase(Keys):
-    """A worked case that the model is shown."""
-
-    problem: Text
-    thinking: str
-    answer: Any
-
-
-class CotKeys(Keys):
-    """Of `reason.cot`."""
-
-    problem: Text
-    model: str = ""
-    thinking_format: Literal["step_by_step", "pros_cons", "tree", "first_principles"] = (
-        "step_by_step"
-    )
-    few_shot_examples: list[ShownCase] = []
-    temperature: Warmth = None
-    output_format: Any = None
-
-
-class ReactKeys(Keys):
-    """Of `reason.react`."""
-
-    goal: Text
-    model: str = ""
-    tools: list[str] | None = None
-    max_steps: Count = 10
-    instructions: str = ""
-    temperature: Warmth = None
-    output_format: Any = None
-
-
-class SelfCorrectKeys(Keys):
-    """Of `reason.self_correct`."""
-
-    task: Text
-    model: str = ""
-    generator_model: str = ""
-    critic_model: str = ""
-    improvement_rounds: Count = 2
-    critic_prompt: str = ""
-    inner: Literal["", "cot", "react"] = ""
-    """The strategy that drafts: cot or react; "" = a plain answer."""
-    tools: list[str] = []
-    """For `inner: react`."""
-    temperature: Warmth = None
-    output_format: Any = None
-
-
-class DecomposeKeys(Keys):
-    """Of `reason.decompose`."""
-
-    problem: Text
-    model: str = ""
-    max_depth: Count = 2
-    parallel: bool = True
-    synthesis_prompt: str = ""
-    inner: Literal["", "cot", "react"] = ""
-    """The strategy that solves a part: cot (the default) or react."""
-    tools: list[str] = []
-    """For `inner: react`."""
-    temperature: Warmth = None
-    output_format: Any = None
-
-
-class PlanKeys(Keys):
-    """Of `reason.plan`."""
-
-    goal: Text
-    model: str = ""
-    planner_model: str = ""
-    evaluator_model: str = ""
-    tools: list[str] | None = None
-    max_steps: Annotated[int, Field(ge=0)] | None = None
-    temperature: Warmth = None
-    output_format: Any = None
 
 
 def _cot(call: Call[CotKeys]) -> Strategy[Done]:

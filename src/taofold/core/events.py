@@ -11,12 +11,12 @@ import msgspec
 
 # fmt: off
 from taofold.core.values import (
-    Action, Message, Observation, Principal, Profile, Thought, ToolCall, Usage, Verdict,
+    Action, Message, Observation, Principal, Profile, Thought, ToolCall, Usage, Value, Verdict,
 )
 # fmt: on
 
 
-class Happened(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="e", gc=False):
+class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
     """What all events share."""
 
     disk: ClassVar[bool] = False

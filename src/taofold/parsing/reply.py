@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace as cut
+
 from taofold.parsing.actions import labelled
 from taofold.parsing.batch import (
     MARKER,
@@ -114,7 +116,7 @@ class _Reply:
                 return self._refuse("no_candidate", _NOT_YOURS)
             result = _Reply(own, self._tools, None).read()
             said = self._text[foreign : foreign + RAW_LIMIT]
-            return replace(result, role_violation=said) if isinstance(result, Turn) else result
+            return cut(result, role_violation=said) if isinstance(result, Turn) else result
         return self._decision(found)
 
     def _refuse(self, reason: Any, note: str) -> Unparsed:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from taofold.core.values import Value
 from taofold.parsing.outcome import Repair
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Value, frozen=True):
     """One tool call as the model asked for it.
 
     Attributes:
@@ -52,8 +52,7 @@ class Remark:
     critical: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Value, frozen=True):
     """A reply that follows a protocol.
 
     Attributes:

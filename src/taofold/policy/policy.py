@@ -11,15 +11,14 @@ from typing import Final, Literal
 import msgspec
 
 from taofold.core.errors import ConfigError
-from taofold.core.values import Action, Principal, Sideeffect, Tier, Verdict
+from taofold.core.values import Action, Principal, Sideeffect, Tier, Value, Verdict
 from taofold.policy.roles import ROLES, may
 
 Autonomy = Literal["conservative", "balanced", "autonomous"]
 _DIAL: Final = ("conservative", "balanced", "autonomous")
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Value, frozen=True):
     """What the policy needs to know of a tool. `definition` is its digest."""
 
     tier: Tier
@@ -28,8 +27,7 @@ class Facts:
     definition: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(Value, frozen=True):
     """The policy's word on one action."""
 
     verdict: Verdict

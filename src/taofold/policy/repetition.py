@@ -73,13 +73,17 @@ class Repetition:
         """Has the model earned a turn without tools?"""
         return self._blocked >= 2
 
-    def judge(self, action: Action, loop_key: str = "", beside: int = 0) -> Judgement:
+    def judge(
+        self, action: Action, loop_key: str = "", beside: int = 0, *, plain: str = ""
+    ) -> Judgement:
         """May this call be made? Asking changes nothing.
 
-        `beside` counts the same calls that stand before it in its batch.
+        `beside` counts the same calls that stand before it in its batch; `plain` is the
+        action's fingerprint, if the caller has it.
         """
-        call = loop_key or fingerprint(action)
-        failed = self._failed.get(fingerprint(action))
+        plain = plain or fingerprint(action)
+        call = loop_key or plain
+        failed = self._failed.get(plain)
         if failed is not None and timeout(action) <= failed:
             return Judgement(
                 "repeat_same_action_unchanged",

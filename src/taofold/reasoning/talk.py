@@ -24,11 +24,23 @@ ECHO: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """One step in the conversation: its full messages, and one line that stands for it."""
+    """One step in the conversation: its messages, and what a line about it is made of."""
 
     number: int
     messages: tuple[Message, ...]
-    line: str
+    actions: tuple[Action, ...] = ()
+    observations: tuple[Observation, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """One line that stands for the messages."""
+        if not self.actions:
+            return self.messages[0].content
+        said = "; ".join(
+            f"{a.tool} [{o.status}] {o.extraction or o.result}"
+            for a, o in zip(self.actions, self.observations, strict=True)
+        )
+        return f"Step {self.number}: {said}"[:400]
 
 
 class Talk:
@@ -50,7 +62,7 @@ class Talk:
         for message in outlook.heard:
             self.conversation.append(message)
             number = self._told[-1].number if self._told else 0
-            self._told.append(_Told(number, (message,), message.content))
+            self._told.append(_Told(number, (message,)))
         if outlook.wrap_up and self.task.offers:
             self.conversation.append(Message("user", wrap_up(self.task)))
         elif outlook.toolless:
@@ -96,11 +108,7 @@ class Talk:
             messages.append(Message("user", "\n\n".join(texts)))
         for message in messages:
             self.conversation.append(message)
-        line = "; ".join(
-            f"{a.tool} [{o.status}] {o.extraction or o.result}"
-            for a, o in zip(actions, observations, strict=True)
-        )
-        self._told.append(_Told(number, tuple(messages), f"Step {number}: {line}"[:400]))
+        self._told.append(_Told(number, tuple(messages), actions, observations))
 
     @property
     def crowded(self) -> bool:

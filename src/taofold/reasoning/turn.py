@@ -10,14 +10,13 @@ from typing import Any
 
 from taofold.core.effects import Outlook, Strategy, ask, note
 from taofold.core.rules import check_thought
-from taofold.core.values import FINISH, Action, Reply, Thought
+from taofold.core.values import FINISH, Action, Reply, Thought, Value
 from taofold.parsing import Call, Prose, Remark, Turn, Unparsed, parse, read_call, read_reply
 from taofold.reasoning.talk import Talk
 from taofold.reasoning.task import Task
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Value, frozen=True):
     """A turn that can be acted on. `kept` is the reply as far as it counts."""
 
     reply: Reply

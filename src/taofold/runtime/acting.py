@@ -127,9 +127,10 @@ class Batch:
         if self.effect.planned:
             return None
         loop_key = self.drive.loop_key(action.tool, action.parameters)
-        call = loop_key or fingerprint(action)
+        plain = fingerprint(action)
+        call = loop_key or plain
         before = self._same.get(call, 0)
-        judged = self.drive.guard(self.key).judge(action, loop_key, before)
+        judged = self.drive.guard(self.key).judge(action, loop_key, before, plain=plain)
         if judged.level != "run":
             rule = judged.level if judged.level.startswith("repeat") else "repetition"
             self.drive.put(e.Violated(key=self.key, rule=rule, detail=judged.reason))

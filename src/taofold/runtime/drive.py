@@ -81,12 +81,12 @@ class Drive:
     async def resolve(self, key: str, effect: Effect) -> Any:
         """Answer one effect."""
         match effect:
+            case Begin():
+                return await self.begin(key)
             case Ask():
                 return await ask(self, key, effect)
             case Act():
                 return await act(self, key, effect)
-            case Begin():
-                return await self.begin(key)
             case Note():
                 self.note(key, effect)
                 return None
@@ -170,9 +170,7 @@ class Drive:
             ReplayDiverged: the tape has something else there.
         """
         if self._fresh:
-            record = self.store.dispatch(event)
-            assert record is not None
-            return record
+            return self.store.record(event)
         key: str = getattr(event, "key", "")
         record = self.tape.take(_kind(event), key, getattr(event, "index", 0))
         if record is None:
@@ -190,9 +188,7 @@ class Drive:
         """Record what never happened before."""
         if not self._live:
             self.live()
-        record = self.store.dispatch(event)
-        assert record is not None
-        return record
+        return self.store.record(event)
 
     def overruled(self, key: str, index: int) -> None:
         """On resume the policy says something else about an action that did not start yet."""

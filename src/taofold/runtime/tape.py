@@ -65,11 +65,15 @@ class Tape:
 
     def peek(self, kind: type[E], key: str, index: int = 0) -> E | None:
         """The next recorded event of `kind` at this place, left on the tape."""
+        if not self._at:
+            return None
         queue = self._at.get((key, kind.__name__, index))
         return queue[0].event if queue else None  # type: ignore[return-value]
 
     def take(self, kind: type[e.Happened], key: str, index: int = 0) -> e.Record | None:
         """The next recorded record of `kind` at this place, off the tape."""
+        if not self._at:
+            return None
         queue = self._at.get((key, kind.__name__, index))
         if not queue:
             return None

@@ -80,7 +80,8 @@ class Unclear(ValueError):
 class _Evaluator(SimpleEval):  # type: ignore[misc]
     def __init__(self, names: Mapping[str, Any]) -> None:
         super().__init__(operators=_OPERATORS, functions=FUNCTIONS, names={**_CONSTANTS, **names})
-        self.nodes |= {ast.List: self._several, ast.Tuple: self._several}
+        nodes: Any = self.nodes
+        nodes.update({ast.List: self._several, ast.Tuple: self._several})
 
     def _several(self, node: Any) -> Any:
         return [self._eval(item) for item in node.elts]

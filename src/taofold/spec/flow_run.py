@@ -12,8 +12,8 @@ the effects gave back, and puts every change on the record.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 from pydantic import ValidationError
@@ -22,47 +22,24 @@ from taofold.actions import Call, Done
 from taofold.actions.acting import perform
 from taofold.actions.thinking import Unusable
 from taofold.actions.tools import APPROVE, WAIT
-from taofold.core.effects import Answer, Begin, Fork, Halt, Note, Outlook, Strategy
-from taofold.core.values import Message, Thought
+from taofold.core.effects import Answer, Begin, Halt, Note, Outlook, Strategy
+from taofold.core.values import Thought
 from taofold.parsing import Unparsed
 from taofold.reasoning import Task
 from taofold.reasoning.nested import closing
 from taofold.spec.condition import Unclear
-from taofold.spec.flow import Flow, Given, Node, Spread
+from taofold.spec.flow import Flow, Given, Node
+from taofold.spec.flow_fan import spread_out
 from taofold.spec.flow_keys import END, MOST
+from taofold.spec.flow_scope import TRACE, Scope, misfit, opening, put, record, said_of, way_on
 from taofold.spec.template import Unrenderable
-
-_TRACE: Final = "reasoning_trace"
-
-
-@dataclass(slots=True)
-class Scope:
-    """What the nodes of one list see. `inside` a branch nothing is put on the record."""
-
-    flow: Flow
-    task: Task
-    state: dict[str, Any]
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    inside: bool = False
-    heard: list[Message] = field(default_factory=list[Message])
-    last: Any = None
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        """By name, for templates and conditions."""
-        return {
-            "state": self.state,
-            "variables": self.flow.variables,
-            "goal": self.task.goal,
-            **self.extra,
-        }
 
 
 def run(flow: Flow, task: Task) -> Strategy[Answer]:
     """The strategy."""
-    scope = Scope(flow, task, _opening(flow, task))
+    scope = Scope(flow, task, opening(flow, task))
     try:
-        wrong = _misfit(flow, scope.state)
+        wrong = misfit(flow, scope.state)
         if wrong:
             return Answer(None, "error", f"the state does not fit state_schema: {wrong}")
         ended = yield from _sequence(flow.nodes, scope)
@@ -71,23 +48,6 @@ def run(flow: Flow, task: Task) -> Strategy[Answer]:
         return (yield from _answer(flow, scope))
     except Halt as halt:
         return Answer(None, halt.reason)
-
-
-def _opening(flow: Flow, task: Task) -> dict[str, Any]:
-    state = dict(task.data)
-    if flow.keys.input:
-        state.setdefault(flow.keys.input, task.goal)
-    return state
-
-
-def _misfit(flow: Flow, state: Mapping[str, Any]) -> str:
-    if flow.state is None:
-        return ""
-    try:
-        flow.state.validate_python(state)
-    except ValidationError as error:
-        return _said(error)
-    return ""
 
 
 def _answer(flow: Flow, scope: Scope) -> Strategy[Answer]:
@@ -131,16 +91,16 @@ def _visit(node: Node, scope: Scope) -> Strategy[tuple[Done, str]]:
         return Done(stop=outlook.stop), ""
     done = yield from _attempts(node, scope)
     if done.stop:
-        yield from _record(node, scope, done, output=False)
+        yield from record(node, scope, done, output=False)
         return done, ""
     if done.good:
         try:
-            wrong = yield from _record(node, scope, done, output=True)
+            wrong = yield from record(node, scope, done, output=True)
             if not wrong:
                 if node.name in scope.state.get("errors", {}):
                     errors = {k: v for k, v in scope.state["errors"].items() if k != node.name}
-                    yield from _put(scope, {"errors": errors})
-                return done, _next(node, scope)
+                    yield from put(scope, {"errors": errors})
+                return done, way_on(node, scope)
             done = replace(done, error=wrong)
         except Unclear as error:
             done = replace(done, error=f"goto: {error}")
@@ -151,9 +111,9 @@ def _failed(node: Node, scope: Scope, done: Done) -> Strategy[tuple[Done, str]]:
     rule = node.on_error
     yield Note("node_failed", {"node": node.name, "error": done.error[:1000]})
     tolerated = bool(rule.fallback) or rule.then == "continue"
-    yield from _record(node, scope, done, output=tolerated)
+    yield from record(node, scope, done, output=tolerated)
     errors = {**scope.state.get("errors", {}), node.name: done.error}
-    yield from _put(scope, {"errors": errors})
+    yield from put(scope, {"errors": errors})
     if rule.fallback:
         return Done(done.value), rule.fallback
     if rule.then == "continue":
@@ -168,6 +128,7 @@ def _attempts(node: Node, scope: Scope) -> Strategy[Done]:
         refused = yield from _approval(node, node.approve, scope)
         if refused:
             return Done(error=refused)
+    done = Done()
     pause = 0.0 if retry is None else retry.backoff
     for attempt in range(1 if retry is None else retry.max + 1):
         if attempt and retry is not None:
@@ -202,7 +163,7 @@ def _work(node: Node, scope: Scope) -> Strategy[Done]:
         if node.loop is not None:
             return (yield from _loop(node, scope))
         if node.spread is not None:
-            return (yield from _spread(node, node.spread, scope))
+            return (yield from spread_out(node, node.spread, scope, _sequence))
         return (yield from _sequence(node.steps, scope))
     except (Unrenderable, Unclear, Unusable) as error:
         return Done(error=str(error))
@@ -216,7 +177,7 @@ def _act(node: Node, scope: Scope) -> Strategy[Done]:
     try:
         keys = node.kind.keys.model_validate(given)
     except ValidationError as error:
-        return Done(error=f"with: {_said(error)}")
+        return Done(error=f"with: {said_of(error)}")
 
     def render(key: str, variables: Mapping[str, Any]) -> Any:
         said = node.deferred[key].render({**scope.variables, **variables})
@@ -255,184 +216,16 @@ def _loop(node: Node, scope: Scope) -> Strategy[Done]:
     return Done({"iterations": turns, "exhausted": False})
 
 
-def _spread(node: Node, spread: Spread, scope: Scope) -> Strategy[Done]:
-    """Branches at the same time; their values and traces are joined in declared order."""
-    jobs: list[tuple[Sequence[Node], dict[str, Any]]]
-    if spread.items is not None:
-        items = spread.items.render(scope.variables)
-        if not isinstance(items, list):
-            return Done(error=f"parallel.items must be a list, not {type(items).__name__}")
-        if len(items) > MOST:
-            return Done(error=f"parallel.items has {len(items)} entries; at most {MOST} are run")
-        jobs = [(node.steps, {spread.name: item, "index": i}) for i, item in enumerate(items)]
-        names = [str(place) for place in range(len(jobs))]
-    else:
-        jobs = [(nodes, {"branch": name}) for name, nodes in spread.branches.items()]
-        names = list(spread.branches)
-    ends = yield from _concurrently(spread, jobs, scope)
-    scope.heard = []
-    return _joined(node, spread, names, ends)
-
-
-def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> Done:
-    state: dict[str, Any] = {}
-    traces = [
-        {**one, "branch": name}
-        for name, done in zip(names, ends, strict=False)
-        for one in done.state.get(_TRACE, ())
-    ]
-    if traces:
-        state[_TRACE] = [{**one, "step": number} for number, one in enumerate(traces, 1)]
-    values = [done.value if done.good else None for done in ends]
-    value: Any = values if spread.items is not None else dict(zip(names, values, strict=False))
-    stop = next((done.stop for done in ends if done.stop), "")
-    failed = {n: d.error for n, d in zip(names, ends, strict=False) if d.error}
-    if not failed:
-        return Done(value, "", stop, state)
-    said = "; ".join([f"{name}: {error}" for name, error in failed.items()])
-    left = len(names) - len(ends)
-    rest = f", {left} were not started" if left else ""
-    error = f"{len(failed)} of {len(names)} branches failed{rest}: {said}"
-    return Done(value, error[:2000], stop, state)
-
-
-def _concurrently(
-    spread: Spread, jobs: list[tuple[Sequence[Node], dict[str, Any]]], scope: Scope
-) -> Strategy[list[Done]]:
-    """At most `lanes` at once. With `fail_fast` in waves, so that what stops is always the same."""
-    ends: list[Done] = []
-    if spread.fail_fast:
-        for first in range(0, len(jobs), spread.lanes):
-            wave = jobs[first : first + spread.lanes]
-            got = yield Fork(tuple([_lane(spread, [job], scope) for job in wave]))
-            ends += [one for lane in got for one in lane]
-            if any(not one.good for one in ends):
-                return ends
-        return ends
-    if not jobs:
-        return ends
-    lanes = [jobs[first :: spread.lanes] for first in range(min(spread.lanes, len(jobs)))]
-    got = yield Fork(tuple([_lane(spread, lane, scope) for lane in lanes]))
-    return [got[place % len(lanes)][place // len(lanes)] for place in range(len(jobs))]
-
-
-def _lane(
-    spread: Spread, jobs: list[tuple[Sequence[Node], dict[str, Any]]], scope: Scope
-) -> Strategy[list[Done]]:
-    """Branches one after the other. Each has its own copy of the state."""
-    ends: list[Done] = []
-    try:
-        for nodes, extra in jobs:
-            ends.append((yield from _branch(spread, nodes, extra, scope)))
-    except Halt as halt:
-        ends.append(Done(stop=halt.reason))
-    return ends + [Done(stop=ends[-1].stop)] * (len(jobs) - len(ends))
-
-
-def _branch(
-    spread: Spread, nodes: Sequence[Node], extra: Mapping[str, Any], outer: Scope
-) -> Strategy[Done]:
-    state = dict(outer.state)
-    state.pop(_TRACE, None)
-    scope = Scope(outer.flow, outer.task, state, {**outer.extra, **extra}, True, list(outer.heard))
-    done = yield from _sequence(nodes, scope)
-    kept = {_TRACE: scope.state[_TRACE]} if _TRACE in scope.state else {}
-    if not done.good:
-        return replace(done, state=kept)
-    if spread.result is None:
-        return Done(scope.last, state=kept)
-    try:
-        return Done(spread.result.render(scope.variables), state=kept)
-    except Unrenderable as error:
-        return Done(error=f"result: {error}", state=kept)
-
-
-def _record(node: Node, scope: Scope, done: Done, *, output: bool) -> Strategy[str]:
-    """Put what the node gave into the state. Returns why it cannot stand there, or ""."""
-    tracing = scope.flow.keys.settings.tracing
-    update = {k: v for k, v in done.state.items() if tracing or k != _TRACE}
-    if node.kind is not None:
-        scope.heard = []
-    wrong = ""
-    if output:
-        try:
-            update |= _outputs(node, done.value)
-        except LookupError as error:
-            wrong = f"output: {error.args[0]}"
-        wrong = wrong or _untyped(scope.flow, update)
-        if wrong:
-            update = {k: v for k, v in done.state.items() if tracing or k != _TRACE}
-        elif node.kind is not None or node.spread is not None or node.sets is not None:
-            scope.last = done.value
-    if update:
-        yield from _put(scope, update)
-    return wrong
-
-
-def _outputs(node: Node, value: Any) -> dict[str, Any]:
-    if node.sets is not None:
-        return dict(value)
-    if isinstance(node.output, str):
-        plain = node.kind is not None or node.spread is not None or node.loop is not None
-        name = node.output or (node.name if plain else "")
-        return {name: value} if name else {}
-    return {name: _at(value, path) for name, path in node.output.items()}
-
-
-def _at(value: Any, path: str) -> Any:
-    """What lies at the dotted `path` of the value; "." is all of it."""
-    for part in path.split(".") if path != "." else ():
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            raise LookupError(f"the value has no {path!r} (at {part!r})")
-    return value
-
-
-def _untyped(flow: Flow, update: Mapping[str, Any]) -> str:
-    for name, value in update.items():
-        adapter = flow.types.get(name)
-        if adapter is None:
-            continue
-        try:
-            adapter.validate_python(value)
-        except ValidationError as error:
-            return f"{name!r} does not fit state_schema: {_said(error)}"
-    return ""
-
-
-def _put(scope: Scope, update: Mapping[str, Any]) -> Strategy[None]:
-    scope.state.update(update)
-    if not scope.inside:
-        yield Note("state", dict(update))
-
-
-def _next(node: Node, scope: Scope) -> str:
-    for edge in node.goto:
-        if edge.condition is None or edge.condition.holds(scope.variables):
-            return edge.to
-    return ""
-
-
-def _said(error: ValidationError) -> str:
-    faults = [
-        f"{'.'.join(map(str, one['loc'])) or 'value'}: {one['msg']}" for one in error.errors()
-    ]
-    return "; ".join(faults)[:500]
-
-
 def nested(flow: Flow, call: Call[Any]) -> Strategy[Done]:
     """A flow inside another: `with` is its state, its result the value."""
     state = dict(call.keys.model_extra or {})
     task = replace(call.task, goal=str(state.pop("goal", call.task.goal)), data=state)
-    scope = Scope(flow, task, _opening(flow, task), inside=True, heard=list(task.history[:0]))
-    wrong = _misfit(flow, scope.state)
+    scope = Scope(flow, task, opening(flow, task), inside=True, heard=list(task.history[:0]))
+    wrong = misfit(flow, scope.state)
     if wrong:
         return Done(error=f"with: it does not fit the state_schema of {flow.name!r}: {wrong}")
     ended = yield from _sequence(flow.nodes, scope)
-    kept = {_TRACE: scope.state[_TRACE]} if _TRACE in scope.state else {}
+    kept = {TRACE: scope.state[TRACE]} if TRACE in scope.state else {}
     if not ended.good or flow.result is None:
         return replace(ended, state=kept)
     return Done(flow.result.render(scope.variables), state=kept)

@@ -15,51 +15,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
-from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes, pass_context
+from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes
 from jinja2 import Template as Compiled
 from jinja2.environment import TemplateExpression
-from jinja2.exceptions import SecurityError, TemplateError
-from jinja2.runtime import Context, LoopContext
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.exceptions import TemplateError
 
 from taofold.spec.faults import near
-from taofold.spec.template_bounds import TooMuch, binary, budget, charge, sized, spend
-from taofold.spec.template_filters import FILTERS, shown
+from taofold.spec.template_bounds import TooMuch, budget, sized
+from taofold.spec.template_environment import ENVIRONMENT, TESTS
+from taofold.spec.template_filters import FILTERS
 
 _LONGEST: Final = 200_000
 """Characters of a template's source."""
-_METHODS: Final[dict[type, frozenset[str]]] = {
-    dict: frozenset({"get", "items", "keys", "values"}),
-    str: frozenset({"endswith", "lower", "split", "startswith", "strip", "title", "upper"}),
-}
-_LOOP: Final = frozenset(
-    {"first", "index", "index0", "last", "length", "revindex", "revindex0"},
-)
-_TESTS: Final = [
-    "boolean",
-    "defined",
-    "divisibleby",
-    "eq",
-    "equalto",
-    "even",
-    "false",
-    "float",
-    "ge",
-    "gt",
-    "in",
-    "integer",
-    "le",
-    "lt",
-    "mapping",
-    "ne",
-    "none",
-    "number",
-    "odd",
-    "sequence",
-    "string",
-    "true",
-    "undefined",
-]
 _NODES: Final = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Name,
     nodes.Const, nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Getattr, nodes.Getitem,
@@ -71,94 +38,6 @@ _NODES: Final = (
 
 class Unrenderable(ValueError):
     """The template cannot be compiled or rendered; the message says why."""
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    intercepted_binops = frozenset({"*", "**", "%", "+", "-", "/", "//"})
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        for side in (left, right):
-            if isinstance(side, StrictUndefined):
-                str(side)  # says what is missing
-        return binary(operator, left, right)
-
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        if isinstance(obj, StrictUndefined):
-            str(obj)
-        if isinstance(obj, Mapping) and attribute in obj:
-            return obj[attribute]
-        allowed = _LOOP if isinstance(obj, LoopContext) else _METHODS.get(type(obj), frozenset())
-        if attribute in allowed:
-            return getattr(obj, attribute)
-        return self._nothing(obj, attribute)
-
-    def getitem(self, obj: Any, argument: Any) -> Any:
-        if isinstance(obj, StrictUndefined):
-            str(obj)
-        try:
-            return obj[argument]
-        except (TypeError, LookupError, AttributeError):
-            return self._nothing(obj, argument)
-
-    def _nothing(self, obj: Any, name: Any) -> StrictUndefined:
-        if isinstance(name, str) and name.startswith("_"):
-            raise SecurityError(f"{name!r} cannot be reached from a template")
-        if isinstance(obj, Mapping):
-            known = [str(key) for key in obj]
-            hint = near(str(name), known)
-            return StrictUndefined(f"there is no {name!r}{f'; {hint}' if hint else ''}")
-        return StrictUndefined(f"{type(obj).__name__} values have no {name!r}")
-
-    def is_safe_callable(self, obj: Any) -> bool:
-        if obj is _range:
-            return True
-        charge(getattr(obj, "__self__", None))
-        names = _METHODS.get(type(getattr(obj, "__self__", None)), frozenset())
-        return getattr(obj, "__name__", "") in names
-
-
-def _range(*bounds: int) -> Iterator[int]:
-    for number in range(*bounds):
-        spend()
-        yield number
-
-
-def _each(values: Any) -> Iterator[Any]:
-    """Every loop goes through this, so that it can be stopped."""
-    for value in values:
-        spend()
-        yield value
-
-
-def _concat(first: Any, *rest: Any) -> str:
-    said = [shown(one) for one in (first, *rest)]
-    sized(sum(map(len, said)))
-    return "".join(said)
-
-
-@pass_context  # a finalizer that needs the context keeps Jinja from computing ahead of time
-def _finalize(context: Context, value: Any) -> str:
-    return str(value) if isinstance(value, StrictUndefined) else shown(value)
-
-
-def _environment() -> _Environment:
-    environment = _Environment(
-        undefined=StrictUndefined,
-        optimized=False,
-        autoescape=False,
-        finalize=_finalize,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        cache_size=0,
-    )
-    environment.globals = {"range": _range}
-    environment.filters = {**FILTERS, "_each": _each, "_concat": _concat}
-    environment.tests = {name: environment.tests[name] for name in _TESTS}
-    return environment
-
-
-_ENVIRONMENT: Final = _environment()
 
 
 def is_template(text: str) -> bool:
@@ -178,7 +57,7 @@ class Template:
             raise Unrenderable(f"the template is too long: {len(source):,} characters")
         self.source = source
         try:
-            tree = _ENVIRONMENT.parse(source)
+            tree = ENVIRONMENT.parse(source)
             _check(tree)
             self.names = frozenset(_free(tree))
             lone = _lone(tree)
@@ -186,12 +65,12 @@ class Template:
             if lone is not None:
                 target = nodes.Assign(nodes.Name("result", "store"), _guarded(lone), lineno=1)
                 tree.body = [target]
-            code = _ENVIRONMENT.compile(tree)
+            code = ENVIRONMENT.compile(tree)
         except TemplateSyntaxError as error:
             raise Unrenderable(f"the template cannot be read: {error.message}") from None
         except RecursionError:
             raise Unrenderable("the template is nested too deep") from None
-        self._compiled = Compiled.from_code(_ENVIRONMENT, code, _ENVIRONMENT.globals)
+        self._compiled = Compiled.from_code(ENVIRONMENT, code, ENVIRONMENT.globals)
         self._lone = TemplateExpression(self._compiled, False) if lone is not None else None
 
     def render(self, variables: Mapping[str, Any]) -> Any:
@@ -237,8 +116,8 @@ def _check(tree: nodes.Template) -> None:
         if isinstance(node, nodes.Filter) and node.name not in FILTERS:
             hint = near(node.name, FILTERS)
             raise Unrenderable(f"there is no filter {node.name!r}{f'; {hint}' if hint else ''}")
-        if isinstance(node, nodes.Test) and node.name not in _TESTS:
-            raise Unrenderable(f"there is no test {node.name!r}; {near(node.name, _TESTS)}")
+        if isinstance(node, nodes.Test) and node.name not in TESTS:
+            raise Unrenderable(f"there is no test {node.name!r}; {near(node.name, TESTS)}")
 
 
 def _free(tree: nodes.Template) -> Iterator[str]:

@@ -9,7 +9,7 @@ that a filter reads. Knows nothing about Jinja.
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -31,7 +31,7 @@ _left: ContextVar[int] = ContextVar("taofold_template_work")
 
 
 @contextmanager
-def budget(units: int = WORK) -> Iterator[None]:
+def budget(units: int = WORK) -> Generator[None]:
     """What runs inside may spend `units`."""
     token = _left.set(units)
     try:
@@ -103,8 +103,8 @@ def _power(left: float, right: float) -> Any:
 
 
 def _product(left: float, right: float) -> Any:
-    whole = isinstance(left, int) and isinstance(right, int)
-    if whole and left.bit_length() + right.bit_length() > _BITS:
+    bits = [side.bit_length() for side in (left, right) if isinstance(side, int)]
+    if len(bits) == 2 and sum(bits) > _BITS:
         raise TooMuch("the product is too large")
     return left * right
 

@@ -166,7 +166,7 @@ class Store:
 
     def _apply(self, record: e.Record) -> None:
         self.records.append(record)
-        if isinstance(record.event, e.Rewound):
+        if type(record.event) is e.Rewound:
             self.state = fold(self.records, self._initial)
         else:
             self.state = reduce(self.state, record)
