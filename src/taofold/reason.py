@@ -17,7 +17,7 @@ from taofold.core.effects import Strategy
 from taofold.core.values import Principal
 from taofold.policy import Limits, Policy
 from taofold.reasoning import Cot, Decompose, Example, Plan, SelfCorrect, Task
-from taofold.reasoning import variables as variables_of
+from taofold.reasoning.variables import variables as variables_of
 from taofold.runtime.model import ModelSpec
 from taofold.runtime.setup import Approver
 from taofold.store.log import Log

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from taofold import Agent, Limits, MemoryLog
-from taofold.reasoning import Cot, Decompose, Plan, SelfCorrect, trace_ndjson, variables
+from taofold.reasoning import Cot, Decompose, Plan, SelfCorrect
+from taofold.reasoning.variables import trace_ndjson, variables
 from taofold.testing.models import FunctionModel, ScriptedModel
 
 from .stories import STORIES, look, splitting

@@ -113,6 +113,7 @@ def think(
     answer = solved.answer
     if solved.good:
         return Ended(answer.output, "", "", trace)
+    trace.failed(name, solved.error)
     # What a node's own bound stopped is the node's failure, not the end of the run.
     if solved.limit and not (steps is not None and solved.limit == "max_steps"):
         return Ended(answer.output, "", solved.limit, trace)

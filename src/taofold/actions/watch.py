@@ -41,6 +41,19 @@ class Trace:
     failures: list[str] = field(default_factory=list[str])
     """What the models' providers said when they failed."""
 
+    def failed(self, name: str, error: str) -> None:
+        """Add how it ended, if it ended without an answer."""
+        self.steps.append(
+            {
+                "step": len(self.steps) + 1,
+                "thought": f"{name} could not be done",
+                "action": name,
+                "action_input": {},
+                "observation": error,
+                "status": "failure",
+            }
+        )
+
     def joined(self, other: "Trace") -> None:
         """Add what happened in a branch."""
         for entry in other.steps:

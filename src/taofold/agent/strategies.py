@@ -3,18 +3,20 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from taofold import reasoning
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
-from taofold.reasoning import Cot, Decompose, Direct, Plan, SelfCorrect, Task, react
+from taofold.reasoning import Task
 
-STRATEGIES: Final[dict[str, Callable[[Task], Strategy[Any]]]] = {
-    "react": react,
-    "cot": Cot(),
-    "self_correct": SelfCorrect(),
-    "decompose": Decompose(),
-    "plan": Plan(),
-    "direct": Direct(),
+STRATEGIES: Final[dict[str, str]] = {
+    "react": "react",
+    "cot": "Cot",
+    "self_correct": "SelfCorrect",
+    "decompose": "Decompose",
+    "plan": "Plan",
+    "direct": "Direct",
 }
+"""Names in `taofold.reasoning`: loaded when an agent asks for them."""
 
 
 def find_strategy(
@@ -26,7 +28,8 @@ def find_strategy(
     if strategy not in STRATEGIES:
         known = ", ".join(sorted(STRATEGIES))
         raise ConfigError(f"unknown strategy {strategy!r}; known: {known}", path="strategy")
-    return strategy, STRATEGIES[strategy]
+    found: Any = getattr(reasoning, STRATEGIES[strategy])
+    return strategy, found() if isinstance(found, type) else found
 
 
 def name_of(strategy: Callable[[Task], Strategy[Any]]) -> str:

@@ -54,6 +54,10 @@ _PARAMETER = re.compile(
 _CHILD = re.compile(_PARAMETER.pattern + r"|<([A-Za-z_][\w.-]{0,63})>")
 
 
+_BRACKET = re.compile(r"[{<(\[]")
+"""No form of a call does without one."""
+
+
 def cleaned(text: str) -> str:
     """A text without the decoration of dialects; every other offset refers to this text."""
     if "DSML" in text or "minimax" in text or ":invoke" in text:
@@ -72,6 +76,8 @@ def requests_in(text: str, offered: Collection[str] = (), labels: bool = True) -
     if labels and has_action(text):
         request = labelled(text)
         return [request] if request is not None else []
+    if _BRACKET.search(text) is None:
+        return []
     found = list(_headed(text))
     if not found:
         found = list(_tagged(text, offered))

@@ -1,18 +1,34 @@
 """Reasoning strategies: pure generators that yield effects. Tested with `next()` and `send()`.
 
 Each is a frozen value of its options that is called with a task; they compose:
-`SelfCorrect(inner=react)`, `Decompose(inner=Cot(format="tree"))`.
+`SelfCorrect(inner=react)`, `Decompose(inner=Cot(format="tree"))`. Those that an agent
+does not use are not loaded.
 """
 
-from taofold.reasoning.cot import FORMATS, Cot, Example
-from taofold.reasoning.decompose import Decompose
-from taofold.reasoning.direct import Direct
-from taofold.reasoning.nested import Inner
-from taofold.reasoning.plan import Plan
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from taofold.reasoning.react import react
-from taofold.reasoning.self_correct import SelfCorrect
 from taofold.reasoning.task import Offer, Output, Task
-from taofold.reasoning.variables import trace_ndjson, variables
+
+if TYPE_CHECKING:
+    from taofold.reasoning.cot import FORMATS, Cot, Example
+    from taofold.reasoning.decompose import Decompose
+    from taofold.reasoning.direct import Direct
+    from taofold.reasoning.nested import Inner
+    from taofold.reasoning.plan import Plan
+    from taofold.reasoning.self_correct import SelfCorrect
+
+_HOME = {
+    "FORMATS": "cot",
+    "Cot": "cot",
+    "Decompose": "decompose",
+    "Direct": "direct",
+    "Example": "cot",
+    "Inner": "nested",
+    "Plan": "plan",
+    "SelfCorrect": "self_correct",
+}
 
 __all__ = [
     "FORMATS",
@@ -27,6 +43,10 @@ __all__ = [
     "SelfCorrect",
     "Task",
     "react",
-    "trace_ndjson",
-    "variables",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'taofold.reasoning' has no attribute {name!r}")
+    return getattr(import_module(f"taofold.reasoning.{_HOME[name]}"), name)

@@ -17,6 +17,7 @@ from taofold.runtime.registry import providers
 from taofold.spec.config_file import LimitKeys
 from taofold.spec.document import Document, Strict, check, load
 from taofold.spec.faults import Fault, near
+from taofold.spec.inline_tool import InlineTool, read_inline
 from taofold.spec.names import is_name
 from taofold.spec.policy_file import PolicyFile, tighten
 from taofold.store.fields import is_list, is_mapping
@@ -79,10 +80,10 @@ class CommandOptions(Strict):
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """One entry of `tools`: a built-in with its options, or the name of something to import."""
+    """One entry of `tools`: a built-in with its options, a tool defined in place, or a name."""
 
     name: str
-    options: FilesOptions | CommandOptions | None = None
+    options: FilesOptions | CommandOptions | InlineTool | None = None
 
 
 BUILT_IN: Final[dict[str, type[FilesOptions] | type[CommandOptions]]] = {
@@ -129,6 +130,9 @@ def read_document(
 
 def _tool(document: Document, entry: Any, index: int) -> tuple[ToolUse | None, list[Fault]]:
     place = ("tools", index)
+    if is_mapping(entry) and "name" in entry:
+        tool, faults = read_inline(document, entry, place)
+        return (None if tool is None else ToolUse(tool.keys.name, tool)), faults
     if is_mapping(entry) and len(entry) == 1:
         [(key, value)] = entry.items()
         name = str(key)

@@ -11,6 +11,7 @@ from taofold.policy import Limits
 from taofold.spec.agent_file import OUTPUTS, AgentFile, CommandOptions, FilesOptions, ToolUse
 from taofold.spec.config_file import Config
 from taofold.spec.faults import Fault, refuse
+from taofold.spec.inline_tool import InlineTool, make_inline
 from taofold.spec.names import load
 from taofold.tools.command import command_tool
 from taofold.tools.files import file_tools
@@ -91,6 +92,8 @@ def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
                     longest=options.longest,
                 )
             ]
+        case InlineTool():
+            return [make_inline(use.options, root, network=network)]
         case None:
             found = load(use.name, folder)
             return list(found) if isinstance(found, list | tuple) else [found]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
