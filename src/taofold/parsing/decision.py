@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.outcome import Repair
