@@ -1,4 +1,4 @@
-"""Draws docs/trace.svg: a real run of the demo, as a terminal shows it. `python docs/trace.py`"""
+"""Draws docs/trace.svg: a real run of the demo, as a terminal shows it. Run me with python."""
 
 import io
 import re

@@ -41,4 +41,4 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.02)
-    pytest.fail("the server did not start within 12 s")
+    raise TimeoutError("the server did not start within 12 s")

@@ -21,7 +21,9 @@ def modules() -> list[Path]:
 
 
 def test_the_public_names_are_these() -> None:
-    names = (SOURCE.parent.parent / "tests" / "public_names.txt").read_text(encoding="utf-8").split()
+    names = (
+        (SOURCE.parent.parent / "tests" / "public_names.txt").read_text(encoding="utf-8").split()
+    )
     assert sorted(taofold.__all__) == names
     for name in names:
         assert getattr(taofold, name) is not None
@@ -68,7 +70,9 @@ def test_importing_taofold_loads_no_provider_server_cli_or_telemetry_module() ->
     ).stdout.split()
     heavy = {"aiohttp", "typer", "rich", "ruamel", "jinja2", "openai", "anthropic", "opentelemetry"}
     assert not heavy & {name.partition(".")[0] for name in loaded}
-    assert not [n for n in loaded if n.startswith(("taofold.models", "taofold.cli", "taofold.logs"))]
+    assert not [
+        n for n in loaded if n.startswith(("taofold.models", "taofold.cli", "taofold.logs"))
+    ]
 
 
 @pytest.mark.scenario("PEER-23")

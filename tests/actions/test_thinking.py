@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spec_flow.kit import flow, made, reasoned, with_model
 
 from taofold.core.errors import ModelError
 from taofold.runtime.model import Request
 from taofold.testing.models import FunctionModel, ScriptedModel
-from tests.spec_flow.kit import flow, made, reasoned, with_model
 
 
 def act(tool: str, kind: str = "reasoning", **parameters: Any) -> str:
@@ -66,7 +66,9 @@ def test_a_type_that_is_none_is_told_when_a_template_gives_it(tmp_path: Path) ->
     text = "nodes: [{name: a, uses: llm.call, with: {prompt: p, output_format: '{{ state.t }}'}}]"
     result = run(text, tmp_path, ScriptedModel([]), t={"n": "intt"})
     assert "output_format at n: unknown type 'intt'" in result.error
-    wrong = "nodes: [{name: a, uses: reason.cot, with: {problem: p, thinking_format: '{{ goal }}'}}]"
+    wrong = (
+        "nodes: [{name: a, uses: reason.cot, with: {problem: p, thinking_format: '{{ goal }}'}}]"
+    )
     assert "thinking_format" in run(wrong, tmp_path, ScriptedModel([])).error
 
 
@@ -148,7 +150,12 @@ def test_a_plan_is_carried_out(tmp_path: Path) -> None:
     def say(request: Request) -> str:
         asked.append(request.role)
         if request.role == "planner":
-            task = {"id": "t1", "description": "read", "tool": "read_file", "args": {"path": "a.txt"}}
+            task = {
+                "id": "t1",
+                "description": "read",
+                "tool": "read_file",
+                "args": {"path": "a.txt"},
+            }
             return json.dumps({"thought": "read it", "tasks": [task]})
         if request.role == "evaluator":
             verdict = {"reasoning": "r", "achieved": True, "answer": "hello", "feedback": ""}

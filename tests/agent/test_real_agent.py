@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.llama import KEY, TOOLS, serving
 
 from taofold import Agent, Limits, tool
 from taofold.core import events as e
 from taofold.core.values import THOUGHT_TYPES, Profile
 from taofold.models.http import aclose_all
 from taofold.runtime.registry import resolve
-from tests.llama import KEY, TOOLS, serving
 
 pytestmark = [
     pytest.mark.anyio,

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.llama import KEY, TOOLS, serving
 
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
@@ -14,7 +15,6 @@ from taofold.models.limiter import Limiter
 from taofold.models.retry import Retry
 from taofold.runtime.model import Model, Request, ToolSpec
 from taofold.runtime.registry import resolve
-from tests.llama import KEY, TOOLS, serving
 
 pytestmark = [
     pytest.mark.anyio,
@@ -25,7 +25,6 @@ pytestmark = [
     ),
 ]
 FULL = Profile(window=4096, window_known=True, native_tools=True, json_schema=True)
-
 
 
 @pytest.fixture(scope="module")

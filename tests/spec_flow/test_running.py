@@ -125,6 +125,8 @@ result: "{{ [state.both, state.x, state.y is defined] }}"
         tmp_path,
     ).run_sync("x")
     assert result.output == [{"a": {"y": ["a", 1]}, "b": {"x": 2}}, 0, False]
+    assert result.state.data["x"] == 0
+    assert "y" not in result.state.data
 
 
 @pytest.mark.scenario("TEA-32")

@@ -5,7 +5,10 @@ not move the cursor, change colours or hide what a person is asked to approve. P
 import json
 from typing import Any, Final
 
-from taofold.core.visible import visible as clean
+from taofold.core.visible import visible
+
+clean = visible
+"""What everything here goes through."""
 
 _BEFORE: Final = 12
 """Characters of context before a change."""

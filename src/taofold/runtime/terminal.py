@@ -44,5 +44,3 @@ def _ask(request: Approval) -> str | None:
     sys.stderr.flush()
     line = sys.stdin.readline()
     return line.strip() if line else None
-
-

@@ -15,7 +15,7 @@ MOST: Final = 8
 """Faults that are spelled out."""
 
 
-class BadArguments(ValueError):  # noqa: N818 - it says what is bad
+class BadArguments(ValueError):
     """The parameters do not fit the tool; it was not run. The message is for the model."""
 
     def __init__(self, faults: Sequence[str]) -> None:

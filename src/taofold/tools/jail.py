@@ -32,7 +32,7 @@ PROTECTED: Final = (".git",)
 """Names that are read-only: a hook planted there would run outside the jail."""
 
 
-class Outside(ValueError):  # noqa: N818 - it says where the path leads
+class Outside(ValueError):
     """The path is not one of the jail's, or not one that may be used so. For the model."""
 
 

@@ -18,7 +18,7 @@ Hits: TypeAlias = list[list[int]]
 """For each text the indexes of the lines that match."""
 
 
-class Unmatched(ValueError):  # noqa: N818 - for the model: what is wrong with its pattern
+class Unmatched(ValueError):
     """The expression is wrong, or takes too long."""
 
 

@@ -19,7 +19,7 @@ _GRACE: Final = 1.0
 """Seconds to wait for the rest of the output once the program has ended."""
 
 
-class Flood(RuntimeError):  # noqa: N818 - what the program did
+class Flood(RuntimeError):
     """The program printed more than `MOST_BYTES`."""
 
 
