@@ -63,7 +63,7 @@ def read_inline(
         parameters = record(keys.parameters, "Parameters")
     except NoType as error:
         faults.append(document.fault((*place, "parameters", *error.path), str(error)))
-    known = set() if parameters is None else set(parameters.model_fields)
+    known: set[str] = set() if parameters is None else set(parameters.model_fields)
     command: list[str | Template] = []
     for number, part in enumerate(keys.command):
         try:
