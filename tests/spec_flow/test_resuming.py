@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.kit import neutral, planted, settled
+from tests.runtime.kit import LOGS, neutral, planted, settled
 from tests.spec_flow.kit import made, with_model
 
 from taofold import Agent, MemoryLog
@@ -66,7 +66,10 @@ def agent(folder: Path) -> Agent[Any, Any]:
 
 
 @pytest.mark.scenario("PEER-05")
-async def test_a_flow_cut_at_every_event_and_resumed_ends_in_the_same_state(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", LOGS)
+async def test_a_flow_cut_at_every_event_and_resumed_ends_in_the_same_state(
+    tmp_path: Path, kind: str
+) -> None:
     log = MemoryLog()
     flow = agent(tmp_path).but(log=log)
     data = {"files": ["a.txt", "b.txt", "gone.txt", "c.txt"]}
@@ -77,10 +80,13 @@ async def test_a_flow_cut_at_every_event_and_resumed_ends_in_the_same_state(tmp_
     await assert_replays(flow, "r")
     records = list(result.records)
     assert len(records) > 60
-    for upto in range(1, len(records)):
-        again = flow.but(log=await planted(records[:upto], MemoryLog()))
+    for upto in range(1, len(records), 1 if kind == "memory" else 9):
+        (tmp_path / str(upto)).mkdir()
+        cut = await planted(records[:upto], LOGS[kind](tmp_path / str(upto)))
+        again = flow.but(log=cut)
         result = await settled(again, await again.resume("r", takeover=True))
         assert neutral(result.state, ordered=False) == wanted, upto
+        await cut.close()
 
 
 async def test_a_resumed_flow_asks_no_model_and_calls_no_tool_again(tmp_path: Path) -> None:

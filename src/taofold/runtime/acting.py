@@ -6,7 +6,7 @@ a log from which the next activation knows what may be repeated.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from taofold.core import events as e
 from taofold.core.effects import Act
@@ -15,21 +15,19 @@ from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
 from taofold.runtime.approving import settle
 from taofold.runtime.calling import call, doubt, started
+from taofold.runtime.ledger import Ledger
 from taofold.runtime.signals import Denied, Park
 from taofold.tools import BadArguments, Bound, Tool
 
-if TYPE_CHECKING:
-    from taofold.runtime.drive import Drive
 
-
-async def act(drive: "Drive", key: str, effect: Act) -> tuple[Observation, ...]:
+async def act(ledger: Ledger, key: str, effect: Act) -> tuple[Observation, ...]:
     """Resolve an `Act`: record the step and perform its batch."""
-    drive.put(e.Proposed(key=key, thought=effect.thought, actions=effect.actions))
-    batch = Batch(drive, key, effect)
+    ledger.put(e.Proposed(key=key, thought=effect.thought, actions=effect.actions))
+    batch = Batch(ledger, key, effect)
     await batch.perform()
     observations = tuple([o for o in batch.observations if o is not None])
     if not effect.planned:
-        drive.saw(key, Step(0, effect.thought, tuple(batch.actions), observations))
+        ledger.saw(key, Step(0, effect.thought, tuple(batch.actions), observations))
     return observations
 
 
@@ -46,8 +44,8 @@ class Ready(NamedTuple):
 class Batch:
     """The actions of one step, on their way."""
 
-    def __init__(self, drive: "Drive", key: str, effect: Act) -> None:
-        self.drive, self.key, self.effect = drive, key, effect
+    def __init__(self, ledger: Ledger, key: str, effect: Act) -> None:
+        self.ledger, self.key, self.effect = ledger, key, effect
         self.actions = list(effect.actions)
         self.observations: list[Observation | None] = [None] * len(effect.actions)
         self._ready: list[Ready] = []
@@ -72,11 +70,11 @@ class Batch:
 
     def _recalled(self, index: int) -> bool:
         """On resume what was observed stands, whatever this code would have decided."""
-        tape = self.drive.tape
-        if self.drive.exact or tape.peek(e.Observed, self.key, index) is None:
+        tape = self.ledger.tape
+        if self.ledger.exact or tape.peek(e.Observed, self.key, index) is None:
             return False
         for record in tape.call(self.key, index):
-            self.drive.replayed(record)
+            self.ledger.replayed(record)
             event = record.event
             if isinstance(event, e.Observed):
                 self.observations[index] = event.observation
@@ -85,8 +83,8 @@ class Batch:
         return True
 
     async def _consider(self, index: int, action: Action) -> None:
-        drive = self.drive
-        tool = drive.setup.tools.get(action.tool)
+        ledger = self.ledger
+        tool = ledger.setup.tools.get(action.tool)
         refusal = self._refusal(action, tool)
         bound: Bound | None = None
         if refusal is None and tool is not None:
@@ -114,7 +112,7 @@ class Batch:
         if action.error:
             return Observation(action.error, "failure", refused="malformed")
         if tool is None:
-            names = ", ".join(sorted(self.drive.setup.tools.names)) or "none"
+            names = ", ".join(sorted(self.ledger.setup.tools.names)) or "none"
             text = f"unknown tool {action.tool!r}; available tools: {names}"
             return Observation(text, "failure", refused="unknown")
         if action.guessed and (tool.effect == "once" or tool.tier >= Tier.CONFIRM):
@@ -126,14 +124,14 @@ class Batch:
             return Observation(text, "failure", refused="guessed")
         if self.effect.planned:
             return None
-        loop_key = self.drive.loop_key(action.tool, action.parameters)
+        loop_key = self.ledger.loop_key(action.tool, action.parameters)
         plain = fingerprint(action)
         call = loop_key or plain
         before = self._same.get(call, 0)
-        judged = self.drive.guard(self.key).judge(action, loop_key, before, plain=plain)
+        judged = self.ledger.guard(self.key).judge(action, loop_key, before, plain=plain)
         if judged.level != "run":
             rule = judged.level if judged.level.startswith("repeat") else "repetition"
-            self.drive.put(e.Violated(key=self.key, rule=rule, detail=judged.reason))
+            self.ledger.put(e.Violated(key=self.key, rule=rule, detail=judged.reason))
             return Observation(judged.reason, "failure", refused=judged.level)
         self._same[call] = before + 1
         self._pause = max(self._pause, judged.backoff_ms)
@@ -141,7 +139,7 @@ class Batch:
 
     async def _decide(self, index: int, action: Action, tool: Tool) -> Action | None:
         """The action to run (perhaps edited by a person), or None if it was answered."""
-        drive, setup = self.drive, self.drive.setup
+        ledger, setup = self.ledger, self.ledger.setup
         thought = self.effect.thought
         critical = thought.critical and thought.type == "exception"
         facts = Facts(tool.tier, tool.effect, tool.role, tool.definition)
@@ -152,7 +150,7 @@ class Batch:
         ruling = rule()
         if ruling.verdict == "ask":
             await self._run_ready()
-            settled = await settle(drive, self.key, index, action, tool, ruling, rule=rule)
+            settled = await settle(ledger, self.key, index, action, tool, ruling, rule=rule)
             if isinstance(settled, Observation):
                 self._observe(index, settled)
                 if settled.refused == "denied" and setup.on_denial == "stop":
@@ -169,21 +167,21 @@ class Batch:
 
     def _was_started(self, index: int, action: Action) -> Action | None:
         """On resume what an earlier life started is ruled on no more: it may have happened."""
-        drive = self.drive
-        if drive.exact or drive.tape.peek(e.Started, self.key, index) is None:
+        ledger = self.ledger
+        if ledger.exact or ledger.tape.peek(e.Started, self.key, index) is None:
             return None
-        for record in drive.tape.ruled(self.key, index):
-            drive.replayed(record)
+        for record in ledger.tape.ruled(self.key, index):
+            ledger.replayed(record)
             if isinstance(record.event, e.Decided) and record.event.action is not None:
                 action = record.event.action
         return action
 
     def _ruled(self, index: int, ruling: Ruling) -> bool:
         """Record a ruling that asks nobody; answer the action if it is denied."""
-        drive, key = self.drive, self.key
-        recorded = drive.tape.peek(e.Decided, key, index)
-        if recorded is not None and not drive.exact and recorded.verdict != ruling.verdict:
-            drive.overruled(key, index)
+        ledger, key = self.ledger, self.key
+        recorded = ledger.tape.peek(e.Decided, key, index)
+        if recorded is not None and not ledger.exact and recorded.verdict != ruling.verdict:
+            ledger.overruled(key, index)
         event = e.Decided(
             key=key,
             index=index,
@@ -191,29 +189,29 @@ class Batch:
             tier=int(ruling.tier),
             reason=ruling.reason,
         )
-        drive.put(event)
+        ledger.put(event)
         if ruling.verdict != "deny":
             return True
         self._observe(index, Observation(ruling.reason, "failure", refused="denied"))
-        if drive.setup.on_denial == "stop":
+        if ledger.setup.on_denial == "stop":
             raise Denied(ruling.reason)
         return False
 
     def _blocked(self, index: int, tool: str) -> str:
         """Why a limit forbids the call, or "": in a fork's past, what was recorded."""
-        drive, key = self.drive, self.key
-        if drive.tape.peek(e.Started, key, index) is not None:
+        ledger, key = self.ledger, self.key
+        if ledger.tape.peek(e.Started, key, index) is not None:
             return ""
-        recorded = drive.tape.peek(e.Observed, key, index)
+        recorded = ledger.tape.peek(e.Observed, key, index)
         if recorded is not None and recorded.observation.refused == "limit":
             return str(recorded.observation.result)
         ready = [one.tool.name for one in self._ready]
-        return drive.setup.limits.blocks(drive.store.state, tool, ready, drive.held.values())
+        return ledger.setup.limits.blocks(ledger.store.state, tool, ready, ledger.held.values())
 
     async def _ask_user(self, index: int, action: Action) -> None:
         """The reserved action: the run waits until a person has answered."""
         question = str(action.parameters.get("question", "") or action.rationale)
-        settled = await settle(self.drive, self.key, index, action, None, None, question=question)
+        settled = await settle(self.ledger, self.key, index, action, None, None, question=question)
         if isinstance(settled, Observation):
             self._observe(index, settled)
 
@@ -225,7 +223,7 @@ class Batch:
         if self._pause:
             await self._slow_down()
         begun = [one._replace(begun=self._begin(one)) for one in ready]
-        self.drive.queue |= {
+        self.ledger.queue |= {
             f"{self.key}[{one.place}]" for one in ready if one.tool.agent is not None
         }
         if len(begun) == 1:
@@ -239,39 +237,39 @@ class Batch:
     async def _slow_down(self) -> None:
         """Pause before a poll; the pause is on the record."""
         milliseconds, self._pause = self._pause, 0
-        drive = self.drive
-        known = drive.tape.peek(e.Noted, self.key) is not None
-        drive.put(e.Noted(key=self.key, kind="backoff", data={"ms": milliseconds}))
+        ledger = self.ledger
+        known = ledger.tape.peek(e.Noted, self.key) is not None
+        ledger.put(e.Noted(key=self.key, kind="backoff", data={"ms": milliseconds}))
         if not known:
-            await drive.setup.sleep(milliseconds / 1000)
+            await ledger.setup.sleep(milliseconds / 1000)
 
     def _begin(self, one: Ready) -> bool:
         """Record that the call starts. True if an earlier life had started it."""
-        drive, key = self.drive, self.key
-        begun = drive.tape.peek(e.Started, key, one.place) is not None
-        drive.put(started(key, one.place, one.tool))
-        while (again := drive.tape.take(e.Started, key, one.place)) is not None:
-            drive.replayed(again)
+        ledger, key = self.ledger, self.key
+        begun = ledger.tape.peek(e.Started, key, one.place) is not None
+        ledger.put(started(key, one.place, one.tool))
+        while (again := ledger.tape.take(e.Started, key, one.place)) is not None:
+            ledger.replayed(again)
         return begun
 
     async def _run(self, one: Ready) -> None:
         """Make one call, or find out what became of it in an earlier life."""
-        drive, key, index = self.drive, self.key, one.place
-        recorded = drive.tape.peek(e.Observed, key, index)
+        ledger, key, index = self.ledger, self.key, one.place
+        recorded = ledger.tape.peek(e.Observed, key, index)
         if recorded is not None:
-            for record in drive.tape.call(key, index):
-                drive.replayed(record)
+            for record in ledger.tape.call(key, index):
+                ledger.replayed(record)
             self.observations[index] = recorded.observation
             return
-        drive.touch(f"{key}[{index}]")
+        ledger.touch(f"{key}[{index}]")
         how = doubt if one.begun else call
-        observed = await how(drive, key, index, one.action, one.tool, one.bound)
-        drive.put(observed)
+        observed = await how(ledger, key, index, one.action, one.tool, one.bound)
+        ledger.put(observed)
         self.observations[index] = observed.observation
         if len(self.effect.actions) > 1:
-            await drive.flush()
+            await ledger.flush()
 
     def _observe(self, index: int, observation: Observation) -> None:
         observed = e.Observed(key=self.key, index=index, observation=observation)
-        self.drive.put(observed)
+        self.ledger.put(observed)
         self.observations[index] = observation

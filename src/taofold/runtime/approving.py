@@ -8,25 +8,23 @@ comes from an `approve` callback in process, or through the inbox from anywhere.
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.values import ASK_USER, Action, Observation, Tier
 from taofold.policy import Ruling, digest
+from taofold.runtime.ledger import Ledger
 from taofold.runtime.setup import Approval, Decision
 from taofold.runtime.signals import Cancelled, Park
 from taofold.tools import BadArguments, Tool
-
-if TYPE_CHECKING:
-    from taofold.runtime.drive import Drive
 
 PREVIEW = 2000
 
 
 async def settle(
-    drive: "Drive",
+    ledger: Ledger,
     key: str,
     index: int,
     action: Action,
@@ -43,8 +41,8 @@ async def settle(
     run if nobody answers now.
     """
     while True:
-        asked = _ask(drive, key, index, action, tool, ruling, question)
-        resolved = await _resolution(drive, asked, action, tool, question)
+        asked = _ask(ledger, key, index, action, tool, ruling, question)
+        resolved = await _resolution(ledger, asked, action, tool, question)
         if resolved.verdict != "void":
             return _outcome(resolved, action, tool)
         if ruling is not None and rule is not None:
@@ -56,7 +54,7 @@ async def settle(
 
 
 def _ask(
-    drive: "Drive",
+    ledger: Ledger,
     key: str,
     index: int,
     action: Action,
@@ -65,9 +63,9 @@ def _ask(
     question: str,
 ) -> e.Record:
     """Record that a person is asked, or find it recorded."""
-    setup = drive.setup
+    setup = ledger.setup
     seconds = setup.policy.approve_seconds
-    recorded = drive.tape.peek(e.Decided, key, index)
+    recorded = ledger.tape.peek(e.Decided, key, index)
     tier = ruling.tier if ruling else (tool.tier if tool else Tier.CARD)
     event = e.Decided(
         key=key,
@@ -83,99 +81,99 @@ def _ask(
     if recorded is not None and recorded.verdict == "ask":
         # The policy's version may have changed without changing what it says.
         event = replace(event, expires_at=recorded.expires_at, policy=recorded.policy)
-        if not drive.exact:
+        if not ledger.exact:
             event = recorded
-    elif recorded is not None and not drive.exact:
-        drive.overruled(key, index)
-    return drive.put(event)
+    elif recorded is not None and not ledger.exact:
+        ledger.overruled(key, index)
+    return ledger.put(event)
 
 
 async def _resolution(
-    drive: "Drive", asked: e.Record, action: Action, tool: Tool | None, question: str
+    ledger: Ledger, asked: e.Record, action: Action, tool: Tool | None, question: str
 ) -> e.Resolved:
     """What became of the question: from the tape, the inbox, the clock or the callback."""
     event = asked.event
     assert isinstance(event, e.Decided)
     key, index = event.key, event.index
-    recorded = drive.tape.take(e.Resolved, key, index)
+    recorded = ledger.tape.take(e.Resolved, key, index)
     if recorded is not None and isinstance(recorded.event, e.Resolved):
-        drive.replayed(recorded)
-        voided = drive.tape.peek(e.Resolved, key, index)
+        ledger.replayed(recorded)
+        voided = ledger.tape.peek(e.Resolved, key, index)
         if voided is not None and voided.verdict == "void":
-            drive.put(voided)
+            ledger.put(voided)
             return voided
-        return _still(drive, event, action, recorded.event) or recorded.event
-    drive.touch(f"{key}[{index}]")
-    await drive.inbox.refresh(drive.store)
-    resolved = _decided(drive, asked, action, tool)
-    if resolved is None and event.expires_at and drive.setup.now() > event.expires_at:
+        return _still(ledger, event, action, recorded.event) or recorded.event
+    ledger.touch(f"{key}[{index}]")
+    await ledger.inbox.refresh(ledger.store)
+    resolved = _decided(ledger, asked, action, tool)
+    if resolved is None and event.expires_at and ledger.setup.now() > event.expires_at:
         resolved = _closed(event, "expired", "clock")
-    if resolved is None and drive.setup.approve is None:
-        by = drive.inbox.cancelled()
+    if resolved is None and ledger.setup.approve is None:
+        by = ledger.inbox.cancelled()
         if by:
             raise Cancelled(by)
-        drive.inbox.hear(drive, key)
+        ledger.hear(key)
         raise Park("awaiting_input" if action.tool == ASK_USER else "awaiting_approval")
     if resolved is None:
-        await drive.save()
-        decision = await _callback(drive, asked, action, question)
-        drive.inbox.stale = True
+        await ledger.save()
+        decision = await _callback(ledger, asked, action, question)
+        ledger.inbox.stale = True
         resolved = _closed(
             event,
             {"approve": "allow", "edit": "allow"}.get(decision.verdict, decision.verdict),
             decision.by,
             decision.answer if decision.answer is not None else decision.reason,
-            _edited(drive, action, decision.parameters),
+            _edited(ledger, action, decision.parameters),
             tool,
         )
-        resolved = replace(resolved, reason=drive.setup.redactor.text(resolved.reason))
-        await drive.inbox.refresh(drive.store)
-        resolved = _decided(drive, asked, action, tool) or resolved
-    drive.put(resolved)
-    return _still(drive, event, action, resolved) or resolved
+        resolved = replace(resolved, reason=ledger.setup.redactor.text(resolved.reason))
+        await ledger.inbox.refresh(ledger.store)
+        resolved = _decided(ledger, asked, action, tool) or resolved
+    ledger.put(resolved)
+    return _still(ledger, event, action, resolved) or resolved
 
 
 def _decided(
-    drive: "Drive", asked: e.Record, action: Action, tool: Tool | None
+    ledger: Ledger, asked: e.Record, action: Action, tool: Tool | None
 ) -> e.Resolved | None:
     """What a person's message in the inbox says."""
     event = asked.event
     assert isinstance(event, e.Decided)
-    signal = drive.inbox.find("decide", asked.seq) or drive.inbox.find("answer", asked.seq)
+    signal = ledger.inbox.find("decide", asked.seq) or ledger.inbox.find("answer", asked.seq)
     if signal is None:
         return None
-    drive.inbox.take(signal)
+    ledger.inbox.take(signal)
     data = signal.data
-    said = drive.setup.redactor.text(str(data.get("text") or data.get("reason") or ""))
+    said = ledger.setup.redactor.text(str(data.get("text") or data.get("reason") or ""))
     verdict = data.get("verdict", "allow")
-    edited = _edited(drive, action, data.get("parameters"))
+    edited = _edited(ledger, action, data.get("parameters"))
     return _closed(event, verdict, signal.by, said, edited, tool)
 
 
-def _edited(drive: "Drive", action: Action, parameters: dict[str, Any] | None) -> Action | None:
+def _edited(ledger: Ledger, action: Action, parameters: dict[str, Any] | None) -> Action | None:
     if parameters is None:
         return None
-    return replace(action, parameters=drive.setup.redactor.json(dict(parameters)))
+    return replace(action, parameters=ledger.setup.redactor.json(dict(parameters)))
 
 
 def _still(
-    drive: "Drive", asked: e.Decided, action: Action, resolved: e.Resolved
+    ledger: Ledger, asked: e.Decided, action: Action, resolved: e.Resolved
 ) -> e.Resolved | None:
     """Re-check what an approval is bound to, right before it is used; void it if it changed."""
-    if resolved.verdict != "allow" or drive.exact:
+    if resolved.verdict != "allow" or ledger.exact:
         return None
-    tool = drive.setup.tools.get(action.tool)
-    if tool is None or drive.tape.peek(e.Started, asked.key, asked.index) is not None:
+    tool = ledger.setup.tools.get(action.tool)
+    if tool is None or ledger.tape.peek(e.Started, asked.key, asked.index) is not None:
         return None
     changed = ""
     if digest(action, tool.definition) != asked.digest:
         changed = "the tool or its parameters changed after the approval was asked for"
-    elif drive.setup.policy.version != asked.policy:
+    elif ledger.setup.policy.version != asked.policy:
         changed = "the policy changed after the approval was asked for"
     if not changed:
         return None
     void = _closed(asked, "void", "runtime", changed)
-    drive.put(void)
+    ledger.put(void)
     return void
 
 
@@ -248,16 +246,16 @@ def approval(
     )
 
 
-async def _callback(drive: "Drive", asked: e.Record, action: Action, question: str) -> Decision:
-    approve = drive.setup.approve
+async def _callback(ledger: Ledger, asked: e.Record, action: Action, question: str) -> Decision:
+    approve = ledger.setup.approve
     assert approve is not None
-    request = approval(drive.store.run, asked, action, drive.setup.principal.id, question)
+    request = approval(ledger.store.run, asked, action, ledger.setup.principal.id, question)
     said = approve(request)
     if inspect.isawaitable(said):
         said = await said
     if isinstance(said, Decision):
         return said
-    return Decision("allow" if said is True else "deny", by=drive.setup.principal.id)
+    return Decision("allow" if said is True else "deny", by=ledger.setup.principal.id)
 
 
 def _preview(action: Action, tool: Tool | None) -> str:

@@ -6,7 +6,6 @@ What the call cost is recorded with the reply, before anyone tries to read it.
 import asyncio
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,10 +14,8 @@ from taofold.core.effects import Ask, Halt
 from taofold.core.errors import ModelError, ReplayDiverged
 from taofold.core.values import Reply, Usage
 from taofold.policy.limits import STOP_REASON, Held
+from taofold.runtime.ledger import Ledger
 from taofold.runtime.model import Model, Request, ToolSpec
-
-if TYPE_CHECKING:
-    from taofold.runtime.drive import Drive
 
 CHARS_PER_TOKEN = 3.0
 """A cautious estimate for the upper bound of a prompt's tokens."""
@@ -26,47 +23,47 @@ DEFAULT_MAX_TOKENS = 4096
 """Assumed length of a reply when pricing a call that does not bound it."""
 
 
-async def ask(drive: "Drive", key: str, effect: Ask) -> Reply:
+async def ask(ledger: Ledger, key: str, effect: Ask) -> Reply:
     """Resolve an `Ask`."""
     prompt = effect.conversation.digest
-    recorded = drive.tape.peek(e.Replied, key)
+    recorded = ledger.tape.peek(e.Replied, key)
     if recorded is not None:
-        return _recorded(drive, key, prompt, recorded)
-    failed = drive.tape.peek(e.AskFailed, key)
+        return _recorded(ledger, key, prompt, recorded)
+    failed = ledger.tape.peek(e.AskFailed, key)
     if failed is not None:
-        drive.put(failed)
+        ledger.put(failed)
         if failed.kind == "overflow":
             return Reply(finish="overflow")
         if effect.tolerant:
             return Reply(finish="error", reasoning=failed.message)
-        while (again := drive.tape.take(e.AskFailed, key)) is not None:
-            drive.replayed(again)
-        if drive.exact:
+        while (again := ledger.tape.take(e.AskFailed, key)) is not None:
+            ledger.replayed(again)
+        if ledger.exact:
             raise ModelError(failed.message, kind=failed.kind)
-    limited = drive.tape.peek(e.LimitHit, key)
+    limited = ledger.tape.peek(e.LimitHit, key)
     if limited is not None:
-        drive.put(limited)
+        ledger.put(limited)
         raise Halt(STOP_REASON[limited.limit])
-    drive.touch(key)
-    model = drive.setup.model(effect.model or effect.role)
-    request = _request(drive, effect, model)
-    drive.held[key] = _check_limits(drive, key, request, model)
+    ledger.touch(key)
+    model = ledger.setup.model(effect.model or effect.role)
+    request = _request(ledger, effect, model)
+    ledger.held[key] = _check_limits(ledger, key, request, model)
     try:
-        return await _live(drive, key, effect, request, model)
+        return await _live(ledger, key, effect, request, model)
     finally:
-        del drive.held[key]
+        del ledger.held[key]
 
 
-def _recorded(drive: "Drive", key: str, prompt: str, recorded: e.Replied) -> Reply:
+def _recorded(ledger: Ledger, key: str, prompt: str, recorded: e.Replied) -> Reply:
     if recorded.prompt != prompt:
-        if drive.exact:
+        if ledger.exact:
             raise ReplayDiverged(key, f"prompt {recorded.prompt}", f"prompt {prompt}")
-        drive.reworded(key, recorded.prompt, prompt)
-    while drive.tape.take(e.AskFailed, key) is not None:
+        ledger.reworded(key, recorded.prompt, prompt)
+    while ledger.tape.take(e.AskFailed, key) is not None:
         pass  # it was asked again in a later life
-    record = drive.tape.take(e.Replied, key)
+    record = ledger.tape.take(e.Replied, key)
     if record is not None:
-        drive.replayed(record)
+        ledger.replayed(record)
     return Reply(
         text=recorded.text,
         calls=recorded.calls,
@@ -77,8 +74,8 @@ def _recorded(drive: "Drive", key: str, prompt: str, recorded: e.Replied) -> Rep
     )
 
 
-def _request(drive: "Drive", effect: Ask, model: Model) -> Request:
-    setup = drive.setup
+def _request(ledger: Ledger, effect: Ask, model: Model) -> Request:
+    setup = ledger.setup
     specs: tuple[ToolSpec, ...] = ()
     if effect.tools and model.profile.native_tools:
         specs = setup.specs(effect.tools)
@@ -92,16 +89,16 @@ def _request(drive: "Drive", effect: Ask, model: Model) -> Request:
     )
 
 
-def _check_limits(drive: "Drive", key: str, request: Request, model: Model) -> Held:
+def _check_limits(ledger: Ledger, key: str, request: Request, model: Model) -> Held:
     """Stop before a call that a limit forbids, or whose upper bound does not fit `usd`.
 
     Returns what the call may consume, so that branches beside this one do not count on it.
     """
-    limits, state = drive.setup.limits, drive.store.state
+    limits, state = ledger.setup.limits, ledger.store.state
     hit = limits.hit(state)
     bound = 0.0
     if hit is None and limits.usd is not None:
-        held = sum([one.usd for one in drive.held.values()])
+        held = sum([one.usd for one in ledger.held.values()])
         price = model.price(
             int(request.conversation.chars / CHARS_PER_TOKEN) + 64,
             request.max_tokens or DEFAULT_MAX_TOKENS,
@@ -109,20 +106,20 @@ def _check_limits(drive: "Drive", key: str, request: Request, model: Model) -> H
         bound = price or 0.0
         if state.usage.usd + held + bound > limits.usd:
             hit = "usd"
-    if hit is None and drive.others and limits.calls is not None:
-        asking = sum([one.model_calls for one in drive.held.values()])
+    if hit is None and ledger.others and limits.calls is not None:
+        asking = sum([one.model_calls for one in ledger.held.values()])
         if state.model_calls + asking >= limits.calls:
             hit = "model_calls"
     if hit is not None and hit != "steps":
-        drive.put(e.LimitHit(key=key, limit=hit, value=1))
+        ledger.put(e.LimitHit(key=key, limit=hit, value=1))
         raise Halt(STOP_REASON[hit])
     return Held(model_calls=1, usd=bound)
 
 
-async def _live(drive: "Drive", key: str, effect: Ask, request: Request, model: Model) -> Reply:
+async def _live(ledger: Ledger, key: str, effect: Ask, request: Request, model: Model) -> Reply:
     prompt = effect.conversation.digest
-    await drive.save()
-    setup, run = drive.setup, drive.store.run
+    await ledger.save()
+    setup, run = ledger.setup, ledger.store.run
     place = "" if setup.cache is None else _place(request, model, prompt)
     cached = None if setup.cache is None else setup.cache.get(place)
     started = setup.now()
@@ -132,23 +129,25 @@ async def _live(drive: "Drive", key: str, effect: Ask, request: Request, model: 
         on_delta = setup.on_delta
         on_text = None if on_delta is None else partial(on_delta, run)
         try:
-            reply = await _within(drive, _bounded(model.complete(request, on_text), effect.seconds))
+            reply = await _within(
+                ledger, _bounded(model.complete(request, on_text), effect.seconds)
+            )
         except ModelError as error:
             message = setup.redactor.text(str(error))
-            drive.put(e.AskFailed(key=key, kind=error.kind, message=message))
+            ledger.put(e.AskFailed(key=key, kind=error.kind, message=message))
             if error.kind == "overflow":
                 return Reply(finish="overflow")
             if effect.tolerant:
                 return Reply(finish="error", reasoning=message)
             raise
         except OutOfTime:
-            drive.put(e.LimitHit(key=key, limit="seconds", value=1))
+            ledger.put(e.LimitHit(key=key, limit="seconds", value=1))
             raise Halt("timeout") from None
         if setup.cache is not None:
             setup.cache[place] = reply
-    drive.inbox.stale = True
-    reply = _clean(drive, reply, model)
-    drive.put(
+    ledger.inbox.stale = True
+    reply = _clean(ledger, reply, model)
+    ledger.put(
         e.Replied(
             key=key,
             prompt=prompt,
@@ -191,9 +190,9 @@ async def _bounded(call: Awaitable[Reply], seconds: float | None) -> Reply:
         raise
 
 
-async def _within(drive: "Drive", call: Awaitable[Reply]) -> Reply:
+async def _within(ledger: Ledger, call: Awaitable[Reply]) -> Reply:
     """Await `call`, for at most what is left of the run's seconds."""
-    limits, state = drive.setup.limits, drive.store.state
+    limits, state = ledger.setup.limits, ledger.store.state
     if limits.seconds is None:
         return await call
     timer = asyncio.timeout(max(0.0, limits.seconds - state.active_ms / 1000))
@@ -206,12 +205,12 @@ async def _within(drive: "Drive", call: Awaitable[Reply]) -> Reply:
         raise
 
 
-def _clean(drive: "Drive", reply: Reply, model: Model) -> Reply:
+def _clean(ledger: Ledger, reply: Reply, model: Model) -> Reply:
     """The reply without secrets, with its price and its model's name."""
-    text = drive.setup.redactor.text(reply.text)
+    text = ledger.setup.redactor.text(reply.text)
     calls = reply.calls
     if calls:
-        redact = drive.setup.redactor.text
+        redact = ledger.setup.redactor.text
         calls = tuple([replace(c, arguments=redact(c.arguments)) for c in calls])
     usage = reply.usage
     if not usage.usd and usage.tokens:
@@ -223,5 +222,5 @@ def _clean(drive: "Drive", reply: Reply, model: Model) -> Reply:
         calls=calls,
         usage=usage,
         model=reply.model or model.name,
-        reasoning=drive.setup.redactor.text(reply.reasoning) if reply.reasoning else "",
+        reasoning=ledger.setup.redactor.text(reply.reasoning) if reply.reasoning else "",
     )

@@ -7,7 +7,7 @@ import asyncio
 import inspect
 from hashlib import blake2b
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -15,12 +15,10 @@ from taofold.core import events as e
 from taofold.core.excerpt import excerpt, key_line
 from taofold.core.values import Action, Observation
 from taofold.runtime.approving import settle
+from taofold.runtime.ledger import Ledger
 from taofold.runtime.setup import Parent
 from taofold.runtime.signals import Park
 from taofold.tools import Bound, Outcome, RunContext, Tool
-
-if TYPE_CHECKING:
-    from taofold.runtime.drive import Drive
 
 BLOB = 16_384
 """Results larger than this many characters lie beside the log."""
@@ -32,22 +30,22 @@ TIMEOUT_OPTIONS = (
 
 
 async def call(
-    drive: "Drive", key: str, index: int, action: Action, tool: Tool, bound: Bound
+    ledger: Ledger, key: str, index: int, action: Action, tool: Tool, bound: Bound
 ) -> e.Observed:
     """Run the tool after its `Started` is durable. Never raises for what the tool does."""
-    await drive.save()
+    await ledger.save()
     if tool.agent is not None:
-        return await _child(drive, key, index, action, tool)
-    seconds = _deadline(drive, bound)
-    setup = drive.setup
+        return await _child(ledger, key, index, action, tool)
+    seconds = _deadline(ledger, bound)
+    setup = ledger.setup
     context: RunContext[Any] = RunContext(
         deps=setup.deps,
-        run_id=drive.store.run,
-        effect_id=effect_id(drive.store.run, key, index),
-        step=len(drive.store.state.steps) + 1,
+        run_id=ledger.store.run,
+        effect_id=effect_id(ledger.store.run, key, index),
+        step=len(ledger.store.state.steps) + 1,
         principal=setup.principal,
         timeout_s=seconds,
-        data=drive.store.state.data,
+        data=ledger.store.state.data,
     )
     begin = perf_counter()
     timer = None if bound.inline else asyncio.timeout(seconds)
@@ -62,19 +60,19 @@ async def call(
         outcome = _timed_out(tool, context, seconds) if late else Outcome(_said(error), "failure")
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
         outcome = Outcome(_said(error), "failure")
-    drive.inbox.stale = True
-    return observed(drive, key, index, tool, outcome, perf_counter() - begin)
+    ledger.inbox.stale = True
+    return observed(ledger, key, index, tool, outcome, perf_counter() - begin)
 
 
 async def doubt(
-    drive: "Drive", key: str, index: int, action: Action, tool: Tool, bound: Bound
+    ledger: Ledger, key: str, index: int, action: Action, tool: Tool, bound: Bound
 ) -> e.Observed:
     """A call that was started in an earlier life and never observed: did it happen?"""
     if tool.agent is not None:
-        return await _child(drive, key, index, action, tool)
+        return await _child(ledger, key, index, action, tool)
     if tool.effect == "once":
         if tool.verify is not None:
-            verified = await _verify(drive, key, index, tool)
+            verified = await _verify(ledger, key, index, tool)
             if verified is not None:
                 return verified
         else:
@@ -82,11 +80,11 @@ async def doubt(
                 f"{tool.name} was started before an interruption and may already have happened; "
                 "its old process may even still finish it"
             )
-            settled = await settle(drive, key, index, action, tool, None, question=question)
+            settled = await settle(ledger, key, index, action, tool, None, question=question)
             if isinstance(settled, Observation):
                 return e.Observed(key=key, index=index, observation=settled)
-    drive.new(started(key, index, tool))
-    return await call(drive, key, index, action, tool, bound)
+    ledger.new(started(key, index, tool))
+    return await call(ledger, key, index, action, tool, bound)
 
 
 def started(key: str, index: int, tool: Tool) -> e.Started:
@@ -103,17 +101,17 @@ def effect_id(run: str, key: str, index: int) -> str:
 
 
 def observed(
-    drive: "Drive", key: str, index: int, tool: Tool, outcome: Outcome, seconds: float
+    ledger: Ledger, key: str, index: int, tool: Tool, outcome: Outcome, seconds: float
 ) -> e.Observed:
     """The event for what a tool returned: without secrets, short enough, with its key line."""
-    result = drive.setup.redactor.json(outcome.value)
+    result = ledger.setup.redactor.json(outcome.value)
     text = result if isinstance(result, str) else render(result)
     blob = ""
     if len(text) > min(tool.max_chars, BLOB):
         if len(text) > BLOB:
             content = text.encode("utf-8", "surrogatepass")
             blob = blake2b(content, digest_size=20).hexdigest()
-            drive.store.keep(blob, content)
+            ledger.store.keep(blob, content)
         result = text = excerpt(text, min(tool.max_chars, BLOB))
     extraction = outcome.extraction
     if not extraction and tool.extract is not None:
@@ -123,14 +121,14 @@ def observed(
         extraction = key_line(text, failed=outcome.status in ("failure", "timeout")) or "(empty)"
     update = outcome.update
     if update is not None:
-        update = (update[0], drive.setup.redactor.json(update[1]))
+        update = (update[0], ledger.setup.redactor.json(update[1]))
     return e.Observed(
         key=key,
         index=index,
         observation=Observation(
             result="(no result)" if result is None or result == "" else result,
             status=outcome.status,
-            extraction=drive.setup.redactor.text(extraction),
+            extraction=ledger.setup.redactor.text(extraction),
             auto=auto,
             duration_ms=round(seconds * 1000, 3),
             options=TIMEOUT_OPTIONS if outcome.status == "timeout" else (),
@@ -145,12 +143,12 @@ def render(result: Any) -> str:
     return result if isinstance(result, str) else msgspec.json.encode(result).decode()
 
 
-def _deadline(drive: "Drive", bound: Bound) -> float:
+def _deadline(ledger: Ledger, bound: Bound) -> float:
     """Seconds the call may take: the tool's or what the action asks for, within the run's."""
-    limit = drive.setup.limits.seconds
+    limit = ledger.setup.limits.seconds
     if limit is None:
         return bound.timeout
-    return min(bound.timeout, max(0.0, limit - drive.store.state.active_ms / 1000))
+    return min(bound.timeout, max(0.0, limit - ledger.store.state.active_ms / 1000))
 
 
 def _timed_out(tool: Tool, context: RunContext[Any], seconds: float) -> Outcome:
@@ -172,10 +170,10 @@ def _extracted(tool: Tool, value: Any) -> str:
         return ""
 
 
-async def _verify(drive: "Drive", key: str, index: int, tool: Tool) -> e.Observed | None:
+async def _verify(ledger: Ledger, key: str, index: int, tool: Tool) -> e.Observed | None:
     """What `verify` says of the interrupted call; None if it did not happen."""
     assert tool.verify is not None
-    said: Any = tool.verify(effect_id(drive.store.run, key, index))
+    said: Any = tool.verify(effect_id(ledger.store.run, key, index))
     if inspect.isawaitable(said):
         said = await said
     if said is False or said is None:
@@ -185,21 +183,21 @@ async def _verify(drive: "Drive", key: str, index: int, tool: Tool) -> e.Observe
         if isinstance(said, Outcome)
         else Outcome("verified: it had already happened" if said is True else said)
     )
-    return observed(drive, key, index, tool, outcome, 0.0)
+    return observed(ledger, key, index, tool, outcome, 0.0)
 
 
-async def _child(drive: "Drive", key: str, index: int, action: Action, tool: Tool) -> e.Observed:
+async def _child(ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> e.Observed:
     """Run (or carry on) the agent behind a tool as a child run, within what is left."""
-    setup, state = drive.setup, drive.store.state
+    setup, state = ledger.setup, ledger.store.state
     if setup.children is None:
-        return observed(drive, key, index, tool, Outcome("no agent runner", "failure"), 0.0)
+        return observed(ledger, key, index, tool, Outcome("no agent runner", "failure"), 0.0)
     place = f"{key}[{index}]"
-    run = f"{drive.store.run}.{key.replace('.', '-')}-{index}"
-    held = [one for at, one in drive.held.items() if at != place]
-    drive.queue.discard(place)
-    limits = setup.limits.left(state, held, 1 + len(drive.queue) + drive.others)
+    run = f"{ledger.store.run}.{key.replace('.', '-')}-{index}"
+    held = [one for at, one in ledger.held.items() if at != place]
+    ledger.queue.discard(place)
+    limits = setup.limits.left(state, held, 1 + len(ledger.queue) + ledger.others)
     parent = Parent(
-        run=drive.store.run,
+        run=ledger.store.run,
         limits=limits,
         policy=setup.policy,
         principal=setup.principal,
@@ -207,18 +205,18 @@ async def _child(drive: "Drive", key: str, index: int, action: Action, tool: Too
         deps=setup.deps,
         approve=setup.approve,
     )
-    drive.held[place] = limits.held()
+    ledger.held[place] = limits.held()
     begin = perf_counter()
     try:
         child = await setup.children(tool, action.parameters, run=run, parent=parent)
     finally:
-        del drive.held[place]
-        drive.inbox.stale = True
+        del ledger.held[place]
+        ledger.inbox.stale = True
     if child.waiting_for:
         raise Park(child.waiting_for)
     said = child.observation
     outcome = Outcome(said.result, said.status, said.extraction)
-    ended = observed(drive, key, index, tool, outcome, perf_counter() - begin)
+    ended = observed(ledger, key, index, tool, outcome, perf_counter() - begin)
     return msgspec.structs.replace(
         ended,
         observation=msgspec.structs.replace(ended.observation, refused=said.refused),

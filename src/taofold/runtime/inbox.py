@@ -4,14 +4,9 @@ Messages are read from the log, turned into events at the place where they take
 effect, and consumed in the transaction that writes those events.
 """
 
-from typing import TYPE_CHECKING
-
 from taofold.core import events as e
 from taofold.store.log import Log, Signal
 from taofold.store.store import Store
-
-if TYPE_CHECKING:
-    from taofold.runtime.drive import Drive
 
 
 class Inbox:
@@ -63,6 +58,10 @@ class Inbox:
             if signal.kind in ("decide", "answer") and signal.data.get("seq") not in pending
         ]
 
+    def steers(self) -> list[Signal]:
+        """What people want the model to read."""
+        return [signal for signal in self._waiting.values() if signal.kind == "steer"]
+
     def take(self, signal: Signal) -> None:
         """Mark `signal` as turned into an event; consumed with the next flush."""
         self._waiting.pop(signal.id, None)
@@ -75,27 +74,3 @@ class Inbox:
             return ()
         spent, self._spent = self._spent, []
         return tuple(spent)
-
-    async def steering(self, drive: "Drive", key: str) -> list[e.Steered]:
-        """The messages to be read at `key`: recorded ones, or what has arrived since."""
-        heard: list[e.Steered] = []
-        for record in drive.tape.steering(key):
-            drive.replayed(record)
-            if isinstance(record.event, e.Steered):
-                heard.append(record.event)
-        if drive.exact or drive.tape.behind(key):
-            return heard
-        drive.live()
-        await self.refresh(drive.store)
-        return [*heard, *self.hear(drive, key)]
-
-    def hear(self, drive: "Drive", key: str) -> list[e.Steered]:
-        """Put what people said on the record; the next turn at or after `key` tells the model."""
-        heard: list[e.Steered] = []
-        for signal in [s for s in self._waiting.values() if s.kind == "steer"]:
-            text = drive.setup.redactor.text(str(signal.data.get("text", "")))
-            event = e.Steered(key=key, id=signal.id, text=text, by=signal.by)
-            drive.new(event)
-            heard.append(event)
-            self.take(signal)
-        return heard

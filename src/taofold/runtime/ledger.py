@@ -1,0 +1,172 @@
+"""The ledger of one activation: what happens is written here, over what the tape already has.
+
+Every part of a drive goes through it: it decides whether an event is new or recorded,
+compares the two, says when the past ends and the present begins, and refuses the world
+to an exact replay. It knows nothing about strategies.
+"""
+
+from typing import Any
+
+from taofold.core import events as e
+from taofold.core.errors import ReplayDiverged
+from taofold.core.values import Step
+from taofold.policy import Repetition
+from taofold.policy.limits import Held
+from taofold.runtime.inbox import Inbox
+from taofold.runtime.setup import Setup
+from taofold.runtime.signals import Cancelled, EndOfTape
+from taofold.runtime.tape import Tape, essence
+from taofold.store.store import Store
+
+
+class Ledger:
+    """Setup, store, tape and inbox of one activation of one run."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        store: Store,
+        tape: Tape,
+        inbox: Inbox,
+        *,
+        exact: bool = False,
+        resumed: bool = False,
+    ) -> None:
+        self.setup, self.store, self.tape, self.inbox = setup, store, tape, inbox
+        self.exact, self.resumed = exact, resumed
+        self.held: dict[str, Held] = {}
+        """What calls under way may still consume, by place."""
+        self.queue: set[str] = set()
+        """Places of child runs that are about to start."""
+        self.others = 0
+        """How many branches run beside the one that asks."""
+        self._live = self._fresh = False
+        self._late: list[e.Event] = []
+        self._guards: dict[str, Repetition] = {}
+        self._mutating = frozenset(t.name for t in setup.tools.values() if t.effect != "read")
+
+    def put(self, event: e.Event) -> e.Record:
+        """Record `event`, or find that the tape already has it.
+
+        Raises:
+            ReplayDiverged: the tape has something else there.
+        """
+        if self._fresh:
+            return self.store.record(event)
+        key: str = getattr(event, "key", "")
+        record = self.tape.take(_kind(event), key, getattr(event, "index", 0))
+        if record is None:
+            if self.exact:
+                self._unrecorded(key, event)
+            return self.new(event)
+        if self.exact and record.event != event:
+            raise ReplayDiverged(key, record.event, event)
+        if not self.exact and essence(record.event) != essence(event):
+            raise ReplayDiverged(key, essence(record.event), essence(event))
+        self.replayed(record)
+        return record
+
+    def new(self, event: e.Event) -> e.Record:
+        """Record what never happened before."""
+        if not self._live:
+            self.live()
+        return self.store.record(event)
+
+    def overruled(self, key: str, index: int) -> None:
+        """On resume the policy says something else about an action that did not start yet."""
+        for kind in (e.Decided, e.Resolved):
+            while (record := self.tape.take(kind, key, index)) is not None:
+                self.replayed(record)
+
+    def replayed(self, record: e.Record) -> None:
+        """Take in a recorded record, and whatever lies before it in the log."""
+        for one in self.tape.until(record.seq):
+            self.store.restore(one)
+
+    def live(self) -> None:
+        """From here on it happens now: take in the rest of the log and say who resumed it."""
+        if self._live or self.exact:
+            return
+        self._live = True
+        for one in self.tape.until():
+            self.store.restore(one)
+        if self.resumed:
+            self.store.dispatch(e.Resumed(epoch=self.store.epoch))
+        for event in self._late:
+            self.store.dispatch(event)
+        self._fresh = not self.tape.rest()
+
+    def reworded(self, key: str, recorded: str, requested: str) -> None:
+        """This code builds another prompt than the one recorded: said once per activation."""
+        if not self._late:
+            self._late.append(e.PromptChanged(key=key, recorded=recorded, requested=requested))
+
+    def touch(self, key: str) -> None:
+        """Call before touching the world: an exact replay never does."""
+        if self.exact:
+            raise EndOfTape(key)
+        self.live()
+
+    async def steering(self, key: str) -> list[e.Steered]:
+        """The messages to be read at `key`: recorded ones, or what has arrived since."""
+        heard: list[e.Steered] = []
+        for record in self.tape.steering(key):
+            self.replayed(record)
+            if isinstance(record.event, e.Steered):
+                heard.append(record.event)
+        if self.exact or self.tape.behind(key):
+            return heard
+        self.live()
+        await self.inbox.refresh(self.store)
+        return [*heard, *self.hear(key)]
+
+    def hear(self, key: str) -> list[e.Steered]:
+        """Put what people said on the record; the next turn at or after `key` tells the model."""
+        heard: list[e.Steered] = []
+        for signal in self.inbox.steers():
+            text = self.setup.redactor.text(str(signal.data.get("text", "")))
+            event = e.Steered(key=key, id=signal.id, text=text, by=signal.by)
+            self.new(event)
+            heard.append(event)
+            self.inbox.take(signal)
+        return heard
+
+    async def save(self) -> None:
+        """Make what happened so far durable; honour a cancellation that arrived meanwhile."""
+        await self.store.flush(consume=self.inbox.spend())
+        if self.inbox.stale:
+            await self.inbox.refresh()
+        by = self.inbox.cancelled()
+        if by:
+            raise Cancelled(by)
+
+    async def flush(self) -> None:
+        """Make what happened so far durable, and what the inbox held of it gone."""
+        await self.store.flush(consume=self.inbox.spend())
+
+    def _unrecorded(self, key: str, event: e.Event) -> None:
+        if self.tape.behind(key):
+            raise ReplayDiverged(key, None, event)
+        raise EndOfTape(key)
+
+    def loop_key(self, name: str, parameters: dict[str, Any]) -> str:
+        """The tool's own idea of what a repetition is, or ""."""
+        tool = self.setup.tools.get(name)
+        return tool.loop_key(parameters) if tool is not None and tool.loop_key is not None else ""
+
+    def guard(self, key: str) -> Repetition:
+        """The repetition guard of the branch in which `key` stands."""
+        branch = key.rpartition(".")[0]
+        guard = self._guards.get(branch)
+        if guard is None:
+            guard = self._guards[branch] = Repetition()
+        return guard
+
+    def saw(self, key: str, step: Step) -> None:
+        """Show the guard a step that is complete."""
+        keys = tuple([self.loop_key(a.tool, a.parameters) for a in step.actions])
+        self.guard(key).seen(step, mutating=self._mutating, keys=keys)
+
+
+def _kind(event: e.Event) -> type[e.Happened]:
+    return e.Started if isinstance(event, e.Started) else type(event)
