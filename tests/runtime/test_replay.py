@@ -351,3 +351,17 @@ async def test_a_resumed_run_says_so_and_the_time_it_was_dead_does_not_count() -
     assert [type(r.event).__name__ for r in done.records][at + 1] == "Resumed"
     assert done.state.wakes == 1
     assert done.state.active_ms < 60_000
+
+
+@pytest.mark.scenario("PEER-17")
+async def test_a_preview_that_reads_the_world_does_not_make_a_replay_diverge() -> None:
+    @tool(tier=3, preview=lambda _: f"{len(RAN)} so far")
+    def grow() -> str:
+        """Grow."""
+        RAN.append("grown")
+        return "ok"
+
+    one = agent(act("grow"), finish(), tools=[grow], approve=lambda _: True)
+    result = await one.run("goal")
+    assert events(result, e.Decided)[0].preview == "0 so far"
+    await assert_replays(one, result)

@@ -79,8 +79,14 @@ def _ask(
         expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
     )
     if recorded is not None and recorded.verdict == "ask":
-        # The policy's version may have changed without changing what it says.
-        event = replace(event, expires_at=recorded.expires_at, policy=recorded.policy)
+        # The policy's version may have changed without changing what it says; the preview
+        # and the time are the world's.
+        event = replace(
+            event,
+            expires_at=recorded.expires_at,
+            policy=recorded.policy,
+            preview=recorded.preview,
+        )
         if not ledger.exact:
             event = recorded
     elif recorded is not None and not ledger.exact:
