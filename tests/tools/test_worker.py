@@ -19,10 +19,15 @@ async def test_hanging_calls_do_not_starve_others() -> None:
     assert await asyncio.gather(*hanging) == [True] * 40
 
 
-async def test_threads_are_reused_and_retire_when_idle() -> None:
-    pool = Workers(idle_seconds=0.05)
+async def test_threads_are_reused() -> None:
+    pool = Workers(idle_seconds=30)
     names = {await pool.run(threading.get_ident) for _ in range(50)}
-    assert len(names) <= 2
+    assert len(names) <= 2  # a result may arrive before its thread counts as free again
+
+
+async def test_threads_retire_when_idle() -> None:
+    pool = Workers(idle_seconds=0.05)
+    assert await pool.run(lambda: 1) == 1
     for _ in range(200):
         if pool.threads == 0:
             break

@@ -240,8 +240,7 @@ def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
 
     Money that a rewound branch spent stays spent.
     """
-    counted = live(records := list(records))
-    for record in counted:
+    for record in (counted := live(records := list(records))):
         state = reduce(state, record)
     if len(counted) != len(records):
         seen = {record.seq for record in counted}
