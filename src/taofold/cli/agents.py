@@ -126,13 +126,10 @@ def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
 
 def connect(spec: Any, provider: str) -> "Model":
     """The model that `spec` names, with the abilities that `taofold doctor` found out."""
-    from taofold.cli.profiles import known
     from taofold.runtime.registry import resolve
 
     if isinstance(spec, str):
-        name = spec if ":" in spec else f"{provider}:{spec}"
-        profile = known(name)
-        return resolve(name) if profile is None else resolve(name, profile=profile)
+        return resolve(spec, provider=provider)
     if isinstance(spec, tuple):
         spec = list(cast("tuple[Any, ...]", spec))
     if is_list(spec):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from taofold.core.errors import ConfigError
+from taofold.runtime.probed import operator_folder
 
 if TYPE_CHECKING:
     from taofold.logs.sqlite import SqliteLog
@@ -42,13 +43,6 @@ def _ours(place: Path) -> Path:
             "set TAOFOLD_HOME, or make a .taofold folder of your own in the project"
         )
     return place
-
-
-def operator_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """`~/.config/taofold`, where `XDG_CONFIG_HOME` says so elsewhere."""
-    said = environment.get("XDG_CONFIG_HOME", "")
-    base = Path(said) if said.startswith("/") else Path.home() / ".config"
-    return base / "taofold"
 
 
 def operator_policy() -> "Policy":

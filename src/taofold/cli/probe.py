@@ -67,7 +67,7 @@ async def _closing(work: Awaitable[list[Finding]]) -> list[Finding]:
 async def _examine(name: str) -> list[Finding]:
     from datetime import UTC, datetime
 
-    from taofold.cli.profiles import keep
+    from taofold.runtime.probed import keep
     from taofold.runtime.registry import resolve
 
     plain = resolve(name)

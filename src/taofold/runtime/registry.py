@@ -13,6 +13,7 @@ from taofold.core.errors import ConfigError, RunError
 from taofold.core.values import Profile
 from taofold.runtime.fallback import FallbackModel
 from taofold.runtime.model import Model, ModelSpec, OnText, Request
+from taofold.runtime.probed import known
 
 Factory: TypeAlias = Callable[..., Model]
 """`(model, **options) -> Model`. Raises `ConfigError`."""
@@ -95,7 +96,12 @@ def _named(spec: str, provider: str, options: dict[str, Any]) -> Model:
         name, model = provider, spec
     if not model.strip():
         raise ConfigError(f"no model is named in {spec!r}: write 'provider:model'")
-    return _factory(name.strip(), spec)(model.strip(), **options)
+    name, model = name.strip(), model.strip()
+    if "profile" not in options and name in BUILT_IN and name not in _registered:
+        probed = known(f"{name}:{model}")
+        if probed is not None:
+            options = {**options, "profile": probed}
+    return _factory(name, spec)(model, **options)
 
 
 def _factory(name: str, spec: str) -> Factory:
