@@ -7,8 +7,10 @@ if TYPE_CHECKING:
     from taofold import reason as reason
     from taofold.agent import Agent, Delta, RunResult, Stream
     from taofold.agent.tagent import run_agent
+    from taofold.core.errors import ConfigError, LimitReached, Refused, ReplayDiverged
     from taofold.core.values import Action, Observation, Principal, Thought, Tier, Usage
     from taofold.policy import Limits, Policy
+    from taofold.runtime.people import decide
     from taofold.runtime.setup import Approval, Decision
     from taofold.store.memory import MemoryLog
     from taofold.store.opening import open_log
@@ -20,14 +22,22 @@ _HOME = {
     "Action": "core.values",
     "Agent": "agent",
     "Approval": "runtime.setup",
+    "ConfigError": "core.errors",
+    "decide": "runtime.people",
     "Decision": "runtime.setup",
     "Delta": "agent",
+    "LimitReached": "core.errors",
     "Limits": "policy",
     "MemoryLog": "store.memory",
     "Observation": "core.values",
+    "open_log": "store.opening",
     "Outcome": "tools",
     "Policy": "policy",
     "Principal": "core.values",
+    "Refused": "core.errors",
+    "register_custom_action": "tools.actions",
+    "ReplayDiverged": "core.errors",
+    "run_agent": "agent.tagent",
     "RunContext": "tools",
     "RunResult": "agent",
     "Store": "store.store",
@@ -35,12 +45,9 @@ _HOME = {
     "Thought": "core.values",
     "Tier": "core.values",
     "Tool": "tools",
+    "tool": "tools",
     "Toolset": "tools",
     "Usage": "core.values",
-    "open_log": "store.opening",
-    "register_custom_action": "tools.actions",
-    "run_agent": "agent.tagent",
-    "tool": "tools",
 }
 
 __version__ = "0.1.0"
@@ -48,14 +55,18 @@ __all__ = [
     "Action",
     "Agent",
     "Approval",
+    "ConfigError",
     "Decision",
     "Delta",
+    "LimitReached",
     "Limits",
     "MemoryLog",
     "Observation",
     "Outcome",
     "Policy",
     "Principal",
+    "Refused",
+    "ReplayDiverged",
     "RunContext",
     "RunResult",
     "Store",
@@ -65,6 +76,7 @@ __all__ = [
     "Tool",
     "Toolset",
     "Usage",
+    "decide",
     "open_log",
     "register_custom_action",
     "run_agent",

@@ -106,7 +106,7 @@ class Activation:
             cache=agent.replies if agent.cache else None,
             max_tokens=agent.max_tokens,
             temperature=agent.temperature,
-            strict=agent.strict,
+            strict=bool(agent.strict),
             on_denial=agent.on_denial,
             depth=0 if parent is None else parent.depth,
             finish=None if self.output.text else self.output.finish_schema(),
@@ -123,7 +123,7 @@ class Activation:
             instructions=agent.instructions,
             offers=offers,
             output=self.output,
-            strict=agent.strict,
+            strict=bool(agent.strict),
             research=agent.research,
             attempts=agent.limits.parse_retries + 1,
             native=started.profile.native_tools and bool(offers),
@@ -151,6 +151,8 @@ class Activation:
     ) -> RunResult[Any]:
         """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
         agent = self.agent
+        if not goal.strip():
+            raise ConfigError("the goal is empty: say what the agent should do", path="goal")
         if ui_context:
             goal = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n{goal}"
         name, _ = find_strategy(agent.strategy)
@@ -282,6 +284,8 @@ async def _exists(log: Log, run: str) -> bool:
 
 def _approver(approve: "Approver | str | None") -> Approver | None:
     if not isinstance(approve, str):
+        if approve is not None and not callable(approve):
+            raise ConfigError(f"approve is a callback, 'terminal' or 'all', not {approve!r}")
         return approve
     known: dict[str, Approver] = {"terminal": at_terminal, "all": approve_all}
     if approve not in known:

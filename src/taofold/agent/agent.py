@@ -63,8 +63,11 @@ class Agent(Generic[Deps, Out]):
     """A callback, "terminal" or "all"; None parks the run until somebody decides."""
     ask_user: bool = False
     """Offer the reserved action `ask_user`."""
-    strict: bool = False
-    """Enforce the rules of the loop instead of only recording what breaks them (D3)."""
+    strict: bool | None = None
+    """Enforce the rules of the loop instead of only recording what breaks them (D3).
+
+    None: lenient here, strict in `taofold run` and in loops.
+    """
     research: bool = False
     """Allow the seventh thought type."""
     on_denial: str = "continue"
@@ -84,7 +87,7 @@ class Agent(Generic[Deps, Out]):
         """Its tools and the process's custom actions, made once.
 
         Raises:
-            ExceptionGroup: every tool that cannot be used, with the reason.
+            ConfigError: a tool cannot be used; an ExceptionGroup of them if several cannot.
         """
         mine = _toolset(self.tools)
         added = [tool for name, tool in custom_actions().items() if name not in mine]
@@ -221,6 +224,8 @@ def _toolset(things: Sequence[Any]) -> Toolset:
                 tools.append(as_tool(thing))
         except ConfigError as error:
             faults.append(error)
+    if len(faults) == 1:
+        raise faults[0]
     if faults:
         raise ExceptionGroup("the agent's tools cannot be used", faults)
     return Toolset.of(*tools)

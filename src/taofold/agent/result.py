@@ -20,7 +20,7 @@ from taofold.store.log import Log
 Out = TypeVar("Out", default=str)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult(Generic[Out]):
     """How a run ended, or what it waits for.
 
@@ -38,6 +38,14 @@ class RunResult(Generic[Out]):
     pending: tuple[Approval, ...] = ()
     error: str = ""
     log: Log | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        said = repr(self.output)
+        said = said if len(said) <= 80 else f"{said[:79]}…"
+        return (
+            f"RunResult({self.run_id}: {self.status}, {self.stop_reason}, success={self.success}, "
+            f"{len(self.state.steps)} steps, output={said})"
+        )
 
     @property
     def steps(self) -> Chain:

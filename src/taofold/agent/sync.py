@@ -8,11 +8,17 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def run_now(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end. Inside a running loop it gets a thread and a loop of its own."""
+def _in_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        return False
+    return True
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end. Inside a running loop it gets a thread and a loop of its own."""
+    if not _in_loop():
         return asyncio.run(work)
     values: list[T] = []
     errors: list[BaseException] = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from taofold.cli import place
 from taofold.cli.outcome import say
 from taofold.core.errors import ConfigError
-from taofold.store.fields import is_list, is_mapping
+from taofold.store.fields import is_mapping
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
@@ -102,6 +102,8 @@ def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
     Raises:
         ConfigError: or an ExceptionGroup of them: everything wrong with the description.
     """
+    from taofold.cli.models import live
+
     config, operator = place.config(), place.operator_policy()
     if choice.autonomy:
         operator = replace(operator, autonomy=choice.autonomy)  # type: ignore[arg-type]
@@ -114,30 +116,12 @@ def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
     if stand_in is not None:
         roles = dict.fromkeys(agent.models, stand_in)
         return agent.but(model=stand_in, models=roles, approve=None, **changes)
-    model = choice.model or agent.model
-    if not model:
-        raise ConfigError(
-            "no model: pass --model provider:model, set TAOFOLD_MODEL, or say `model:` in the "
-            "agent file or in .taofold/config.yml (offline:repair needs no key and no network)"
-        )
-    live = {role: connect(one, config.provider) for role, one in agent.models.items()}
-    return agent.but(model=connect(model, config.provider), models=live, approve=None, **changes)
-
-
-def connect(spec: Any, provider: str) -> "Model":
-    """The model that `spec` names, with the abilities that `taofold doctor` found out."""
-    from taofold.runtime.registry import resolve
-
-    if isinstance(spec, str):
-        return resolve(spec, provider=provider)
-    if isinstance(spec, tuple):
-        spec = list(cast("tuple[Any, ...]", spec))
-    if is_list(spec):
-        return resolve([connect(one, provider) for one in spec])
-    return resolve(spec)
+    default, others = live(agent, choice.model, config.provider)
+    return agent.but(model=default, models=others, approve=None, **changes)
 
 
 def _described(choice: Choice, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
+    from taofold.cli.models import spared
     from taofold.spec import build, read_agent, refuse
 
     folder, root = Path(choice.folder), Path(choice.root)
@@ -150,7 +134,7 @@ def _described(choice: Choice, config: "Config", operator: "Policy") -> "Agent[A
         file, faults = read_agent(path, operator, choice.agent)
         if file is None:
             refuse(faults, f"{choice.agent} cannot be used")
-        return build(file, config, root, network=choice.network)
+        return spared(build(file, config, root, network=choice.network), file)
     return _imported(choice.agent, folder, config, operator)
 
 
@@ -172,7 +156,8 @@ def _imported(name: str, folder: Path, config: "Config", operator: "Policy") -> 
         raise ConfigError(f"{name!r} is {agent!r}, not an Agent")
     known = cast("Agent[Any, Any]", agent)
     policy = operator.tightened(known.policy)  # code of a project may only tighten, too
-    return known.but(policy=policy, strict=known.strict or config.strict)
+    strict = config.strict if known.strict is None else known.strict
+    return known.but(policy=policy, strict=strict)
 
 
 def _default(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import USAGE, give, give_json, say
+from taofold.cli.outcome import USAGE, fail, give, give_json, say
 
 if TYPE_CHECKING:
     from taofold.policy import Policy
@@ -20,16 +20,27 @@ def register(app: typer.Typer) -> None:
 
 def check(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="Agent, policy or configuration files.")
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Agent, flow, policy or configuration files."),
+    ] = None,
     run_code: Annotated[
         bool, typer.Option("--import", help="Import what the files name, which runs its code.")
+    ] = False,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the JSON Schema of agent and flow files instead."),
     ] = False,
     json: options.Json = False,
 ) -> None:
     """Check files without running anything: all faults at once, each with its line."""
     from taofold.cli.place import operator_policy
+    from taofold.spec.schema import published
 
+    if schema and not files:
+        give_json(published())
+        return
+    if schema or not files:
+        fail("name files to check, or say --schema alone: taofold check agent.yaml")
     operator = operator_policy()
     faults: list[Fault] = []
     for path in files:

@@ -1,17 +1,19 @@
 """`taofold demo`: a broken Python project is repaired, with no key and no network."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import fail, say
+from taofold.cli.outcome import INTERRUPTED, fail, say
 
 if TYPE_CHECKING:
     from taofold.agent.result import Happening
@@ -47,9 +49,12 @@ def demo(
     from taofold.agent.activation import new_id
     from taofold.demo import demo_project
 
+    lacking = no_pytest()
+    if lacking:
+        fail(lacking)
     place = _place(keep)
     project = demo_project(place / "project")
-    store = place / ".taofold"
+    store, elsewhere = place / ".taofold", os.environ.get("TAOFOLD_HOME", "").strip()
     os.environ["TAOFOLD_HOME"] = str(store)
     say(f"a broken project: {project}\nthe log of the run: {store}\n")
     run = new_id()
@@ -57,11 +62,40 @@ def demo(
         _kill(project, run, model, kill_at, quiet=quiet)
     code = _drive(project, run, model, quiet=quiet, resume=kill_at is not None)
     say("\nthe log is the run; look at it:")
-    say(f"  cd {place}")
-    say("  taofold runs show last       # its state; --at SEQ travels")
-    say("  taofold runs replay last     # offline, and identical")
-    say("  taofold runs check last      # the seven points of the TAO rules")
+    if elsewhere:
+        say(f"  export TAOFOLD_HOME={quote(str(store))}")
+    say(f"  cd {quote(str(place))}")
+    for verb in (*(["resume"] if code == INTERRUPTED else []), "show", "replay", "check"):
+        say(f"  {invocation()} runs {verb} last")
+    say("show tells its state (--at SEQ travels), replay derives the same again, offline,")
+    say("check judges it by the seven points of the TAO rules")
     raise typer.Exit(code)
+
+
+def no_pytest() -> str:
+    """Why the project's tests cannot run, and what to do about it; "" if they can.
+
+    Asked is the Python that commands of agents get, as they get it: without `PYTHONPATH` and
+    without what is installed for the user only.
+    """
+    path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    python = shutil.which("python", path=path) or shutil.which("python3", path=path)
+    if python is None:
+        return "there is no `python` to run the project's tests with: put one on your PATH"
+    done = subprocess.run([python, "-I", "-c", "import pytest"], capture_output=True, check=False)
+    if done.returncode == 0:
+        return ""
+    cure = f"{quote(python)} -m pip install pytest"
+    return f"the demo runs a project's tests, and {python} cannot import pytest; cure: {cure}"
+
+
+def invocation() -> str:
+    """How a shell calls this very program, from any folder."""
+    me = Path(sys.argv[0]).absolute()
+    if me.name != "taofold" or not me.is_file():
+        return f"{quote(sys.executable)} -m taofold.cli"
+    found = shutil.which("taofold")
+    return "taofold" if found and me.samefile(found) else quote(str(me))
 
 
 def _place(keep: Path | None) -> Path:
@@ -86,7 +120,7 @@ def _drive(
     from taofold.cli.agents import chosen, make
     from taofold.cli.find import with_log
     from taofold.cli.live import drive
-    from taofold.cli.outcome import INTERRUPTED, code_of
+    from taofold.cli.outcome import code_of
     from taofold.cli.place import open_store
     from taofold.demo import GOAL
 
@@ -108,6 +142,7 @@ def _drive(
         quiet=quiet,
         told=told,
         also=also,
+        hints=False,
     )
     return INTERRUPTED if result is None else code_of(result.state)
 

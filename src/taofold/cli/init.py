@@ -83,8 +83,8 @@ def init(
 
     from taofold.cli.place import FOLDER
     from taofold.logs.open import make_home
-    from taofold.spec.agent_file import AgentKeys
     from taofold.spec.policy_file import PolicyFile
+    from taofold.spec.schema import published
 
     if not folder.is_dir():
         fail(f"{str(folder)!r} is no directory")
@@ -95,9 +95,10 @@ def init(
             f"{' and '.join(there)} exist already in {str(folder.resolve())!r}; --force writes over"
         )
     make_home(folder / FOLDER)
-    for name, model in (("agent", AgentKeys), ("policy", PolicyFile)):
-        schema = json.dumps(model.model_json_schema(), indent=1)
-        (folder / FOLDER / f"{name}.schema.json").write_text(schema + "\n", encoding="utf-8")
+    schemas = {"agent": published(), "policy": PolicyFile.model_json_schema()}
+    for name, schema in schemas.items():
+        text = json.dumps(schema, indent=1, ensure_ascii=False)
+        (folder / FOLDER / f"{name}.schema.json").write_text(text + "\n", encoding="utf-8")
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     say(f"wrote {', '.join(str(folder / name) for name in texts)}, and schemas for your editor")

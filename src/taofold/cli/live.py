@@ -36,10 +36,12 @@ def drive(
     quiet: bool = False,
     told: "list[Record] | None" = None,
     also: "Listener | None" = None,
+    hints: bool = True,
 ) -> "RunResult[Any] | None":
     """Do `work` and show it; print the result. None if it was interrupted.
 
     `told` is what an earlier life of the run already showed; `also` hears everything, too.
+    Without `hints` the caller says which commands come next.
     """
     from taofold.cli.story import Story
     from taofold.cli.voices import voice
@@ -58,13 +60,14 @@ def drive(
         result = asyncio.run(_cancellable(work(hear, approver), log))
     except (KeyboardInterrupt, asyncio.CancelledError):
         speaker.busy("")
-        say(f"interrupted; what was done is kept. Go on with: taofold runs resume {run}")
+        go_on = f" Go on with: taofold runs resume {run}" if hints else ""
+        say(f"interrupted; what was done is kept.{go_on}")
         return None
     except BaseException:
         speaker.busy("")
         raise
     speaker.busy("")
-    show(result, json=json)
+    show(result, json=json, hints=hints)
     return result
 
 
@@ -73,13 +76,15 @@ def finish(result: "RunResult[Any] | None") -> None:
     raise typer.Exit(outcome.INTERRUPTED if result is None else outcome.code_of(result.state))
 
 
-def show(result: "RunResult[Any]", *, json: bool) -> None:
+def show(result: "RunResult[Any]", *, json: bool, hints: bool = True) -> None:
     """The result on standard output; what a person can do next on standard error."""
     output = result.state.output
     if json:
         give_json(as_json(result))
     elif output is not None:
         give(output) if isinstance(output, str) else give_json(output)
+    if not hints:
+        return
     if result.status == "waiting":
         _next(result)
     elif not json:

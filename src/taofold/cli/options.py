@@ -12,7 +12,13 @@ AgentName = Annotated[
     str, typer.Option("--agent", metavar="AGENT", help="Agent file or module:attr to use instead.")
 ]
 ModelName = Annotated[
-    str, typer.Option("--model", "-m", metavar="MODEL", help="provider:model, as in openai:gpt-5.")
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="provider:model, as in openai:gpt-5; takes the place of every model the agent names.",
+    ),
 ]
 Approve = Annotated[
     str,

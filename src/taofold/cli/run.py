@@ -7,6 +7,7 @@ import typer
 
 from taofold.cli import options
 from taofold.cli.outcome import fail
+from taofold.cli.settings import assigned
 
 
 def register(app: typer.Typer) -> None:
@@ -29,6 +30,15 @@ def run(
         typer.Argument(metavar="GOAL", help="What to do; - reads it from standard input."),
     ] = "",
     model: options.ModelName = "",
+    values: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Start with this in the run's state, `state.KEY` in a flow: VALUE is JSON if it "
+            "can be read as such, else text. May be given again, for other keys.",
+        ),
+    ] = None,
     session: Annotated[
         str, typer.Option("--session", metavar="NAME", help="Carry on the conversation NAME.")
     ] = "",
@@ -62,6 +72,7 @@ def run(
     from taofold.cli.place import open_store
 
     agent, goal = _arguments(agent, goal)
+    data = assigned(values or [])
     said = {
         "steps": steps, "tool_calls": tool_calls, "seconds": seconds, "tokens": tokens, "usd": usd,
     }  # fmt: skip
@@ -82,7 +93,12 @@ def run(
         log,
         name,
         lambda listener, approver: made.but(approve=approver, log=log).run(
-            goal, run_id=name, session=session, listener=listener, settings=choice.settings()
+            goal,
+            run_id=name,
+            session=session,
+            data=data,
+            listener=listener,
+            settings=choice.settings(),
         ),
         approve=approve,
         json=json,

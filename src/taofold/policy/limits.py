@@ -58,7 +58,9 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("steps", "model_calls", "tool_calls", "seconds", "tokens", "usd"):
             value = getattr(self, name)
-            if value is not None and not value >= 0:
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise ConfigError(f"limit {name} must be 0 or more, not {value!r}", path="limits")
         for tool, value in self.per_tool.items():
             if value < 0:

@@ -22,7 +22,8 @@ Rules:
 - Never write an observation yourself; it comes after your reply.
 - After a failure or a timeout the next thought is an exception: say why it failed and what \
 you change. Never repeat a failed action unchanged.
-- When the goal is reached: "action": {"tool": "finish", "parameters": {"answer": %s}}"""
+- When the goal is reached: "action": {"tool": "finish", "parameters": {"answer": %s}}
+- When it cannot be reached: the same with "success": false beside the answer that says why."""
 _NATIVE: Final = """\
 Before each tool call say in a sentence or two what you conclude and why this call is next; \
 quote concrete values from earlier results. Never invent a tool's result. \

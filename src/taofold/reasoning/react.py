@@ -38,7 +38,7 @@ def react(task: Task) -> Strategy[Answer]:
                 stop = "loop_detected" if outlook.toolless else taken.final
                 if outlook.wrap_up and task.offers:
                     stop = outlook.wrap_up
-                return Answer(taken.answer, stop)
+                return Answer(taken.answer, stop, taken.failed)
             number += 1
             observations = yield from act(taken.thought, *taken.actions)
             failed = any([o.status in ("failure", "timeout") for o in observations])
@@ -56,7 +56,7 @@ def _close(taken: Taken) -> Strategy[None]:
 def _lost(task: Task, lost: Lost, wrap_up: str, toolless: bool) -> Answer:
     """No usable reply: at a limit that is the limit's doing, else an error."""
     if wrap_up and task.offers:
-        return Answer(None, wrap_up, lost.error)
+        return Answer(None, wrap_up, f"the limit was reached, and then: {lost.error}")
     if toolless:
-        return Answer(None, "loop_detected", lost.error)
+        return Answer(None, "loop_detected", f"a loop was detected, and then: {lost.error}")
     return Answer(None, "error", lost.error)

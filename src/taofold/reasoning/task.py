@@ -66,7 +66,7 @@ class Output:
         definitions = answer.pop("$defs", None)
         schema: dict[str, Any] = {
             "type": "object",
-            "properties": {"answer": answer},
+            "properties": {"answer": answer, "success": {"type": "boolean"}},
             "required": ["answer"],
         }
         return schema | ({"$defs": definitions} if definitions else {})

@@ -15,6 +15,9 @@ from taofold.parsing import Call, Prose, Remark, Turn, Unparsed, parse, read_cal
 from taofold.reasoning.talk import Talk
 from taofold.reasoning.task import Task
 
+GAVE_UP = "the agent says that it did not reach the goal"
+"""`finish` with `"success": false`: an honest end is no success."""
+
 
 class Taken(Value, frozen=True):
     """A turn that can be acted on. `kept` is the reply as far as it counts."""
@@ -26,6 +29,8 @@ class Taken(Value, frozen=True):
     answer: Any = None
     final: str = ""
     """"final_answer" or "no_tool_call" if the batch is the answer."""
+    failed: str = ""
+    """Why the model says that the goal was not reached, "" if it does not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +154,23 @@ def _check(
 def _finish(task: Task, reply: Reply, thought: Thought, finish: Call) -> Taken | Broken:
     if finish.error:
         return Broken("output", finish.error)
-    parameters = finish.parameters
+    parameters = {name: said for name, said in finish.parameters.items() if name != "success"}
     answer = parameters.get("answer", parameters or None)
+    gave_up = finish.parameters.get("success") is False
+    if gave_up and not task.output.text:
+        why = answer if isinstance(answer, str) else thought.content
+        action = Action(FINISH, {"answer": answer, "success": False}, finish.rationale, finish.id)
+        return Taken(reply, reply.text, thought, (action,), None, "final_answer", why)
     if answer is None and not task.output.text:
         accepted = task.output.accept("null")
     else:
         accepted = task.output.accept(answer if answer is not None else "")
     if isinstance(accepted, Unparsed):
         return Broken("output", f"The answer is not accepted: {accepted.feedback}")
-    action = Action(FINISH, {"answer": accepted.value}, finish.rationale, finish.id)
-    return Taken(reply, reply.text, thought, (action,), accepted.value, "final_answer")
+    said = {"answer": accepted.value} | ({"success": False} if gave_up else {})
+    action = Action(FINISH, said, finish.rationale, finish.id)
+    failed = GAVE_UP if gave_up else ""
+    return Taken(reply, reply.text, thought, (action,), accepted.value, "final_answer", failed)
 
 
 def _thought(

@@ -222,6 +222,8 @@ class Batch:
             return
         if self._pause:
             await self._slow_down()
+        if not self.ledger.exact:
+            await self.ledger.heed()  # nothing may start after a cancellation, not even on record
         begun = [one._replace(begun=self._begin(one)) for one in ready]
         self.ledger.queue |= {
             f"{self.key}[{one.place}]" for one in ready if one.tool.agent is not None

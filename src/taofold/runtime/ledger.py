@@ -134,6 +134,10 @@ class Ledger:
     async def save(self) -> None:
         """Make what happened so far durable; honour a cancellation that arrived meanwhile."""
         await self.store.flush(consume=self.inbox.spend())
+        await self.heed()
+
+    async def heed(self) -> None:
+        """Honour a cancellation that arrived while the world was waited for."""
         if self.inbox.stale:
             await self.inbox.refresh()
         by = self.inbox.cancelled()

@@ -11,8 +11,8 @@ from taofold.core.errors import Conflict, Refused, UnknownRun
 from taofold.core.state import ENDED, fold, live
 from taofold.core.values import ASK_USER, Principal, Verdict
 from taofold.policy import Facts, Policy
-from taofold.runtime.approving import approval
 from taofold.runtime.ending import cancelled
+from taofold.runtime.resolving import approval
 from taofold.runtime.setup import Approval, Decision
 from taofold.store.log import Log, RunRow, Signal
 from taofold.store.store import clock

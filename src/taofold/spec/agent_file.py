@@ -38,7 +38,11 @@ def _several(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Models = Annotated[list[str], BeforeValidator(_several), Field(min_length=1)]
+Models = Annotated[
+    list[str],
+    BeforeValidator(_several, json_schema_input_type=str | list[str]),
+    Field(min_length=1),
+]
 
 
 class AgentKeys(Strict):

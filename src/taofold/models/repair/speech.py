@@ -41,7 +41,10 @@ def reply(thought: str, kind: ThoughtType, because: Sequence[int], *calls: dict[
 
 def finish(answer: str, thought: str, kind: ThoughtType, because: Sequence[int] = ()) -> str:
     """The last reply."""
-    action = call(FINISH, "nothing is left to do", answer=f"{answer} ({WHAT})")
+    said: dict[str, Any] = {"answer": f"{answer} ({WHAT})"}
+    if not answer.startswith("repaired"):
+        said["success"] = False
+    action = call(FINISH, "nothing is left to do", **said)
     return reply(thought, kind, because, action)
 
 

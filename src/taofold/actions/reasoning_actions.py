@@ -1,0 +1,8 @@
+"""The Edge Agent's name for the module of its reasoning actions: ours are in `reason`.
+
+An alias for who looks here; it knows nothing of its own.
+"""
+
+from taofold.actions.registry import build_actions_registry
+
+__all__ = ["build_actions_registry"]
