@@ -33,7 +33,16 @@ def prepare() -> None:
     python = VENV / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "pydantic>=2.11", "msgspec>=0.20", *PACKAGES]
+        pip = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "pydantic>=2.11",
+            "msgspec>=0.20",
+            *PACKAGES,
+        ]
         subprocess.run(pip, check=True)
     if not (VENV.parent / "baml" / "baml_client").exists():
         subprocess.run([str(python), str(HERE / "baml_project.py")], check=True)

@@ -47,6 +47,15 @@ def note(text: str) -> str:
     return "written"
 
 
+@tool(effect="once")
+async def slowly() -> str:
+    """Do something that takes its time."""
+    pathlib.Path("waiting").touch()
+    while not pathlib.Path("go").exists():
+        await asyncio.sleep(0.01)
+    return "gone"
+
+
 @tool(effect="read")
 async def wait() -> str:
     """Wait until a file named go appears."""
@@ -76,6 +85,8 @@ asker = Agent(scripted(act("I must ask", "ask_user", "goal", question="which col
               ask_user=True)
 waiter = Agent(scripted(act("I wait", "wait", "goal"), act("gone now", "add", a=1, b=2), last),
                tools=[wait, add])
+slow = Agent(scripted(act("this takes time", "slowly", "goal"),
+                      act("it is over", "finish", "synthesis", answer="done")), tools=[slowly])
 endless = Agent(scripted(*[act("more %d" % n, "add", a=n, b=1) for n in range(50)]),
                 tools=[add], limits=Limits(steps=3))
 pointer = Agent(scripted(act("here", "finish", "synthesis", answer={"x": 3})), output=Point)

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Taofold
 
+from taofold.cli.program import invocation
+
 
 def waiting(taofold: Taofold, agent: str = "writer") -> str:
     done = taofold("run", f"agents.py:{agent}", "go", "--json")
@@ -18,8 +20,8 @@ def waiting(taofold: Taofold, agent: str = "writer") -> str:
 def test_a_run_without_a_terminal_waits_with_exit_code_3(taofold: Taofold, project: Path) -> None:
     done = taofold("run", "agents.py:writer", "go")
     assert (done.code, done.out) == (3, "")
-    assert "taofold approvals approve" in done.err
-    assert "taofold runs resume" in done.err
+    assert "approvals approve" in done.err
+    assert f"{invocation()} runs resume" in done.err
     assert not (project / "notes.txt").exists()
 
 

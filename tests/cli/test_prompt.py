@@ -69,7 +69,7 @@ async def test_it_shows_tool_tier_reason_and_preview() -> None:
     await Asking(script)(request())
     shown = script.shown[0]
     assert "note needs your word" in shown
-    assert "2: tier 2 asks" in shown
+    assert "2: it writes, or its author" in shown
     assert "would write x" in shown
     assert "because" in shown
 
@@ -185,7 +185,7 @@ def test_no_color_is_respected_at_a_terminal(
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     one = terminal("run", "agents.py:adder", "go")
-    one.until("taofold runs show")
+    one.until("runs show")
     assert "\x1b[3" not in one.seen
     assert "step 1 goal" in one.seen
 
@@ -194,7 +194,7 @@ def test_a_terminal_shows_colours_and_never_what_the_model_smuggled_in(
     terminal: Callable[..., Terminal],
 ) -> None:
     one = terminal("run", "agents.py:evil", "go")
-    one.until("taofold runs show")
+    one.until("runs show")
     assert "\x1b[1m" in one.seen
     assert "\x1b[2J" not in one.seen
     assert "\x1b[31mred" not in one.seen  # the result, too, when it goes to a terminal

@@ -114,7 +114,7 @@ def test_an_export_comes_back(taofold: Taofold, run: str, format: str, project: 
     assert (done.code, done.out) == (0, "copy\n")
     told = json.loads(taofold("runs", "show", "copy", "--json").out)
     assert told["output"] == "42"
-    assert taofold("runs", "import", "out", "--format", format, "--as", "copy").code == 1
+    assert taofold("runs", "import", "out", "--format", format, "--as", "copy").code == 2
 
 
 def test_an_imported_run_may_not_say_which_code_to_import(taofold: Taofold, run: str) -> None:

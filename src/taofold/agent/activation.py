@@ -17,6 +17,7 @@ from taofold.policy import Limits
 from taofold.reasoning import Offer, Task
 from taofold.runtime import run as runs
 from taofold.runtime.calling import render
+from taofold.runtime.cleaning import unsaid
 from taofold.runtime.model import Model
 from taofold.runtime.people import pending
 from taofold.runtime.registry import resolve
@@ -155,10 +156,12 @@ class Activation:
             raise ConfigError("the goal is empty: say what the agent should do", path="goal")
         if ui_context:
             goal = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n{goal}"
+        redactor = self.setup.redactor
+        session = redactor.text(session)
         name, _ = find_strategy(agent.strategy)
         model = self.models["executor"]
         started = e.RunStarted(
-            goal=self.setup.redactor.text(goal),
+            goal=redactor.text(goal),
             agent=agent.name,
             strategy=name,
             model=model.name,
@@ -166,8 +169,8 @@ class Activation:
             principal=self.setup.principal,
             policy=self.setup.policy.version,
             settings=self._settings(settings or {}),
-            data=self.setup.redactor.json(dict(data or {})),
-            history=(*await self._history(session), *history),
+            data=redactor.json(dict(data or {})),
+            history=(*await self._history(session), *[unsaid(redactor, one) for one in history]),
             session=session,
             parent=self.parent.run if self.parent else "",
             depth=self.setup.depth,
@@ -272,7 +275,9 @@ class Activation:
             state.model_calls + state.child_model_calls,
             state.tool_calls + state.child_tool_calls,
         )
-        return ChildOutcome(Observation(text, status), usage=state.usage, calls=calls)
+        return ChildOutcome(
+            Observation(text, status), usage=state.usage, calls=calls, tools=state.per_tool
+        )
 
 
 async def _exists(log: Log, run: str) -> bool:

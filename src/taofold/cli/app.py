@@ -16,6 +16,7 @@ from taofold.cli.approvals import app as approvals
 from taofold.cli.check import register as add_check
 from taofold.cli.demo import register as add_demo
 from taofold.cli.doctor import register as add_doctor
+from taofold.cli.environment import unknown
 from taofold.cli.graph import register as add_graph
 from taofold.cli.init import register as add_init
 from taofold.cli.run import register as add_run
@@ -54,7 +55,8 @@ def _program(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    pass
+    for text in unknown(os.environ):
+        outcome.say(f"warning: {text}")
 
 
 for add in (add_run, add_demo, add_check, add_graph, add_init, add_doctor):

@@ -8,6 +8,7 @@ import typer
 from taofold.cli import options
 from taofold.cli.find import find, with_log
 from taofold.cli.outcome import fail, give_json, say
+from taofold.cli.program import invocation
 from taofold.core.errors import Refused
 from taofold.store.fields import is_mapping
 
@@ -28,19 +29,24 @@ def list_pending(
     json: options.Json = False,
 ) -> None:
     """Actions and questions that wait, of all runs."""
+    from taofold.cli.asked import doubtful, told
+    from taofold.cli.ending import driven
     from taofold.cli.live import pending_json
     from taofold.cli.tables import approvals_table
     from taofold.runtime import people
     from taofold.store.store import clock
 
-    async def work(log: "Log") -> "list[Approval]":
-        return await people.pending(log, await find(log, run) if run else "")
+    async def work(log: "Log") -> "tuple[list[Approval], set[str]]":
+        waiting = await people.pending(log, await find(log, run) if run else "")
+        return waiting, {one.run for one in waiting if driven(await log.row(one.run))}
 
-    waiting = with_log(work)
+    waiting, live = with_log(work)
     if json:
-        give_json([pending_json(one) for one in waiting])
+        give_json([{**pending_json(one), "live": one.run in live} for one in waiting])
     elif waiting:
-        approvals_table(waiting, clock())
+        approvals_table(waiting, clock(), live)
+        for one in filter(doubtful, waiting):
+            say("\n" + "\n".join(told(one)))
     else:
         say("nothing waits for you")
 
@@ -71,8 +77,8 @@ def approve(
         decision = Decision("edit", parameters=edited, reason=reason)
     else:
         decision = Decision("approve", reason=reason)
-    one = with_log(lambda log: _decide(log, id, decision))
-    _said("answered" if answer else "approved", one)
+    what = "answered" if answer else "noted as done" if done else "approved"
+    _said(what, *with_log(lambda log: _decide(log, id, decision)))
 
 
 @app.command("deny")
@@ -85,20 +91,24 @@ def deny(
     """Refuse a pending action."""
     from taofold.runtime.setup import Decision
 
-    _said("denied", with_log(lambda log: _decide(log, id, Decision("deny", reason=reason))))
+    _said("denied", *with_log(lambda log: _decide(log, id, Decision("deny", reason=reason))))
 
 
-async def _decide(log: "Log", said: str, decision: "Decision") -> "Approval":
+async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approval, bool]":
+    """Decide; what was decided, and whether a process waits for it and goes on by itself."""
+    from taofold.cli.ending import driven
     from taofold.cli.place import operator_policy
+    from taofold.core.values import ASK_USER
     from taofold.runtime import people
 
     one = await _pending(log, said)
-    question = bool(one.question) and one.action.tool == "ask_user"
+    question = one.action.tool == ASK_USER
     if question and decision.answer is None and decision.verdict != "deny":
         fail(f"it asks {one.question!r}: answer with --answer TEXT")
     if decision.answer is not None and not question:
         fail(f"{one.action.tool} asks for approval, not for an answer: leave --answer out")
-    return await people.decide(log, one.id, decision, policy=operator_policy())
+    live = driven(await log.row(one.run))
+    return await people.decide(log, one.id, decision, policy=operator_policy()), live
 
 
 async def _pending(log: "Log", said: str) -> "Approval":
@@ -128,6 +138,12 @@ def _parameters(text: str) -> dict[str, Any] | None:
     return said
 
 
-def _said(what: str, one: "Approval") -> None:
-    say(f"{what}: {one.question or one.preview or one.action.tool}")
-    say(f"go on with: taofold runs resume {one.run}")
+def _said(what: str, one: "Approval", live: bool) -> None:
+    from taofold.core.values import ASK_USER
+
+    asked = one.question if one.action.tool == ASK_USER else one.preview
+    say(f"{what}: {asked or one.action.tool}")
+    if live:
+        say("the run goes on by itself, at the terminal that asked")
+    else:
+        say(f"go on with: {invocation()} runs resume {one.run}")

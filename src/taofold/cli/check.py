@@ -57,7 +57,8 @@ def check(
         if not json:
             say(f"{len(faults)} fault{'s' * (len(faults) > 1)}")
         raise typer.Exit(USAGE)
-    say(f"{len(files)} file{'s' * (len(files) > 1)} checked: no faults")
+    if not json:
+        say(f"{len(files)} file{'s' * (len(files) > 1)} checked: no faults")
 
 
 def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":

@@ -14,6 +14,7 @@ import typer
 
 from taofold.cli import options
 from taofold.cli.outcome import INTERRUPTED, fail, say
+from taofold.cli.program import invocation
 
 if TYPE_CHECKING:
     from taofold.agent.result import Happening
@@ -61,14 +62,12 @@ def demo(
     if kill_at is not None:
         _kill(project, run, model, kill_at, quiet=quiet)
     code = _drive(project, run, model, quiet=quiet, resume=kill_at is not None)
-    say("\nthe log is the run; look at it:")
+    say("\nshow tells the run, replay derives it again offline, check judges it; look at it:")
     if elsewhere:
         say(f"  export TAOFOLD_HOME={quote(str(store))}")
     say(f"  cd {quote(str(place))}")
     for verb in (*(["resume"] if code == INTERRUPTED else []), "show", "replay", "check"):
         say(f"  {invocation()} runs {verb} last")
-    say("show tells its state (--at SEQ travels), replay derives the same again, offline,")
-    say("check judges it by the seven points of the TAO rules")
     raise typer.Exit(code)
 
 
@@ -87,15 +86,6 @@ def no_pytest() -> str:
         return ""
     cure = f"{quote(python)} -m pip install pytest"
     return f"the demo runs a project's tests, and {python} cannot import pytest; cure: {cure}"
-
-
-def invocation() -> str:
-    """How a shell calls this very program, from any folder."""
-    me = Path(sys.argv[0]).absolute()
-    if me.name != "taofold" or not me.is_file():
-        return f"{quote(sys.executable)} -m taofold.cli"
-    found = shutil.which("taofold")
-    return "taofold" if found and me.samefile(found) else quote(str(me))
 
 
 def _place(keep: Path | None) -> Path:

@@ -9,6 +9,7 @@ import typer
 
 from taofold.cli import options
 from taofold.cli.outcome import UNREACHED, give, give_json, leaves, say
+from taofold.cli.program import invocation
 
 if TYPE_CHECKING:
     from taofold.cli.probe import Finding
@@ -49,7 +50,7 @@ def doctor(
     if any(found.good is False for found in findings):
         raise typer.Exit(UNREACHED)
     if not model and not json:
-        say("probe a model with: taofold doctor provider:model")
+        say(f"probe a model with: {invocation()} doctor provider:model")
 
 
 def _here() -> "list[Finding]":

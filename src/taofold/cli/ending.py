@@ -15,6 +15,16 @@ def driven(row: RunRow) -> bool:
     return row.status == "running" and bool(row.owner) and owner.alive(row.owner) is not False
 
 
+async def status(log: Log, row: RunRow) -> str:
+    """The status as a person sees it: `interrupted` or `forked` if nobody drives it."""
+    if row.status != "running" or driven(row):
+        return row.status
+    events = [record.event for record in await log.read(row.run)]
+    began = next((n for n, one in enumerate(events) if isinstance(one, e.Forked)), None)
+    alone = began is not None and not any(isinstance(one, e.Resumed) for one in events[began:])
+    return "forked" if alone else "interrupted"
+
+
 async def end(log: Log, run: str) -> bool:
     """Cancel `run`. True if it is over; False if its process was told and will end it.
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError, UnknownRun
 from taofold.store.fields import is_list, is_mapping
 
@@ -50,7 +51,7 @@ async def find(log: "Log", said: str) -> str:
         shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
         raise ConfigError(f"{said!r} is the beginning of {len(found)} runs: {shown}")
     near = get_close_matches(said, ids, n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(near)}?" if near else "see `taofold runs list`"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"see `{invocation()} runs list`"
     raise UnknownRun(f"no run {said!r}; {hint}")
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from taofold.cli.outcome import fail, say
+from taofold.cli.program import invocation
 
 AGENT: Final = """\
 # yaml-language-server: $schema=.taofold/agent.schema.json
@@ -94,13 +95,16 @@ def init(
         fail(
             f"{' and '.join(there)} exist already in {str(folder.resolve())!r}; --force writes over"
         )
-    make_home(folder / FOLDER)
     schemas = {"agent": published(), "policy": PolicyFile.model_json_schema()}
-    for name, schema in schemas.items():
-        text = json.dumps(schema, indent=1, ensure_ascii=False)
-        (folder / FOLDER / f"{name}.schema.json").write_text(text + "\n", encoding="utf-8")
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    try:
+        make_home(folder / FOLDER)
+        for name, schema in schemas.items():
+            text = json.dumps(schema, indent=1, ensure_ascii=False)
+            (folder / FOLDER / f"{name}.schema.json").write_text(text + "\n", encoding="utf-8")
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"{error.filename!r} cannot be written: {error.strerror}; name another folder")
     say(f"wrote {', '.join(str(folder / name) for name in texts)}, and schemas for your editor")
-    say("try: taofold check agent.yaml policy.yaml")
-    say('     taofold run agent.yaml "make the tests pass"')
+    say(f"try: {invocation()} check agent.yaml policy.yaml")
+    say(f'     {invocation()} run agent.yaml "make the tests pass"')

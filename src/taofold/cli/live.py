@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import typer
 
 from taofold.cli import outcome
+from taofold.cli.asked import told as asked
 from taofold.cli.outcome import give, give_json, say
+from taofold.cli.program import invocation
+from taofold.cli.summary import WAVED
+from taofold.cli.summary import summary as told
+from taofold.core.errors import LogError
 
 if TYPE_CHECKING:
     from taofold.agent import RunResult
@@ -46,11 +51,14 @@ def drive(
     from taofold.cli.story import Story
     from taofold.cli.voices import voice
 
-    speaker = voice(quiet=quiet)
-    story = Story(speaker, run)
+    speaker = voice(quiet=quiet or json)
+    story = Story(speaker, run, waved=approve == "all")
+    heard = False
     story.before(told or [])
 
     def hear(happening: "Happening") -> None:
+        nonlocal heard
+        heard = True
         story(happening)
         if also is not None:
             also(happening)
@@ -60,14 +68,19 @@ def drive(
         result = asyncio.run(_cancellable(work(hear, approver), log))
     except (KeyboardInterrupt, asyncio.CancelledError):
         speaker.busy("")
-        go_on = f" Go on with: taofold runs resume {run}" if hints else ""
+        go_on = f" Go on with: {invocation()} runs resume {run}" if hints else ""
         say(f"interrupted; what was done is kept.{go_on}")
         return None
+    except LogError as error:
+        speaker.busy("")
+        if not heard:
+            raise
+        outcome.fail(str(error), outcome.UNREACHED)
     except BaseException:
         speaker.busy("")
         raise
     speaker.busy("")
-    show(result, json=json, hints=hints)
+    show(result, json=json, hints=hints, summary=not quiet)
     return result
 
 
@@ -76,19 +89,22 @@ def finish(result: "RunResult[Any] | None") -> None:
     raise typer.Exit(outcome.INTERRUPTED if result is None else outcome.code_of(result.state))
 
 
-def show(result: "RunResult[Any]", *, json: bool, hints: bool = True) -> None:
+def show(result: "RunResult[Any]", *, json: bool, hints: bool = True, summary: bool = True) -> None:
     """The result on standard output; what a person can do next on standard error."""
     output = result.state.output
     if json:
         give_json(as_json(result))
     elif output is not None:
         give(output) if isinstance(output, str) else give_json(output)
-    if not hints:
+    if json:
         return
-    if result.status == "waiting":
+    if summary and result.status != "waiting":
+        for text in told(result.state):
+            say(text)
+    if hints and result.status == "waiting":
         _next(result)
-    elif not json:
-        say(f"log: taofold runs show {result.run_id}")
+    elif hints:
+        say(f"log: {invocation()} runs show {result.run_id}")
 
 
 def as_json(result: "RunResult[Any]") -> dict[str, Any]:
@@ -133,13 +149,8 @@ def pending_json(one: "Approval") -> dict[str, Any]:
 def _next(result: "RunResult[Any]") -> None:
     say("")
     for one in result.pending:
-        if one.question and one.action.tool == "ask_user":
-            say(f"it asks: {one.question}")
-            say(f'  taofold approvals approve {one.id} --answer "…"')
-        else:
-            say(f"it waits for: {one.preview.splitlines()[0] if one.preview else one.action.tool}")
-            say(f"  taofold approvals approve {one.id}    (or deny)")
-    say(f"then:\n  taofold runs resume {result.run_id}")
+        say("\n".join(asked(one)))
+    say(f"then:\n  {invocation()} runs resume {result.run_id}")
 
 
 async def _cancellable(work: "Awaitable[RunResult[Any]]", log: "Log") -> "RunResult[Any]":
@@ -175,7 +186,7 @@ def _everything(asking: "Asking | None") -> "Approver":
 
     async def approve(request: "Approval") -> "Decision":
         if not request.question:
-            return Decision("allow", reason="--approve all")
+            return Decision("allow", reason=WAVED)
         if asking is None:
             raise Park(
                 "awaiting_input" if request.action.tool == "ask_user" else "awaiting_approval"

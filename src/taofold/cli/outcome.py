@@ -11,6 +11,7 @@ from taofold.cli.clean import clean
 from taofold.core.errors import (
     ConfigError,
     Conflict,
+    Incompatible,
     LogError,
     Refused,
     ReplayDiverged,
@@ -85,8 +86,10 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     Refused: UNREACHED,
     ReplayDiverged: UNREACHED,
     RunError: UNREACHED,
-    LogError: UNREACHED,
+    LogError: USAGE,
+    Incompatible: USAGE,
 }
+"""A log that fails a run that has begun is `live`'s to tell (1)."""
 
 
 def leaves(error: Exception) -> list[Exception]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError
 from taofold.runtime.probed import operator_folder
 
@@ -102,11 +103,17 @@ def open_store(*, create: bool = False) -> "SqliteLog":
     path = folder / FILE
     if not path.exists() and not create:
         raise ConfigError(
-            f"there are no runs yet: {str(path)!r} does not exist; start one with `taofold run`, "
+            f"there are no runs yet: {str(path)!r} does not exist; start one with "
+            f"`{invocation()} run`, "
             "or go to the project's folder (or set TAOFOLD_HOME)"
         )
     if create:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"the folder {str(folder)!r} cannot be created: {error.strerror}"
+            ) from error
         make_home(folder)
     log = SqliteLog(path)
     log.open()

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+from taofold.cli.asked import why
 from taofold.cli.clean import clean
 from taofold.core.values import ASK_USER
 from taofold.runtime.setup import Approval, Decision
@@ -122,7 +123,7 @@ class Asking:
 
 def facts(request: Approval) -> list[tuple[str, str]]:
     """What a person should know, besides the preview."""
-    known = [("tier", f"{int(request.tier)}: {request.reason}")]
+    known = [("tier", f"{int(request.tier)}: {why(request.reason)}")]
     if request.action.rationale:
         known.append(("because", request.action.rationale))
     if request.requester != "local":

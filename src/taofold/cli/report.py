@@ -62,7 +62,7 @@ def state_json(run: str, state: RunState, records: Sequence[e.Record]) -> dict[s
 def tell(run: str, records: Sequence[e.Record], *, travelled: bool) -> None:
     """The run on standard output, as its trace was."""
     kept = live(records)
-    story = Story(_voice(), run)
+    story = Story(_voice(), run, waved=True)
     for record in kept:
         story(record)
     state = fold(records)

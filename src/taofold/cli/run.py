@@ -7,6 +7,7 @@ import typer
 
 from taofold.cli import options
 from taofold.cli.outcome import fail
+from taofold.cli.program import invocation
 from taofold.cli.settings import assigned
 
 
@@ -114,7 +115,7 @@ def _arguments(agent: str, goal: str) -> tuple[str, str]:
 
     if not goal:
         if is_file(agent) or is_name(agent):
-            fail(f'GOAL is missing: taofold run {agent} "what to do"')
+            fail(f'GOAL is missing: {invocation()} run {agent} "what to do"')
         agent, goal = "", agent
     if goal == "-":
         goal = sys.stdin.read()

@@ -8,6 +8,7 @@ import typer
 from taofold.cli import options
 from taofold.cli.find import find, with_log
 from taofold.cli.outcome import USAGE, fail, give, give_json, say
+from taofold.cli.program import invocation
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
@@ -36,7 +37,10 @@ def resume(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Carry on a run that waits, was interrupted, or was forked."""
+    """Carry on a run that waits, was interrupted or forked, was cancelled, or failed (error).
+
+    `runs list` shows which; what was done is not done again.
+    """
 
     async def work(log: "Log") -> "tuple[str, list[Record]]":
         name = await find(log, run)
@@ -109,7 +113,7 @@ def steer(
     row = with_log(work)
     say(f"sent to {row.run}")
     if row.status == "waiting":
-        say(f"the run waits; it reads the message after: taofold runs resume {row.run}")
+        say(f"the run waits; it reads the message after: {invocation()} runs resume {row.run}")
 
 
 def fork(
@@ -137,14 +141,15 @@ def fork(
         return name, cut, await log.read(new)
 
     name, cut, records = with_log(work)
-    say(f"{new} branches off from {name} after event {cut}; files were not taken back")
+    if not json:
+        say(f"{new} branches off from {name} after event {cut}; files were not taken back")
     if go:
         go_on(new, records, agent, model, approve, json=json, quiet=quiet)
     elif json:
         give_json({"run_id": new, "from": name, "seq": cut})
     else:
         give(new)
-        say(f"go on with: taofold runs resume {new}")
+        say(f"go on with: {invocation()} runs resume {new}")
 
 
 def delete(
@@ -165,11 +170,12 @@ def delete(
         return list(dict.fromkeys(found))
 
     names = with_log(named)
+    many = f"{len(names)} run{'s' * (len(names) > 1)}"
     if not yes:
         if not sys.stdin.isatty():
-            fail(f"this deletes {len(names)} runs for good; say --yes to mean it", USAGE)
+            fail(f"this deletes {many} for good; say --yes to mean it", USAGE)
         say("\n".join(names))
-        typer.confirm(f"delete {len(names)} runs for good?", abort=True, err=True)
+        typer.confirm(f"delete {many} for good?", abort=True, err=True)
 
     async def work(log: "Log") -> None:
         for name in names:

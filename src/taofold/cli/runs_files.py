@@ -9,7 +9,8 @@ import typer
 from taofold.cli import options
 from taofold.cli.find import records_of, with_log
 from taofold.cli.outcome import fail, give, say
-from taofold.core.errors import ConfigError
+from taofold.cli.program import invocation
+from taofold.core.errors import ConfigError, Conflict
 
 if TYPE_CHECKING:
     from taofold.core.events import Record
@@ -86,7 +87,7 @@ def import_run(
 
     run = with_log(work, create=True)
     give(run)
-    say(f"{len(records)} events; look at it with: taofold runs show {run}")
+    say(f"{len(records)} events; look at it with: {invocation()} runs show {run}")
 
 
 async def _take(log: "Log", records: "list[Record]", source: str) -> str:
@@ -116,7 +117,12 @@ async def _take(log: "Log", records: "list[Record]", source: str) -> str:
         created_at=records[0].at,
         updated_at=records[-1].at,
     )
-    await log.create(row)
+    try:
+        await log.create(row)
+    except Conflict as error:
+        raise ConfigError(
+            f"there is already a run {run!r}; take it in under another id with --as ID"
+        ) from error
     claim = await log.claim(run, "")
     waiting = state.waiting_for if state.status == "waiting" else ""
     await log.append(run, claim.epoch, kept, disk=True, status=state.status, waiting_for=waiting)

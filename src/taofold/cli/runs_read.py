@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
     app.command("replay")(replay)
 
 
-STATUSES = ("running", "waiting", "finished", "limited", "failed", "cancelled")
+_RUNNING = ("running", "interrupted", "forked")
+"""What `running` in the log may turn out to be."""
+STATUSES = (*_RUNNING, "waiting", "finished", "limited", "failed", "cancelled")
 
 
 def list_runs(
@@ -34,6 +36,9 @@ def list_runs(
     json: options.Json = False,
 ) -> None:
     """The runs of this project, newest first."""
+    from msgspec.structs import replace
+
+    from taofold.cli import ending
     from taofold.cli.tables import runs_table
     from taofold.store.store import clock
 
@@ -41,7 +46,12 @@ def list_runs(
         fail(f"--status is one of {', '.join(STATUSES)}, not {status!r}")
 
     async def work(log: "Log") -> "list[RunRow]":
-        return await log.rows(status=status, session=session, limit=limit)
+        if status not in _RUNNING:
+            rows = await log.rows(status=status, session=session, limit=limit)
+        else:
+            rows = await log.rows(status="running", session=session, limit=0)
+        seen = [replace(row, status=await ending.status(log, row)) for row in rows]
+        return [row for row in seen if status in ("", row.status)][:limit]
 
     rows = with_log(work)
     if json:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from taofold.agent.result import Delta, Happening
+from taofold.cli.asked import why
 from taofold.cli.clean import dollars, duration, number
 from taofold.cli.essence import essence
+from taofold.cli.summary import WAVED
 from taofold.core import events as e
 from taofold.core.state import RunState, reduce
 from taofold.core.values import FINISH, Action, Observation, Thought
@@ -61,8 +63,11 @@ class _Known:
 class Story:
     """Listens to a run and its children. Give it to `Agent.run(listener=…)`."""
 
-    def __init__(self, voice: Voice, run: str) -> None:
-        self._voice, self._run = voice, run
+    """`waved`: what `--approve all` allowed is told on one line, without its question."""
+
+    def __init__(self, voice: Voice, run: str, *, waved: bool = False) -> None:
+        self._voice, self._run, self._waved = voice, run, waved
+        self._held: list[tuple[str, bool]] = []
         self._runs: dict[str, _Known] = {}
 
     def before(self, records: list[e.Record]) -> None:
@@ -102,6 +107,7 @@ class Story:
                 self._observed(event, known, before, child=child)
             case e.RunFinished() | e.Parked() if not child:
                 voice.busy("")
+                self._release()
                 voice.ending(run, event, totals(known.state))
             case _:
                 self._beside(event, child=child)
@@ -132,15 +138,29 @@ class Story:
         voice = self._voice
         match event.verdict:
             case "ask":
-                voice.note(f"asks for approval (tier {event.tier}): {event.reason}", child=child)
+                said = f"asks for approval (tier {event.tier}): {why(event.reason)}"
+                self._held.append((said, child))
+                if not self._waved:
+                    self._release()
+            case "allow" if event.reason == WAVED:
+                self._held.clear()
+                voice.note("allowed by --approve all", child=child)
             case "allow" if event.by != "policy":
+                self._release()
                 edited = " with edited parameters" if event.action is not None else ""
                 voice.note(f"approved by {event.by}{edited}", child=child)
             case "allow":
                 pass
             case _:
-                why = f": {event.reason}" if event.reason else ""
-                voice.note(f"{event.verdict} by {event.by}{why}", alarm=True, child=child)
+                self._release()
+                said = f": {event.reason}" if event.reason else ""
+                voice.note(f"{event.verdict} by {event.by}{said}", alarm=True, child=child)
+
+    def _release(self) -> None:
+        """Tell the questions that were held back."""
+        for said, child in self._held:
+            self._voice.note(said, child=child)
+        self._held.clear()
 
     def _beside(self, event: e.Event, *, child: bool) -> None:
         name = _BESIDE.get(type(event))
@@ -158,7 +178,6 @@ _BESIDE: dict[type[e.Happened], tuple[str, bool]] = {
     e.Steered: ("message", False),
     e.Compacted: ("compacted", False),
     e.PromptChanged: ("the prompt changed since it was recorded:", True),
-    e.DecisionRefused: ("a decision was refused:", True),
     e.Resumed: ("resumed,", False),
     e.Forked: ("forked", False),
 }

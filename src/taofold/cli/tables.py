@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from taofold.cli.clean import ago, line
@@ -15,6 +15,8 @@ _COLOURS: Final = {
     "finished": "green",
     "running": "cyan",
     "waiting": "yellow",
+    "interrupted": "yellow",
+    "forked": "cyan",
     "limited": "magenta",
     "failed": "red",
     "cancelled": "dim",
@@ -31,14 +33,15 @@ def runs_table(rows: "Sequence[RunRow]", now: int) -> None:
     table(("run", "status", "changed", "agent", "", "goal"), told)
 
 
-def approvals_table(pending: "Sequence[Approval]", now: int) -> None:
-    """Pending actions, one line each."""
+def approvals_table(pending: "Sequence[Approval]", now: int, live: Collection[str]) -> None:
+    """Pending actions, one line each; the runs `live` ask at a terminal of their own."""
     told = [
         (one.id, line(one.action.tool, 24), str(int(one.tier)), ago(one.asked_at, now),
-         _until(one, now), line(one.question or one.preview, 70))
+         _until(one, now), "asked at a terminal" if one.run in live else "",
+         line(one.question or one.preview, 70))
         for one in pending
     ]  # fmt: skip
-    table(("id", "tool", "tier", "asked", "open", "what"), told)
+    table(("id", "tool", "tier", "asked", "open", "", "what"), told)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

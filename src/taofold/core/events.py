@@ -188,8 +188,8 @@ class Observed(Happened, frozen=True, tag="observed"):
     index: int = 0
     update: tuple[str, Any] | None = None
     usage: Usage | None = None
-    calls: tuple[int, int] | None = None
-    """The model calls and the tool calls that a child run made."""
+    calls: tuple[int, int] | None = None  # model calls and tool calls of a child run
+    tools: dict[str, int] = {}
 
 
 class DecisionRefused(Happened, frozen=True, tag="decision_refused"):

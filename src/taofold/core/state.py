@@ -166,19 +166,16 @@ def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunStat
 
 
 def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunState:
-    refused = bool(event.observation.refused)
-    opened = _slots(
-        state, event.key, event.index, observation=event.observation, update=event.update
-    )
+    said = event.observation
+    refused = bool(said.refused)
+    opened = _slots(state, event.key, event.index, observation=said, update=event.update)
     done = opened[event.key]
     steps, data = state.steps, state.data
     if all(slot.observation is not None for slot in done.slots):
         del opened[event.key]
         steps, data = _close(state, done)
-    if event.usage is not None or event.calls is not None:
-        state = _spent(state, event)
     return replace(
-        state,
+        _spent(state, event),
         open=opened,
         steps=steps,
         data=data,
@@ -190,10 +187,12 @@ def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunSt
 
 
 def _spent(state: RunState, event: e.Observed) -> RunState:
-    """With what a child run consumed."""
+    """With what a child run consumed, if it was one."""
     asked, acted = event.calls or (0, 0)
+    per_tool = {name: state.per_tool.get(name, 0) + made for name, made in event.tools.items()}
     return replace(
         state,
+        per_tool={**state.per_tool, **per_tool},
         usage=state.usage + (event.usage or Usage()),
         child_model_calls=state.child_model_calls + asked,
         child_tool_calls=state.child_tool_calls + acted,
@@ -238,13 +237,13 @@ def live(records: Iterable[e.Record]) -> list[e.Record]:
 def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
     """The state after `records`. Time travel is `fold(records[:n])`.
 
-    Money that a rewound branch spent stays spent.
+    What a rewound branch and its children consumed stays spent.
     """
     for record in (counted := live(records := list(records))):
         state = reduce(state, record)
-    if len(counted) != len(records):
-        seen = {record.seq for record in counted}
-        for record in records:
-            if record.seq not in seen and isinstance(record.event, e.Replied):
-                state = _replied(state, record.event, state.at, state.active_ms)
+    seen = {r.seq for r in counted} if len(counted) != len(records) else None
+    for event in [r.event for r in records if seen is not None and r.seq not in seen]:
+        if isinstance(event, e.Replied):
+            state = _replied(state, event, state.at, state.active_ms)
+        state = _spent(state, event) if isinstance(event, e.Observed) else state
     return state

@@ -139,6 +139,8 @@ class Observation(Value, frozen=True):
     blob: str = ""
     refused: str = ""
     """Why the tool was not run: unknown, invalid, denied, limit, repeated … ("" = it ran)."""
+    cut: bool = False
+    """True if `result` is only an excerpt of what the tool returned."""
 
 
 class Step(Value, frozen=True):

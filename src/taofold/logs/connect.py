@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from taofold.core.errors import LogError
-from taofold.logs import schema
+from taofold.logs import forks, schema
 from taofold.logs.faults import busy, explain
 from taofold.logs.identity import creator
 
@@ -31,6 +31,7 @@ def connect(
         LogError: the file is locked, damaged, read-only, or cannot be created.
         Incompatible: it is newer than this release, or somebody else's.
     """
+    forks.refuse(path)
     try:
         return _patiently(lambda: _connect(path, wait_s, adopt, max_bytes), wait_s)
     except sqlite3.Error as error:
@@ -39,6 +40,7 @@ def connect(
 
 def plain(path: Path, wait_s: float) -> sqlite3.Connection:
     """A connection to a file that is known to be a log."""
+    forks.refuse(path)
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,

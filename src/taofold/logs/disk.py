@@ -43,11 +43,21 @@ class Disk:
         self, path: Path, fold: Callable[[], None], sync: Callable[[int], None] = full_sync
     ) -> None:
         self._path, self._fold, self._sync = path, fold, sync
-        self._asked: SimpleQueue[_Waiter | str] = SimpleQueue()
-        self._thread: Thread | None = None
         self._descriptor = -1
         self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._asked: SimpleQueue[_Waiter | str] = SimpleQueue()
+        self._thread: Thread | None = None
         self._lock = Lock()
+
+    def forked(self) -> None:
+        """Forget the thread: a child process has none, and would wait for it for ever."""
+        self._start()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     async def settle(self) -> None:
         """Return when everything committed before this call survives a power cut.

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Final, TypeAlias, TypeVar
 
 from taofold.core.errors import LogError
+from taofold.logs import forks
 from taofold.logs.connect import connect, fold, plain
 from taofold.logs.disk import Disk
 from taofold.logs.faults import busy, explain
@@ -41,15 +42,28 @@ class File:
         self._connection: sqlite3.Connection | None = None
         self._folding: sqlite3.Connection | None = None
         self._closed = False
+        self._inherited = False
         self._lock = Lock()
         self._behind = 0
         self._disk = Disk(Path(f"{path}-wal"), self._fold, sync)
+        forks.tell(self)
+
+    def forked(self) -> None:
+        """Let go of the parent process's connections, without closing them."""
+        self._lock = Lock()
+        self._disk.forked()
+        for connection in (self._folding, self._connection):
+            if connection is not None:
+                forks.inherit(self.path, connection)
+                self._inherited = True
+        self._folding = self._connection = None
 
     def open(self) -> None:
         """Open or create the file. Blocks; does nothing if it is open."""
         with self._lock:
             if self._closed:
                 raise LogError(f"the log {str(self.path)!r} is closed; open it again to use it")
+            self._mine()
             if self._connection is None:
                 self._connection = connect(
                     self.path, wait_s=self._wait_s, adopt=self._adopt, max_bytes=self._max_bytes
@@ -72,6 +86,7 @@ class File:
 
     async def settle(self) -> None:
         """Return when what was written before this call survives a power cut."""
+        self._mine()
         try:
             await self._disk.settle()
         except OSError as error:
@@ -153,7 +168,12 @@ class File:
                 self._disk.fold()
         return result
 
+    def _mine(self) -> None:
+        if self._inherited:
+            raise LogError(forks.message(self.path))
+
     def _opened(self) -> sqlite3.Connection:
+        self._mine()
         if self._connection is None:
             raise LogError(f"the log {str(self.path)!r} is closed; open it again to use it")
         return self._connection

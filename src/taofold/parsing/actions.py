@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from taofold.parsing.conversion import Text
-from taofold.parsing.decision import PARAMETER_KEYS
 from taofold.parsing.fitting import Request, request_of
 from taofold.parsing.hedging import is_hedged
+from taofold.parsing.keys import PARAMETER_KEYS
 from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.labels import parameters_of, sections_of
 from taofold.parsing.outcome import Repair

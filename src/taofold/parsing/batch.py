@@ -35,6 +35,8 @@ MARKER = re.compile(
 )
 """What a dialect writes just before the JSON of its calls."""
 _REACH = 40
+_SPILLED = re.compile(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
+"""A member that follows the object which it belongs to."""
 
 
 def is_offered(tool: str, tools: Tools) -> bool:
@@ -56,7 +58,7 @@ def turns_in(spans: Sequence[Span], text: str, tools: Tools) -> list[Turn]:
         if is_hedged(text, span.start, span.end):
             continue
         decisions.append(value)
-        notes = (Repair("located", "none", at=span.start), *span.reading.repairs)
+        notes = (Repair("located", "none", at=span.start), *_notes(span, text))
         if is_object(value):
             turn = turn_of(value, tools, notes)
             remark = turn.remark or _remark_before(text, span.start)
@@ -82,7 +84,7 @@ def marked_turn(spans: Sequence[Span], text: str, tools: Tools) -> Turn | None:
             return None
         start = span.start if start < 0 else start
         calls += found
-        notes += span.reading.repairs
+        notes += _notes(span, text)
     if not calls or is_hedged(text, start, len(text)):
         return None
     remark = _remark_before(MARKER.sub("", text[:start]), start)
@@ -117,6 +119,14 @@ def call_of_request(request: Request, tools: Tools, rationale: str = "") -> Call
     except Misfit:  # the runtime's validator will say what is wrong
         values = {k: plain(v) if isinstance(v, Text) else v for k, v in given.items()}
     return Call(request.tool, values, rationale, "", (*request.repairs, *coercion.repairs))
+
+
+def _notes(span: Span, text: str) -> list[Repair]:
+    """The repairs of a value, and whether it ended before its last members."""
+    if _SPILLED.match(text, span.end) is None:
+        return span.reading.repairs
+    note = Repair("stray_closer", "syntax", content=True, at=span.end, cost=3)
+    return [*span.reading.repairs, note]
 
 
 def _remark_before(text: str, end: int) -> Remark | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Set
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from taofold.parsing.conversion import Text, convert, expectation, plain
@@ -83,8 +84,9 @@ class Coercion:
     def _any(self, value: Any, path: Path) -> Any:
         if self._opened and id(value) in self._opened:
             raise Misfit([Fault(path, "the end of the value", value)], cut=True)
-        if isinstance(value, Text):
-            return plain(value)
+        value = plain(value) if isinstance(value, Text) else value
+        if isinstance(value, float) and not isfinite(value):
+            raise Misfit([Fault(path, "a finite number", value)])
         if is_object(value):
             return {key: self.fit(each, ANY, (*path, key)) for key, each in value.items()}
         if is_list(value):

@@ -11,6 +11,18 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from taofold.parsing.keys import (
+    ANSWER_KEYS,
+    BATCH_KEYS,
+    CALL_KEYS,
+    ENVELOPE,
+    FINISH,
+    GENERIC_ACTIONS,
+    PARAMETER_KEYS,
+    THOUGHT_KEYS,
+    TOOL_KEYS,
+    given_in,
+)
 from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.outcome import Repair
 from taofold.parsing.spans import object_in
@@ -19,22 +31,10 @@ from taofold.parsing.turn import Call, Remark, Turn
 Object = dict[str, Any]
 Tools = Collection[str] | Mapping[str, Mapping[str, Any]]
 
-THOUGHT_KEYS = ("thought", "reasoning", "thoughts", "thinking", "reflection")
-TOOL_KEYS = ("tool", "name", "tool_name", "function", "function_name", "action", "recipient_name")
-PARAMETER_KEYS = (
-    "parameters", "params", "arguments", "args", "action_input", "input", "tool_input", "kwargs",
-)  # fmt: skip
-BATCH_KEYS = ("actions", "tool_calls", "calls", "tool_uses")
-CALL_KEYS = ("function_call", "functionCall", "tool_call", "function")
-ANSWER_KEYS = ("final_answer", "answer")
-GENERIC_ACTIONS = frozenset({"execute", "call", "call_tool", "use_tool", "tool", "tool_call"})
-_NOTES = ("rationale", "justification", "id", "type", "thought_type", "because", "confidence")
-_ENVELOPE = frozenset(
-    [*THOUGHT_KEYS, *TOOL_KEYS, *PARAMETER_KEYS, *BATCH_KEYS, *ANSWER_KEYS, *_NOTES, "critical"]
-)
-FINISH = "finish"
 NAMELESS = "the action names no tool"
 _LIMIT = 160
+_MOST = 1e6
+"""No confidence is larger, in whatever unit."""
 
 
 def is_decision(value: object) -> bool:
@@ -49,7 +49,7 @@ def is_decision(value: object) -> bool:
     if any(isinstance(keys.get(key), dict) for key in CALL_KEYS):
         return True
     if "answer" in keys or "reasoning" in keys:
-        return keys.keys() <= _ENVELOPE
+        return keys.keys() <= ENVELOPE
     return ("name" in keys or "function" in keys) and any(key in keys for key in PARAMETER_KEYS)
 
 
@@ -107,13 +107,12 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
     if not isinstance(name, str) or not name.strip():
         return Call("", {}, rationale, identifier, error=NAMELESS)
     name = name.strip()
-    for key in PARAMETER_KEYS:
-        if key in item and key != used:
-            parameters, repairs, error = arguments_of(name, item[key], tools)
-            return Call(name, parameters, rationale, identifier, repairs, error)
-    inline = {k: v for k, v in item.items() if k != used and k not in _ENVELOPE}
-    repairs = (Repair("inline_parameters", "none"),) if inline else ()
-    return Call(name, inline, rationale, identifier, repairs)
+    given, inline, doubtful = given_in(item, used, name, around)
+    notes = (Repair("inline_parameters", "none", doubtful),) if inline or doubtful else ()
+    if inline:
+        return Call(name, given, rationale, identifier, notes)
+    parameters, repairs, error = arguments_of(name, given, tools)
+    return Call(name, parameters, rationale, identifier, (*notes, *repairs), error)
 
 
 def _name_in(item: Object) -> tuple[str, Any]:
@@ -187,10 +186,13 @@ def _remark_of(content: str, value: Object, kind: Any) -> Remark:
     if because is not None:
         items: list[Any] = because if is_list(because) else [because]
         cited = tuple(number for item in items if (number := _whole(item)) is not None)
-    confidence = value.get("confidence")
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
-        confidence = None
+    confidence = _confidence(value.get("confidence"))
     return Remark(content.strip(), label, cited, confidence, value.get("critical") is True)
+
+
+def _confidence(claimed: Any) -> float | None:
+    is_number = isinstance(claimed, int | float) and not isinstance(claimed, bool)
+    return claimed if is_number and abs(claimed) <= _MOST else None  # NaN is not either
 
 
 def _whole(item: object) -> int | None:

@@ -14,6 +14,7 @@ from taofold.parsing.actions import labelled
 from taofold.parsing.conversion import Text
 from taofold.parsing.fitting import Request
 from taofold.parsing.labels import has_action
+from taofold.parsing.outcome import Repair
 from taofold.parsing.pythonic import pythonic
 from taofold.parsing.reader import Reader
 from taofold.parsing.shape import ANYTHING
@@ -108,8 +109,9 @@ def _tagged(text: str, offered: Collection[str]) -> Iterator[Request]:
         number, name = next((i, each) for i, each in enumerate(found.groups()) if each)
         closer = _CLOSERS[number] if number < len(_CLOSERS) else f"</{name}>"
         pattern = _PARAMETER if closer in ("</function>", "</tool_call>") else _CHILD
-        parameters, position, closed = _parameters(find, found.end(), closer, pattern)
-        yield Request(name, parameters, None, found.start(), (), closed)
+        repairs: list[Repair] = []
+        parameters, position, closed = _parameters(find, found.end(), closer, pattern, repairs)
+        yield Request(name, parameters, None, found.start(), tuple(repairs), closed)
         if not closed:
             return
 
@@ -129,7 +131,7 @@ class _Finder:
 
 
 def _parameters(
-    find: _Finder, at: int, closer: str, pattern: re.Pattern[str]
+    find: _Finder, at: int, closer: str, pattern: re.Pattern[str], repairs: list[Repair]
 ) -> tuple[dict[str, Any], int, bool]:
     text = find.text
     values: dict[str, Any] = {}
@@ -141,6 +143,8 @@ def _parameters(
         stop, at = _value_end(find, found, closer)
         if stop < 0:
             return values, len(text), False
+        if at == stop:  # where its own end was lost, the value may have lost more
+            repairs.append(Repair("missing_closer", "syntax", content=True, at=stop, cost=3))
         body = text[found.end() : stop]
         if body[:1] == "\n" and (body[-1:] == "\n" or at == stop):
             body = body[1:].removesuffix("\n")

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from taofold.parsing.coercion import Coercion, Fault, Misfit
-from taofold.parsing.decision import (
+from taofold.parsing.keys import (
     ANSWER_KEYS,
     BATCH_KEYS,
     CALL_KEYS,

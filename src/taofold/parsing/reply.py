@@ -6,7 +6,6 @@ cannot be understood is an error, never prose.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -24,18 +23,25 @@ from taofold.parsing.batch import (
     marked_turn,
     turns_in,
 )
-from taofold.parsing.decision import FINISH, Tools, arguments_of, is_decision, turn_of
+from taofold.parsing.decision import (
+    Tools,
+    is_decision,
+    turn_of,
+)
 from taofold.parsing.dialects import cleaned, requests_in
 from taofold.parsing.feedback import refusal
 from taofold.parsing.hedging import is_hedged
+from taofold.parsing.keys import FINISH, PARAMETER_KEYS
+from taofold.parsing.kinds import is_object
 from taofold.parsing.labels import Labelled, Section, is_labelled, parameters_of, sections_of
+from taofold.parsing.native import finite
 from taofold.parsing.outcome import RAW_LIMIT, Repair, Unparsed
 from taofold.parsing.shape import ANY, Plan, fold
 from taofold.parsing.spans import Scan, Span, scan
+from taofold.parsing.strict import DECODER, is_finite
 from taofold.parsing.turn import Call, Prose, Remark, Turn
 from taofold.parsing.typed import is_cut
 
-_DECODER = json.JSONDecoder()
 _KEYS = (
     "thought thought_type because action actions tool parameters name arguments args"
     " action_input rationale tool_calls final_answer answer"
@@ -74,7 +80,7 @@ def read_reply(
     body = text.strip()
     if body[:1] == "{" and body[-1:] == "}":
         try:
-            value = _DECODER.decode(body)
+            value = DECODER.decode(body)
         except (ValueError, RecursionError):
             pass
         else:
@@ -82,13 +88,10 @@ def read_reply(
                 return turn_of(value, tools)
     if not body:
         return refusal("empty", text, note="The reply is empty. Send a thought and an action.")
-    return _Reply(cleaned(text), tools, finish_reason).read()
-
-
-def read_call(name: str, arguments: str | dict[str, Any], id: str = "") -> Call:  # noqa: A002
-    """Reads a provider's native tool call; unreadable arguments become `Call.error`."""
-    parameters, repairs, error = arguments_of(name, arguments, ())
-    return Call(name, parameters, "", id, repairs, error)
+    result = _Reply(cleaned(text), tools, finish_reason).read()
+    if not isinstance(result, Turn) or all(is_finite(call.parameters) for call in result.calls):
+        return result
+    return cut(result, calls=tuple(map(finite, result.calls)))
 
 
 class _Reply:
@@ -151,6 +154,8 @@ class _Reply:
             turns = [each for each in turns if self._is_offered(each)]
             if len(turns) != 1:
                 return self._refuse("ambiguous", _SEVERAL)
+        if turns and last in spans and _is_bare(last, turns[0]):
+            return refusal("incomplete", self._text)
         if turns:
             return turns[0]
         return self._dialect(found.visible, bool(found.spans))
@@ -214,6 +219,13 @@ class _Reply:
             request = replace(request, repairs=kept)
         call = call_of_request(request, self._tools, _rationale(parts, section))
         return Turn(remark, (call,), notes, violation)
+
+
+def _is_bare(span: Span | None, turn: Turn) -> bool:
+    """Whether an object lost its end before the arguments of its call were reached."""
+    value = span.reading.value if span is not None else None
+    given = is_object(value) and any(key in value for key in PARAMETER_KEYS)
+    return not given and any(not (call.parameters or call.error) for call in turn.calls)
 
 
 def _starts_with_object(text: str) -> bool:

@@ -15,6 +15,7 @@ from taofold.parsing.kinds import is_object
 from taofold.parsing.outcome import Repair
 from taofold.parsing.reader import Reader, Reading
 from taofold.parsing.shape import ANYTHING, Plan
+from taofold.parsing.strict import DECODER, is_finite
 
 _THINK = r"(?:think|thinking|reasoning|thought|reflection|scratchpad|analysis)"
 _OPEN = re.compile(
@@ -25,13 +26,6 @@ _OPEN = re.compile(
     re.IGNORECASE,
 )
 _CHANNEL_END = re.compile(r"<\|(?:end|channel|start|call|return)\|>")
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
 _FAILURES = 8
 _DISTINCT = 512
 
@@ -136,7 +130,7 @@ class _Scanner:
     def _read(self, start: int) -> Reading:
         if self._failures < _FAILURES:
             try:
-                return Reading(*_DECODER.raw_decode(self._text, start))
+                return Reading(*DECODER.raw_decode(self._text, start))
             except (ValueError, RecursionError):
                 self._failures += 1
         return self._reader.read(start)
@@ -158,16 +152,19 @@ _ENCODED = Repair("string_encoded", "none")
 
 
 def object_in(text: str) -> tuple[dict[str, Any], tuple[Repair, ...]] | None:
-    """The one object that makes up a text, such as encoded arguments; `None` if it is cut."""
+    """The one object that makes up a text, such as encoded arguments; `None` if it is cut.
+
+    `None` too if one of its numbers is none of JSON's.
+    """
     note = _ENCODED
     try:
-        value: Any = json.loads(text)
+        value: Any = DECODER.decode(text)
     except (ValueError, RecursionError):
         start = len(text) - len(text.lstrip())
         if text[start : start + 1] != "{":
             return None
         reading = Reader(text, ANYTHING).read(start)
-        bad = reading.failed or reading.cut or reading.open or text[reading.end :].strip()
+        bad = not reading.whole or text[reading.end :].strip() or not is_finite(reading.value)
         return None if bad else (reading.value, (note, *reading.repairs))
     return (value, (note,)) if is_object(value) else None
 

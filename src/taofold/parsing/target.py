@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from taofold.parsing.decision import PARAMETER_KEYS, THOUGHT_KEYS, TOOL_KEYS
+from taofold.parsing.keys import PARAMETER_KEYS, THOUGHT_KEYS, TOOL_KEYS
 from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.shape import Plan, Shape, fold, plan_of_type
 

@@ -6,6 +6,7 @@ in the text; tool-call dialects and labels; forms without brackets. Knows nothin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -29,6 +30,8 @@ T = TypeVar("T")
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length", "token_limit"})
 _ORDER = {"none": 0, "syntax": 1, "schema": 2}
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "enum", "null"})
+_ENDLESS = re.compile(r"[eE]\+?\d{3}|\d{309}")
+"""What a number needs to overflow."""
 _MARGIN = 3
 """A reading that costs this much more than the cheapest is no rival to it."""
 _HEDGED = "The call is only quoted, refused or asked about. To make it, send it alone."
@@ -58,7 +61,7 @@ def parse(
     """
     target = target_of(type_)
     try:
-        if "NaN" not in text and "Infinity" not in text:
+        if "NaN" not in text and "Infinity" not in text and _ENDLESS.search(text) is None:
             value = target.adapter.validate_json(text, strict=True)
             if not target.plan.lenient or not is_overlooked(text, target.plan):
                 return Parsed(value)

@@ -33,6 +33,7 @@ class Held(NamedTuple):
     tool_calls: int = 0
     tokens: int = 0
     usd: float = 0.0
+    per_tool: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +117,14 @@ class Limits:
 
         `ready` are the tools of this batch that are about to start and not in `state` yet.
         """
+        held = tuple(held)
         if self.tool_calls is not None:
             reserved = sum([one.tool_calls for one in held])
             if _acted(state) + len(ready) + reserved >= self.tool_calls:
                 return f"limit reached: {self.tool_calls} tool calls"
         bound = self.per_tool.get(tool)
-        if bound is not None and state.per_tool.get(tool, 0) + ready.count(tool) >= bound:
+        begun = sum([one.per_tool.get(tool, 0) for one in held]) + ready.count(tool)
+        if bound is not None and state.per_tool.get(tool, 0) + begun >= bound:
             return f"limit reached: {bound} calls of {tool!r}"
         if self.seconds is not None and state.active_ms >= self.seconds * 1000:
             return f"limit reached: {self.seconds:g} seconds"
@@ -135,7 +138,13 @@ class Limits:
             held: what calls under way may still spend.
             among: how many share the remainder evenly.
         """
-        whole = Held(*map(sum, zip(*held, strict=True))) if (held := tuple(held)) else Held()
+        held = tuple(held)
+        whole = Held(
+            sum([one.model_calls for one in held]),
+            sum([one.tool_calls for one in held]),
+            sum([one.tokens for one in held]),
+            sum([one.usd for one in held]),
+        )
         spent = {
             "model_calls": self._asked(state) + whole.model_calls,
             "tool_calls": _acted(state) + whole.tool_calls,
@@ -150,11 +159,17 @@ class Limits:
             rest["usd"] = max(0.0, self.usd - state.usage.usd - whole.usd) / among
         if self.seconds is not None:
             rest["seconds"] = max(0.0, self.seconds - state.active_ms / 1000)
+        counts = (state.per_tool, *[one.per_tool for one in held])
+        rest["per_tool"] = {
+            tool: max(0, bound - sum([one.get(tool, 0) for one in counts])) // among
+            for tool, bound in self.per_tool.items()
+        }
         return replace(self, **rest, depth=self.depth - 1)
 
     def held(self) -> Held:
         """All of it, as what a child run may still consume."""
-        return Held(self.model_calls or 0, self.tool_calls or 0, self.tokens or 0, self.usd or 0.0)
+        whole = (self.model_calls or 0, self.tool_calls or 0, self.tokens or 0, self.usd or 0.0)
+        return Held(*whole, self.per_tool)
 
     def within(self, other: "Limits") -> "Limits":
         """The tighter of both, bound by bound."""

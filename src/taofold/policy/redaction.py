@@ -1,12 +1,17 @@
 """Redaction: secrets are taken out where text enters, before anything is written.
 
 The model never sees them either, so it cannot repeat them. What counts as a secret:
-known token shapes, and the values that the caller names. Pure.
+known token shapes, the values that the caller names, and strings under names such as
+`password`. JSON's escapes hide nothing. Pure.
 """
 
+import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
+
+Span: TypeAlias = tuple[int, int]
 
 MARK: Final = "[redacted]"
 _SHAPES: Final = re.compile(
@@ -18,10 +23,10 @@ _SHAPES: Final = re.compile(
     | \bAIza[0-9A-Za-z_\-]{35}
     | \beyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{5,}
     | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----[\s\S]{0,8192}?-----END[ ][A-Z ]*PRIVATE[ ]KEY-----
-    | (?i:\b(?:bearer|basic))\s+[A-Za-z0-9+/_\-.=]{16,}
-    | ://[^\s/:@]{1,64}:[^\s/@]{3,128}@
+    | (?i:\b(?:bearer|basic))\s+(?=[a-z_\-.]*[A-Z0-9+/=])[A-Za-z0-9+/_\-.=]{16,}
+    | ://(?P<login>[^\s/:@]{1,64}:[^\s/@]{3,128})@
     | (?i:\b(?:password|passwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token)
-        ["']?\s*[:=]\s*["']?)[^\s"',;]{6,128}""",
+        ["']?\s*[:=]\s*["']?)(?P<value>[^\s"',;]{5,127}[^\s"',;\\])""",
     re.VERBOSE,
 )
 _TRIGGERS: Final = (
@@ -30,17 +35,30 @@ _TRIGGERS: Final = (
     *("api_key", "api-key", "apikey", "access_token", "access-token", "accesstoken"),
     *("auth_token", "auth-token", "authtoken"),
 )
-"""Without one of these the slow expression below cannot match."""
+"""Without one of these the slow expression above cannot match."""
 _NAMES: Final = re.compile(r"(?i)(key|token|secret|passw|credential)")
+_SAYING: Final = re.compile(
+    r"(?i)(?:password|passwd|passphrase|secret|token|credentials?|authorization"
+    r"|(?:api|access|private|secret|signing)[_-]?key)\Z"
+)
+_HARMLESS: Final = re.compile(r"(?i)(?:page|next|continu\w*|sync|stop|start|end|[be]os)[_-]?token")
+_REFERENCE: Final = re.compile(r"\$\{\w+\}|env:\w+|\{\{[^{}]*\}\}")
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
+)
 _SHORTEST: Final = 8
+_SHORTEST_NAMED: Final = 6
+_LAYERS: Final = 3
+"""JSON inside JSON inside JSON is looked into, no deeper."""
 
 
 class Redactor:
     """Takes secrets out of text and JSON."""
 
     def __init__(self, secrets: Iterable[str] = (), *, shapes: bool = True) -> None:
-        known = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+        self.known = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
+        """The values that must not be written, the longest first."""
+        self._known = re.compile("|".join(map(re.escape, self.known))) if self.known else None
         self._shapes = shapes
 
     @staticmethod
@@ -49,24 +67,57 @@ class Redactor:
         return tuple([v for name, v in environment.items() if _NAMES.search(name)])
 
     def text(self, text: str) -> str:
-        """`text` with every secret replaced."""
+        """`text` with every secret replaced, also one that JSON's escapes hide."""
+        spans = self.spans(text)
+        if not spans:
+            return text
+        parts, at = list[str](), 0
+        for start, end in spans:
+            parts += (text[at:start], MARK)
+            at = end
+        return "".join([*parts, text[at:]])
+
+    def spans(self, text: str) -> list[Span]:
+        """Where the secrets of `text` lie, in order, none touching another."""
+        found = self._found(text, _LAYERS)
+        if len(found) < 2:
+            return found
+        merged: list[Span] = []
+        for start, end in sorted(found):
+            if merged and start < merged[-1][1]:
+                merged[-1] = merged[-1][0], max(end, merged[-1][1])
+            else:
+                merged.append((start, end))
+        return merged
+
+    def _found(self, text: str, layers: int) -> list[Span]:
+        found: list[Span] = []
         if self._known is not None:
-            text = self._known.sub(MARK, text)
+            found += [match.span() for match in self._known.finditer(text)]
         if self._shapes and len(text) > _SHORTEST:
             lower = text.lower()
             if any([trigger in lower for trigger in _TRIGGERS]):
-                text = _SHAPES.sub(_replace, text)
-        return text
+                found += [match.span(match.lastgroup or 0) for match in _SHAPES.finditer(text)]
+        if layers and "\\" in text:
+            plain, escapes = unescaped(text)
+            if escapes:
+                inner = self._found(plain, layers - 1)
+                found += [(_raw(escapes, start), _raw(escapes, end)) for start, end in inner]
+        return found
 
     def json(self, value: Any) -> Any:
         """`value` with every secret in its strings replaced. Copies only what changes."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, int | float) or value is None:
-            return value
+            secret = self._known is not None and self._known.fullmatch(str(value))
+            return MARK if secret else value
         if isinstance(value, dict):
             known = cast("dict[str, Any]", value)
-            items = {self.text(str(name)): self.json(said) for name, said in known.items()}
+            items = {
+                self.text(str(name)): MARK if _named(name, said) else self.json(said)
+                for name, said in known.items()
+            }
             return known if items == known else items
         if isinstance(value, list | tuple):
             old = cast("Sequence[Any]", value)
@@ -75,12 +126,44 @@ class Redactor:
         return value
 
 
-def _replace(match: re.Match[str]) -> str:
-    said = match.group()
-    if said.startswith("://"):
-        return f"://{MARK}@"
-    for sign in (":", "="):
-        name, found, _ = said.partition(sign)
-        if found and _NAMES.search(name):
-            return f"{name}{sign}{MARK}"
-    return MARK
+def marked(value: Any) -> bool:
+    """Does `value` hold anything that was taken out?"""
+    if isinstance(value, str):
+        return MARK in value
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return any([marked(name) or marked(said) for name, said in items])
+    if isinstance(value, list | tuple):
+        return any([marked(said) for said in cast("Sequence[Any]", value)])
+    return False
+
+
+def unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """`text` without JSON's escapes; and of each escape its place there and its end in `text`."""
+    parts, escapes, at, length = list[str](), list[tuple[int, int]](), 0, 0
+    for match in _ESCAPE.finditer(text):
+        said: str = json.loads(f'"{match.group()}"')
+        parts += (text[at : match.start()], said)
+        length += match.start() - at
+        at = match.end()
+        escapes.append((length, at))
+        length += 1
+    return "".join([*parts, text[at:]]), escapes
+
+
+def _raw(escapes: list[tuple[int, int]], place: int) -> int:
+    """Where a place of the unescaped text lies in the original."""
+    index = bisect_left(escapes, (place, 0)) - 1
+    if index < 0:
+        return place
+    inner, end = escapes[index]
+    return end + place - inner - 1
+
+
+def _named(name: Any, said: Any) -> bool:
+    """Is `said` secret because its name says so?"""
+    if not isinstance(said, str) or len(said) < _SHORTEST_NAMED or not isinstance(name, str):
+        return False
+    if _SAYING.search(name) is None or _HARMLESS.search(name) is not None:
+        return False
+    return _REFERENCE.fullmatch(said) is None

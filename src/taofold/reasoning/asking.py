@@ -39,6 +39,8 @@ class Read(Generic[T]):
     value: T
     reply: Reply
     how: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
+    """Those of them that may have changed what the value says (D7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ def ask_for(
             how = tuple(dict.fromkeys([repair.kind for repair in read.repairs]))
             if how:
                 yield from note("read", how=list(how))
-            return Read(read.value, reply, how)
+            guessed = dict.fromkeys([each.kind for each in read.repairs if each.content])
+            return Read(read.value, reply, how, tuple(guessed))
         kind = read.kind if isinstance(read, Wrong) else read.reason
         feedback, raw = read.feedback, reply.text[:RAW]
         yield from note("violation", rule="unreadable", detail=f"{kind}: {feedback}"[:RAW])

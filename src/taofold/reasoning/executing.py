@@ -38,6 +38,8 @@ class Execution:
         self.seen: dict[str, Observation] = {}
         self.heard: list[Message] = []
         self.used: set[str] = set()
+        self.guessed: dict[str, tuple[str, ...]] = {}
+        """Tasks whose plan could only be read by changing what it says, and how (D7)."""
         self.failed = False
         """Did the last step fail? Then the next thought is an exception."""
 
@@ -113,7 +115,8 @@ class Execution:
             text = f"not run: {error}"
             refused = Observation(text, "failure", text, refused="unresolved")
             return Action(task.tool, task.args, why, task.id), refused
-        return Action(task.tool, args, why, task.id), None
+        repairs = self.guessed.get(task.id, ())
+        return Action(task.tool, args, why, task.id, repairs, bool(repairs)), None
 
     def _good(self, id_: str) -> bool:
         seen = self.seen.get(id_)
@@ -123,7 +126,7 @@ class Execution:
         seen = self.seen.get(id_)
         if seen is None:
             raise Unresolved(f"there is no result of a task {id_!r}")
-        if seen.blob:
+        if seen.blob or seen.cut:
             raise Unresolved(f"the output of {id_!r} is too large to be passed on whole")
         return seen.result
 
@@ -151,6 +154,7 @@ class Execution:
                 return
             retry: p.Retry = got.value
             task = task.model_copy(update={"tool": retry.tool, "args": retry.args})
+            self.guessed[task.id] = got.guessed
             action, refused = self._action(task)
             thought = Thought(retry.thought or "Try it in another way.", "exception")
             self.tasks[task.id] = task

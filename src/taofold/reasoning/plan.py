@@ -85,6 +85,7 @@ class _Planning(Execution):
         if isinstance(got, Unread):
             raise Ended(stopped(got))
         plan = got.value
+        self.guessed |= {one.id: got.guessed for one in plan.tasks}
         circles = self._circles(plan.tasks)
         yield self._step("plan", plan.thought, "goal", plan)
         if circles:

@@ -12,6 +12,7 @@ from taofold.core.effects import Outlook, Strategy, ask, note
 from taofold.core.rules import check_thought
 from taofold.core.values import FINISH, Action, Reply, Thought, Value
 from taofold.parsing import Call, Prose, Remark, Turn, Unparsed, parse, read_call, read_reply
+from taofold.reasoning.proposing import to_action
 from taofold.reasoning.talk import Talk
 from taofold.reasoning.task import Task
 
@@ -89,7 +90,10 @@ def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:
     """What the reply says, before the rules of the loop are applied."""
     if reply.calls:
         remark = Remark(reply.text.strip()) if reply.text.strip() else None
-        calls = tuple([read_call(c.name, c.arguments, c.id) for c in reply.calls])
+        why = reply.finish or None
+        calls = tuple(
+            [read_call(c.name, c.arguments, c.id, finish_reason=why) for c in reply.calls]
+        )
         return Turn(remark, calls)
     if not reply.text.strip():
         return Broken("empty", "Your reply was empty. Reply with a thought and an action.")
@@ -148,7 +152,8 @@ def _check(
     for call in others:
         if not call.rationale and not task.native:
             yield from note("violation", rule="missing_rationale", detail=call.tool)
-    return Taken(reply, _kept(reply, turn), thought, tuple([to_action(call) for call in others]))
+    actions = tuple([to_action(call, turn.repairs) for call in others])
+    return Taken(reply, _kept(reply, turn), thought, actions)
 
 
 def _finish(task: Task, reply: Reply, thought: Thought, finish: Call) -> Taken | Broken:
@@ -206,19 +211,6 @@ def _thought(
         confidence=remark.confidence,
         critical=remark.critical,
         synthesized=kind is None,
-    )
-
-
-def to_action(call: Call) -> Action:
-    """The call as an action; its repairs come along (D7)."""
-    return Action(
-        call.tool,
-        call.parameters,
-        call.rationale,
-        call.id,
-        tuple([repair.kind for repair in call.repairs]),
-        any([repair.content for repair in call.repairs]),
-        call.error,
     )
 
 

@@ -14,7 +14,9 @@ from taofold.core.rules import fingerprint
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
 from taofold.runtime.approving import settle
-from taofold.runtime.calling import call, doubt, started
+from taofold.runtime.calling import call, started
+from taofold.runtime.cleaning import cleaned
+from taofold.runtime.doubting import doubt, lost, ruled
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.signals import Denied, Park
 from taofold.tools import BadArguments, Bound, Tool
@@ -22,6 +24,7 @@ from taofold.tools import BadArguments, Bound, Tool
 
 async def act(ledger: Ledger, key: str, effect: Act) -> tuple[Observation, ...]:
     """Resolve an `Act`: record the step and perform its batch."""
+    effect = cleaned(ledger.setup.redactor, effect)
     ledger.put(e.Proposed(key=key, thought=effect.thought, actions=effect.actions))
     batch = Batch(ledger, key, effect)
     await batch.perform()
@@ -93,14 +96,20 @@ class Batch:
             except BadArguments as error:
                 refusal = Observation(str(error), "failure", refused="invalid")
         if refusal is not None or tool is None or bound is None:
-            self._observe(index, refusal or Observation("refused", "failure", refused="unknown"))
+            refusal = refusal or Observation("refused", "failure", refused="unknown")
+            self._observe(index, await lost(ledger, self.key, index, action, tool, refusal))
             return
         verdict = self._was_started(index, action) or await self._decide(index, action, tool)
         if verdict is None:
             return
         if verdict is not action:
             action = self.actions[index] = verdict
-            bound = tool.bind(action.parameters)
+            try:
+                bound = tool.bind(action.parameters)
+            except BadArguments as error:  # edited for another version of the tool
+                refusal = Observation(str(error), "failure", refused="invalid")
+                self._observe(index, await lost(ledger, self.key, index, action, tool, refusal))
+                return
         if tool.sequential:
             await self._run_ready()
         self._ready.append(Ready(index, action, tool, bound))
@@ -115,7 +124,8 @@ class Batch:
             names = ", ".join(sorted(self.ledger.setup.tools.names)) or "none"
             text = f"unknown tool {action.tool!r}; available tools: {names}"
             return Observation(text, "failure", refused="unknown")
-        if action.guessed and (tool.effect == "once" or tool.tier >= Tier.CONFIRM):
+        tier = self.ledger.setup.policy.tier(action.tool, _facts(tool))
+        if action.guessed and (tool.effect == "once" or tier >= Tier.CONFIRM):
             repairs = ", ".join(action.repairs)
             text = (
                 f"the parameters of {action.tool} were not well-formed ({repairs}) and it must "
@@ -142,10 +152,11 @@ class Batch:
         ledger, setup = self.ledger, self.ledger.setup
         thought = self.effect.thought
         critical = thought.critical and thought.type == "exception"
-        facts = Facts(tool.tier, tool.effect, tool.role, tool.definition)
+        facts = _facts(tool)
 
         def rule() -> Ruling:
-            return setup.policy.rule(action, facts, setup.principal, critical=critical)
+            ruling = setup.policy.rule(action, facts, setup.principal, critical=critical)
+            return ruled(ledger, self.key, index, action, tool, ruling)
 
         ruling = rule()
         if ruling.verdict == "ask":
@@ -200,9 +211,10 @@ class Batch:
     def _blocked(self, index: int, tool: str) -> str:
         """Why a limit forbids the call, or "": in a fork's past, what was recorded."""
         ledger, key = self.ledger, self.key
-        if ledger.tape.peek(e.Started, key, index) is not None:
+        past = not ledger.exact or "." in key  # a replay derives it anew, except in a fork
+        if past and ledger.tape.peek(e.Started, key, index) is not None:
             return ""
-        recorded = ledger.tape.peek(e.Observed, key, index)
+        recorded = ledger.tape.peek(e.Observed, key, index) if past else None
         if recorded is not None and recorded.observation.refused == "limit":
             return str(recorded.observation.result)
         ready = [one.tool.name for one in self._ready]
@@ -275,3 +287,7 @@ class Batch:
         observed = e.Observed(key=self.key, index=index, observation=observation)
         self.ledger.put(observed)
         self.observations[index] = observation
+
+
+def _facts(tool: Tool) -> Facts:
+    return Facts(tool.tier, tool.effect, tool.role, tool.definition)

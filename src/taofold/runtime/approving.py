@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from taofold.core import events as e
 from taofold.core.values import ASK_USER, Action, Observation, Tier
 from taofold.policy import Ruling, digest
+from taofold.runtime.cleaning import plain
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.resolving import resolution
 from taofold.tools import BadArguments, Tool
@@ -72,7 +73,7 @@ def _ask(
         reason=ruling.reason if ruling else question,
         digest=digest(action, tool.definition if tool else ""),
         policy=setup.policy.version,
-        preview=_preview(action, tool),
+        preview=plain(setup.redactor, _preview(action, tool)),
         expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
     )
     if recorded is not None and recorded.verdict == "ask":

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
@@ -14,10 +15,14 @@ from taofold.core.effects import Ask, Halt
 from taofold.core.errors import ModelError, ReplayDiverged
 from taofold.core.values import Reply, Usage
 from taofold.policy.limits import STOP_REASON, Held
+from taofold.policy.streaming import Trickle
+from taofold.runtime.cleaning import checked, clean
 from taofold.runtime.ledger import Ledger
-from taofold.runtime.model import Model, Request, ToolSpec
+from taofold.runtime.model import Model, OnText, Request, ToolSpec
+from taofold.runtime.setup import Setup
+from taofold.tools.result import utf8
 
-CHARS_PER_TOKEN = 3.0
+BYTES_PER_TOKEN = 3.0
 """A cautious estimate for the upper bound of a prompt's tokens."""
 DEFAULT_MAX_TOKENS = 4096
 """Assumed length of a reply when pricing a call that does not bound it."""
@@ -29,18 +34,15 @@ async def ask(ledger: Ledger, key: str, effect: Ask) -> Reply:
     recorded = ledger.tape.peek(e.Replied, key)
     if recorded is not None:
         return _recorded(ledger, key, prompt, recorded)
-    failed = ledger.tape.peek(e.AskFailed, key)
-    if failed is not None:
-        ledger.put(failed)
+    failed = _failed(ledger, key)
+    limited = ledger.tape.peek(e.LimitHit, key)
+    if failed is not None and limited is None:
         if failed.kind == "overflow":
             return Reply(finish="overflow")
         if effect.tolerant:
             return Reply(finish="error", reasoning=failed.message)
-        while (again := ledger.tape.take(e.AskFailed, key)) is not None:
-            ledger.replayed(again)
         if ledger.exact:
             raise ModelError(failed.message, kind=failed.kind)
-    limited = ledger.tape.peek(e.LimitHit, key)
     if limited is not None:
         ledger.put(limited)
         raise Halt(STOP_REASON[limited.limit])
@@ -52,6 +54,16 @@ async def ask(ledger: Ledger, key: str, effect: Ask) -> Reply:
         return await _live(ledger, key, effect, request, model)
     finally:
         del ledger.held[key]
+
+
+def _failed(ledger: Ledger, key: str) -> e.AskFailed | None:
+    """How the last attempt at this call failed: each life of the run may have made one."""
+    failed: e.AskFailed | None = None
+    while (record := ledger.tape.take(e.AskFailed, key)) is not None:
+        ledger.replayed(record)
+        if isinstance(record.event, e.AskFailed):
+            failed = record.event
+    return failed
 
 
 def _recorded(ledger: Ledger, key: str, prompt: str, recorded: e.Replied) -> Reply:
@@ -83,7 +95,7 @@ def _request(ledger: Ledger, effect: Ask, model: Model) -> Request:
         conversation=effect.conversation,
         tools=specs,
         schema=effect.schema if model.profile.json_schema else None,
-        max_tokens=setup.max_tokens,
+        max_tokens=setup.max_tokens or (0 if setup.limits.usd is None else DEFAULT_MAX_TOKENS),
         temperature=setup.temperature if effect.temperature is None else effect.temperature,
         role=effect.role,
     )
@@ -99,10 +111,7 @@ def _check_limits(ledger: Ledger, key: str, request: Request, model: Model) -> H
     bound = 0.0
     if hit is None and limits.usd is not None:
         held = sum([one.usd for one in ledger.held.values()])
-        price = model.price(
-            int(request.conversation.chars / CHARS_PER_TOKEN) + 64,
-            request.max_tokens or DEFAULT_MAX_TOKENS,
-        )
+        price = model.price(_most_tokens(request), request.max_tokens or DEFAULT_MAX_TOKENS)
         bound = price or 0.0
         if state.usage.usd + held + bound > limits.usd:
             hit = "usd"
@@ -116,6 +125,19 @@ def _check_limits(ledger: Ledger, key: str, request: Request, model: Model) -> H
     return Held(model_calls=1, usd=bound)
 
 
+def _most_tokens(request: Request) -> int:
+    """An upper bound of the prompt's tokens, from its bytes: in many scripts a character is one."""
+    size = 0
+    for message in request.conversation:
+        texts = [message.content]
+        for call in message.calls:
+            texts += (call.name, call.arguments)
+        size += sum([len(text.encode("utf-8", "surrogatepass")) for text in texts])
+    if request.tools or request.schema is not None:
+        size += len(msgspec.json.encode((request.tools, request.schema)))
+    return int(size / BYTES_PER_TOKEN) + 8 * len(request.conversation) + 64
+
+
 async def _live(ledger: Ledger, key: str, effect: Ask, request: Request, model: Model) -> Reply:
     prompt = effect.conversation.digest
     await ledger.save()
@@ -126,11 +148,10 @@ async def _live(ledger: Ledger, key: str, effect: Ask, request: Request, model: 
     if cached is not None:
         reply = replace(cached, usage=Usage())
     else:
-        on_delta = setup.on_delta
-        on_text = None if on_delta is None else partial(on_delta, run)
+        on_text = None if setup.on_delta is None else Heard(partial(setup.on_delta, run), setup)
         try:
-            reply = await _within(
-                ledger, _bounded(model.complete(request, on_text), effect.seconds)
+            reply = checked(
+                await _within(ledger, _bounded(model.complete(request, on_text), effect.seconds))
             )
         except ModelError as error:
             message = setup.redactor.text(str(error))
@@ -143,6 +164,9 @@ async def _live(ledger: Ledger, key: str, effect: Ask, request: Request, model: 
         except OutOfTime:
             ledger.put(e.LimitHit(key=key, limit="seconds", value=1))
             raise Halt("timeout") from None
+        finally:
+            if on_text is not None:
+                on_text.end()
         if setup.cache is not None:
             setup.cache[place] = reply
     ledger.inbox.stale = True
@@ -163,6 +187,25 @@ async def _live(ledger: Ledger, key: str, effect: Ask, request: Request, model: 
         )
     )
     return reply
+
+
+class Heard:
+    """Passes on what a reply says while it arrives, without secrets. Never logged."""
+
+    def __init__(self, tell: OnText, setup: Setup) -> None:
+        self._tell, self._trickle = tell, Trickle(setup.redactor)
+
+    def __call__(self, text: str) -> None:
+        """Hear the next piece."""
+        said = self._trickle.feed(utf8(text))
+        if said:
+            self._tell(said)
+
+    def end(self) -> None:
+        """Say what was held back."""
+        said = self._trickle.end()
+        if said:
+            self._tell(said)
 
 
 def _place(request: Request, model: Model, prompt: str) -> str:
@@ -207,20 +250,9 @@ async def _within(ledger: Ledger, call: Awaitable[Reply]) -> Reply:
 
 def _clean(ledger: Ledger, reply: Reply, model: Model) -> Reply:
     """The reply without secrets, with its price and its model's name."""
-    text = ledger.setup.redactor.text(reply.text)
-    calls = reply.calls
-    if calls:
-        redact = ledger.setup.redactor.text
-        calls = tuple([replace(c, arguments=redact(c.arguments)) for c in calls])
     usage = reply.usage
     if not usage.usd and usage.tokens:
         usd = model.price(usage.input_tokens, usage.output_tokens)
         usage = replace(usage, usd=usd) if usd else usage
-    return replace(
-        reply,
-        text=text,
-        calls=calls,
-        usage=usage,
-        model=reply.model or model.name,
-        reasoning=ledger.setup.redactor.text(reply.reasoning) if reply.reasoning else "",
-    )
+    named = replace(reply, usage=usage, model=reply.model or model.name)
+    return clean(ledger.setup.redactor, named)

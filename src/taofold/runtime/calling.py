@@ -1,10 +1,9 @@
 """Calling a tool: with a deadline, its errors turned into observations, its result kept.
 
-`doubt` is for calls that an earlier life started and nobody saw return.
+Calls that may have happened without anybody seeing it are for `doubting`.
 """
 
 import asyncio
-import inspect
 from hashlib import blake2b
 from time import perf_counter
 from typing import Any
@@ -14,11 +13,12 @@ import msgspec
 from taofold.core import events as e
 from taofold.core.excerpt import excerpt, key_line
 from taofold.core.values import Action, Observation
-from taofold.runtime.approving import settle
+from taofold.runtime.ending import words
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.setup import Parent
 from taofold.runtime.signals import Park
 from taofold.tools import Bound, Outcome, RunContext, Tool
+from taofold.tools.result import utf8
 
 BLOB = 16_384
 """Results larger than this many characters lie beside the log."""
@@ -27,6 +27,12 @@ TIMEOUT_OPTIONS = (
     "try an alternative action",
     "escalate with ask_user",
 )
+UNCERTAIN_OPTIONS = (
+    "find out whether it happened",
+    "try an alternative action",
+    "escalate with ask_user",
+)
+"""After a timeout of what must not be repeated: it may still finish, in its thread or elsewhere."""
 
 
 async def call(
@@ -35,7 +41,7 @@ async def call(
     """Run the tool after its `Started` is durable. Never raises for what the tool does."""
     await ledger.save()
     if tool.agent is not None:
-        return await _child(ledger, key, index, action, tool)
+        return await delegate(ledger, key, index, action, tool)
     seconds = _deadline(ledger, bound)
     setup = ledger.setup
     context: RunContext[Any] = RunContext(
@@ -57,34 +63,11 @@ async def call(
                 outcome = await bound.run(context)
     except TimeoutError as error:
         late = timer is not None and timer.expired()
-        outcome = _timed_out(tool, context, seconds) if late else Outcome(_said(error), "failure")
+        outcome = _timed_out(tool, context, seconds) if late else Outcome(words(error), "failure")
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
-        outcome = Outcome(_said(error), "failure")
+        outcome = Outcome(words(error), "failure")
     ledger.inbox.stale = True
     return observed(ledger, key, index, tool, outcome, perf_counter() - begin)
-
-
-async def doubt(
-    ledger: Ledger, key: str, index: int, action: Action, tool: Tool, bound: Bound
-) -> e.Observed:
-    """A call that was started in an earlier life and never observed: did it happen?"""
-    if tool.agent is not None:
-        return await _child(ledger, key, index, action, tool)
-    if tool.effect == "once":
-        if tool.verify is not None:
-            verified = await _verify(ledger, key, index, tool)
-            if verified is not None:
-                return verified
-        else:
-            question = (
-                f"{tool.name} was started before an interruption and may already have happened; "
-                "its old process may even still finish it"
-            )
-            settled = await settle(ledger, key, index, action, tool, None, question=question)
-            if isinstance(settled, Observation):
-                return e.Observed(key=key, index=index, observation=settled)
-    ledger.new(started(key, index, tool))
-    return await call(ledger, key, index, action, tool, bound)
 
 
 def started(key: str, index: int, tool: Tool) -> e.Started:
@@ -107,7 +90,8 @@ def observed(
     result = ledger.setup.redactor.json(outcome.value)
     text = result if isinstance(result, str) else render(result)
     blob = ""
-    if len(text) > min(tool.max_chars, BLOB):
+    cut = len(text) > min(tool.max_chars, BLOB)
+    if cut:
         if len(text) > BLOB:
             content = text.encode("utf-8", "surrogatepass")
             blob = blake2b(content, digest_size=20).hexdigest()
@@ -131,8 +115,9 @@ def observed(
             extraction=ledger.setup.redactor.text(extraction),
             auto=auto,
             duration_ms=round(seconds * 1000, 3),
-            options=TIMEOUT_OPTIONS if outcome.status == "timeout" else (),
+            options=_options(tool) if outcome.status == "timeout" else (),
             blob=blob,
+            cut=cut,
         ),
         update=update,
     )
@@ -153,14 +138,16 @@ def _deadline(ledger: Ledger, bound: Bound) -> float:
 
 def _timed_out(tool: Tool, context: RunContext[Any], seconds: float) -> Outcome:
     text = f"{tool.name} timed out after {seconds:g} s."
+    if tool.effect == "once":
+        text += " It may have happened or may still finish."
     if context.partial:
-        text += " Output so far:\n" + "".join(context.partial)
-    options = "; ".join(TIMEOUT_OPTIONS)
+        text += utf8(" Output so far:\n" + "".join(context.partial))
+    options = "; ".join(_options(tool))
     return Outcome(f"{text}\nOptions: {options}.", "timeout", extraction=text.splitlines()[0])
 
 
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def _options(tool: Tool) -> tuple[str, ...]:
+    return UNCERTAIN_OPTIONS if tool.effect == "once" and tool.agent is None else TIMEOUT_OPTIONS
 
 
 def _extracted(tool: Tool, value: Any) -> str:
@@ -170,23 +157,7 @@ def _extracted(tool: Tool, value: Any) -> str:
         return ""
 
 
-async def _verify(ledger: Ledger, key: str, index: int, tool: Tool) -> e.Observed | None:
-    """What `verify` says of the interrupted call; None if it did not happen."""
-    assert tool.verify is not None
-    said: Any = tool.verify(effect_id(ledger.store.run, key, index))
-    if inspect.isawaitable(said):
-        said = await said
-    if said is False or said is None:
-        return None
-    outcome = (
-        said
-        if isinstance(said, Outcome)
-        else Outcome("verified: it had already happened" if said is True else said)
-    )
-    return observed(ledger, key, index, tool, outcome, 0.0)
-
-
-async def _child(ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> e.Observed:
+async def delegate(ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> e.Observed:
     """Run (or carry on) the agent behind a tool as a child run, within what is left."""
     setup, state = ledger.setup, ledger.store.state
     if setup.children is None:
@@ -213,6 +184,8 @@ async def _child(ledger: Ledger, key: str, index: int, action: Action, tool: Too
         del ledger.held[place]
         ledger.inbox.stale = True
     if child.waiting_for:
+        await ledger.heed()
+        ledger.hear(key)
         raise Park(child.waiting_for)
     said = child.observation
     outcome = Outcome(said.result, said.status, said.extraction)
@@ -222,4 +195,5 @@ async def _child(ledger: Ledger, key: str, index: int, action: Action, tool: Too
         observation=msgspec.structs.replace(ended.observation, refused=said.refused),
         usage=child.usage,
         calls=child.calls,
+        tools=dict(child.tools),
     )

@@ -26,6 +26,7 @@ from taofold.core.values import Message
 from taofold.policy.limits import REFUSED_ROW, STOP_REASON
 from taofold.runtime.acting import act
 from taofold.runtime.asking import ask
+from taofold.runtime.cleaning import plain
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.signals import EndOfTape, Park
 
@@ -100,7 +101,7 @@ class Drive(Ledger):
 
     def note(self, key: str, effect: Note) -> None:
         """Record what the strategy derived. The past is not written anew on resume."""
-        data = effect.data
+        data = plain(self.setup.redactor, effect.data)
         event: e.Event
         if effect.kind == "violation":
             event = e.Violated(key=key, rule=data["rule"], detail=data.get("detail", ""))

@@ -5,6 +5,8 @@ from typing import Any, Final
 from taofold.core import events as e
 from taofold.core.effects import Answer
 from taofold.policy.redaction import Redactor
+from taofold.runtime.cleaning import plain
+from taofold.tools.result import utf8
 
 STATUS: Final = {
     "max_steps": "limited",
@@ -19,8 +21,8 @@ STATUS: Final = {
 """From `stop_reason` to `status`; every other reason is "finished"."""
 
 
-def finished(answer: Any) -> e.RunFinished:
-    """The end that a strategy's answer means."""
+def finished(answer: Any, redactor: Redactor | None = None) -> e.RunFinished:
+    """The end that a strategy's answer means, without the secrets that it may hold."""
     if not isinstance(answer, Answer):
         answer = Answer(answer)
     status = STATUS.get(answer.stop, "finished")
@@ -29,8 +31,8 @@ def finished(answer: Any) -> e.RunFinished:
         status=status,
         stop_reason=answer.stop,
         success=success,
-        output=answer.output,
-        error=answer.error,
+        output=answer.output if redactor is None else plain(redactor, answer.output),
+        error=answer.error if redactor is None else plain(redactor, answer.error),
     )
 
 
@@ -43,7 +45,17 @@ def cancelled(by: str) -> e.RunFinished:
 
 def failed(error: Exception, redactor: Redactor | None = None) -> e.RunFinished:
     """An error that ends the run, without the secrets that its text may hold."""
-    said = f"{type(error).__name__}: {error}"
+    said = words(error)
     if redactor is not None:
         said = redactor.text(said)
     return e.RunFinished(status="failed", stop_reason="error", success=False, error=said)
+
+
+def words(error: BaseException) -> str:
+    """Kind and text of `error`, fit for a log: its `__str__` may raise, or not be UTF-8."""
+    kind = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - __str__ of a foreign exception
+        said = ""
+    return utf8(f"{kind}: {said}" if said else kind)

@@ -4,40 +4,38 @@ Everything goes through the inbox of the run, once; who may do it is the policy'
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 from taofold.core import events as e
 from taofold.core.errors import Conflict, Refused, UnknownRun
 from taofold.core.state import ENDED, fold, live
-from taofold.core.values import ASK_USER, Principal, Verdict
+from taofold.core.values import ASK_USER, Principal
 from taofold.policy import Facts, Policy
 from taofold.runtime.ending import cancelled
-from taofold.runtime.resolving import approval
+from taofold.runtime.resolving import VERDICTS, approval, flaw
 from taofold.runtime.setup import Approval, Decision
 from taofold.store.log import Log, RunRow, Signal
 from taofold.store.store import clock
 
 LOCAL = Principal()
-_VERDICTS: Final[dict[str, Verdict]] = {
-    "allow": "allow",
-    "approve": "allow",
-    "edit": "allow",
-    "answer": "allow",
-    "deny": "deny",
-    "done": "done",
-}
 
 
 async def pending(log: Log, run: str = "") -> list[Approval]:
-    """What waits for a person: in `run` and its children, or in every waiting run."""
-    rows = [await log.row(run)] if run else await log.rows(status="waiting", limit=1000)
+    """What waits for a person: in `run` and its children, or in every run that goes on."""
+    rows = [await log.row(run)] if run else await _asking(log, limit=1000)
     found: list[Approval] = []
     for row in rows:
         found += pending_in(await log.read(row.run))
         if run:
-            for child in await log.rows(parent=run, status="waiting"):
+            for child in await _asking(log, parent=run):
                 found += await pending(log, child.run)
     return found
+
+
+async def _asking(log: Log, parent: str = "", limit: int = 100) -> list[RunRow]:
+    """The runs that may ask: those that wait, and those whose process asks a person itself."""
+    waiting = await log.rows(status="waiting", parent=parent, limit=limit)
+    return waiting + await log.rows(status="running", parent=parent, limit=limit)
 
 
 def pending_in(records: list[e.Record]) -> list[Approval]:
@@ -53,8 +51,9 @@ def pending_in(records: list[e.Record]) -> list[Approval]:
         assert isinstance(event, e.Decided)
         if event.key not in state.open:
             continue
-        action = state.open[event.key].slots[event.index].action
-        question = event.reason if action.tool == ASK_USER else ""
+        slot = state.open[event.key].slots[event.index]
+        action = slot.action
+        question = event.reason if action.tool == ASK_USER or slot.started else ""
         found.append(approval(record.run, record, action, principal, question))
     return found
 
@@ -124,8 +123,9 @@ async def _check(
     facts: Facts | None,
     at: int,
 ) -> None:
-    if decision.verdict not in _VERDICTS:
-        raise Refused(f"a decision is approve, deny, edit or done, not {decision.verdict!r}")
+    wrong = flaw(decision)
+    if wrong:
+        raise Refused(wrong)
     first = (await log.read(one.run, limit=1))[0].event
     requester = first.principal if isinstance(first, e.RunStarted) else LOCAL
     why = policy.may_decide(by, requester, facts or Facts(one.tier, "once"), one.action.tool)
@@ -139,7 +139,7 @@ async def _check(
 
 
 def _said(decision: Decision) -> dict[str, Any]:
-    data: dict[str, Any] = {"verdict": _VERDICTS[decision.verdict], "reason": decision.reason}
+    data: dict[str, Any] = {"verdict": VERDICTS[decision.verdict], "reason": decision.reason}
     if decision.parameters is not None:
         data["parameters"] = decision.parameters
     if decision.answer is not None:

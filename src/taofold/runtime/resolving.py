@@ -5,18 +5,29 @@ Where a callback and a person elsewhere both spoke, whoever did not allow is hea
 
 import asyncio
 import inspect
-from typing import Any
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
 from taofold.core import events as e
-from taofold.core.values import ASK_USER, Action, Tier
+from taofold.core.values import ASK_USER, Action, Tier, Verdict
 from taofold.policy import digest
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.setup import Approval, Decision
 from taofold.runtime.signals import Cancelled, Park
 from taofold.tools import Tool
+from taofold.tools.arguments import quote
+from taofold.tools.result import jsonable, utf8
 
+VERDICTS: Final[dict[str, Verdict]] = {
+    "allow": "allow",
+    "approve": "allow",
+    "edit": "allow",
+    "answer": "allow",
+    "deny": "deny",
+    "done": "done",
+}
+"""What a person may say, and what it comes to."""
 LOOK = 0.5
 """Seconds between two looks into the inbox while a callback waits for its person."""
 
@@ -39,7 +50,7 @@ async def resolution(
     ledger.touch(f"{key}[{index}]")
     await ledger.inbox.refresh(ledger.store)
     resolved = _decided(ledger, asked, action, tool)
-    if resolved is None and event.expires_at and ledger.setup.now() > event.expires_at:
+    if resolved is None and _expired(ledger, event):
         resolved = _closed(event, "expired", "clock")
     if resolved is None and ledger.setup.approve is None:
         by = ledger.inbox.cancelled()
@@ -49,7 +60,11 @@ async def resolution(
         raise Park("awaiting_input" if action.tool == ASK_USER else "awaiting_approval")
     if resolved is None:
         await ledger.save()
-        resolved = await _asked_here(ledger, asked, action, tool, question)
+        try:
+            resolved = await _asked_here(ledger, asked, action, tool, question)
+        except Park:
+            ledger.hear(key)
+            raise
     ledger.put(resolved)
     return _still(ledger, event, action, resolved) or resolved
 
@@ -69,15 +84,7 @@ async def _asked_here(
     posted = _decided(ledger, asked, action, tool)
     if isinstance(decision, e.Resolved):
         return decision
-    said = decision.answer if decision.answer is not None else decision.reason
-    resolved = _closed(
-        event,
-        {"approve": "allow", "edit": "allow"}.get(decision.verdict, decision.verdict),
-        decision.by,
-        ledger.setup.redactor.text(said),
-        _edited(ledger, action, decision.parameters),
-        tool,
-    )
+    resolved = _heard(ledger, event, action, tool, decision)
     if posted is None:
         return resolved
     heard, lost = (resolved, posted) if posted.verdict == "allow" else (posted, resolved)
@@ -85,6 +92,47 @@ async def _asked_here(
     name = f"{asked.run}:{asked.seq}"
     ledger.store.dispatch(e.DecisionRefused(id=name, by=lost.by, why=why, at=ledger.setup.now()))
     return heard
+
+
+def _heard(
+    ledger: Ledger, asked: e.Decided, action: Action, tool: Tool | None, decision: Decision
+) -> e.Resolved:
+    """What the callback's decision comes to. One that cannot be used as it stands denies."""
+    wrong = flaw(decision)
+    if not wrong and decision.digest and decision.digest != asked.digest:
+        wrong = "the decision is about another action than the one it was asked about"
+    if wrong:
+        return _closed(asked, "deny", ledger.setup.principal.id, utf8(wrong))
+    if _expired(ledger, asked):
+        return _closed(asked, "expired", "clock")
+    said = decision.answer if decision.answer is not None else decision.reason
+    verdict = VERDICTS[decision.verdict]
+    edited = _edited(ledger, action, decision.parameters) if verdict == "allow" else None
+    reason, by = [ledger.setup.redactor.text(utf8(text)) for text in (said, decision.by)]
+    return _closed(asked, verdict, by, reason, edited, tool)
+
+
+def flaw(decision: Decision) -> str:
+    """Why nobody can act on `decision`, or "". It comes from code that may be wrong."""
+    said: Any = decision.verdict
+    if not isinstance(said, str) or said not in VERDICTS:
+        return f"a decision is approve, deny, edit or done, not {quote(said)}"
+    texts: dict[str, Any] = {"by": decision.by, "reason": decision.reason}
+    texts |= {"answer": decision.answer or "", "digest": decision.digest}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            return f"the {name} of a decision is text, not {quote(text)}"
+    given: Any = decision.parameters
+    if given is None:
+        return "an edit says which parameters to use instead" if said == "edit" else ""
+    known = cast("Any", given)
+    if not isinstance(given, dict) or jsonable(known) != known:
+        return f"edited parameters are a dict of JSON, not {quote(given)}"
+    return ""
+
+
+def _expired(ledger: Ledger, asked: e.Decided) -> bool:
+    return bool(asked.expires_at) and ledger.setup.now() > asked.expires_at
 
 
 def _decided(
@@ -126,7 +174,9 @@ def _still(
         changed = "the policy changed after the approval was asked for"
     if not changed:
         return None
-    void = _closed(asked, "void", "runtime", changed)
+    # A void edit is taken back: the question is asked anew about the action as it was.
+    original = action if resolved.action is not None else None
+    void = _closed(asked, "void", "runtime", changed, original, tool)
     ledger.put(void)
     return void
 
@@ -183,9 +233,12 @@ async def _callback(
     ledger: Ledger, asked: e.Record, action: Action, tool: Tool | None, question: str
 ) -> Decision | e.Resolved:
     """What the callback says; while it waits, a person elsewhere may decide or cancel."""
-    approve = ledger.setup.approve
+    approve, event = ledger.setup.approve, asked.event
     assert approve is not None
-    said = approve(approval(ledger.store.run, asked, action, ledger.setup.principal.id, question))
+    assert isinstance(event, e.Decided)
+    said: Any = approve(
+        approval(ledger.store.run, asked, action, ledger.setup.principal.id, question)
+    )
     if inspect.isawaitable(said):
         asking = asyncio.ensure_future(said)
         try:
@@ -194,6 +247,8 @@ async def _callback(
                 posted = _decided(ledger, asked, action, tool)
                 if posted is not None:
                     return posted
+                if _expired(ledger, event):
+                    return _closed(event, "expired", "clock")
                 by = ledger.inbox.cancelled()
                 if by:
                     raise Cancelled(by)
@@ -204,4 +259,7 @@ async def _callback(
                 await asyncio.gather(asking, return_exceptions=True)
     if isinstance(said, Decision):
         return said
-    return Decision("allow" if said is True else "deny", by=ledger.setup.principal.id)
+    by = ledger.setup.principal.id
+    if isinstance(said, bool):
+        return Decision("allow" if said else "deny", by=by)
+    return Decision("deny", by=by, reason=f"approve gave {quote(said)}, not a bool or a Decision")

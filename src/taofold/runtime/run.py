@@ -37,6 +37,8 @@ from taofold.store.store import Store
 
 MakeStrategy: TypeAlias = Callable[[], Strategy[Any]]
 
+NEWS = 20
+"""How often an activation is driven anew before it waits with unread news."""
 _LIVE: set[tuple[int, str]] = set()
 """Runs that this process is driving now, by log and id."""
 
@@ -116,7 +118,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     drive = Drive(setup, store, tape, Inbox(None, run), exact=True)
     ended = fold(records)
     try:
-        finish = finished(await drive(strategy()))
+        finish = finished(await drive(strategy()), setup.redactor)
     except EndOfTape:
         finish = None
     except ModelError as error:
@@ -211,13 +213,18 @@ async def _activate(
     *,
     resumed: bool = False,
 ) -> Store:
-    """Drive until the run ends or waits; re-drive if news came in while it was parking."""
+    """Drive until the run ends or waits; re-drive if news came in while it was parking.
+
+    At the `NEWS`th time it waits all the same: what came in is read when it is resumed.
+    """
     place = (id(log), store.run)
     if place in _LIVE:
         raise Conflict(f"run {store.run!r} is being driven by this process")
     _LIVE.add(place)
+    turn = 0
     try:
         while True:
+            turn += 1
             inbox = Inbox(log, store.run)
             drive = Drive(setup, store, tape, inbox, resumed=resumed)
             try:
@@ -229,7 +236,7 @@ async def _activate(
                     await asyncio.shield(_close(store, inbox, "cancelled"))
                 raise
             drive.live()
-            if await _written(store, inbox, event):
+            if await _written(store, inbox, event, quiet=turn < NEWS):
                 return store
             records = await log.read(store.run)
             store = store.again(len(records))
@@ -238,8 +245,10 @@ async def _activate(
         _LIVE.discard(place)
 
 
-async def _written(store: Store, inbox: Inbox, event: e.RunFinished | e.Parked) -> bool:
-    """Write how the activation ended. False: news came in while it was parking."""
+async def _written(
+    store: Store, inbox: Inbox, event: e.RunFinished | e.Parked, *, quiet: bool = True
+) -> bool:
+    """Write how the activation ended. False: news came in while it was parking `quiet`ly."""
     await inbox.refresh(store)
     if isinstance(event, e.RunFinished):
         store.dispatch(event)
@@ -252,14 +261,14 @@ async def _written(store: Store, inbox: Inbox, event: e.RunFinished | e.Parked) 
         inbox.take(signal)
     store.dispatch(event)
     return await store.flush(
-        consume=inbox.spend(), status="waiting", waiting_for=event.reason, if_quiet=True
+        consume=inbox.spend(), status="waiting", waiting_for=event.reason, if_quiet=quiet
     )
 
 
 async def _outcome(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | e.Parked:
     """Drive once; whatever ends it, as an event."""
     try:
-        return finished(await drive(strategy()))
+        return finished(await drive(strategy()), drive.setup.redactor)
     except Park as park:
         return e.Parked(reason=park.reason)
     except Cancelled as signal:

@@ -43,7 +43,7 @@ class Approval:
     asked_at: int
     expires_at: int = 0
     question: str = ""
-    """For `ask_user`: what the agent wants to know."""
+    """What the agent wants to know (`ask_user`), or the doubt whether it already happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,8 @@ class ChildOutcome:
     waiting_for: str = ""
     calls: tuple[int, int] | None = None
     """Its model calls and its tool calls, its own children's included."""
+    tools: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The same tool calls by tool."""
 
 
 @dataclass(slots=True)

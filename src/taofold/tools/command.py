@@ -73,23 +73,41 @@ class Shell:
         if any("\0" in argument for argument in arguments):
             return Outcome("the command holds a NUL character", "failure")
         if self.containment is not None:
-            wrapped = self.containment.wrap(arguments, where)
-            return await self._observed(ctx, wrapped, self.jail.root, HOME)
+            return await self._contained(ctx, self.containment, arguments, where)
         home = tempfile.mkdtemp(prefix="taofold-home-")
         try:
             return await self._observed(ctx, arguments, where, home)
         finally:
             shutil.rmtree(home, ignore_errors=True)
 
+    async def _contained(
+        self, ctx: RunContext[Any], box: Containment, command: list[str], where: Path
+    ) -> Outcome:
+        try:
+            async with box.around(command, where) as (wrapped, inherited):
+                return await self._observed(ctx, wrapped, self.jail.root, HOME, (inherited,))
+        except OSError as error:
+            said = f"it cannot be contained: {error.strerror or error}"
+            return Outcome(f"{said}; nothing was run", "failure", said)
+
     async def _observed(
-        self, ctx: RunContext[Any], command: list[str], where: Path, home: str
+        self,
+        ctx: RunContext[Any],
+        command: list[str],
+        where: Path,
+        home: str,
+        inherited: tuple[int, ...] = (),
     ) -> Outcome:
         output = Output()
         started = monotonic()
         environment = {**self.environment, "HOME": home, "TMPDIR": str(Path(home).parent)}
         try:
             code = await process.run(
-                command, folder=where, environment=environment, heard=_hearing(ctx, output)
+                command,
+                folder=where,
+                environment=environment,
+                heard=_hearing(ctx, output),
+                inherited=inherited,
             )
         except asyncio.CancelledError:
             ctx.partial[:] = [output.text]
@@ -120,7 +138,8 @@ def command_tool(
 
     Contained, it is tier 2; else tier 3 (with `contain="auto"`). `env` adds variables to the
     few it inherits; `readable` adds directories it may read (this Python's are always
-    readable). Names in `protected` that exist in `root` are read-only; `.taofold` is hidden.
+    readable). Contained, names in `protected` are read-only and `.taofold` is hidden: in
+    `root` even where absent, below it where they exist when the command starts.
 
     Raises:
         ConfigError: `root` is no directory, or `contain="always"` where nothing can contain.

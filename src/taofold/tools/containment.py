@@ -1,19 +1,25 @@
 """Confines a command with bubblewrap: one writable directory, no network, no secrets.
 
 Knows nothing about tools; it turns an argument list into a longer one. What it promises:
-only the work root (without its protected names) is writable and lasts; the system is
+only the work root (without its protected and hidden names) is writable and lasts; the system is
 read-only; the home directory, other projects, `/run`, `/var` and the network do not exist;
 when the command ends, all its processes end. It does not limit memory or processor use.
 """
 
+import json
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from shutil import which
 from typing import Final
+
+from taofold.tools import guard, process
+from taofold.tools.worker import WORKERS
 
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
 _ETC: Final = (
@@ -31,6 +37,7 @@ _NETWORK_ETC: Final = ("resolv.conf", "hosts", "nsswitch.conf", "services", "pro
 HOME: Final = "/tmp/home"
 """The home directory inside the container, where /tmp is its own."""
 _PROBE_SECONDS: Final = 10
+_END_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +50,34 @@ class Containment:
     protected: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
 
-    def wrap(self, command: Sequence[str], folder: Path) -> list[str]:
-        """The arguments that run `command` confined, in `folder`."""
-        return [*self._options(), "--chdir", str(folder), "--", *command]
+    def wrap(self, command: Sequence[str], folder: Path, more: Sequence[str] = ()) -> list[str]:
+        """The arguments that run `command` confined, in `folder`, with `more` options."""
+        return [*self._options(), *more, "--chdir", str(folder), "--", *command]
+
+    @asynccontextmanager
+    async def around(
+        self, command: Sequence[str], folder: Path
+    ) -> AsyncGenerator[tuple[list[str], int]]:
+        """What to run in place of `command`, and a descriptor it must inherit.
+
+        The protected and hidden names are out of its reach. Leave the context when the
+        command has ended: what was made in the root for it is removed then.
+
+        Raises:
+            OSError: they cannot be kept out of its reach.
+        """
+        reader, writer = os.pipe()
+        try:
+            with guard.stubs(self.root, (*self.protected, *self.hidden)) as made:
+                try:
+                    more = await WORKERS.run(guard.covers, self.root, self.protected, self.hidden)
+                    more += ["--info-fd", str(writer)]
+                    yield self.wrap(command, folder, more), writer
+                finally:
+                    made.ended = await _ended(reader)
+        finally:
+            os.close(reader)
+            os.close(writer)
 
     def _options(self) -> list[str]:
         root = str(self.root)
@@ -64,11 +96,17 @@ class Containment:
         for path in self.readable:
             # After the root: what lies inside it, such as .venv, must not become writable.
             options += [] if path in around else _shown(str(path))
-        for name in self.protected:
-            options += _shown(f"{root}/{name}")
-        for name in self.hidden:
-            options += ["--tmpfs", f"{root}/{name}"] if (self.root / name).is_dir() else []
         return options
+
+
+async def _ended(reader: int) -> bool:
+    """Has all that ran in the container ended? bwrap itself ends a moment earlier."""
+    os.set_blocking(reader, False)
+    try:
+        pid = int(json.loads(os.read(reader, 4096))["child-pid"])
+    except BlockingIOError:
+        return True  # it did not get so far as to start anything
+    return await process.gone(pid, _END_SECONDS)
 
 
 def _system(path: Path) -> list[str]:

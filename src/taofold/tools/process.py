@@ -30,10 +30,12 @@ async def run(
     environment: Mapping[str, str],
     heard: Callable[[bytes], object],
     most: int = MOST_BYTES,
+    inherited: Sequence[int] = (),
 ) -> int:
     """Run it and return its exit code (-9 = killed by signal 9). `heard` gets each chunk.
 
-    Output and errors come in one stream, in the order they were written.
+    Output and errors come in one stream, in the order they were written. It gets the
+    descriptors `inherited`.
 
     Raises:
         OSError: it cannot be started.
@@ -51,6 +53,7 @@ async def run(
                 stdout=writer,
                 stderr=writer,
                 start_new_session=True,
+                pass_fds=inherited,
             )
         finally:
             os.close(writer)
@@ -64,6 +67,25 @@ async def run(
         return code
     finally:
         pipe.close()
+
+
+async def gone(pid: int, seconds: float) -> bool:
+    """Has the process `pid`, which need not be a child, ended within `seconds`? Linux only."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(fd, ended.set)
+    try:
+        await asyncio.wait_for(ended.wait(), seconds)
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+    return True
 
 
 async def _reaped(process: asyncio.subprocess.Process) -> int:

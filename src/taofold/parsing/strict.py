@@ -1,0 +1,44 @@
+"""Decodes JSON as the standard has it, and nothing that is merely close to it.
+
+`NaN`, `Infinity`, numbers too large for a float and objects that say two things under one key are
+refused here, for the tolerant reader to judge. Knows nothing about repairs.
+"""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from typing import Any
+
+from taofold.parsing.kinds import is_list, is_object
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _float(token: str) -> float:
+    value = float(token)
+    if not isfinite(value):
+        raise ValueError(token)
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return out
+
+
+DECODER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object_pairs_hook=_object)
+"""Raises ValueError, or RecursionError for text that is nested too deep."""
+
+
+def is_finite(value: Any) -> bool:
+    """Whether all numbers in a value are numbers of JSON; its depth is bounded by the reader's."""
+    if isinstance(value, float):
+        return isfinite(value)
+    if is_object(value):
+        return all(map(is_finite, value.values()))
+    return all(map(is_finite, value)) if is_list(value) else True

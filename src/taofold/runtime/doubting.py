@@ -1,0 +1,121 @@
+"""Calls that may have happened without anybody seeing it: nothing is repeated unasked (D9).
+
+Either an earlier life started the call and was cut off, or it timed out and may still
+finish. What the log says of its effect counts, whatever this code says of the tool.
+"""
+
+import inspect
+from typing import Any, Final
+
+from taofold.core import events as e
+from taofold.core.rules import fingerprint
+from taofold.core.state import RunState, live
+from taofold.core.values import Action, Observation, Tier
+from taofold.policy import Ruling
+from taofold.runtime.approving import settle
+from taofold.runtime.calling import call, delegate, effect_id, observed, started
+from taofold.runtime.ledger import Ledger
+from taofold.tools import Bound, Outcome, Tool
+from taofold.tools.result import outcome_of
+
+AGAIN: Final = "this very call timed out before and may have happened, or may still finish"
+
+
+async def doubt(
+    ledger: Ledger, key: str, index: int, action: Action, tool: Tool, bound: Bound
+) -> e.Observed:
+    """A call that was started in an earlier life and never observed: did it happen?"""
+    if tool.agent is not None:
+        return await delegate(ledger, key, index, action, tool)
+    begun = [record.event for record in live(ledger.store.records)]
+    if tool.effect == "once" or any([_once(event, key, index) for event in begun]):
+        verified = await _verify(ledger, key, index, tool) if tool.verify else None
+        if verified is not None:
+            return verified
+        if tool.verify is None:
+            question = (
+                f"{tool.name} was started before an interruption and may already have happened; "
+                "its old process may even still finish it"
+            )
+            settled = await settle(ledger, key, index, action, tool, None, question=question)
+            if isinstance(settled, Observation):
+                return e.Observed(key=key, index=index, observation=settled)
+    ledger.new(started(key, index, tool))
+    return await call(ledger, key, index, action, tool, bound)
+
+
+async def lost(
+    ledger: Ledger, key: str, index: int, action: Action, tool: Tool | None, why: Observation
+) -> Observation:
+    """The answer to a call that cannot be made: `why`, if no earlier life has started it.
+
+    If one has, nobody may say that it never ran: its tool is gone or takes something else now.
+    """
+    if ledger.tape.peek(e.Started, key, index) is None:
+        return why
+    for record in ledger.tape.ruled(key, index):
+        ledger.replayed(record)
+        if isinstance(record.event, e.Decided) and record.event.action is not None:
+            action = record.event.action
+    once = False
+    while (begun := ledger.tape.take(e.Started, key, index)) is not None:
+        ledger.replayed(begun)
+        once = once or _once(begun.event, key, index)
+    text = (
+        f"{action.tool} was started before an interruption and may already have happened; "
+        f"it cannot be called again: {why.result}"
+    )
+    if once:
+        settled = await settle(ledger, key, index, action, tool, None, question=text)
+        if isinstance(settled, Observation):
+            return settled
+    return Observation(text, "failure")
+
+
+def ruled(
+    ledger: Ledger, key: str, index: int, action: Action, tool: Tool, ruling: Ruling
+) -> Ruling:
+    """`ruling`, or the question to a person that the repetition of such a call needs."""
+    if ruling.verdict != "allow" or tool.effect != "once" or tool.agent is not None:
+        return ruling
+    recorded = ledger.tape.peek(e.Decided, key, index)
+    # What was known at the time is on the tape: branches may meet in another order now.
+    again = recorded.reason == AGAIN if recorded else _timed_out(ledger.store.state, action)
+    return Ruling("ask", max(ruling.tier, Tier.CONFIRM), AGAIN) if again else ruling
+
+
+def _timed_out(state: RunState, action: Action) -> bool:
+    """Has the same call, whatever its `timeout_s`, timed out in this run?"""
+    done = [
+        said
+        for step in state.steps
+        for said, seen in zip(step.actions, step.observations, strict=True)
+        if seen.status == "timeout" and said.tool == action.tool
+    ]
+    done += [
+        slot.action
+        for step in state.open.values()
+        for slot in step.slots
+        if slot.observation is not None and slot.observation.status == "timeout"
+    ]
+    wanted = fingerprint(action)
+    return any([fingerprint(said) == wanted for said in done])
+
+
+def _once(event: e.Event, key: str, index: int) -> bool:
+    """Was this the start of the call, under a code that said it must not be repeated?"""
+    if not isinstance(event, e.StartedOnce) or event.effect != "once":
+        return False
+    return (event.key, event.index) == (key, index)
+
+
+async def _verify(ledger: Ledger, key: str, index: int, tool: Tool) -> e.Observed | None:
+    """What `verify` says of the interrupted call; None if it did not happen."""
+    assert tool.verify is not None
+    said: Any = tool.verify(effect_id(ledger.store.run, key, index))
+    if inspect.isawaitable(said):
+        said = await said
+    if said is False or said is None:
+        return None
+    outcome = Outcome("verified: it had already happened") if said is True else outcome_of(said)
+    return observed(ledger, key, index, tool, outcome, 0.0)

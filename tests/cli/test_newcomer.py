@@ -1,0 +1,158 @@
+"""What somebody new needs to be told: what waits and why, where a run stands, what to type."""
+
+import json
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Taofold
+from tests.cli.test_prompt import Terminal, terminal
+from tests.cli.test_run import until
+
+from taofold.cli.environment import KNOWN, unknown
+from taofold.spec.config_file import LimitKeys
+
+__all__ = ["terminal"]
+Start = Callable[..., subprocess.Popen[str]]
+
+
+def killed(start: Start, project: Path, agent: str = "slow") -> None:
+    process = start("run", f"agents.py:{agent}", "go", "--approve", "all")
+    until((project / "waiting").exists)
+    process.kill()
+    process.communicate(timeout=30)
+
+
+def test_what_another_terminal_asks_is_listed_and_goes_on_by_itself(
+    taofold: Taofold, terminal: Callable[..., Terminal], project: Path
+) -> None:
+    one = terminal("run", "agents.py:writer", "go")
+    one.until("[a]pprove")
+    assert "asked at a terminal" in taofold("approvals", "list").out
+    assert json.loads(taofold("approvals", "list", "--json").out)[0]["live"] is True
+    done = taofold("approvals", "approve", "last")
+    assert "goes on by itself" in done.err
+    assert "runs resume" not in done.err
+    one.until("finished: final_answer")
+    assert (project / "notes.txt").read_text() == "hello 7777\n"
+
+
+def test_a_call_in_doubt_is_shown_with_its_reason_and_three_ways_out(
+    taofold: Taofold, started: Start, project: Path
+) -> None:
+    killed(started, project)
+    resumed = taofold("runs", "resume", "last", "-q")
+    assert resumed.code == 3
+    name = json.loads(taofold("approvals", "list", "--json").out)[0]["id"]
+    for shown in (resumed.err, taofold("approvals", "list").err):
+        assert "before an interruption and may already have happened" in shown
+        lines = [" ".join(line.split()) for line in shown.splitlines()]
+        for label, command in (
+            ("it happened:", f"approve {name} --done"),
+            ("run it again:", f"approve {name}"),
+            ("skip it:", f"deny {name}"),
+        ):
+            assert any(one.startswith(label) and one.endswith(command) for one in lines), shown
+    noted = taofold("approvals", "approve", name, "--done")
+    assert noted.err.startswith("noted as done: slowly")
+    assert taofold("runs", "resume", "last").code == 0
+
+
+def test_a_run_whose_process_is_gone_is_interrupted_and_a_fork_is_forked(
+    taofold: Taofold, started: Start, project: Path
+) -> None:
+    killed(started, project, "waiter")
+    run = json.loads(taofold("runs", "list", "--json").out)[0]["run"]
+    assert " interrupted " in taofold("runs", "list").out
+    fork = taofold("runs", "fork", run, "--at", "0").out.strip()
+    assert fork in taofold("runs", "list", "--status", "forked").out
+    assert run in taofold("runs", "list", "--status", "interrupted").out
+    assert taofold("runs", "list", "--status", "running").out == ""
+    words = taofold("runs", "resume", "--help").out
+    assert all(one in words for one in ("waits", "interrupted", "cancelled", "failed"))
+
+
+@pytest.mark.parametrize("broken", ["corrupt", "newer", "no folder"])
+def test_what_cannot_even_start_is_exit_code_2(
+    taofold: Taofold, project: Path, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = project / ".taofold" / "runs.db"
+    if broken == "corrupt":
+        path.write_bytes(b"this is no database" * 400)
+    elif broken == "newer":
+        taofold("run", "agents.py:adder", "add")
+        with sqlite3.connect(path) as db:
+            db.execute("pragma user_version = 9999")
+        db.close()
+    else:
+        monkeypatch.setenv("TAOFOLD_HOME", str(project / "agents.py" / "inside"))
+    done = taofold("run", "agents.py:adder", "add")
+    assert done.code == 2, done.err
+    assert done.err.startswith("error: ")
+
+
+def test_init_where_nothing_can_be_written_is_exit_code_2(taofold: Taofold, project: Path) -> None:
+    (project / "agent.yaml").mkdir()
+    done = taofold("init", "--force")
+    assert done.code == 2
+    assert "cannot be written" in done.err
+
+
+def test_an_import_under_a_taken_id_names_the_way_out(taofold: Taofold) -> None:
+    taofold("run", "agents.py:adder", "add")
+    taofold("runs", "export", "last", "-o", "out.ndjson")
+    done = taofold("runs", "import", "out.ndjson")
+    assert done.code == 2
+    assert "--as ID" in done.err
+
+
+def test_approve_all_is_one_line_and_tautologies_are_not_told(taofold: Taofold) -> None:
+    done = taofold("run", "agents.py:writer", "go", "--approve", "all")
+    assert done.err.count("allowed by --approve all") == 1
+    assert "asks for approval" not in done.err
+    assert "approved by" not in done.err
+    asked = taofold("run", "agents.py:writer", "go").err
+    assert "tier 2 asks" not in asked
+    assert "it writes" in asked
+
+
+def test_a_second_decision_is_in_the_log_and_not_in_the_trace(taofold: Taofold) -> None:
+    taofold("run", "agents.py:writer", "go")
+    name = json.loads(taofold("approvals", "list", "--json").out)[0]["id"]
+    taofold("approvals", "approve", name)
+    assert taofold("approvals", "deny", name).code == 1
+    assert "refused" not in taofold("runs", "resume", "last").err
+    assert "decision_refused" in taofold("runs", "log", "last").out
+
+
+def test_a_run_ends_with_a_short_summary(taofold: Taofold) -> None:
+    done = taofold("run", "agents.py:adder", "add")
+    end = done.err.partition("finished: final_answer")[2].splitlines()[1:]
+    assert end[0] == "calls: add ×1"
+    assert "runs show" in end[-1]
+    assert len(end) <= 5
+    assert "calls:" not in taofold("run", "agents.py:adder", "add", "-q").err
+
+
+def test_json_leaves_standard_error_to_errors(taofold: Taofold) -> None:
+    assert taofold("run", "agents.py:adder", "add", "--json").err == ""
+    assert taofold("run", "agents.py:writer", "go", "--json").err == ""
+    assert "this deletes 1 run for good" in taofold("runs", "delete", "last").err
+
+
+def test_a_variable_that_means_nothing_is_a_warning_with_a_suggestion(
+    taofold: Taofold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAOFOLD_MODELL", "x")
+    done = taofold("run", "agents.py:adder", "add")
+    assert done.code == 0
+    assert "warning: the environment variable TAOFOLD_MODELL" in done.err
+    assert "did you mean TAOFOLD_MODEL?" in done.err
+    assert unknown(KNOWN) == []
+
+
+def test_every_limit_has_its_variable() -> None:
+    limits = {one.removeprefix("TAOFOLD_LIMITS_").lower() for one in KNOWN if "LIMITS" in one}
+    assert limits == set(LimitKeys.model_fields) - {"per_tool"}

@@ -1,0 +1,116 @@
+"""What counts as a parameter of a call, and which numbers are none."""
+
+from math import inf, isfinite
+from typing import Any
+
+import pytest
+
+from taofold.parsing import Parsed, Turn, parse, read_call, read_reply
+
+
+def call(text: str):
+    turn = read_reply(text, ["send"], finish_reason="stop")
+    assert isinstance(turn, Turn), turn
+    return turn.calls[0]
+
+
+def doubted(text: str) -> bool:
+    return any(each.content for each in call(text).repairs)
+
+
+@pytest.mark.parametrize(
+    ("entries", "parameters", "doubt"),
+    [
+        ('"to":"x"', {"to": "x"}, False),
+        ('"name":"Bob","type":"urgent"', {"name": "Bob", "type": "urgent"}, True),
+        ('"to":"x","name":"send","type":"function"', {"to": "x"}, False),
+        ('"to":"x","id":"call_7"', {"to": "x"}, False),
+        ('"id":"42"', {"id": "42"}, True),
+        ('"answer":"42"', {"answer": "42"}, True),
+        ('"id":"42","parameters":{"to":"x"}', {"to": "x"}, False),
+        ('"parameters":{"to":"x"},"amount":5', {"to": "x"}, True),
+        ('"parameters":{"to":"x"},"observation":null', {"to": "x"}, False),
+        ('"parameters":{},"amount":5', {"amount": 5}, True),
+        ('"parameters":{},"arguments":{"to":"x"}', {"to": "x"}, False),
+        ('"parameters":{"to":"x"},"arguments":{"to":"x"}', {"to": "x"}, False),
+        ('"parameters":{"to":"x"},"arguments":{"to":"y"}', {"to": "x"}, True),
+        ('"rationale":"r","confidence":0.5', {}, False),
+    ],
+)  # fmt: skip
+def test_an_entry_beside_the_tool_is_taken_or_the_call_is_in_doubt(entries, parameters, doubt):
+    text = '{"thought":"t","tool":"send",' + entries + "}"
+    assert call(text).parameters == parameters
+    assert doubted(text) is doubt
+
+
+@pytest.mark.parametrize(
+    ("beside", "parameters"), [('"parameters":{"to":"x"}', {"to": "x"}), ('"to":"x"', {})]
+)
+def test_what_stands_beside_an_action_without_parameters_is_in_doubt(beside, parameters):
+    text = '{"thought":"t","action":{"tool":"send"},' + beside + "}"
+    assert call(text).parameters == parameters
+    assert doubted(text)
+
+
+def test_an_answer_beside_finish_is_the_answer():
+    for key in ("answer", "final_answer"):
+        assert call('{"thought":"t","tool":"finish","' + key + '":"42"}').parameters == {
+            "answer": "42"
+        }
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+@pytest.mark.parametrize("form", ['{"a":%s}', '{"a":[{"b":%s}]}', "{'a':%s,}"])
+def test_a_number_that_is_not_finite_is_an_error_of_the_call(number, form):
+    arguments = form % number
+    assert read_call("send", arguments).error
+    for text in (
+        '{"thought":"t","tool":"send","parameters":' + arguments + "}",
+        'Here: {"thought":"t","tool":"send","parameters":' + arguments + "}",
+        f"Thought: t\nAction: send\nAction Input: {arguments}",
+    ):
+        read = read_reply(text, ["send"], finish_reason="stop")
+        assert not isinstance(read, Turn) or (read.calls[0].error and not read.calls[0].parameters)
+
+
+@pytest.mark.parametrize("claimed", ["NaN", "Infinity", "1e999", "9" * 400, '"high"', "true"])
+def test_a_confidence_that_is_no_finite_number_is_none(claimed):
+    text = '{"thought":"t","confidence":' + claimed + ',"tool":"send","parameters":{}}'
+    turn = read_reply(text, ["send"])
+    assert isinstance(turn, Turn)
+    assert turn.remark is not None
+    assert turn.remark.confidence is None
+
+
+@pytest.mark.parametrize("type_", [dict[str, Any], dict[str, float], Any])
+@pytest.mark.parametrize("number", ["NaN", "1e999", "1E+400", "9" * 320 + ".0"])
+def test_no_typed_value_holds_a_number_that_is_not_finite(type_, number):
+    read = parse('{"a": ' + number + "}", type_)
+    assert not isinstance(read, Parsed) or not any(
+        isinstance(each, float) and not isfinite(each) for each in read.value.values()
+    )
+
+
+def test_large_numbers_that_are_finite_are_read():
+    assert parse('{"a": 1e300, "b": 1.7E+308}', dict[str, float]) == Parsed(
+        {"a": 1e300, "b": 1.7e308}
+    )
+    assert inf not in parse('{"a": 1e300}', dict[str, float]).value.values()
+
+
+def test_native_arguments_that_were_cut_to_nothing_are_an_error():
+    assert read_call("send", "", finish_reason="length").error
+    assert read_call("send", "").parameters == {}
+    assert not read_call("send", "", finish_reason="stop").error
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<function=send><parameter=a>1<parameter=b>2</parameter></function>",
+        "<function=send><parameter=a>1</function>",
+    ],
+)
+def test_a_tag_that_lost_its_end_puts_the_call_in_doubt(text):
+    assert doubted(text)
+    assert not doubted("<function=send><parameter=a>1</parameter></function>")

@@ -1,0 +1,166 @@
+"""Secrets reach neither the log nor whoever listens, however the model spells them."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from taofold import Agent, MemoryLog, Tier, tool
+from taofold.agent.result import Delta
+from taofold.core.values import Message, Profile, Reply, ToolCall
+from taofold.policy import Policy
+from taofold.policy.redaction import MARK, Redactor
+from taofold.policy.streaming import Trickle
+from taofold.testing import ScriptedModel
+
+from .kit import act, finish
+
+pytestmark = pytest.mark.anyio
+
+SECRET = 'pä"ss\\word-123'
+PLAIN = "hunter2hunter2"
+NATIVE = Profile(window=1_000_000, window_known=True, native_tools=True)
+RAN: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    RAN.clear()
+
+
+@tool(effect="read")
+def look(what: str = "it") -> str:
+    """Look."""
+    RAN.append(what)
+    return "seen"
+
+
+@tool(effect="once", tier=2)
+def send(what: str = "it") -> str:
+    """Send."""
+    RAN.append(what)
+    return "sent"
+
+
+def said(value: Any) -> str:
+    """Everything in `value`, JSON strings unescaped."""
+    plain = msgspec.to_builtins(value, enc_hook=repr)
+    return json.dumps(plain, ensure_ascii=False).replace('\\"', '"').replace("\\\\", "\\")
+
+
+async def heard(script: list[Any], secret: str, profile: Profile = NATIVE, **run: Any) -> str:
+    happened: list[Any] = []
+    log = MemoryLog()
+    model = ScriptedModel(script, profile=profile)
+    agent = Agent(model, tools=[look, send], log=log, secrets=[secret], approve="all")
+    await agent.run("goal", run_id="r", listener=happened.append, **run)
+    assert await agent.replay("r")
+    return said([*[r.event for r in await log.read("r")], *[str(one) for one in happened]])
+
+
+@pytest.mark.parametrize("profile", [NATIVE, Profile(window=1_000_000, window_known=True)])
+async def test_a_secret_behind_json_escapes_reaches_nobody(profile: Profile) -> None:
+    call = Reply(text="t", calls=(ToolCall("look", json.dumps({"what": SECRET}), "1"),))
+    first = call if profile.native_tools else act("look", f"it is {SECRET}", what=SECRET)
+    happened = await heard([first, finish(f"it is {SECRET}")], SECRET, profile)
+    assert SECRET not in happened
+    assert "word-123" not in happened
+    assert MARK in happened
+    assert all("word-123" not in one for one in RAN)
+
+
+async def test_a_secret_in_names_ids_history_and_session_is_taken_out() -> None:
+    reply = Reply(text="t", calls=(ToolCall(PLAIN, "{}", PLAIN),), model=PLAIN, finish=PLAIN)
+    history = (Message("user", PLAIN),)
+    happened = await heard([reply, finish()], PLAIN, history=history, session=PLAIN)
+    assert PLAIN not in happened
+
+
+async def test_a_call_that_lost_a_secret_does_not_run_unless_it_only_reads() -> None:
+    text = f"with {PLAIN} in it"
+    await heard([act("send", what=text), act("look", what=text), finish()], PLAIN)
+    (ran,) = RAN
+    assert ran == f"with {MARK} in it"
+
+
+async def test_the_policys_tier_counts_for_guessed_parameters() -> None:
+    call = Reply(text="t", calls=(ToolCall("look", '{"what":"say "x" y"}', "1"),))
+    model = ScriptedModel([call, finish()], profile=NATIVE)
+    policy = Policy(tiers={"look": Tier.CONFIRM})
+    result = await Agent(model, tools=[look], approve="all", policy=policy).run("goal")
+    assert result.steps[0].observations[0].refused in ("guessed", "malformed")
+    assert not RAN
+
+
+async def test_streamed_text_holds_no_secret() -> None:
+    happened: list[Any] = []
+    key = "sk-abcdefghijklmnopqrstuvwxyz"
+    model = ScriptedModel([finish("ok", f"the key is {key} and {PLAIN}, so")])
+    await Agent(model, secrets=[PLAIN]).run("goal", listener=happened.append)
+    text = "".join([one.text for one in happened if isinstance(one, Delta)])
+    assert key not in text
+    assert PLAIN not in text
+    assert ", so" in text
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_a_trickle_says_what_the_whole_text_says_without_secrets(size: int) -> None:
+    redactor = Redactor([PLAIN, SECRET])
+    whole = (
+        f"a b {PLAIN} c sk-abcdefghijklmnopqrst, password = hunter22, d {json.dumps(SECRET)} e "
+        "-----BEGIN RSA PRIVATE KEY-----\nabc def\n-----END RSA PRIVATE KEY----- the end of hunter2"
+    )
+    trickle = Trickle(redactor)
+    parts = [trickle.feed(whole[at : at + size]) for at in range(0, len(whole), size)]
+    shown = "".join([*parts, trickle.end()])
+    assert shown == redactor.text(whole)
+    assert "abc def" not in shown
+
+
+def test_a_trickle_does_not_hold_back_plain_words() -> None:
+    assert Trickle(Redactor([PLAIN])).feed("one two three") == "one two "
+
+
+def test_names_that_say_secret_hide_their_values() -> None:
+    given = {"password": "q1w2e3", "n": {"api_key": "zzzzzz"}, "next_page_token": "abcdefgh"}
+    assert Redactor().json(given) == {
+        "password": MARK,
+        "n": {"api_key": MARK},
+        "next_page_token": "abcdefgh",
+    }
+    words = "basic information-about-everything"
+    assert Redactor().text(words) == words
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "text",
+        Reply(text=None),  # type: ignore[arg-type]
+        Reply(text="x", calls=(ToolCall("look", None),)),  # type: ignore[arg-type]
+        Reply(text="x", usage=msgspec.structs.replace(Reply().usage, usd=float("nan"))),
+        Reply(text="x", usage=msgspec.structs.replace(Reply().usage, input_tokens=-5)),
+    ],
+)
+async def test_an_impossible_reply_is_a_provider_failure(reply: Any) -> None:
+    class Odd(ScriptedModel):
+        async def complete(self, request: Any, on_text: Any = None) -> Reply:
+            return reply  # type: ignore[no-any-return]
+
+    result = await Agent(Odd([])).run("goal")
+    assert result.status == "failed"
+
+
+async def test_lone_surrogates_and_deep_values_do_not_break_the_log() -> None:
+    deep = json.dumps({"what": "x"})[:-1] + ',"y":' + "[" * 150 + "]" * 150 + "}"
+    script = [
+        Reply(text="a \ud800", calls=(ToolCall("look", '{"what":"\\ud800"}', "1"),)),
+        Reply(text="b", calls=(ToolCall("look", deep, "2"),)),
+        finish(),
+    ]
+    log = MemoryLog()
+    result = await Agent(ScriptedModel(script, profile=NATIVE), tools=[look], log=log).run("goal")
+    assert result.status == "finished"
+    msgspec.json.encode([r.event for r in result.records])
+    assert result.steps[1].observations[0].refused == "malformed"
