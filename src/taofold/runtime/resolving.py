@@ -5,7 +5,7 @@ Where a callback and a person elsewhere both spoke, whoever did not allow is hea
 
 import asyncio
 import inspect
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from taofold.policy import digest
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.setup import Approval, Decision
 from taofold.runtime.signals import Cancelled, Park
+from taofold.store.fields import is_mapping
 from taofold.tools import Tool
 from taofold.tools.arguments import quote
 from taofold.tools.result import jsonable, utf8
@@ -122,11 +123,10 @@ def flaw(decision: Decision) -> str:
     for name, text in texts.items():
         if not isinstance(text, str):
             return f"the {name} of a decision is text, not {quote(text)}"
-    given: Any = decision.parameters
+    given = decision.parameters
     if given is None:
         return "an edit says which parameters to use instead" if said == "edit" else ""
-    known = cast("Any", given)
-    if not isinstance(given, dict) or jsonable(known) != known:
+    if not is_mapping(given) or jsonable(given) != given:
         return f"edited parameters are a dict of JSON, not {quote(given)}"
     return ""
 
