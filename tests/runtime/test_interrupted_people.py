@@ -1,0 +1,99 @@
+"""Late, odd and badly timed words of people: none loses the run or runs what nobody allowed."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from taofold import Agent, Approval, Decision, Limits, MemoryLog, Policy, tool
+from taofold.runtime.people import steer
+from taofold.testing import ScriptedModel
+from taofold.testing.replay import assert_replays
+
+from .kit import act, finish
+
+pytestmark = pytest.mark.anyio
+PAID: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_paid() -> None:
+    PAID.clear()
+
+
+@tool(effect="once", tier=3)
+def pay(euros: int = 1) -> str:
+    """Pay."""
+    PAID.append(euros)
+    return "paid"
+
+
+def payer(*script: str, **options: Any) -> Agent:
+    options.setdefault("tools", [pay])
+    return Agent(ScriptedModel([*script, finish()]), log=MemoryLog(), **options)
+
+
+async def test_steering_a_run_whose_child_waits_parks_again_instead_of_spinning() -> None:
+    child = Agent(ScriptedModel([act("pay"), finish()]), tools=[pay], name="clerk")
+    parent = payer(act("clerk", goal="pay"), tools=[child.as_tool()], approve=None)
+    waiting = await parent.run("pay", run_id="r")
+    assert waiting.status == "waiting"
+    await steer(waiting.log, "r", "hurry up")
+    again = await asyncio.wait_for(parent.resume(waiting), 10)
+    assert again.status == "waiting"
+    assert PAID == []
+
+
+@pytest.mark.scenario("RCT-16")
+async def test_a_callback_that_answers_after_the_expiry_is_too_late() -> None:
+    async def slow(_: Approval) -> bool:
+        await asyncio.sleep(0.2)
+        return True
+
+    one = payer(act("pay"), approve=slow, policy=Policy(approve_seconds=0.05))
+    result = await one.run("pay")
+    assert PAID == []
+    assert "expired" in str(result.steps[0].observations[0].result)
+    await assert_replays(
+        payer(act("pay"), approve=slow, policy=Policy(approve_seconds=0.05)), result
+    )
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Decision("approved"),
+        Decision("yes"),
+        Decision("void"),
+        Decision("allow", by=None),  # type: ignore[arg-type]
+        Decision("allow", digest="another"),
+    ],
+)
+async def test_a_decision_that_makes_no_sense_denies_and_the_log_stays_readable(
+    decision: Decision,
+) -> None:
+    one = payer(act("pay"), approve=lambda _: decision)
+    result = await one.run("pay")
+    assert PAID == []
+    assert result.steps[0].observations[0].refused == "denied"
+    assert len(await result.log.read(result.run_id)) == len(result.records)
+
+
+@pytest.mark.scenario("TAO-10", "PEER-04")
+async def test_a_once_tool_that_timed_out_is_not_repeated_unasked() -> None:
+    @tool(effect="once", reversible=True, tier=1, timeout=0.05)
+    def slow_pay() -> str:
+        """Pay slowly."""
+        PAID.append(1)
+        time.sleep(0.2)
+        return "paid"
+
+    script = (act("slow_pay"), act("slow_pay", timeout_s=1))
+    one = payer(*script, tools=[slow_pay], limits=Limits(steps=6))
+    result = await one.run("pay")
+    assert PAID == [1]
+    first = result.steps[0].observations[0]
+    assert first.status == "timeout"
+    assert not any("longer" in option for option in first.options)
+    assert result.status == "waiting"
