@@ -68,6 +68,8 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """`text` with every secret replaced, also one that JSON's escapes hide."""
+        if len(text) < _SHORTEST:  # no secret is so short
+            return text
         spans = self.spans(text)
         if not spans:
             return text
@@ -110,8 +112,10 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, int | float) or value is None:
-            secret = self._known is not None and self._known.fullmatch(str(value))
-            return MARK if secret else value
+            said = str(value)
+            if len(said) < _SHORTEST or self._known is None or not self._known.fullmatch(said):
+                return value
+            return MARK
         if isinstance(value, dict):
             known = cast("dict[str, Any]", value)
             items = {
