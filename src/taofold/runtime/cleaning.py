@@ -106,6 +106,11 @@ def plain(redactor: Redactor, value: Any) -> Any:
         return redactor.text(utf8(value))
     if deep(value):
         return f"(nested deeper than {DEEPEST})"
+    return _flat(redactor, value)
+
+
+def _flat(redactor: Redactor, value: Any) -> Any:
+    """`plain` for what is known not to be nested too deep."""
     value = redactor.json(value)
     try:
         msgspec.json.encode(value)
@@ -136,7 +141,7 @@ def _action(redactor: Redactor, action: Action) -> Action:
     if deep(action.parameters):
         said = f"the parameters are nested deeper than {DEEPEST}: make them flatter"
         action = replace(action, parameters={}, error=said)
-    parameters = plain(redactor, action.parameters)
+    parameters = _flat(redactor, action.parameters)
     repairs = action.repairs
     if action.tool not in RESERVED and marked(parameters) and ALTERED not in repairs:
         repairs = (*repairs, ALTERED)
