@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.ready
 JOBS ?= 2
+# dspy has an environment of its own: it brings 349 MB
+EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings)
 
 .PHONY: setup demo test check fix bench bench-parse docs lock clean
 
@@ -49,7 +51,7 @@ lock:
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-emit-find-links --no-header --no-annotate --group dev pyproject.toml -o requirements.lock
+	  --no-emit-find-links --no-header --no-annotate $(EXTRAS) --group dev pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .hypothesis
