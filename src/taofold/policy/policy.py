@@ -100,10 +100,12 @@ class Policy:
 
     def tier(self, name: str, facts: Facts) -> Tier:
         """The tool's tier under this policy: never lower than declared."""
-        tier = max(facts.tier, self.tiers.get(name, Tier.AUTO))
-        if self.production:
-            tier = max(tier, self.production_tiers.get(name, Tier.AUTO))
-        return Tier(tier)
+        tier = facts.tier
+        if name in self.tiers:
+            tier = max(tier, self.tiers[name])
+        if self.production and name in self.production_tiers:
+            tier = max(tier, self.production_tiers[name])
+        return tier if type(tier) is Tier else Tier(tier)
 
     def _dial(self, tier: Tier, facts: Facts) -> Ruling:
         if tier == Tier.CONFIRM:

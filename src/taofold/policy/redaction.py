@@ -46,6 +46,9 @@ _REFERENCE: Final = re.compile(r"\$\{\w+\}|env:\w+|\{\{[^{}]*\}\}")
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
 )
+_COMMON: Final = 200
+_REMEMBERED: Final = 2_000
+"""Short texts come again and again (names, ids, finish reasons): the harmless are remembered."""
 _SHORTEST: Final = 8
 _SHORTEST_NAMED: Final = 6
 _LAYERS: Final = 3
@@ -60,6 +63,8 @@ class Redactor:
         """The values that must not be written, the longest first."""
         self._known = re.compile("|".join(map(re.escape, self.known))) if self.known else None
         self._shapes = shapes
+        self.harmless: set[str] = set()
+        """Short ASCII texts in which nothing was found: they need no second look."""
 
     @staticmethod
     def secrets_in(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -68,10 +73,14 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """`text` with every secret replaced, also one that JSON's escapes hide."""
-        if len(text) < _SHORTEST:  # no secret is so short
+        if len(text) < _SHORTEST or text in self.harmless:  # no secret is so short
             return text
         spans = self.spans(text)
         if not spans:
+            if len(text) <= _COMMON and text.isascii() and MARK not in text:
+                if len(self.harmless) >= _REMEMBERED:
+                    self.harmless.clear()
+                self.harmless.add(text)
             return text
         parts, at = list[str](), 0
         for start, end in spans:
@@ -107,19 +116,23 @@ class Redactor:
                 found += [(_raw(escapes, start), _raw(escapes, end)) for start, end in inner]
         return found
 
+    def number(self, value: Any) -> Any:
+        """`value`, a number or None, unless it is one of the known secrets."""
+        if self._known is None:
+            return value
+        said = str(value)
+        return MARK if len(said) >= _SHORTEST and self._known.fullmatch(said) else value
+
     def json(self, value: Any) -> Any:
         """`value` with every secret in its strings replaced. Copies only what changes."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, int | float) or value is None:
-            said = str(value)
-            if len(said) < _SHORTEST or self._known is None or not self._known.fullmatch(said):
-                return value
-            return MARK
+            return self.number(value)
         if isinstance(value, dict):
             known = cast("dict[str, Any]", value)
             items = {
-                self.text(str(name)): MARK if _named(name, said) else self.json(said)
+                self.text(str(name)): MARK if named(name, said) else self.json(said)
                 for name, said in known.items()
             }
             return known if items == known else items
@@ -128,18 +141,6 @@ class Redactor:
             parts = [self.json(said) for said in old]
             return old if parts == list(old) else parts
         return value
-
-
-def marked(value: Any) -> bool:
-    """Does `value` hold anything that was taken out?"""
-    if isinstance(value, str):
-        return MARK in value
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return any([marked(name) or marked(said) for name, said in items])
-    if isinstance(value, list | tuple):
-        return any([marked(said) for said in cast("Sequence[Any]", value)])
-    return False
 
 
 def unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:
@@ -164,7 +165,7 @@ def _raw(escapes: list[tuple[int, int]], place: int) -> int:
     return end + place - inner - 1
 
 
-def _named(name: Any, said: Any) -> bool:
+def named(name: Any, said: Any) -> bool:
     """Is `said` secret because its name says so?"""
     if not isinstance(said, str) or len(said) < _SHORTEST_NAMED or not isinstance(name, str):
         return False

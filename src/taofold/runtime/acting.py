@@ -124,8 +124,7 @@ class Batch:
             names = ", ".join(sorted(self.ledger.setup.tools.names)) or "none"
             text = f"unknown tool {action.tool!r}; available tools: {names}"
             return Observation(text, "failure", refused="unknown")
-        tier = self.ledger.setup.policy.tier(action.tool, _facts(tool))
-        if action.guessed and (tool.effect == "once" or tier >= Tier.CONFIRM):
+        if action.guessed and self._matters(tool):
             repairs = ", ".join(action.repairs)
             text = (
                 f"the parameters of {action.tool} were not well-formed ({repairs}) and it must "
@@ -146,6 +145,11 @@ class Batch:
         self._same[call] = before + 1
         self._pause = max(self._pause, judged.backoff_ms)
         return None
+
+    def _matters(self, tool: Tool) -> bool:
+        """Is a guess about its parameters one too many?"""
+        policy = self.ledger.setup.policy
+        return tool.effect == "once" or policy.tier(tool.name, _facts(tool)) >= Tier.CONFIRM
 
     async def _decide(self, index: int, action: Action, tool: Tool) -> Action | None:
         """The action to run (perhaps edited by a person), or None if it was answered."""
@@ -275,6 +279,9 @@ class Batch:
                 ledger.replayed(record)
             self.observations[index] = recorded.observation
             return
+        if ledger.exact:  # it waits in the middle of its call, or was cut off there
+            for record in ledger.tape.call(key, index):
+                ledger.replayed(record)
         ledger.touch(f"{key}[{index}]")
         how = doubt if one.begun else call
         observed = await how(ledger, key, index, one.action, one.tool, one.bound)

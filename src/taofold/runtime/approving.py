@@ -7,6 +7,7 @@ comes from an `approve` callback in process, or through the inbox from anywhere.
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -39,7 +40,7 @@ async def settle(
     run if nobody answers now.
     """
     while True:
-        asked = _ask(ledger, key, index, action, tool, ruling, question)
+        asked = ask(ledger, key, index, action, tool, ruling, question)
         resolved = await resolution(ledger, asked, action, tool, question)
         if resolved.verdict != "void":
             return _outcome(resolved, action, tool, doubt=ruling is None)
@@ -51,7 +52,7 @@ async def settle(
                 return action
 
 
-def _ask(
+def ask(
     ledger: Ledger,
     key: str,
     index: int,
@@ -59,6 +60,7 @@ def _ask(
     tool: Tool | None,
     ruling: Ruling | None,
     question: str,
+    request: dict[str, Any] | None = None,
 ) -> e.Record:
     """Record that a person is asked, or find it recorded."""
     setup = ledger.setup
@@ -75,6 +77,7 @@ def _ask(
         policy=setup.policy.version,
         preview=plain(setup.redactor, _preview(action, tool)),
         expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
+        request=request,
     )
     if recorded is not None and recorded.verdict == "ask":
         # The policy's version may have changed without changing what it says; the preview

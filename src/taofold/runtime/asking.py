@@ -254,5 +254,4 @@ def _clean(ledger: Ledger, reply: Reply, model: Model) -> Reply:
     if not usage.usd and usage.tokens:
         usd = model.price(usage.input_tokens, usage.output_tokens)
         usage = replace(usage, usd=usd) if usd else usage
-    named = replace(reply, usage=usage, model=reply.model or model.name)
-    return clean(ledger.setup.redactor, named)
+    return clean(ledger.setup.redactor, reply, usage, model.name)

@@ -4,6 +4,7 @@ Calls that may have happened without anybody seeing it are for `doubting`.
 """
 
 import asyncio
+from collections.abc import Callable
 from hashlib import blake2b
 from time import perf_counter
 from typing import Any
@@ -15,13 +16,16 @@ from taofold.core.excerpt import excerpt, key_line
 from taofold.core.values import Action, Observation
 from taofold.runtime.ending import words
 from taofold.runtime.ledger import Ledger
+from taofold.runtime.questions import answered, unanswerable
 from taofold.runtime.setup import Parent
 from taofold.runtime.signals import Park
-from taofold.tools import Bound, Outcome, RunContext, Tool
+from taofold.tools import Answer, Bound, InputRequired, Outcome, RunContext, Tool
 from taofold.tools.result import utf8
 
 BLOB = 16_384
 """Results larger than this many characters lie beside the log."""
+QUESTIONS = 16
+"""How often one call may ask a person before it has failed."""
 TIMEOUT_OPTIONS = (
     "retry with a longer timeout_s",
     "try an alternative action",
@@ -36,9 +40,20 @@ UNCERTAIN_OPTIONS = (
 
 
 async def call(
-    ledger: Ledger, key: str, index: int, action: Action, tool: Tool, bound: Bound
+    ledger: Ledger,
+    key: str,
+    index: int,
+    action: Action,
+    tool: Tool,
+    bound: Bound,
+    answer: Answer | None = None,
+    left: int = QUESTIONS,
 ) -> e.Observed:
-    """Run the tool after its `Started` is durable. Never raises for what the tool does."""
+    """Run the tool after its `Started` is durable. Never raises for what the tool does.
+
+    `answer` is a person's, to what the tool asked when it was called before; it may ask
+    `left` times more.
+    """
     await ledger.save()
     if tool.agent is not None:
         return await delegate(ledger, key, index, action, tool)
@@ -52,6 +67,8 @@ async def call(
         principal=setup.principal,
         timeout_s=seconds,
         data=ledger.store.state.data,
+        answer=answer,
+        on_progress=_progress(ledger, tool),
     )
     begin = perf_counter()
     timer = None if bound.inline else asyncio.timeout(seconds)
@@ -64,6 +81,13 @@ async def call(
     except TimeoutError as error:
         late = timer is not None and timer.expired()
         outcome = _timed_out(tool, context, seconds) if late else Outcome(words(error), "failure")
+    except InputRequired as wants:
+        flaw = unanswerable(ledger, wants) if left else f"{tool.name} asks too many questions"
+        if not flaw:
+            answer = await answered(ledger, key, index, action, tool, wants)
+            ledger.new(started(key, index, tool))
+            return await call(ledger, key, index, action, tool, bound, answer, left - 1)
+        outcome = Outcome(flaw, "failure")
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
         outcome = Outcome(words(error), "failure")
     ledger.inbox.stale = True
@@ -134,6 +158,14 @@ def _deadline(ledger: Ledger, bound: Bound) -> float:
     if limit is None:
         return bound.timeout
     return min(bound.timeout, max(0.0, limit - ledger.store.state.active_ms / 1000))
+
+
+def _progress(ledger: Ledger, tool: Tool) -> Callable[[str], None] | None:
+    """Who hears what the tool reports while it works: without secrets, never logged."""
+    hear, setup = ledger.setup.on_progress, ledger.setup
+    if hear is None:
+        return None
+    return lambda text: hear(ledger.store.run, tool.name, setup.redactor.text(utf8(text)))
 
 
 def _timed_out(tool: Tool, context: RunContext[Any], seconds: float) -> Outcome:

@@ -4,16 +4,16 @@ A reply is cleaned as text when it arrives, and once more when it has been read:
 may bring to light what an escape hid. It knows nothing about limits or the tape.
 """
 
-from math import isfinite
+from collections.abc import Sequence
+from operator import is_
 from typing import Any, Final, cast
 
-import msgspec
 from msgspec.structs import replace
 
 from taofold.core.effects import Act
 from taofold.core.errors import ModelError
 from taofold.core.values import RESERVED, Action, Message, Observation, Reply, ToolCall, Usage
-from taofold.policy.redaction import Redactor, marked
+from taofold.policy.redaction import MARK, Redactor, named
 from taofold.tools.result import utf8
 
 DEEPEST: Final = 100
@@ -31,10 +31,11 @@ def checked(reply: Any) -> Reply:
     """
     if not isinstance(reply, Reply):
         raise ModelError(f"the model gave {type(reply).__name__}, not a Reply", kind="reply")
-    for name in ("model", "finish", "reasoning"):
-        if getattr(reply, name) is None:
-            reply = replace(reply, **{name: ""})
-    texts: list[Any] = [reply.text, reply.model, reply.finish, reply.reasoning]
+    said: list[Any] = [reply.model, reply.finish, reply.reasoning]
+    if None in said:
+        said = [one if one is not None else "" for one in said]
+        reply = replace(reply, model=said[0], finish=said[1], reasoning=said[2])
+    texts: list[Any] = [reply.text, *said]
     calls: Any = reply.calls
     if not isinstance(calls, tuple):
         raise ModelError(f"the reply's calls are {type(calls).__name__}, no tuple", kind="reply")
@@ -42,9 +43,9 @@ def checked(reply: Any) -> Reply:
         if not isinstance(call, ToolCall):
             raise ModelError(f"the reply has a {type(call).__name__} for a call", kind="reply")
         texts += (call.name, call.arguments, call.id)
-    for text in texts:
-        if not isinstance(text, str):
-            raise ModelError(f"the reply has a {type(text).__name__} for a text", kind="reply")
+    for kind in {*map(type, texts)}:
+        if not issubclass(kind, str):
+            raise ModelError(f"the reply has a {kind.__name__} for a text", kind="reply")
     _check(reply.usage)
     return cast("Reply", reply)
 
@@ -52,30 +53,24 @@ def checked(reply: Any) -> Reply:
 def _check(usage: Any) -> None:
     if not isinstance(usage, Usage):
         raise ModelError(f"the reply's usage is a {type(usage).__name__}", kind="reply")
-    counts: tuple[Any, ...] = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
-    for number in (*counts, usage.usd):
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            raise ModelError(f"the reply's usage holds a {type(number).__name__}", kind="reply")
-        if not isfinite(number) or not 0 <= number < MOST:
-            raise ModelError("the reply's usage holds an impossible number", kind="reply")
+    counts: list[Any] = [usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.usd]
+    for kind in {*map(type, counts)}:
+        if not issubclass(kind, int | float) or kind is bool:
+            raise ModelError(f"the reply's usage holds a {kind.__name__}", kind="reply")
+    if not all([0 <= number < MOST for number in counts]):
+        raise ModelError("the reply's usage holds an impossible number", kind="reply")
 
 
-def clean(redactor: Redactor, reply: Reply) -> Reply:
-    """`reply` without secrets and lone surrogates."""
-
-    def said(text: str) -> str:
-        return redactor.text(utf8(text)) if text else text
-
-    calls = reply.calls
-    if calls:
-        calls = tuple([ToolCall(said(c.name), said(c.arguments), said(c.id)) for c in calls])
-    return replace(
-        reply,
-        text=said(reply.text),
-        calls=calls,
-        model=said(reply.model),
-        finish=said(reply.finish),
-        reasoning=said(reply.reasoning),
+def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
+    """`reply` without secrets and lone surrogates; `model` is what it is called if it is silent."""
+    said = Walk(redactor).text
+    return Reply(
+        said(reply.text),
+        tuple([ToolCall(said(c.name), said(c.arguments), said(c.id)) for c in reply.calls]),
+        usage,
+        said(reply.model or model),
+        said(reply.finish),
+        said(reply.reasoning),
     )
 
 
@@ -102,59 +97,96 @@ def unsaid(redactor: Redactor, message: Message) -> Message:
 
 def plain(redactor: Redactor, value: Any) -> Any:
     """`value`, JSON, without secrets and lone surrogates; itself if there are none."""
-    if isinstance(value, str):
-        return redactor.text(utf8(value))
-    if deep(value):
-        return f"(nested deeper than {DEEPEST})"
-    return _flat(redactor, value)
-
-
-def _flat(redactor: Redactor, value: Any) -> Any:
-    """`plain` for what is known not to be nested too deep."""
-    value = redactor.json(value)
     try:
-        msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return _valid(value)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
-        pass  # no JSON: whoever writes it will say so
-    return value
+        return Walk(redactor).value(value)
+    except TooDeep:
+        return f"(nested deeper than {DEEPEST})"
 
 
-def deep(value: Any) -> bool:
-    """Is `value` nested deeper than anybody means it?"""
-    level: list[Any] = [value]
-    for _ in range(DEEPEST + 1):
-        below: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                below += cast("dict[str, Any]", one).values()
-            elif isinstance(one, list | tuple):
-                below += cast("list[Any]", one)
-        if not below:
-            return False
-        level = below
-    return True
+class TooDeep(Exception):
+    """A value is nested deeper than anybody means it, or holds itself."""
+
+
+class Walk:
+    """One pass over a value. `lost`: does it hold anything that was taken out?"""
+
+    __slots__ = ("_harmless", "_redactor", "lost")
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor, self._harmless = redactor, redactor.harmless
+        self.lost = False
+
+    def text(self, text: str) -> str:
+        """`text` without secrets and lone surrogates."""
+        if not text or text in self._harmless:
+            return text
+        said = self._redactor.text(utf8(text))
+        if MARK in said:
+            self.lost = True
+        return said
+
+    def value(self, value: Any, depth: int = 0) -> Any:
+        """The same for any JSON; what does not change is not copied.
+
+        Raises:
+            TooDeep: it is nested deeper than `DEEPEST`.
+        """
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return self._mapping(cast("dict[str, Any]", value), depth)
+        if isinstance(value, list | tuple):
+            old = cast("Sequence[Any]", value)
+            if depth >= DEEPEST and old:
+                raise TooDeep
+            parts = [self.value(said, depth + 1) for said in old]
+            return old if all(map(is_, parts, old)) else parts
+        if value is None or isinstance(value, int | float):
+            said = self._redactor.number(value)
+            self.lost = self.lost or said is MARK
+            return said
+        return value  # no JSON: whoever writes it will say so
+
+    def _mapping(self, old: dict[str, Any], depth: int) -> dict[str, Any]:
+        if depth >= DEEPEST and old:
+            raise TooDeep
+        new: dict[str, Any] = {}
+        same = True
+        for name, said in old.items():
+            key = self.text(str(name))
+            if named(name, said):
+                self.lost, kept = True, MARK
+            else:
+                kept = self.value(said, depth + 1)
+            same = same and kept is said and key is name
+            new[key] = kept
+        return old if same else new
 
 
 def _action(redactor: Redactor, action: Action) -> Action:
-    if deep(action.parameters):
-        said = f"the parameters are nested deeper than {DEEPEST}: make them flatter"
-        action = replace(action, parameters={}, error=said)
-    parameters = _flat(redactor, action.parameters)
+    walk = Walk(redactor)
+    error = action.error
+    try:
+        parameters = walk.value(action.parameters)
+    except TooDeep:
+        parameters, error = (
+            {},
+            f"the parameters are nested deeper than {DEEPEST}: make them flatter",
+        )
     repairs = action.repairs
-    if action.tool not in RESERVED and marked(parameters) and ALTERED not in repairs:
+    if walk.lost and action.tool not in RESERVED and ALTERED not in repairs:
         repairs = (*repairs, ALTERED)
-    return replace(
-        action,
-        tool=plain(redactor, action.tool),
-        parameters=parameters,
-        rationale=plain(redactor, action.rationale),
-        id=plain(redactor, action.id),
-        repairs=tuple([plain(redactor, one) for one in repairs]),
-        guessed=action.guessed or ALTERED in repairs,
-        error=plain(redactor, action.error),
+    said = walk.text
+    clean = Action(
+        said(action.tool),
+        parameters,
+        said(action.rationale),
+        said(action.id),
+        tuple([said(one) for one in repairs]),
+        action.guessed or ALTERED in repairs,
+        said(error),
     )
+    return action if clean == action else clean
 
 
 def _observation(redactor: Redactor, given: Observation | None) -> Observation | None:
@@ -164,15 +196,3 @@ def _observation(redactor: Redactor, given: Observation | None) -> Observation |
     if result is given.result and extraction == given.extraction:
         return given
     return replace(given, result=result, extraction=extraction)
-
-
-def _valid(value: Any) -> Any:
-    """`value` with what UTF-8 cannot say in its strings replaced."""
-    if isinstance(value, str):
-        return utf8(value)
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return {utf8(name): _valid(said) for name, said in items}
-    if isinstance(value, list | tuple):
-        return [_valid(said) for said in cast("list[Any]", value)]
-    return value

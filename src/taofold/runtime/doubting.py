@@ -15,6 +15,7 @@ from taofold.policy import Ruling
 from taofold.runtime.approving import settle
 from taofold.runtime.calling import call, delegate, effect_id, observed, started
 from taofold.runtime.ledger import Ledger
+from taofold.runtime.questions import recalled
 from taofold.tools import Bound, Outcome, Tool
 from taofold.tools.result import outcome_of
 
@@ -27,6 +28,10 @@ async def doubt(
     """A call that was started in an earlier life and never observed: did it happen?"""
     if tool.agent is not None:
         return await delegate(ledger, key, index, action, tool)
+    answer, open_ = await recalled(ledger, key, index, action, tool)
+    if not open_:
+        ledger.new(started(key, index, tool))
+        return await call(ledger, key, index, action, tool, bound, answer)
     begun = [record.event for record in live(ledger.store.records)]
     if tool.effect == "once" or any([_once(event, key, index) for event in begun]):
         verified = await _verify(ledger, key, index, tool) if tool.verify else None
@@ -41,7 +46,7 @@ async def doubt(
             if isinstance(settled, Observation):
                 return e.Observed(key=key, index=index, observation=settled)
     ledger.new(started(key, index, tool))
-    return await call(ledger, key, index, action, tool, bound)
+    return await call(ledger, key, index, action, tool, bound, answer)
 
 
 async def lost(

@@ -53,7 +53,8 @@ def pending_in(records: list[e.Record]) -> list[Approval]:
             continue
         slot = state.open[event.key].slots[event.index]
         action = slot.action
-        question = event.reason if action.tool == ASK_USER or slot.started else ""
+        asks = action.tool == ASK_USER or slot.started or event.request is not None
+        question = event.reason if asks else ""
         found.append(approval(record.run, record, action, principal, question))
     return found
 

@@ -58,7 +58,8 @@ async def resolution(
         if by:
             raise Cancelled(by)
         ledger.hear(key)
-        raise Park("awaiting_input" if action.tool == ASK_USER else "awaiting_approval")
+        wants_text = action.tool == ASK_USER or bool(event.request and event.request["form"])
+        raise Park("awaiting_input" if wants_text else "awaiting_approval")
     if resolved is None:
         await ledger.save()
         try:
@@ -226,6 +227,7 @@ def approval(
         asked_at=asked.at,
         expires_at=event.expires_at,
         question=question,
+        form=None if event.request is None else event.request["form"],
     )
 
 

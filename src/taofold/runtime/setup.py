@@ -44,6 +44,13 @@ class Approval:
     expires_at: int = 0
     question: str = ""
     """What the agent wants to know (`ask_user`), or the doubt whether it already happened."""
+    form: Mapping[str, Any] | None = None
+    """A tool asks in the middle of its call: JSON Schema of the answer, empty for yes or no."""
+
+    @property
+    def wants_text(self) -> bool:
+        """Is an answer wanted rather than yes or no?"""
+        return self.action.tool == ASK_USER or bool(self.form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,8 @@ class Decision:
 Approver: TypeAlias = Callable[[Approval], "bool | Decision | Awaitable[bool | Decision]"]
 OnDelta: TypeAlias = Callable[[str, str], None]
 """Hears (run id, text) while a reply streams in."""
+OnProgress: TypeAlias = Callable[[str, str, str], None]
+"""Hears (run id, tool, text) while a tool works."""
 
 
 class Children(Protocol):
@@ -116,6 +125,7 @@ class Setup:
     redactor: Redactor = field(default_factory=Redactor)
     listeners: tuple[Listener, ...] = ()
     on_delta: OnDelta | None = None
+    on_progress: OnProgress | None = None
     children: Children | None = None
     cache: MutableMapping[str, Reply] | None = None
     max_tokens: int = 0

@@ -1,0 +1,72 @@
+"""Questions that a tool asks in the middle of its call: `InputRequired` and its answer.
+
+The question is the `Decided(ask)` event with a `request`; it is answered like an approval. What
+the tool wants back lies in that event, so that any process can go on with the call.
+"""
+
+from typing import Any
+
+import msgspec
+
+from taofold.core import events as e
+from taofold.core.state import live
+from taofold.core.values import Action
+from taofold.runtime.approving import ask
+from taofold.runtime.ledger import Ledger
+from taofold.runtime.resolving import resolution
+from taofold.tools import Answer, InputRequired, Tool
+from taofold.tools.result import jsonable
+
+STATE = 65_536
+"""Bytes that a tool may keep in the log with its question."""
+QUESTION = 4_000
+"""Characters of a question that a person is shown."""
+
+
+def unanswerable(ledger: Ledger, wants: InputRequired) -> str:
+    """Why the question cannot be put to a person, or ""."""
+    state = jsonable(wants.state)
+    if state != wants.state or len(msgspec.json.encode([state, wants.form])) > STATE:
+        return f"the tool asks {cut(wants.question, 200)!r}, with more than can be kept for it"
+    redactor = ledger.setup.redactor
+    if redactor.json(state) != state or redactor.json(wants.form) != wants.form:
+        return "the tool asks a person with a secret in what it wants back: that is not written"
+    return ""
+
+
+async def answered(
+    ledger: Ledger, key: str, index: int, action: Action, tool: Tool, wants: InputRequired
+) -> Answer:
+    """A person's answer. Parks the run if nobody gives it now."""
+    request: dict[str, Any] = {"form": wants.form, "state": wants.state}
+    question = ledger.setup.redactor.text(cut(wants.question, QUESTION))
+    while True:
+        asked = ask(ledger, key, index, action, tool, None, question, request)
+        resolved = await resolution(ledger, asked, action, tool, question)
+        if resolved.verdict == "void":  # asked anew, about the tool as it is now
+            continue
+        return Answer(resolved.reason, resolved.verdict == "allow", wants.state, resolved.by)
+
+
+async def recalled(
+    ledger: Ledger, key: str, index: int, action: Action, tool: Tool
+) -> tuple[Answer | None, bool]:
+    """The last answer on record, and whether the call may have been made since it was given."""
+    answer: Answer | None = None
+    while (past := ledger.tape.peek(e.Decided, key, index)) is not None and past.request:
+        wants = InputRequired(past.reason, form=past.request["form"], state=past.request["state"])
+        answer = await answered(ledger, key, index, action, tool, wants)
+    if answer is None:
+        return None, True
+    here = [r.event for r in live(ledger.store.records) if _at(r.event, key, index)]
+    return answer, isinstance(here[-1], e.Started)
+
+
+def cut(text: str, longest: int) -> str:
+    """`text`, at most `longest` characters of it."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def _at(event: e.Event, key: str, index: int) -> bool:
+    kinds = e.Started | e.Decided
+    return isinstance(event, kinds) and (event.key, event.index) == (key, index)
