@@ -163,16 +163,16 @@ class Walk:
         return old if same else new
 
 
+def _parameters(walk: Walk, action: Action) -> tuple[dict[str, Any], str]:
+    try:
+        return walk.value(action.parameters), action.error
+    except TooDeep:
+        return {}, f"the parameters are nested deeper than {DEEPEST}: make them flatter"
+
+
 def _action(redactor: Redactor, action: Action) -> Action:
     walk = Walk(redactor)
-    error = action.error
-    try:
-        parameters = walk.value(action.parameters)
-    except TooDeep:
-        parameters, error = (
-            {},
-            f"the parameters are nested deeper than {DEEPEST}: make them flatter",
-        )
+    parameters, error = _parameters(walk, action)
     repairs = action.repairs
     if walk.lost and action.tool not in RESERVED and ALTERED not in repairs:
         repairs = (*repairs, ALTERED)
