@@ -52,6 +52,7 @@ observations = st.builds(
     duration_ms=st.floats(0, 1e9),
     options=st.lists(text, max_size=2).map(tuple),
     blob=text,
+    cut=st.booleans(),
     refused=text,
 )
 

@@ -66,6 +66,7 @@ def _observation(call: Call) -> dict[str, Any] | None:
         options=list(seen.options),
         blob=seen.blob,
         refused=seen.refused,
+        cut=seen.cut,
     )
     return {**told, "duration_ms": seen.duration_ms, "timestamp": iso(call.observed_at)}
 
@@ -184,6 +185,7 @@ def _read_observation(
         options=fields.strings("options"),
         blob=fields.text("blob"),
         refused=fields.text("refused"),
+        cut=fields.flag("cut"),
     )
     time = fields.instant("timestamp", at)
     fields.close()
