@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from taofold.cli.app import main
+from taofold.runtime.registry import register_provider
+from taofold.testing.models import ScriptedModel
 
 FLOW = """
 name: tiny
@@ -51,3 +53,16 @@ def test_a_flow_runs_and_waits_for_a_person(
     arguments = ("run", "flow.yaml", "hello", "--model", "offline:repair", "--approve", "all")
     assert run(*arguments, "--quiet") == 0
     assert capsys.readouterr().out.strip() == "HELLO"
+
+
+def test_the_model_of_the_command_line_reaches_the_agents_of_a_flow(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register_provider("said", lambda _name, **_: ScriptedModel(["the inner answer"]))
+    (project / "inner.yaml").write_text("model: openai:gpt-5\nname: inner\n")
+    (project / "outer.yaml").write_text(
+        "model: openai:gpt-5\nagents: {inner: inner.yaml}\nnodes:\n"
+        "  - {name: a, uses: tool.inner, with: {goal: g}}\n"
+    )
+    assert run("run", "outer.yaml", "go", "--model", "said:x", "--approve", "all", "--quiet") == 0
+    assert capsys.readouterr().out.strip() == "the inner answer"

@@ -102,7 +102,7 @@ def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
     Raises:
         ConfigError: or an ExceptionGroup of them: everything wrong with the description.
     """
-    from taofold.cli.models import live
+    from taofold.cli.models import everywhere, live
 
     config, operator = place.config(), place.operator_policy()
     if choice.autonomy:
@@ -114,9 +114,10 @@ def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
     if choice.limits:
         changes["limits"] = replace(agent.limits, **choice.limits)  # type: ignore[arg-type]
     if stand_in is not None:
-        roles = dict.fromkeys(agent.models, stand_in)
-        return agent.but(model=stand_in, models=roles, approve=None, **changes)
+        return everywhere(agent, stand_in).but(approve=None, **changes)
     default, others = live(agent, choice.model, config.provider)
+    if choice.model:
+        return everywhere(agent, default).but(approve=None, **changes)
     return agent.but(model=default, models=others, approve=None, **changes)
 
 

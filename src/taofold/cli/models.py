@@ -1,7 +1,8 @@
 """The models of an agent, connected: what its file names, or what `--model` says instead."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Profile
@@ -49,6 +50,23 @@ def live(
         raise ConfigError(NO_MODEL)
     others = {name: resolve(spec, provider=provider) for name, spec in agent.models.items()}
     return resolve(agent.model, provider=provider), others
+
+
+def everywhere(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":
+    """The agent with `model` in every place, also in the agents that are its tools."""
+    from taofold.agent import Agent
+    from taofold.tools import Tool
+
+    def inner(thing: Any) -> Any:
+        if isinstance(thing, Agent):
+            return everywhere(cast("Agent[Any, Any]", thing), model)
+        if not isinstance(thing, Tool):
+            return thing
+        tool = cast("Tool[..., Any]", thing)
+        return replace(tool, agent=inner(tool.agent)) if tool.agent is not None else tool
+
+    models = dict.fromkeys(agent.models, model)
+    return agent.but(model=model, models=models, tools=tuple(map(inner, agent.tools)))
 
 
 def spared(agent: "Agent[Any, Any]", file: "AgentFile") -> "Agent[Any, Any]":
