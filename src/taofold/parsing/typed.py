@@ -6,7 +6,6 @@ in the text; tool-call dialects and labels; forms without brackets. Knows nothin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -30,8 +29,9 @@ T = TypeVar("T")
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length", "token_limit"})
 _ORDER = {"none": 0, "syntax": 1, "schema": 2}
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "enum", "null"})
-_ENDLESS = re.compile(r"[eE]\+?\d{3}|\d{309}")
-"""What a number needs to overflow."""
+_FLAT = bytes.maketrans(b"123456789E", b"000000000e")
+_ENDLESS = (b"e000", b"e+000", b"0" * 309)
+"""What a number needs to overflow, once its digits are made flat."""
 _MARGIN = 3
 """A reading that costs this much more than the cheapest is no rival to it."""
 _HEDGED = "The call is only quoted, refused or asked about. To make it, send it alone."
@@ -61,8 +61,14 @@ def parse(
     """
     target = target_of(type_)
     try:
-        if "NaN" not in text and "Infinity" not in text and _ENDLESS.search(text) is None:
-            value = target.adapter.validate_json(text, strict=True)
+        body = text.encode()
+        flat = body.translate(_FLAT)
+        if (
+            b"NaN" not in body
+            and b"Infinity" not in body
+            and not any([s in flat for s in _ENDLESS])
+        ):
+            value = target.adapter.validate_json(body, strict=True)
             if not target.plan.lenient or not is_overlooked(text, target.plan):
                 return Parsed(value)
     except ValueError:  # not valid, not Unicode, or a number without end
