@@ -6,15 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from taofold import Agent, MemoryLog, Tier, tool
+from taofold import Agent, Decision, MemoryLog, Tier, tool
 from taofold.agent.result import Delta
-from taofold.core.values import Message, Profile, Reply, ToolCall
+from taofold.core.errors import Refused
+from taofold.core.values import Message, Principal, Profile, Reply, ToolCall
 from taofold.policy import Policy
 from taofold.policy.redaction import MARK, Redactor
 from taofold.policy.streaming import Trickle
+from taofold.runtime.people import cancel, decide, pending, steer
 from taofold.testing import ScriptedModel
 
-from .kit import act, finish
+from .kit import Memo, act, finish
 
 pytestmark = pytest.mark.anyio
 
@@ -164,3 +166,96 @@ async def test_lone_surrogates_and_deep_values_do_not_break_the_log() -> None:
     assert result.status == "finished"
     msgspec.json.encode([r.event for r in result.records])
     assert result.steps[1].observations[0].refused == "malformed"
+
+
+SHAPED = "sk-abcdefghijklmnop1234"
+
+
+async def waiting(log: MemoryLog, **options: Any) -> tuple[Agent[Any, Any], str]:
+    """A run that asks for `send`, and the id of its question."""
+    script = [act("send", "t", what="a letter"), finish()]
+    agent = Agent(Memo(script), tools=[look, send], log=log, secrets=[PLAIN], **options)
+    await agent.run("goal", run_id="r")
+    (one,) = await pending(log, "r")
+    return agent, one.id
+
+
+@pytest.mark.parametrize("edit", [{"what": SHAPED}, {"what": "x", "password": "swordfish9"}])
+async def test_an_edit_that_holds_a_secret_is_refused_and_can_be_given_again(
+    edit: dict[str, Any],
+) -> None:
+    log = MemoryLog()
+    agent, one = await waiting(log)
+    with pytest.raises(Refused, match="may hold no secret"):
+        await decide(log, one, Decision("edit", parameters=edit))
+    await decide(log, one, Decision("edit", parameters={"what": "a card"}))
+    result = await agent.resume("r")
+    assert (result.success, RAN) == (True, ["a card"])
+    written = said([r.event for r in await log.read("r")])
+    assert "swordfish9" not in written
+    assert SHAPED not in written
+
+
+async def test_an_edit_with_a_secret_of_the_agent_is_refused_by_who_knows_it() -> None:
+    log = MemoryLog()
+    agent, one = await waiting(log)
+    edit = Decision("edit", parameters={"what": f"it is {PLAIN}"})
+    with pytest.raises(Refused, match="'what'") as refused:
+        await decide(log, one, edit, redactor=agent.redactor)
+    assert PLAIN not in str(refused.value)
+    await decide(log, one, edit)  # whoever does not know it: the run refuses
+    assert (await agent.resume("r")).success
+    assert RAN == []
+    written = said([r.event for r in await log.read("r")])
+    assert "may hold no secret" in written
+    assert PLAIN not in written
+    assert await agent.replay("r")
+
+
+async def test_a_callback_that_edits_a_secret_in_runs_nothing() -> None:
+    log = MemoryLog()
+    approve = [Decision("edit", parameters={"what": PLAIN})]
+    script = [act("send", "t", what="a letter"), finish()]
+    agent = Agent(
+        Memo(script), tools=[send], log=log, secrets=[PLAIN], approve=lambda _: approve[0]
+    )
+    assert (await agent.run("goal", run_id="r")).success
+    assert RAN == []
+    assert "may hold no secret" in said([r.event for r in await log.read("r")])
+
+
+async def test_the_names_of_people_are_redacted_where_they_enter() -> None:
+    log = MemoryLog()
+    agent, one = await waiting(log)
+    somebody = Principal(PLAIN)
+    await steer(log, "r", "quickly", by=somebody, message_id=f"steer:{PLAIN}:1")
+    with pytest.raises(Refused):
+        await decide(log, one, Decision("approve", digest=PLAIN), by=Principal(PLAIN, ("ADMIN",)))
+    with pytest.raises(Refused):
+        await decide(log, f"r:{PLAIN}", Decision("approve"), by=somebody)
+    policy = Policy(approvers="USER")
+    await decide(log, one, Decision("deny"), by=Principal(PLAIN, ("USER",)), policy=policy)
+    assert (await agent.resume("r")).success
+    kinds = {type(r.event).__name__ for r in await log.read("r")}
+    assert {"Steered", "DecisionRefused", "Resolved"} <= kinds
+    assert PLAIN not in said([r.event for r in await log.read("r")])
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_the_name_of_whoever_cancels_is_redacted(waits: bool) -> None:
+    log = MemoryLog()
+
+    @tool(effect="read")
+    async def work() -> str:
+        """Work."""
+        await cancel(log, "r", by=Principal(SHAPED))
+        return "worked"
+
+    first = act("send", "t", what="a letter") if waits else act("work")
+    agent = Agent(Memo([first, finish()]), tools=[send, work], log=log)
+    await agent.run("goal", run_id="r")
+    if waits:
+        await cancel(log, "r", by=Principal(SHAPED))
+    written = said([r.event for r in await log.read("r")])
+    assert "cancelled by" in written
+    assert SHAPED not in written

@@ -6,7 +6,7 @@ from secrets import token_hex
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
-from taofold.agent.result import Delta, Happening, RunResult, result_of
+from taofold.agent.result import Delta, Happening, Progress, RunResult, result_of
 from taofold.agent.strategies import find_strategy
 from taofold.core import events as e
 from taofold.core.effects import Strategy
@@ -103,6 +103,7 @@ class Activation:
             redactor=agent.redactor,
             listeners=() if listener is None else (listener,),
             on_delta=None if listener is None else lambda run, text: listener(Delta(run, text)),
+            on_progress=None if listener is None else lambda r, t, s: listener(Progress(r, t, s)),
             children=self._child,
             cache=agent.replies if agent.cache else None,
             max_tokens=agent.max_tokens,
@@ -265,7 +266,7 @@ class Activation:
                 result = await activation.resume(run, takeover=self.takeover)
                 state = result.state
         else:
-            result = await activation.run(str(parameters["goal"]), run_id=run)
+            result = await activation.run(str(parameters[tool.schema["required"][0]]), run_id=run)
             state = result.state
         if state.status == "waiting":
             return ChildOutcome(Observation(), waiting_for=state.waiting_for)

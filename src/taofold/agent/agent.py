@@ -25,6 +25,7 @@ from taofold.store.log import Log
 from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.actions import custom_actions
 from taofold.tools.context import Deps
+from taofold.tools.worker import WORKERS
 
 _SCHEMA = {
     "type": "object",
@@ -132,6 +133,7 @@ class Agent(Generic[Deps, Out]):
             ConfigError: the agent cannot run as described (or an ExceptionGroup of them).
             LimitReached: only with `raise_on_limit`.
         """
+        await self._asked()
         activation = Activation(self, deps, principal, listener)
         return await activation.run(
             goal,
@@ -167,6 +169,7 @@ class Agent(Generic[Deps, Out]):
             Conflict: another live process drives it and `takeover` is not set.
         """
         log, run_id = settle_log(self, run)
+        await self._asked()
         activation = Activation(self, deps, principal, listener, log)
         return await activation.resume(run_id, takeover=takeover)
 
@@ -181,6 +184,7 @@ class Agent(Generic[Deps, Out]):
             ReplayDiverged: at the first difference.
         """
         log, run_id = settle_log(self, run)
+        await self._asked()
         return await Activation(self, None, None, None, log).replay(run_id)
 
     async def fork(
@@ -194,8 +198,14 @@ class Agent(Generic[Deps, Out]):
     ) -> RunResult[Out]:
         """Branch off at the last complete step at or before event `at`, and go on from there."""
         log, source = settle_log(self, run)
+        await self._asked()
         activation = Activation(self, deps, None, listener, log)
         return await activation.fork(source, at=at, run_id=run_id)
+
+    async def _asked(self) -> None:
+        """Make the toolset; servers are asked for their tools without holding up the loop."""
+        if "toolset" not in self.__dict__ and _remote(self.tools):
+            await WORKERS.run(lambda: self.toolset)
 
     def as_tool(self, name: str = "", description: str = "") -> Tool:
         """This agent as a tool of another. Its own tools are governed inside the child run."""
@@ -209,6 +219,15 @@ class Agent(Generic[Deps, Out]):
             reversible=True,
             agent=self,
         )
+
+
+def _remote(things: Sequence[Any]) -> bool:
+    """Must anybody be asked what the tools are?"""
+    return any(
+        _remote(cast("Agent[Any, Any]", thing).tools) if isinstance(thing, Agent) else thing.remote
+        for thing in things
+        if isinstance(thing, Agent | Toolset)
+    )
 
 
 def _toolset(things: Sequence[Any]) -> Toolset:

@@ -89,7 +89,15 @@ class Delta(Value, frozen=True):
     text: str
 
 
-Happening: TypeAlias = Record | Delta
+class Progress(Value, frozen=True):
+    """What a tool reports while it works. Never logged; `run` may be a child's."""
+
+    run: str
+    tool: str
+    text: str
+
+
+Happening: TypeAlias = Record | Delta | Progress
 
 
 class Stream(Generic[Out]):

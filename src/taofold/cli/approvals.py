@@ -45,7 +45,7 @@ def list_pending(
         give_json([{**pending_json(one), "live": one.run in live} for one in waiting])
     elif waiting:
         approvals_table(waiting, clock(), live)
-        for one in filter(doubtful, waiting):
+        for one in [one for one in waiting if doubtful(one) or one.form is not None]:
             say("\n" + "\n".join(told(one)))
     else:
         say("nothing waits for you")
@@ -98,12 +98,11 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
     """Decide; what was decided, and whether a process waits for it and goes on by itself."""
     from taofold.cli.ending import driven
     from taofold.cli.place import operator_policy
-    from taofold.core.values import ASK_USER
     from taofold.runtime import people
 
     one = await _pending(log, said)
-    question = one.action.tool == ASK_USER
-    if question and decision.answer is None and decision.verdict != "deny":
+    question = one.wants_text
+    if question and decision.answer is None and decision.verdict not in ("deny", "edit"):
         fail(f"it asks {one.question!r}: answer with --answer TEXT")
     if decision.answer is not None and not question:
         fail(f"{one.action.tool} asks for approval, not for an answer: leave --answer out")
@@ -139,9 +138,7 @@ def _parameters(text: str) -> dict[str, Any] | None:
 
 
 def _said(what: str, one: "Approval", live: bool) -> None:
-    from taofold.core.values import ASK_USER
-
-    asked = one.question if one.action.tool == ASK_USER else one.preview
+    asked = one.question if one.wants_text else one.preview
     say(f"{what}: {asked or one.action.tool}")
     if live:
         say("the run goes on by itself, at the terminal that asked")

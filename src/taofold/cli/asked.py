@@ -23,7 +23,7 @@ def why(reason: str) -> str:
 
 def doubtful(one: "Approval") -> bool:
     """Was it started before an interruption, so that nobody knows whether it happened?"""
-    return bool(one.question) and one.action.tool != ASK_USER
+    return bool(one.question) and one.action.tool != ASK_USER and one.form is None
 
 
 def told(one: "Approval") -> list[str]:
@@ -31,6 +31,13 @@ def told(one: "Approval") -> list[str]:
     call = f"{invocation()} approvals"
     if one.action.tool == ASK_USER:
         return [f"it asks: {one.question}", f'  {call} approve {one.id} --answer "…"']
+    if one.form is not None:
+        asks = f"{one.action.tool} asks: {line(one.question, 400)}"
+        if not one.form:
+            return [asks, f"  {call} approve {one.id}    (or deny)"]
+        fields = ", ".join(map(str, one.form.get("properties", {})))
+        wanted = [f"  it wants: {line(fields, 200)}"] if fields else []
+        return [asks, *wanted, f'  {call} approve {one.id} --answer "…"    (or deny)']
     what = f"it waits for: {one.preview.splitlines()[0] if one.preview else one.action.tool}"
     if not doubtful(one):
         return [what, f"  {call} approve {one.id}    (or deny)"]

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import typer
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from taofold.core.events import Record
     from taofold.runtime.setup import Approval, Approver, Decision
     from taofold.store.log import Log
+
+T = TypeVar("T")
 
 Listener: TypeAlias = "Callable[[Happening], None]"
 Work: TypeAlias = "Callable[[Listener, Approver | None], Awaitable[RunResult[Any]]]"
@@ -63,9 +65,9 @@ def drive(
         if also is not None:
             also(happening)
 
-    approver = _approver(approve, lambda: speaker.busy(""))
+    asking = approver(approve, lambda: speaker.busy(""))
     try:
-        result = asyncio.run(_cancellable(work(hear, approver), log))
+        result = asyncio.run(cancellable(work(hear, asking), log))
     except (KeyboardInterrupt, asyncio.CancelledError):
         speaker.busy("")
         go_on = f" Go on with: {invocation()} runs resume {run}" if hints else ""
@@ -140,6 +142,7 @@ def pending_json(one: "Approval") -> dict[str, Any]:
         "reason": one.reason,
         "preview": one.preview,
         "question": one.question,
+        "form": one.form,
         "requester": one.requester,
         "asked_at": one.asked_at,
         "expires_at": one.expires_at,
@@ -153,7 +156,7 @@ def _next(result: "RunResult[Any]") -> None:
     say(f"then:\n  {invocation()} runs resume {result.run_id}")
 
 
-async def _cancellable(work: "Awaitable[RunResult[Any]]", log: "Log") -> "RunResult[Any]":
+async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
     """`work`, which a polite request to end (SIGTERM) cancels as Ctrl-C does."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is not None and sys.platform != "win32":
@@ -166,7 +169,8 @@ async def _cancellable(work: "Awaitable[RunResult[Any]]", log: "Log") -> "RunRes
             await http.aclose_all()
 
 
-def _approver(approve: str, before: Callable[[], None]) -> "Approver | None":
+def approver(approve: str, before: Callable[[], None]) -> "Approver | None":
+    """Who approves, by the word of `--approve`; `before` is called before a person is asked."""
     from taofold.cli.prompt import Asking, Terminal
     from taofold.cli.voices import coloured
 
@@ -188,9 +192,7 @@ def _everything(asking: "Asking | None") -> "Approver":
         if not request.question:
             return Decision("allow", reason=WAVED)
         if asking is None:
-            raise Park(
-                "awaiting_input" if request.action.tool == "ask_user" else "awaiting_approval"
-            )
+            raise Park("awaiting_input" if request.wants_text else "awaiting_approval")
         return await asking(request)
 
     return approve

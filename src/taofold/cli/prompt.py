@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol
 
 from taofold.cli.asked import why
 from taofold.cli.clean import clean
-from taofold.core.values import ASK_USER
 from taofold.runtime.setup import Approval, Decision
 from taofold.runtime.signals import Park
 from taofold.store.fields import is_mapping
@@ -46,10 +45,12 @@ class Asking:
     async def __call__(self, request: Approval) -> Decision:
         """The person's word. Raises `Park` if he leaves it open."""
         self._before()
-        if request.question and request.action.tool == ASK_USER:
+        if request.question and request.wants_text:
             return await self._question(request)
         self._lines.show(f"{request.action.tool} needs your word", facts(request), request.preview)
-        if request.question:
+        if request.form is not None:
+            self._lines.show("it asks you", [("", request.question)], "")
+        elif request.question:
             return await self._doubt()
         while True:
             said = await self._line(
@@ -71,7 +72,11 @@ class Asking:
                     continue
 
     async def _question(self, request: Approval) -> Decision:
-        self._lines.show("the agent asks you", [("", request.question)], "")
+        who = "the agent" if request.form is None else request.action.tool
+        fields = [("", request.question)]
+        if request.form and request.form.get("properties"):
+            fields.append(("it wants", ", ".join(map(str, request.form["properties"]))))
+        self._lines.show(f"{who} asks you", fields, "")
         while True:
             said = await self._lines.ask("answer (end of input leaves it waiting)")
             if said is None:

@@ -6,9 +6,9 @@ Knows nothing about terminals: it speaks through a `Voice`.
 from dataclasses import dataclass
 from typing import Protocol
 
-from taofold.agent.result import Delta, Happening
+from taofold.agent.result import Delta, Happening, Progress
 from taofold.cli.asked import why
-from taofold.cli.clean import dollars, duration, number
+from taofold.cli.clean import dollars, duration, line, number
 from taofold.cli.essence import essence
 from taofold.cli.summary import WAVED
 from taofold.core import events as e
@@ -82,6 +82,9 @@ class Story:
         if isinstance(happening, Delta):
             self._voice.delta(happening.text)
             return
+        if isinstance(happening, Progress):
+            self._voice.busy(f"{happening.tool}: {line(happening.text, 80)}")
+            return
         known = self._runs.setdefault(happening.run, _Known())
         before, known.state = known.state, _fold(known.state, happening)
         self._tell(happening.run, happening.event, known, before)
@@ -139,6 +142,8 @@ class Story:
         match event.verdict:
             case "ask":
                 said = f"asks for approval (tier {event.tier}): {why(event.reason)}"
+                if event.request is not None:
+                    said = f"asks in the middle of its call: {event.reason}"
                 self._held.append((said, child))
                 if not self._waved:
                     self._release()

@@ -1,8 +1,7 @@
 """Everything that can happen in a run, and its JSON form.
 
-`key` is the place of an effect in its strategy ("0", "3", inside a fork "3.1.0"), so it
-is the same on replay; `index` is the place of an action in its batch. Events are
-facts: they are never changed. Their JSON form is in `codec`.
+`key` is the place of an effect in its strategy ("0", "3", inside a fork "3.1.0"), the same on
+replay; `index` that of an action in its batch. Events are never changed; `codec` has their JSON.
 """
 
 from typing import Any, ClassVar, TypeAlias  # noqa: I001 - one line, not nine
@@ -143,8 +142,8 @@ class Proposed(Happened, frozen=True, tag="proposed"):
 class Decided(Happened, frozen=True, tag="decided"):
     """May the action run? `ask` opens an approval, a later `Decided` closes it.
 
-    `expires_at` is in milliseconds since the epoch (0 = never); `action` is the action as
-    a person edited it.
+    `expires_at` is in milliseconds since the epoch (0 = never); `action` as a person edited it;
+    `request`: of a question in the middle of a call, the answer's `form` and the tool's `state`.
     """
 
     key: str
@@ -158,6 +157,7 @@ class Decided(Happened, frozen=True, tag="decided"):
     preview: str = ""
     expires_at: int = 0
     action: Action | None = None
+    request: dict[str, Any] | None = None
 
 
 class Resolved(Decided, frozen=True, tag="resolved"):

@@ -14,10 +14,11 @@ from taofold.core.rules import fingerprint
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
 from taofold.runtime.approving import settle
-from taofold.runtime.calling import call, started
+from taofold.runtime.calling import call
 from taofold.runtime.cleaning import cleaned
 from taofold.runtime.doubting import doubt, lost, ruled
 from taofold.runtime.ledger import Ledger
+from taofold.runtime.questions import started
 from taofold.runtime.signals import Denied, Park
 from taofold.tools import BadArguments, Bound, Tool
 
@@ -148,8 +149,8 @@ class Batch:
 
     def _matters(self, tool: Tool) -> bool:
         """Is a guess about its parameters one too many?"""
-        policy = self.ledger.setup.policy
-        return tool.effect == "once" or policy.tier(tool.name, _facts(tool)) >= Tier.CONFIRM
+        once = tool.effect == "once" or (tool.agent is not None and tool.effect != "read")
+        return once or self.ledger.setup.policy.tier(tool.name, _facts(tool)) >= Tier.CONFIRM
 
     async def _decide(self, index: int, action: Action, tool: Tool) -> Action | None:
         """The action to run (perhaps edited by a person), or None if it was answered."""
@@ -197,19 +198,13 @@ class Batch:
         recorded = ledger.tape.peek(e.Decided, key, index)
         if recorded is not None and not ledger.exact and recorded.verdict != ruling.verdict:
             ledger.overruled(key, index)
-        event = e.Decided(
-            key=key,
-            index=index,
-            verdict=ruling.verdict,
-            tier=int(ruling.tier),
-            reason=ruling.reason,
-        )
-        ledger.put(event)
+        tier, why = int(ruling.tier), ruling.reason
+        ledger.put(e.Decided(key=key, index=index, verdict=ruling.verdict, tier=tier, reason=why))
         if ruling.verdict != "deny":
             return True
-        self._observe(index, Observation(ruling.reason, "failure", refused="denied"))
+        self._observe(index, Observation(why, "failure", refused="denied"))
         if ledger.setup.on_denial == "stop":
-            raise Denied(ruling.reason)
+            raise Denied(why)
         return False
 
     def _blocked(self, index: int, tool: str) -> str:

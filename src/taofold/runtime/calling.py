@@ -16,7 +16,7 @@ from taofold.core.excerpt import excerpt, key_line
 from taofold.core.values import Action, Observation
 from taofold.runtime.ending import words
 from taofold.runtime.ledger import Ledger
-from taofold.runtime.questions import answered, unanswerable
+from taofold.runtime.questions import Desk, answered, started, unanswerable
 from taofold.runtime.setup import Parent
 from taofold.runtime.signals import Park
 from taofold.tools import Answer, Bound, InputRequired, Outcome, RunContext, Tool
@@ -70,8 +70,10 @@ async def call(
         answer=answer,
         on_progress=_progress(ledger, tool),
     )
+    desk = Desk(ledger, key, index, action, tool)
+    context.ask = None if setup.approve is None else desk
     begin = perf_counter()
-    timer = None if bound.inline else asyncio.timeout(seconds)
+    timer = desk.timer = None if bound.inline else asyncio.timeout(seconds)
     try:
         if timer is None:
             outcome = await bound.run(context)
@@ -82,6 +84,8 @@ async def call(
         late = timer is not None and timer.expired()
         outcome = _timed_out(tool, context, seconds) if late else Outcome(words(error), "failure")
     except InputRequired as wants:
+        if desk.signal is not None:
+            raise desk.signal from None
         flaw = unanswerable(ledger, wants) if left else f"{tool.name} asks too many questions"
         if not flaw:
             answer = await answered(ledger, key, index, action, tool, wants)
@@ -90,15 +94,10 @@ async def call(
         outcome = Outcome(flaw, "failure")
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
         outcome = Outcome(words(error), "failure")
+    if desk.signal is not None:
+        raise desk.signal
     ledger.inbox.stale = True
     return observed(ledger, key, index, tool, outcome, perf_counter() - begin)
-
-
-def started(key: str, index: int, tool: Tool) -> e.Started:
-    """The event before the call: on disk if the call must not be repeated lightly."""
-    if tool.effect == "read":
-        return e.Started(key=key, index=index)
-    return e.StartedOnce(key=key, index=index, effect=tool.effect)
 
 
 def effect_id(run: str, key: str, index: int) -> str:

@@ -13,9 +13,9 @@ from taofold.core.state import RunState, live
 from taofold.core.values import Action, Observation, Tier
 from taofold.policy import Ruling
 from taofold.runtime.approving import settle
-from taofold.runtime.calling import call, delegate, effect_id, observed, started
+from taofold.runtime.calling import call, delegate, effect_id, observed
 from taofold.runtime.ledger import Ledger
-from taofold.runtime.questions import recalled
+from taofold.runtime.questions import recalled, started
 from taofold.tools import Bound, Outcome, Tool
 from taofold.tools.result import outcome_of
 

@@ -1,19 +1,28 @@
 """The inbox of a running drive: steering, answers, decisions and cancellation.
 
 Messages are read from the log, turned into events at the place where they take
-effect, and consumed in the transaction that writes those events.
+effect, and consumed in the transaction that writes those events. The name of whoever sent one
+is text from outside too: it is redacted here, where it enters.
 """
 
+from typing import Final
+
+from msgspec.structs import replace
+
 from taofold.core import events as e
+from taofold.policy.redaction import Redactor
 from taofold.store.log import Log, Signal
 from taofold.store.store import Store
+
+SHAPES: Final = Redactor()
+"""Knows what secrets look like, and none of a run's own."""
 
 
 class Inbox:
     """What people sent to one run."""
 
-    def __init__(self, log: Log | None, run: str) -> None:
-        self._log, self._run = log, run
+    def __init__(self, log: Log | None, run: str, redactor: Redactor = SHAPES) -> None:
+        self._log, self._run, self._redactor = log, run, redactor
         self._waiting: dict[str, Signal] = {}
         self._taken: set[str] = set()
         self._spent: list[str] = []
@@ -29,11 +38,12 @@ class Inbox:
             if signal.id in self._taken:
                 continue
             if signal.kind == "refused" and store is not None:
-                why, one = str(signal.data.get("why")), str(signal.data.get("id"))
-                store.dispatch(e.DecisionRefused(id=one, by=signal.by, why=why, at=signal.at))
+                why, one = [self._redactor.text(str(signal.data.get(n))) for n in ("why", "id")]
+                by = self._redactor.text(signal.by)
+                store.dispatch(e.DecisionRefused(id=one, by=by, why=why, at=signal.at))
                 self.take(signal)
             else:
-                self._waiting[signal.id] = signal
+                self._waiting[signal.id] = replace(signal, by=self._redactor.text(signal.by))
 
     def cancelled(self) -> str:
         """Who cancelled the run, or "". The message is taken: it cancels once."""

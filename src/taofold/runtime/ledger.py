@@ -125,7 +125,8 @@ class Ledger:
         heard: list[e.Steered] = []
         for signal in self.inbox.steers():
             text = self.setup.redactor.text(str(signal.data.get("text", "")))
-            event = e.Steered(key=key, id=signal.id, text=text, by=signal.by)
+            name = self.setup.redactor.text(signal.id)  # it holds what its sender called it
+            event = e.Steered(key=key, id=name, text=text, by=signal.by)
             self.new(event)
             heard.append(event)
             self.inbox.take(signal)

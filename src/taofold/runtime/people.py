@@ -11,8 +11,10 @@ from taofold.core.errors import Conflict, Refused, UnknownRun
 from taofold.core.state import ENDED, fold, live
 from taofold.core.values import ASK_USER, Principal
 from taofold.policy import Facts, Policy
+from taofold.policy.redaction import Redactor
 from taofold.runtime.ending import cancelled
-from taofold.runtime.resolving import VERDICTS, approval, flaw
+from taofold.runtime.inbox import SHAPES
+from taofold.runtime.resolving import VERDICTS, approval, flaw, secret
 from taofold.runtime.setup import Approval, Decision
 from taofold.store.log import Log, RunRow, Signal
 from taofold.store.store import clock
@@ -95,10 +97,12 @@ async def decide(
     policy: Policy | None = None,
     facts: Facts | None = None,
     now: Callable[[], int] = clock,
+    redactor: Redactor = SHAPES,
 ) -> Approval:
     """Put a person's decision in the run's inbox. The run acts on it when it is resumed.
 
-    Every refused attempt on a run that has not ended is left for its audit.
+    `redactor` knows the secrets of the run's agent. Every refused attempt on a run that has
+    not ended is left for its audit.
 
     Raises:
         Refused: late, repeated, or not this person's to take.
@@ -106,6 +110,9 @@ async def decide(
     try:
         one = await find(log, action_id)
         await _check(log, one, decision, by, policy or Policy(), facts, now())
+        lost = _lost(one, decision, redactor)
+        if lost:
+            raise Refused(lost)
         data = {"seq": int(action_id.rpartition(":")[2]), **_said(decision)}
         if not await log.post(one.run, Signal(f"decide:{action_id}", "decide", by.id, now(), data)):
             raise Refused(f"action {action_id!r} was already resolved")
@@ -137,6 +144,13 @@ async def _check(
     if one.expires_at and at > one.expires_at:
         await _expire(log, one.run, at)
         raise Refused(f"EXPIRED: the approval of {one.action.tool!r} was open until then")
+
+
+def _lost(one: Approval, decision: Decision, redactor: Redactor) -> str:
+    """Why the edit would not run as it was meant, or ""."""
+    if decision.parameters is None or one.form is not None:
+        return ""
+    return secret(redactor, decision.parameters)
 
 
 def _said(decision: Decision) -> dict[str, Any]:
@@ -213,7 +227,7 @@ async def steer(
         raise Refused(f"message {name!r} was sent already")
 
 
-async def cancel(log: Log, run: str, *, by: Principal = LOCAL) -> None:
+async def cancel(log: Log, run: str, *, by: Principal = LOCAL, redactor: Redactor = SHAPES) -> None:
     """Ask the run and its children to stop: nothing starts afterwards, what was done is kept.
 
     A run that waits for a person is ended at once; one that is being driven ends before
@@ -226,9 +240,9 @@ async def cancel(log: Log, run: str, *, by: Principal = LOCAL) -> None:
         raise Refused(f"run {run!r} has already ended as {state.status}")
     for child in await log.rows(parent=run, limit=0):
         if child.status not in ENDED:
-            await cancel(log, child.run, by=by)
+            await cancel(log, child.run, by=by, redactor=redactor)
     if row.status == "waiting":
-        ended = cancelled(by.id)
+        ended = cancelled(redactor.text(by.id))
         if await _write(log, row, records, [ended], clock(), ended.status):
             return
     await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", by.id, clock()))

@@ -4,6 +4,7 @@ The question is the `Decided(ask)` event with a `request`; it is answered like a
 the tool wants back lies in that event, so that any process can go on with the call.
 """
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from taofold.core.values import Action
 from taofold.runtime.approving import ask
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.resolving import resolution
+from taofold.runtime.signals import Cancelled, Park
 from taofold.tools import Answer, InputRequired, Tool
 from taofold.tools.result import jsonable
 
@@ -48,6 +50,51 @@ async def answered(
         return Answer(resolved.reason, resolved.verdict == "allow", wants.state, resolved.by)
 
 
+class Desk:
+    """`RunContext.ask`: asks the person who is there, while the tool waits in its call."""
+
+    def __init__(self, ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> None:
+        self._ledger, self._place, self._action, self._tool = ledger, (key, index), action, tool
+        self.timer: asyncio.Timeout | None = None
+        """The call's deadline: it waits while a person thinks."""
+        self.signal: Park | Cancelled | None = None
+        """What must become of the run once the tool has returned."""
+
+    async def __call__(self, wants: InputRequired) -> Answer:
+        """The answer; the call goes on with it, and is on record as going on.
+
+        Raises:
+            InputRequired: nobody answers now.
+        """
+        flaw = unanswerable(self._ledger, wants)
+        if flaw:
+            raise ValueError(flaw)
+        key, index = self._place
+        clock, timer = asyncio.get_running_loop().time, self.timer
+        left = timer.when() if timer is not None else None
+        left = None if left is None else left - clock()
+        if timer is not None:
+            timer.reschedule(None)
+        try:
+            answer = await answered(self._ledger, key, index, self._action, self._tool, wants)
+            self._ledger.new(started(key, index, self._tool))
+            await self._ledger.save()
+        except (Park, Cancelled) as signal:
+            self.signal = signal
+            raise wants from None
+        finally:
+            if timer is not None and left is not None:
+                timer.reschedule(clock() + left)
+        return answer
+
+
+def started(key: str, index: int, tool: Tool) -> e.Started:
+    """The event before the call: on disk if the call must not be repeated lightly."""
+    if tool.effect == "read":
+        return e.Started(key=key, index=index)
+    return e.StartedOnce(key=key, index=index, effect=tool.effect)
+
+
 async def recalled(
     ledger: Ledger, key: str, index: int, action: Action, tool: Tool
 ) -> tuple[Answer | None, bool]:
@@ -68,5 +115,6 @@ def cut(text: str, longest: int) -> str:
 
 
 def _at(event: e.Event, key: str, index: int) -> bool:
-    kinds = e.Started | e.Decided
-    return isinstance(event, kinds) and (event.key, event.index) == (key, index)
+    if not isinstance(event, e.Started | e.Decided):
+        return False
+    return (event.key, event.index) == (key, index)

@@ -4,14 +4,17 @@ Where a callback and a person elsewhere both spoke, whoever did not allow is hea
 """
 
 import asyncio
+import dataclasses
 import inspect
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.values import ASK_USER, Action, Tier, Verdict
 from taofold.policy import digest
+from taofold.policy.redaction import Redactor
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.setup import Approval, Decision
 from taofold.runtime.signals import Cancelled, Park
@@ -109,7 +112,14 @@ def _heard(
         return _closed(asked, "expired", "clock")
     said = decision.answer if decision.answer is not None else decision.reason
     verdict = VERDICTS[decision.verdict]
-    edited = _edited(ledger, action, decision.parameters) if verdict == "allow" else None
+    if asked.request is not None and decision.parameters is not None:
+        said = _form(decision.parameters)
+        decision = dataclasses.replace(decision, parameters=None)
+    given = decision.parameters if verdict == "allow" else None
+    lost = "" if given is None else secret(ledger.setup.redactor, given)
+    if lost:
+        return _closed(asked, "deny", ledger.setup.redactor.text(utf8(decision.by)), lost)
+    edited = None if given is None else replace(action, parameters=dict(given))
     reason, by = [ledger.setup.redactor.text(utf8(text)) for text in (said, decision.by)]
     return _closed(asked, verdict, by, reason, edited, tool)
 
@@ -147,16 +157,34 @@ def _decided(
         return None
     ledger.inbox.take(signal)
     data = signal.data
-    said = ledger.setup.redactor.text(str(data.get("text") or data.get("reason") or ""))
+    given, text = data.get("parameters"), str(data.get("text") or data.get("reason") or "")
+    if event.request is not None and given is not None:
+        text, given = _form(given), None
+    said = ledger.setup.redactor.text(text)
     verdict = data.get("verdict", "allow")
-    edited = _edited(ledger, action, data.get("parameters"))
+    lost = "" if given is None else secret(ledger.setup.redactor, given)
+    if lost:  # whoever knew of it was told when he decided
+        return _closed(event, "deny", signal.by, lost)
+    edited = None if given is None else replace(action, parameters=dict(given))
     return _closed(event, verdict, signal.by, said, edited, tool)
 
 
-def _edited(ledger: Ledger, action: Action, parameters: dict[str, Any] | None) -> Action | None:
-    if parameters is None:
-        return None
-    return replace(action, parameters=ledger.setup.redactor.json(dict(parameters)))
+def _form(filled: dict[str, Any]) -> str:
+    """An answer to a tool's question that came as parameters instead of as text."""
+    return msgspec.json.encode(filled).decode()
+
+
+def secret(redactor: Redactor, parameters: dict[str, Any]) -> str:
+    """Why edited parameters that hold a secret are refused, or "" if they hold none.
+
+    The log keeps no secrets, so the call would run with something else than was approved.
+    """
+    kept = redactor.json(parameters)
+    if kept == parameters:
+        return ""
+    lost = [name for name, said in parameters.items() if kept.get(name) != said]
+    where = f"the parameter {redactor.text(lost[0])!r} holds" if lost else "they hold"
+    return f"edited parameters may hold no secret: {where} one, and a log keeps none"
 
 
 def _still(

@@ -225,7 +225,7 @@ async def _activate(
     try:
         while True:
             turn += 1
-            inbox = Inbox(log, store.run)
+            inbox = Inbox(log, store.run, setup.redactor)
             drive = Drive(setup, store, tape, inbox, resumed=resumed)
             try:
                 event: e.RunFinished | e.Parked = await _outcome(drive, strategy)

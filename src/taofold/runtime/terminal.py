@@ -6,7 +6,6 @@ is asked. The end of the input leaves the run waiting.
 
 import sys
 
-from taofold.core.values import ASK_USER
 from taofold.core.visible import visible
 from taofold.runtime.setup import Approval, Decision
 from taofold.runtime.signals import Park
@@ -16,7 +15,7 @@ from taofold.tools.worker import WORKERS
 def approve_all(request: Approval) -> bool:
     """Approve every action; questions are left to a person. Only for runs that cannot do harm."""
     if request.question:
-        raise Park("awaiting_input")
+        raise Park("awaiting_input" if request.wants_text else "awaiting_approval")
     return True
 
 
@@ -24,19 +23,18 @@ async def at_terminal(request: Approval) -> Decision:
     """Ask the person at the terminal."""
     said = await WORKERS.run(_ask, request)
     if said is None:
-        waits = "awaiting_input" if request.action.tool == ASK_USER else "awaiting_approval"
-        raise Park(waits)
-    if request.action.tool == ASK_USER:
+        raise Park("awaiting_input" if request.wants_text else "awaiting_approval")
+    if request.wants_text:
         return Decision("allow", answer=said)
     return Decision("allow" if said.lower() in ("y", "yes") else "deny")
 
 
 def _ask(request: Approval) -> str | None:
     """The line that the person typed, None at the end of the input."""
-    if request.action.tool == ASK_USER:
+    if request.wants_text:
         sys.stderr.write(f"\n? {visible(request.question)}\n> ")
     else:
-        why = visible(request.reason)
+        why = visible(request.question or request.reason)
         sys.stderr.write(
             f"\n! {request.action.tool} needs your word (tier {int(request.tier)}: {why})\n"
             f"  {visible(request.preview)}\n  approve? [y/N] "

@@ -18,6 +18,7 @@ from taofold.spec.config_file import LimitKeys
 from taofold.spec.document import Document, Strict, check, load
 from taofold.spec.faults import Fault, near
 from taofold.spec.inline_tool import InlineTool, read_inline
+from taofold.spec.mcp_file import McpKeys, read_servers
 from taofold.spec.names import is_name
 from taofold.spec.policy_file import PolicyFile, tighten
 from taofold.store.fields import is_list, is_mapping
@@ -54,6 +55,8 @@ class AgentKeys(Strict):
     description: str = ""
     instructions: str = ""
     tools: list[Any] = []
+    mcp: dict[str, McpKeys] = {}
+    """MCP servers whose tools it has too, by name."""
     strategy: str = "react"
     limits: LimitKeys = LimitKeys()
     policy: Any = None
@@ -126,7 +129,7 @@ def read_document(
         faults += wrong
         tools += [use] if use is not None else []
     policy, wrong = _policy(document, operator or Policy())
-    faults += [*wrong, *_names(document)]
+    faults += [*wrong, *_names(document), *read_servers(document)]
     if faults or keys is None:
         return None, sorted(faults, key=lambda fault: fault.line)
     return AgentFile(document, keys, tuple(tools), policy), []

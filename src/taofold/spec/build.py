@@ -12,6 +12,7 @@ from taofold.spec.agent_file import OUTPUTS, AgentFile, CommandOptions, FilesOpt
 from taofold.spec.config_file import Config
 from taofold.spec.faults import Fault, refuse
 from taofold.spec.inline_tool import InlineTool, make_inline
+from taofold.spec.mcp_file import make_server
 from taofold.spec.names import load
 from taofold.tools.command import command_tool
 from taofold.tools.files import file_tools
@@ -25,12 +26,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     """
     keys, folder = file.keys, file.document.folder
     faults: list[Fault] = []
-    tools: list[Any] = []
-    for index, use in enumerate(file.tools):
-        try:
-            tools += _tools(use, root, folder, network)
-        except ConfigError as error:
-            faults.append(file.document.fault(("tools", index), str(error)))
+    tools = listed(file, root, faults, [], network=network)
     output: Any = str
     try:
         output = output_type(keys.output, folder)
@@ -60,6 +56,37 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     if faults:
         refuse(faults, f"{file.document.source} cannot be used")
     return agent
+
+
+def listed(
+    file: AgentFile, root: Path, faults: list[Fault], seen: list[Any], *, network: bool
+) -> list[Any]:
+    """The tools and servers that the file lists, without those in `seen`, which grows by them."""
+    folder = file.document.folder
+    found: list[Any] = []
+    for index, use in enumerate(file.tools):
+        if _new((use, folder), seen):
+            try:
+                found += _tools(use, root, folder, network)
+            except ConfigError as error:
+                faults.append(file.document.fault(("tools", index), str(error)))
+    for name, keys in file.keys.mcp.items():
+        if _new((name, keys), seen):
+            try:
+                server = make_server(name, keys, root)
+                if not faults:
+                    len(server)  # asked for its tools now: what is wrong is said at its line
+                found.append(server)
+            except ConfigError as error:
+                faults.append(file.document.fault(("mcp", name), str(error)))
+    return found
+
+
+def _new(one: Any, seen: list[Any]) -> bool:
+    if one in seen:
+        return False
+    seen.append(one)
+    return True
 
 
 def output_type(name: str | dict[str, Any], folder: Path) -> Any:

@@ -5,14 +5,16 @@ imports them.
 """
 
 from taofold.tools.arguments import BadArguments
-from taofold.tools.context import Outcome, RunContext
+from taofold.tools.context import Answer, InputRequired, Outcome, RunContext
 from taofold.tools.make import as_tool, external, tool
 from taofold.tools.tool import Bound, Tool
 from taofold.tools.toolset import Toolset
 
 __all__ = [
+    "Answer",
     "BadArguments",
     "Bound",
+    "InputRequired",
     "Outcome",
     "RunContext",
     "Tool",

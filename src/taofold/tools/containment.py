@@ -56,9 +56,11 @@ class Containment:
 
     @asynccontextmanager
     async def around(
-        self, command: Sequence[str], folder: Path
+        self, command: Sequence[str], folder: Path, also: Sequence[str] = ()
     ) -> AsyncGenerator[tuple[list[str], int]]:
         """What to run in place of `command`, and a descriptor it must inherit.
+
+        `also` are further options of bubblewrap.
 
         The protected and hidden names are out of its reach. Leave the context when the
         command has ended: what was made in the root for it is removed then.
@@ -71,7 +73,7 @@ class Containment:
             with guard.stubs(self.root, (*self.protected, *self.hidden)) as made:
                 try:
                     more = await WORKERS.run(guard.covers, self.root, self.protected, self.hidden)
-                    more += ["--info-fd", str(writer)]
+                    more += [*also, "--info-fd", str(writer)]
                     yield self.wrap(command, folder, more), writer
                 finally:
                     made.ended = await _ended(reader)

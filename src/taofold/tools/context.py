@@ -1,6 +1,6 @@
 """What a tool is told about the call it serves."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Generic
@@ -10,6 +10,33 @@ from typing_extensions import TypeVar
 from taofold.core.values import JSON, ObservationStatus, Principal
 
 Deps = TypeVar("Deps", default=None)
+
+
+class InputRequired(Exception):
+    """Raised by a tool that cannot go on before a person has answered `question`.
+
+    The run waits; with the answer the tool is called again, perhaps by another process, and
+    finds `state` as it left it in `RunContext.answer`.
+    """
+
+    def __init__(
+        self, question: str, *, form: Mapping[str, JSON] | None = None, state: JSON = None
+    ) -> None:
+        super().__init__(question)
+        self.question = question
+        self.form = dict(form or {})
+        """JSON Schema of the answer; empty = the person only says yes or no."""
+        self.state = state
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a person said to `InputRequired`; `state` is the tool's own, from before."""
+
+    text: str = ""
+    accepted: bool = False
+    state: JSON = None
+    by: str = ""
 
 
 @dataclass(slots=True)
@@ -30,6 +57,12 @@ class RunContext(Generic[Deps]):
     """What the tool has produced so far; kept in the observation if it times out."""
     on_progress: Callable[[str], None] | None = None
     data: Mapping[str, JSON] = field(default_factory=dict[str, Any])
+    answer: Answer | None = None
+    """To the last `InputRequired` that this very call raised."""
+    ask: "Callable[[InputRequired], Awaitable[Answer]] | None" = None
+    """Puts a question to the person who is there while the call goes on, and raises it if nobody
+    answers now. None: nobody is there, only raising helps. Its deadline waits meanwhile.
+    """
 
     @property
     def state(self) -> dict[str, JSON]:

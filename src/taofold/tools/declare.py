@@ -127,7 +127,7 @@ def _stateful(function: Callable[..., Any], parameters: list[inspect.Parameter])
     hint = _hints(function, parameters[1:2])["args"]
     model = _model(hint)
     if model is not None:
-        schema = _tidy(_json_schema(TypeAdapter(model)))
+        schema = tidy(_json_schema(TypeAdapter(model)))
         schema.setdefault("additionalProperties", False)
         return Signature(schema, None, "stateful", model=model, model_fields=_names(model))
     if hint is Any or _is_mapping(hint):
@@ -154,7 +154,7 @@ def _flattened(
     clash = sorted(fields & {p.name for p in others} | (fields & {RESERVED_PARAMETER}))
     if clash:
         raise ConfigError(f"fields {clash} of {model.__name__} collide with other parameters")
-    schema = _tidy(_json_schema(TypeAdapter(model)))
+    schema = tidy(_json_schema(TypeAdapter(model)))
     schema.setdefault("additionalProperties", False)
     schema.pop("description", None)
     validate = None
@@ -185,7 +185,7 @@ def _compiled(
     record.__pydantic_config__ = ConfigDict(extra="forbid")
     try:
         adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(record)
-        schema = _tidy(_json_schema(adapter))
+        schema = tidy(_json_schema(adapter))
     except (PydanticUserError, TypeError) as error:
         said = str(error).partition("\n")[0]
         raise ConfigError(f"a model cannot write one of its parameters: {said}") from error
@@ -214,7 +214,7 @@ def _json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     return adapter.json_schema()
 
 
-def _tidy(schema: dict[str, Any]) -> dict[str, Any]:
+def tidy(schema: dict[str, Any]) -> dict[str, Any]:
     """Without the titles that pydantic derives from names: they cost tokens and say nothing."""
     tidy: dict[str, Any] = {}
     for key, value in schema.items():
@@ -231,7 +231,7 @@ def _tidy(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _tidied(value: Any) -> Any:
     if is_object(value):
-        return _tidy(value)
+        return tidy(value)
     if is_array(value):
         return [_tidied(item) for item in value]
     return value

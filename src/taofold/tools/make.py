@@ -12,7 +12,8 @@ from typing_extensions import ParamSpec, TypeVar, Unpack
 from taofold.core.errors import ConfigError
 from taofold.core.values import Sideeffect, Tier
 from taofold.tools.declare import declare
-from taofold.tools.docstring import read
+from taofold.tools.docstring import read as read_docstring
+from taofold.tools.foreign import reader_of
 from taofold.tools.signature import bare, described
 from taofold.tools.tool import Tool, check_name
 
@@ -90,7 +91,7 @@ def make(
     refusal = _refusal(function)
     if refusal:
         raise ConfigError(f"{named!r} cannot be a tool: {refusal}")
-    doc = read(doc_of(function))
+    doc = read_docstring(doc_of(function))
     try:
         signature = declare(function, doc)
     except ConfigError as error:
@@ -139,13 +140,16 @@ def external(
 
 
 def as_tool(obj: object) -> Tool:
-    """`obj` as a tool: a `Tool`, a function of any supported form, or a callable object.
+    """`obj` as a tool: a `Tool`, a function of any supported form, a callable object, or a
+    tool of LangChain or CrewAI.
 
     Raises:
         ConfigError: with the reason why it cannot be one.
     """
     if isinstance(obj, Tool):
         return cast("Tool", obj)
+    if (read := reader_of(obj)) is not None:
+        return read(obj)
     if not callable(obj):
         raise ConfigError(f"{obj!r} cannot be a tool: it cannot be called")
     return make(obj)

@@ -22,6 +22,9 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 _DEPTH: Final = 32
 _BRANCH: Final = 4
 """What a choice costs of the depth: choices within choices are exponential."""
+_STEPS: Final = 50_000
+"""Values held against a rule in one check. What a schema demands beyond them goes unchecked: a
+hostile one demands more than anybody has time for."""
 
 
 class Checker:
@@ -35,16 +38,29 @@ class Checker:
     def __call__(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Check `parameters`."""
         try:
-            faults = list(self._object(parameters, self._schema, "", _DEPTH))
+            faults = _Check(self._schema).of(parameters)
         except (TypeError, AttributeError, RecursionError) as error:
             faults = [f"the schema of this tool cannot be applied ({error})"]
         if faults:
             raise BadArguments(faults)
         return parameters
 
+
+class _Check:
+    """One check, of which the steps are counted."""
+
+    __slots__ = ("_left", "_schema")
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema, self._left = schema, _STEPS
+
+    def of(self, parameters: dict[str, Any]) -> list[str]:
+        return list(self._object(parameters, self._schema, "", _DEPTH))
+
     def _faults(self, value: Any, schema: Any, where: str, depth: int) -> Iterator[str]:
+        self._left -= 1
         rules = self._resolved(schema)
-        if depth <= 0:
+        if depth <= 0 or self._left < 0:
             return
         if "enum" in rules and value not in rules["enum"]:
             yield f"parameter {where!r}: must be one of {quote(rules['enum'])}, got {quote(value)}"
@@ -60,6 +76,8 @@ class Checker:
             yield from self._object(value, rules, where, depth)
         elif is_array(value) and "items" in rules:
             for index, item in enumerate(value):
+                if self._left < 0:
+                    return
                 yield from self._faults(item, rules["items"], f"{where}.{index}", depth - 1)
 
     def _choices(
@@ -67,9 +85,11 @@ class Checker:
     ) -> Iterator[str]:
         for word in ("anyOf", "oneOf"):
             options: list[Any] = rules.get(word, [])
-            found = [
-                list(self._faults(value, option, where, depth - _BRANCH)) for option in options
-            ]
+            found: list[list[str]] = []
+            for option in options if self._left >= 0 else ():
+                found.append(list(self._faults(value, option, where, depth - _BRANCH)))
+                if not found[-1]:
+                    break
             if found and all(found):
                 yield from min(found, key=len)
 

@@ -5,7 +5,7 @@ Knows nothing about runs. Nothing here can lower a tier (PEER-26).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from taofold.core.errors import ConfigError
 from taofold.tools.make import as_tool
@@ -18,6 +18,8 @@ class Toolset(Mapping[str, Tool]):
     """An immutable mapping of names to tools, in order of declaration."""
 
     __slots__ = ("_tools",)
+    remote: ClassVar[bool] = False
+    """Its first use waits for somebody else, who is asked what tools there are."""
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools = _unique(tools)
@@ -44,12 +46,12 @@ class Toolset(Mapping[str, Tool]):
         return len(self._tools)
 
     def __repr__(self) -> str:
-        return f"Toolset({', '.join(self._tools)})"
+        return f"Toolset({', '.join(self)})"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names, in order."""
-        return tuple(self._tools)
+        return tuple(self)
 
     def merged(self, *others: "Toolset") -> "Toolset":
         """All tools of this and the others; a name that occurs twice is a `ConfigError`."""
@@ -82,9 +84,9 @@ class Toolset(Mapping[str, Tool]):
         """
         self._known(names)
         for name in names:
-            if self._tools[name].tier > tier:
+            if self[name].tier > tier:
                 raise ConfigError(
-                    f"tool {name!r} has tier {int(self._tools[name].tier)}; "
+                    f"tool {name!r} has tier {int(self[name].tier)}; "
                     f"it can be raised, never lowered to {tier!r}"
                 )
         floor = check_tier(tier, "with_tier()")
@@ -101,9 +103,9 @@ class Toolset(Mapping[str, Tool]):
         return Toolset(replace(tool, **options) for tool in self.values())
 
     def _known(self, names: Iterable[str]) -> None:
-        strange = sorted(set(names) - set(self._tools))
+        strange = sorted(set(names) - set(self))
         if strange:
-            raise ConfigError(f"no tools named {strange}; there are {', '.join(self._tools)}")
+            raise ConfigError(f"no tools named {strange}; there are {', '.join(self)}")
 
 
 def _unique(tools: Iterable[Tool]) -> dict[str, Tool]:

@@ -1,0 +1,81 @@
+"""What a call of an MCP server came to, as an observation. Pure.
+
+Whatever is no text is described, not carried: a model is told that there is an image and how
+large it is. A flood is cut before anybody has to read it.
+"""
+
+from typing import Any, Final
+
+from taofold.bridges.mcp_sdk import get, plain
+from taofold.core.excerpt import excerpt
+from taofold.tools import Outcome
+from taofold.tools.schema import is_object
+
+FLOOD: Final = 1_000_000
+"""Characters of a result that are kept; more is cut to an excerpt."""
+_QUARTER: Final = 4 / 3
+
+
+def outcome(result: Any) -> Outcome:
+    """The outcome of a call that is complete."""
+    blocks = list(get(result, "content", ()) or ())
+    texts = [described(block) for block in blocks]
+    text = bounded("\n".join(texts))
+    if get(result, "is_error", False):
+        return Outcome(text or "the server reports an error and does not say which", "failure")
+    structured = get(result, "structured_content")
+    if structured is None:
+        return Outcome(text)
+    value = structured
+    if is_object(structured) and set(structured) == {"result"}:
+        value = structured["result"]  # how results that are no objects are wrapped
+    attached = [
+        said for block, said in zip(blocks, texts, strict=True) if get(block, "type") != "text"
+    ]
+    if attached:
+        value = {"result": value, "attached": attached}
+    return Outcome(_small(value, text))
+
+
+def _small(value: Any, text: str) -> Any:
+    said = repr(value)
+    return value if len(said) <= FLOOD else text or bounded(said)
+
+
+def bounded(text: str) -> str:
+    """`text`, or its excerpt if it is a flood."""
+    return text if len(text) <= FLOOD else excerpt(text, FLOOD)
+
+
+def described(block: Any) -> str:
+    """One block of content as text."""
+    match get(block, "type", ""):
+        case "text":
+            return str(get(block, "text", ""))
+        case "image" | "audio" as kind:
+            size = round(len(str(get(block, "data", ""))) / _QUARTER)
+            return f"[{kind} {get(block, 'mime_type', '?')}, {size} bytes, not shown]"
+        case "resource_link":
+            more = get(block, "description", "")
+            said = f"[resource {get(block, 'name', '')!r} at {get(block, 'uri', '')}]"
+            return f"{said} {more}" if more else said
+        case "resource":
+            return resource(get(block, "resource"))
+        case kind:
+            return f"[{kind or 'something'} that cannot be shown: {str(plain(block))[:200]}]"
+
+
+def resource(held: Any) -> str:
+    """The contents of a resource: its text, or what it is."""
+    text = get(held, "text")
+    if text is not None:
+        return str(text)
+    kind = get(held, "mime_type", "unknown type")
+    size = round(len(str(get(held, "blob", ""))) / _QUARTER)
+    return f"[resource {get(held, 'uri', '')}: {kind}, {size} bytes, not shown]"
+
+
+def message(said: Any) -> str:
+    """One message of a prompt."""
+    content = get(said, "content")
+    return f"{get(said, 'role', 'user')}: {described(content)}"

@@ -1,0 +1,295 @@
+"""Agents and tools as an MCP server: `taofold serve --mcp`.
+
+What our tiers and effects say becomes the annotations. What must wait for a person is asked of the
+person at the client where the client can ask (elicitation, in either era); where it cannot, the
+error names the run, which `resume_run` carries on once somebody has decided.
+"""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from typing import Any, Final
+
+import mcp.types as types
+import msgspec
+from mcp import MCPError
+from mcp.server import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.stdio import stdio_server
+
+from taofold import __version__
+from taofold.agent import RunResult
+from taofold.agent.result import Happening, Progress
+from taofold.bridges.mcp_offers import RESUME, Offer, Offers, said
+from taofold.core import events as e
+from taofold.core.errors import ConfigError, Conflict, Refused, RunError
+from taofold.core.values import Tier
+from taofold.runtime.calling import render
+from taofold.runtime.people import decide, pending
+from taofold.runtime.setup import Approval, Decision
+from taofold.tools.arguments import BadArguments
+from taofold.tools.schema import Checker, is_object
+
+INSTRUCTIONS: Final = (
+    "Agents take a goal and may work for minutes; their runs are recorded. If an answer says that "
+    f"a run waits for a person, call {RESUME} with its id once the person has decided."
+)
+PATH: Final = "/mcp"
+LAST_WORDS: Final = 2.0
+"""Seconds for which a result waits until its progress was told."""
+_RUN: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"run_id": {"type": "string"}},
+    "required": ["run_id"],
+    "additionalProperties": False,
+}
+_CONSENT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "approve": {"type": "boolean", "description": "Let it happen?"},
+        "reason": {"type": "string", "description": "For the record; the agent reads it."},
+    },
+    "required": ["approve"],
+}
+_ANSWER: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"answer": {"type": "string"}},
+    "required": ["answer"],
+}
+
+
+def make_server(offers: Offers, *, name: str = "taofold", elicit: bool = True) -> Any:
+    """The server (of the mcp package's low level) that offers `offers`.
+
+    Without `elicit` the person at the client decides nothing: every approval waits in the log.
+    """
+    desk = Desk(offers, elicit=elicit)
+    server: Any = Server(
+        name,
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=desk.list_tools,
+        on_call_tool=desk.call_tool,
+        get_tool_input_schema=desk.schema,
+    )
+    boundary = RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name)
+    server.middleware.append(boundary)
+    return server
+
+
+class Desk:
+    """Serves the requests of clients."""
+
+    def __init__(self, offers: Offers, *, elicit: bool) -> None:
+        self._offers, self._elicit = offers, elicit
+
+    def schema(self, name: str) -> Mapping[str, Any] | None:
+        """Of the tool `name`."""
+        if name == RESUME:
+            return _RUN
+        one = self._offers.known.get(name)
+        return None if one is None else one.schema
+
+    async def list_tools(self, _context: Any, _params: Any) -> Any:
+        """Everything on offer, in one page."""
+        again = types.Tool(
+            name=RESUME,
+            description="Carry on a run that waited for a person, and get its result.",
+            input_schema=_RUN,
+            annotations=types.ToolAnnotations(destructive_hint=False, idempotent_hint=True),
+        )
+        tools = [_described(one) for one in self._offers.known.values()]
+        return types.ListToolsResult(tools=[*tools, again])
+
+    async def call_tool(self, context: Any, params: Any) -> Any:
+        """Run what is named, or carry on with what a person answered."""
+        schema, arguments = self.schema(params.name), dict(params.arguments or {})
+        if schema is None:
+            raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name!r}")
+        try:
+            Checker(schema)(arguments)
+        except BadArguments as error:
+            return _result(str(error), failed=True)
+        teller = Teller(context)
+        try:
+            if params.request_state and params.input_responses:
+                await self._decided(params.request_state, params.input_responses)
+                result = await self._offers.resume(params.request_state, teller)
+            elif params.name == RESUME:
+                result = await self._offers.resume(str(arguments["run_id"]), teller)
+            else:
+                result = await self._offers.run(params.name, arguments, teller)
+            return await self._ended(context, result, teller)
+        except (ConfigError, Refused, Conflict, RunError) as error:
+            return _result(str(error), failed=True)
+        finally:
+            await teller.close()
+
+    async def _ended(self, context: Any, result: RunResult[Any], teller: "Teller") -> Any:
+        """The result for the client: asks it for what the run waits for, where it can."""
+        while result.status == "waiting" and result.pending:
+            waiting = result.pending[0]
+            if not self._elicit or not _can_ask(context):
+                return _waits(result)
+            if str(context.protocol_version) >= "2026":
+                params = types.ElicitRequestFormParams(
+                    message=_question(waiting), requested_schema=_form(waiting)
+                )
+                asked = types.ElicitRequest(params=params)
+                return types.InputRequiredResult(
+                    input_requests={waiting.id: asked}, request_state=result.run_id
+                )
+            reply = await context.session.elicit_form(
+                _question(waiting), _form(waiting), related_request_id=context.request_id
+            )
+            decision = _decision(waiting, reply.action, reply.content or {})
+            if decision is None:
+                return _waits(result)
+            await self._decide(waiting, decision)
+            result = await self._offers.resume(result.run_id, teller)
+        if result.status == "waiting":
+            return _waits(result)
+        told = said(result)
+        return _result(told.result, failed=told.status == "failure", run=result.run_id)
+
+    async def _decided(self, run: str, responses: Mapping[str, Any]) -> None:
+        """Put what the person at the client said where the run looks for it."""
+        waiting = {one.id: one for one in await pending(self._offers.log, run)}
+        for name, reply in responses.items():
+            one = waiting.get(name)
+            if one is None:
+                continue  # answered before, or elsewhere
+            content: Any = getattr(reply, "content", None)
+            decision = _decision(one, str(getattr(reply, "action", "")), content or {})
+            if decision is not None:
+                await self._decide(one, decision)
+
+    async def _decide(self, one: Approval, decision: Decision) -> None:
+        offers = self._offers
+        await decide(offers.log, one.id, decision, by=offers.principal, policy=offers.policy)
+
+
+class Teller:
+    """A listener that tells the client of the progress: what is thought, what tools report."""
+
+    def __init__(self, context: Any) -> None:
+        self._context, self._count = context, 0
+        self._last: asyncio.Task[None] | None = None
+
+    def __call__(self, happening: Happening) -> None:
+        """Tell of a step that begins, or of a tool's progress."""
+        if isinstance(happening, Progress):
+            self._say(happening.text.strip())
+        elif isinstance(happening, e.Record) and isinstance(happening.event, e.Proposed):
+            self._say(happening.event.thought.content)
+
+    def _say(self, text: str) -> None:
+        self._count += 1
+        self._last = asyncio.ensure_future(self._tell(float(self._count), text[:200], self._last))
+
+    async def _tell(self, count: float, text: str, before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await before  # in order
+        try:
+            await self._context.session.report_progress(count, None, text)
+        except Exception:  # noqa: BLE001 - a client that hears nothing must not stop the run
+            return
+
+    async def close(self) -> None:
+        """Wait until everything is said, but not for long."""
+        if self._last is not None:
+            await asyncio.wait([self._last], timeout=LAST_WORDS)
+            self._last.cancel()
+
+
+def _described(one: Offer) -> Any:
+    return types.Tool(
+        name=one.name,
+        description=one.description,
+        input_schema=one.schema,
+        annotations=types.ToolAnnotations(
+            read_only_hint=one.reads,
+            destructive_hint=not one.reads and one.tier >= Tier.CONFIRM,
+            idempotent_hint=one.repeatable,
+            open_world_hint=not one.tool,
+        ),
+        _meta={"tier": int(one.tier)},
+    )
+
+
+def _can_ask(context: Any) -> bool:
+    able = context.session.client_capabilities
+    asking = None if able is None else able.elicitation
+    if asking is None:
+        return False
+    return asking.form is not None or asking.url is None  # older clients do not say which
+
+
+def _question(one: Approval) -> str:
+    what = one.question or f"{one.preview}\n(tier {int(one.tier)}: {one.reason})"
+    return f"{one.action.tool}: {what}"
+
+
+def _form(one: Approval) -> dict[str, Any]:
+    if one.form:
+        return dict(one.form)
+    return _ANSWER if one.wants_text else _CONSENT
+
+
+def _decision(one: Approval, action: str, content: Mapping[str, Any]) -> Decision | None:
+    """What the person at the client said; None if he said nothing."""
+    by = one.requester
+    if action == "decline":
+        return Decision("deny", by=by, reason="declined at the MCP client")
+    if action != "accept":
+        return None
+    if one.form:
+        return Decision("answer", by=by, answer=msgspec.json.encode(dict(content)).decode())
+    if one.wants_text:
+        return Decision("answer", by=by, answer=str(content.get("answer", "")))
+    verdict = "approve" if content.get("approve") is True else "deny"
+    return Decision(verdict, by=by, reason=str(content.get("reason", "")))
+
+
+def _waits(result: RunResult[Any]) -> Any:
+    asked = result.pending[0] if result.pending else None
+    what = "" if asked is None else f": {_question(asked)[:500]} [id {asked.id}]"
+    how = (
+        "taofold approvals approve ID, or deny"
+        if asked is None
+        else (f"taofold approvals approve {asked.id}, or deny")
+    )
+    text = (
+        f"run {result.run_id} waits for a person{what}\n"
+        f"Decide with `{how}`, then call {RESUME} with run_id {result.run_id!r}."
+    )
+    return _result(text, failed=True, run=result.run_id)
+
+
+def _result(value: Any, *, failed: bool = False, run: str = "") -> Any:
+    text = "" if value is None else render(value)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)],
+        structured_content=value if is_object(value) and not failed else None,
+        is_error=failed,
+        _meta={"taofold/run": run} if run else None,
+    )
+
+
+async def serve_stdio(server: Any) -> None:
+    """Serve the client at standard input and output until it leaves.
+
+    Whatever else is printed goes to standard error: it would break the protocol.
+    """
+    async with stdio_server() as (reading, writing):
+        with redirect_stdout(sys.stderr):
+            await server.run(reading, writing, server.create_initialization_options())
+
+
+def http_app(server: Any, host: str = "127.0.0.1") -> Any:
+    """A Starlette application that serves streamable HTTP at `/mcp`; it has a lifespan.
+
+    Requests for another Host than `host`, or from a foreign Origin, are refused.
+    """
+    return server.streamable_http_app(streamable_http_path=PATH, host=host)

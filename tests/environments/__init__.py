@@ -1,0 +1,123 @@
+"""Virtual environments of other people's software, for tests that run against the real thing.
+
+Some packages cannot live beside ours (CrewAI pins an old world) or are too large to (Phoenix has
+824 MB). Each has an environment of its own outside the tree, made once from the pinned file
+`<name>.txt` in this folder and reached through a process:
+
+    python -m tests.environments phoenix opik    # makes those; all without names
+
+    crewai = environments.needs("crewai")        # skips the test where it was not made
+    crewai.run("script.py", "argument", timeout=60)
+
+The cache is `$TAOFOLD_TEST_CACHE`, else `~/.cache/taofold-tests`. An environment is found by what
+its file says: a changed pin is another environment.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FILES = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment with what `<name>.txt` pins."""
+
+    name: str
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    def program(self, name: str) -> Path:
+        """A command that was installed with it: `phoenix`."""
+        return self.folder / "bin" / name
+
+    def run(
+        self, *arguments: str | Path, timeout: float = 120, env: Mapping[str, str] = {}, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs its Python, isolated from ours; the caller looks at `returncode`."""
+        return subprocess.run(
+            [self.python, *map(str, arguments)],
+            env=scrubbed(env), text=True, capture_output=True, timeout=timeout, check=False, **more,
+        )  # fmt: skip
+
+
+def scrubbed(more: Mapping[str, str] = {}) -> dict[str, str]:
+    """Our environment without what would make another Python find our packages."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    return {**kept, **more}
+
+
+def cache() -> Path:
+    """Where everything that tests keep between runs lies."""
+    return Path(os.environ.get("TAOFOLD_TEST_CACHE") or "~/.cache/taofold-tests").expanduser()
+
+
+def names() -> list[str]:
+    return sorted(file.stem for file in FILES.glob("*.txt"))
+
+
+def place(name: str) -> Environment:
+    """Where that environment is, or would be."""
+    pins = (FILES / f"{name}.txt").read_bytes()
+    digest = hashlib.sha256(pins).hexdigest()[:12]
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return Environment(name, cache() / f"{name}-{version}-{digest}")
+
+
+def find(name: str) -> Environment | None:
+    """The environment if it was made whole, else None."""
+    environment = place(name)
+    return environment if (environment.folder / "whole").exists() else None
+
+
+def needs(name: str) -> Environment:
+    """The environment; skips the running test, saying how to make it, where there is none."""
+    if (environment := find(name)) is None:
+        pytest.skip(f"no environment {name!r}: python -m tests.environments {name}")
+    return environment
+
+
+def make(name: str) -> Environment:
+    """Makes it unless it is there. Two at once: the second waits and finds it made.
+
+    Raises:
+        subprocess.CalledProcessError: a package could not be installed; nothing is kept.
+    """
+    environment = place(name)
+    environment.folder.parent.mkdir(parents=True, exist_ok=True)
+    with environment.folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if find(name) is None:
+            shutil.rmtree(environment.folder, ignore_errors=True)
+            install(environment)
+            (environment.folder / "whole").touch()
+    return environment
+
+
+def install(environment: Environment) -> None:
+    """The pinned packages, by uv where it is installed and by pip where not.
+
+    Every package is pinned in the file, so nothing is resolved and --no-deps says so.
+    """
+    beside = Path(sys.executable).parent  # our own environment's, which need not be on the path
+    uv = shutil.which("uv") or shutil.which("uv", path=beside)
+    venv.create(environment.folder, with_pip=uv is None, symlinks=True)
+    by_uv = [uv, "pip", "install", "--python", environment.python] if uv else []
+    by_pip = [environment.python, "-m", "pip", "install", "--disable-pip-version-check"]
+    pins = FILES / f"{environment.name}.txt"
+    command = [*(by_uv or by_pip), "--no-deps", "-q", "-r", pins]
+    subprocess.run([str(word) for word in command], check=True, env=scrubbed())

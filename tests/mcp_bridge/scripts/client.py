@@ -1,0 +1,73 @@
+"""What the conformance suite runs as a client: an agent that calls every tool it finds.
+
+python client.py URL        the scenario is in MCP_CONFORMANCE_SCENARIO
+"""
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from taofold import Agent, Decision
+from taofold.bridges.mcp import McpServer
+from taofold.runtime.model import Request
+from taofold.testing import FunctionModel
+from taofold.tools import Toolset
+
+SAMPLES = {"string": "test", "integer": 2, "number": 3, "boolean": True, "array": [], "object": {}}
+
+
+def sample(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return "test"
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema.get("type") == "object":
+        wanted = schema.get("required", schema.get("properties", {}))
+        return {name: sample(schema.get("properties", {}).get(name)) for name in wanted}
+    return SAMPLES.get(schema.get("type", "string"), "test")
+
+
+def calls(tools: Toolset) -> list[dict[str, Any]]:
+    given = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}").get("toolCalls")
+    if given:
+        prefix = "server_"
+        return [
+            {"tool": prefix + one["name"],
+             "parameters": {k: v for k, v in one["arguments"].items() if v is not None}}
+            for one in given
+        ]  # fmt: skip
+    echo, focal = "server_json_schema_echo", "server_json_schema_2020_12_tool"
+    made = [{"tool": name, "parameters": sample(one.schema)} for name, one in tools.items()]
+    if echo in tools:  # it wants to see the schema as it arrived here
+        made.append({"tool": echo, "parameters": {"schema": tools[focal].schema}})
+    return made
+
+
+def approve(request: Any) -> Decision:
+    return Decision("answer", answer="") if request.wants_text else Decision("approve")
+
+
+async def main(url: str) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        server = McpServer.http(url, name="server", trust=True, pins=Path(folder), timeout=25)
+        async with server:
+            wanted = iter(calls(server))
+
+            def model(_: Request) -> str:
+                action = next(wanted, None) or {"tool": "finish", "parameters": {"answer": "done"}}
+                said = {"thought": "next", "thought_type": "progress", "action": action}
+                return json.dumps(said)
+
+            result = await Agent(FunctionModel(model), tools=[server], approve=approve).run("go")
+            for step in result.steps:
+                seen = step.observations[0]
+                print(step.actions[0].tool, seen.status, seen.result, file=sys.stderr)
+            return 0 if result.success else 1
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[-1])))

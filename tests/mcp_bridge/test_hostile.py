@@ -1,0 +1,85 @@
+"""Servers that mean harm, or are careless: nobody waits for them, and a person hears of it."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from taofold import RunContext
+from taofold.bridges.mcp_definitions import checker
+from taofold.core.errors import ConfigError
+from taofold.tools.schema import Checker
+
+from .kit import lister, text, tool
+
+pytestmark = pytest.mark.anyio
+
+DOUBLED = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)} | {"a60": {}}
+"""Sixty lines that ask for 2**60 looks at one value."""
+CHOICES = {"a": {"anyOf": [*[{"$ref": "#/$defs/a"}] * 100, {"type": "integer"}]}}
+"""A choice of a hundred, each of which is that choice again."""
+
+
+def bomb(definitions: dict[str, Any], first: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"x": {"$ref": f"#/$defs/{first}"}},
+        "$defs": definitions,
+    }
+
+
+@pytest.mark.scenario("PEER-22")
+@pytest.mark.parametrize("schema", [bomb(DOUBLED, "a0"), bomb(CHOICES, "a")])
+async def test_a_schema_that_takes_for_ever_to_check_holds_nobody_up(
+    schema: dict[str, Any],
+) -> None:
+    made = lister(tool(schema=schema), tool("other", output_schema=schema))
+    made.result = lambda _name, _said: text("called", structured_content={"x": "1"})
+    async with made.bridge() as server, asyncio.timeout(60):
+        for name in ("s_peek", "s_other"):
+            outcome = await server[name].bind({"x": "1"}).run(RunContext(None))
+            assert outcome.status == "success"
+
+
+async def test_comparing_a_million_items_each_with_each_is_left_to_the_server() -> None:
+    promised = {"type": "object", "properties": {"x": {"uniqueItems": True}}}
+    assert checker(promised)({"x": [{"n": n} for n in range(200_000)]}) == ""
+    assert "non-unique" in checker(promised)({"x": [1, 1]}), "what can be checked is"
+
+
+def test_what_a_schema_says_counts_as_far_as_there_is_time_for_it() -> None:
+    numbers = {"type": "object", "properties": {"x": {"items": {"type": "integer"}}}}
+    for check in (checker(numbers), _faults(numbers)):
+        assert check({"x": [1, "two"]}) != ""
+        assert check({"x": [*range(1000), "two"]}) != ""
+        assert check({"x": list(range(1000))}) == ""
+
+
+def _faults(schema: dict[str, Any]) -> Any:
+    def check(value: dict[str, Any]) -> str:
+        try:
+            Checker(schema)(value)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    return check
+
+
+async def test_a_person_hears_which_tools_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    made = lister(tool("odd", schema={"type": "object", "properties": {"x": 5}}), tool("good"))
+    with caplog.at_level(logging.WARNING, "taofold.mcp"):
+        async with made.bridge() as server:
+            assert list(server) == ["s_good"]
+    assert "mcp server 's': a tool is left out: 'odd'" in caplog.text
+
+
+def test_a_package_that_is_broken_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from taofold.bridges.mcp_sdk import load
+
+    monkeypatch.setitem(sys.modules, "jsonschema.validators", None)
+    with pytest.raises(ConfigError, match=r"cannot be loaded .*jsonschema"):
+        load("jsonschema.validators")
