@@ -14,11 +14,11 @@ KEY = "sk-of-this-test"
 
 
 @contextmanager
-def serving(model: str) -> Iterator[str]:
+def serving(model: str, *more: str) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    flags = ["-t", "1", "-tb", "1", "-c", "16384", "-np", "4", "--no-webui", "--jinja"]
+    flags = ["-t", "1", "-tb", "1", "-c", "16384", "-np", "4", "--no-webui", "--jinja", *more]
     server = subprocess.Popen(
         [TOOLS / "llama-server", "-m", TOOLS / f"{model}.gguf", "--alias", model, *flags,
          "--host", "127.0.0.1", "--port", str(port), "--api-key", KEY],

@@ -6,8 +6,13 @@ from typing import Final
 
 _PREFIX: Final = "TAOFOLD_"
 _LIMITS: Final = "TAOFOLD_LIMITS_"
+_READ: Final = (_LIMITS, "TAOFOLD_LEARNING_")
+"""Beginnings of names whose reader refuses the wrong ones itself."""
 KNOWN: Final = (
-    *(f"{_PREFIX}{one}" for one in ("HOME", "MODEL", "PROVIDER", "STRICT", "SPAWNED")),
+    *(
+        f"{_PREFIX}{one}"
+        for one in ("HOME", "MODEL", "PROVIDER", "STRICT", "SPAWNED", "TRACES", "MINILM")
+    ),
     *(
         f"{_LIMITS}{one}"
         for one in (
@@ -23,7 +28,7 @@ def unknown(environment: Iterable[str]) -> list[str]:
     return [
         f"the environment variable {name} means nothing{_near(name)}"
         for name in sorted(environment)
-        if name.startswith(_PREFIX) and name not in KNOWN and not name.startswith(_LIMITS)
+        if name.startswith(_PREFIX) and name not in KNOWN and not name.startswith(_READ)
     ]
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError
@@ -90,7 +90,7 @@ def config() -> "Config":
 
 
 def open_store(*, create: bool = False) -> "SqliteLog":
-    """The project's log.
+    """The project's log, traced where the configuration says so.
 
     Raises:
         ConfigError: there is none, and it is not to be created.
@@ -117,4 +117,9 @@ def open_store(*, create: bool = False) -> "SqliteLog":
         make_home(folder)
     log = SqliteLog(path)
     log.open()
-    return log
+    told = config()
+    if not told.traces:
+        return log
+    from taofold.telemetry.configured import traced
+
+    return cast("SqliteLog", traced(log, told.traces, content=told.traces_content))

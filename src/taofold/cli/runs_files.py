@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from taofold.store.log import Log
 
 FORMATS: Final = ("ndjson", "tao-yaml", "react-json")
+TRACES: Final = ("otlp", "opik")
 _ENDS: Final = {
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
@@ -26,6 +27,8 @@ _ENDS: Final = {
 }
 _FORMAT: Final = "|".join(FORMATS)
 Format = Annotated[str, typer.Option("--format", "-f", metavar=_FORMAT, help="What the text is.")]
+_OUT: Final = "|".join((*FORMATS, *TRACES))
+OutFormat = Annotated[str, typer.Option("--format", "-f", metavar=_OUT, help="What to write.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -36,28 +39,62 @@ def register(app: typer.Typer) -> None:
 
 def export_run(
     run: options.Run,
-    format: Format = "ndjson",  # noqa: A002 - the word
+    format: OutFormat = "ndjson",  # noqa: A002 - the word
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Instead of printing it.")
     ] = None,
+    endpoint: Annotated[
+        str,
+        typer.Option(
+            "--endpoint",
+            metavar="URL",
+            help="Send the trace there. Keys come from OTEL_EXPORTER_OTLP_HEADERS or OPIK_API_KEY.",
+        ),
+    ] = "",
+    content: Annotated[
+        bool, typer.Option("--content", help="With what was said, redacted, in the trace.")
+    ] = False,
 ) -> None:
-    """A run as text: ndjson keeps everything, the others its thoughts, actions, observations."""
+    """A run as text, or as a trace (otlp, opik) with its child runs.
+
+    ndjson keeps everything, tao-yaml and react-json its thoughts, actions, observations.
+    """
     from taofold.store import formats
 
-    _known(format)
+    if format in TRACES:
+        _export_trace(run, format, output, endpoint, content)
+        return
+    if endpoint or content:
+        fail(f"--endpoint and --content go with --format {' or '.join(TRACES)}")
+    _known(format, writing=True)
 
     async def work(log: "Log") -> "tuple[str, list[Record]]":
         return await records_of(log, run)
 
     name, records = with_log(work)
-    text = formats.export(records, format)
+    _write(formats.export(records, format), output, f"{name}: {len(records)} events")
+
+
+def _export_trace(run: str, format: str, output: Path | None, endpoint: str, content: bool) -> None:  # noqa: A002
+    from taofold.cli.traces import sent, told, trace_of
+
+    if endpoint and output is not None:
+        fail("--endpoint sends the trace, --output writes it: give one of them")
+    name, spans = trace_of(run)
+    if endpoint:
+        say(f"{name}: {len(spans)} spans sent to {sent(spans, format, content, endpoint)}")
+        return
+    _write(told(spans, format, content), output, f"{name}: {len(spans)} spans")
+
+
+def _write(text: str, output: Path | None, what: str) -> None:
     if output is None:
         give(text.removesuffix("\n"))
         return
     if output.exists():
         fail(f"{str(output)!r} exists; choose another name")
     output.write_text(text, encoding="utf-8")
-    say(f"{name}: {len(records)} events in {output}")
+    say(f"{what} in {output}")
 
 
 def import_run(
@@ -129,6 +166,7 @@ async def _take(log: "Log", records: "list[Record]", source: str) -> str:
     return run
 
 
-def _known(name: str) -> None:
+def _known(name: str, *, writing: bool = False) -> None:
     if name not in FORMATS:
-        fail(f"--format is one of {', '.join(FORMATS)}, not {name!r}")
+        known = ", ".join((*FORMATS, *TRACES)) if writing else ", ".join(FORMATS)
+        fail(f"--format is one of {known}, not {name!r}")

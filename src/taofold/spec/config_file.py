@@ -5,12 +5,13 @@ These are defaults for agents that do not say otherwise.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from taofold.spec.document import Strict, check, load
 from taofold.spec.faults import Fault, near
+from taofold.spec.learning_file import RalphKeys
 
 PREFIX: Final = "TAOFOLD_"
 _LIMITS: Final = "TAOFOLD_LIMITS_"
@@ -43,7 +44,12 @@ class Config(Strict):
     model: str = ""
     provider: str = "openai"
     strict: bool = True
+    traces: Literal["", "otlp", "opik"] = ""
+    """Where runs are traced to; the back end's own variables say the rest."""
+    traces_content: bool = False
+    """Tell it also what was said, redacted."""
     limits: LimitKeys = LimitKeys()
+    ralph: RalphKeys = RalphKeys()
 
 
 def read_config(
@@ -70,6 +76,10 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], list[F
     for name in ("model", "provider"):
         if text := environment.get(PREFIX + name.upper(), "").strip():
             said[name] = text
+    if text := environment.get("TAOFOLD_TRACES", "").strip():
+        if text not in ("otlp", "opik"):
+            faults.append(Fault("TAOFOLD_TRACES", f"must be otlp or opik, not {text!r}"))
+        said["traces"] = text
     if text := environment.get("TAOFOLD_STRICT", "").strip().lower():
         if text not in _WORDS:
             faults.append(Fault("TAOFOLD_STRICT", f"must be true or false, not {text!r}"))

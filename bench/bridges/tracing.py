@@ -1,0 +1,146 @@
+"""What tracing costs a run, per span: `python -m bench.bridges.tracing`.
+
+The same scripted run (a tool call per step, two spans) with an ordinary log and with a traced
+one, alternately, the spans going over HTTP to a server in another process. Two figures:
+
+* in the way: processor time of the run's own thread, until its result is there;
+* in all: processor time of the whole process, with the thread that encodes and sends.
+
+The machine is rarely quiet, so each figure is the median of the differences between neighbours.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+from taofold import Agent, Limits, MemoryLog, tool
+from taofold.policy.redaction import Redactor
+from taofold.telemetry import otel
+from taofold.telemetry.attributes import attributes
+from taofold.telemetry.projection import Projection, spans_of
+from taofold.testing import ScriptedModel
+
+SINK = """
+import http.server
+class Sink(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200); self.send_header("Content-Length", "0"); self.end_headers()
+    def log_message(self, *_): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+
+
+@tool(effect="read")
+def look(place: int) -> str:
+    """Look at a place."""
+    return f"at {place} there is a number: {place * 37}"
+
+
+def script(steps: int) -> list[str]:
+    said = [
+        {"thought": f"look at place_{n}", "action": {"tool": "look", "parameters": {"place": n}}}
+        for n in range(steps)
+    ]
+    end = {"thought": "done", "action": {"tool": "finish", "parameters": {"answer": "done"}}}
+    return [json.dumps(one) for one in [*said, end]]
+
+
+def once(steps: int, log) -> tuple[float, float, int]:
+    """Seconds of this thread until the result, of the process until all is sent, and spans."""
+    agent = Agent(
+        ScriptedModel(script(steps), name="bench:model"), tools=[look], log=log,
+        limits=Limits(steps=steps + 2, model_calls=steps + 2, tool_calls=steps + 2),
+    )  # fmt: skip
+
+    async def run() -> tuple[float, float, int]:
+        begin, processor = time.thread_time(), time.process_time()
+        result = await agent.run("look around")
+        own = time.thread_time() - begin
+        await log.close()
+        assert result.success, result
+        return own, time.process_time() - processor, len(spans_of(result.records))
+
+    return asyncio.run(run())
+
+
+def measure(steps: int, rounds: int, url: str, content: bool) -> dict[str, float]:
+    owns, processors, spans = [], [], 0
+    once(steps, MemoryLog())
+    for _ in range(rounds):
+        plain = once(steps, MemoryLog())
+        traced = once(steps, otel.traced(MemoryLog(), endpoint=url, content=content))
+        spans = traced[2]
+        owns.append((traced[0] - plain[0]) / spans)
+        processors.append((traced[1] - plain[1]) / spans)
+    told = [("in the way", owns), ("in all", processors)]
+    return {"spans": spans} | {name: statistics.median(each) * 1e6 for name, each in told}
+
+
+def parts(steps: int, rounds: int) -> dict[str, float]:
+    """Where the time goes, µs per span: the best of several goes."""
+    agent = Agent(
+        ScriptedModel(script(steps), name="bench:model"), tools=[look],
+        limits=Limits(steps=steps + 2, model_calls=steps + 2, tool_calls=steps + 2),
+    )  # fmt: skip
+    records = agent.run_sync("look around").records
+    spans = spans_of(records)
+    plain, full = otel.Translation(), otel.Translation(content=True)
+    redactor = Redactor()
+
+    def best(work) -> float:
+        times = []
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begin)
+        return min(times) / len(spans) * 1e6
+
+    def project() -> None:
+        projection = Projection("x")
+        for record in records:
+            projection.feed(record)
+
+    return {
+        "project": best(project),
+        "attributes": best(lambda: [attributes(one) for one in spans]),
+        "attributes with content": best(lambda: [attributes(one, redactor) for one in spans]),
+        "translate": best(lambda: [plain(one) for one in spans]),
+        "translate with content": best(lambda: [full(one) for one in spans]),
+        "encode": best(lambda: otel.encode(spans, plain)),
+        "encode with content": best(lambda: otel.encode(spans, full)),
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--steps", type=int, default=200)
+    options.add_argument("--rounds", type=int, default=15)
+    said = options.parse_args()
+    sink = subprocess.Popen([sys.executable, "-c", SINK], stdout=subprocess.PIPE, text=True)
+    try:
+        assert sink.stdout is not None
+        url = f"http://127.0.0.1:{int(sink.stdout.readline())}"
+        for content in (False, True):
+            found = measure(said.steps, said.rounds, url, content)
+            what = "with content" if content else "no content"
+            print(
+                f"{what:14} {found['spans']} spans: in the way {found['in the way']:6.1f} µs, "
+                f"in all {found['in all']:6.1f} µs per span"
+            )
+    finally:
+        sink.kill()
+        sink.wait()
+    for name, value in parts(said.steps, said.rounds).items():
+        print(f"  {name:26} {value:6.1f} µs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""An agent whose every action is Python: `react` with one tool, and the real ones inside it.
+
+    taofold run examples/code_agent/agent.py:agent "which month sold most?" --model openai:gpt-5
+
+What the code does by itself is computing. Files and commands it reaches only through the
+functions below, each of which is a call of a tool: ruled on, approved, logged.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from taofold import Agent
+from taofold.bridges.monty import Bounds
+from taofold.bridges.monty_code import python_tool
+from taofold.tools.command import command_tool
+from taofold.tools.files import file_tools
+
+INSTRUCTIONS = """\
+You work by writing Python: every action is one call of `python`, until you `finish`.
+Do in one piece of code what belongs together: read, compute, check, and print what you need
+to see. Functions that fail raise an exception; catch it where you know what to do next."""
+
+
+def code_agent(root: Path | str = ".", **options: Any) -> Agent[Any, Any]:
+    """The agent that works on the files below `root`; commands run contained (bubblewrap)."""
+    inner = [file_tools(root), command_tool(root)]
+    given: dict[str, Any] = {
+        "model": "openai:gpt-5",
+        "name": "coder",
+        "instructions": INSTRUCTIONS,
+        "strategy": "react",
+        "tools": [python_tool(tools=inner, bounds=Bounds(seconds=5, calls=50))],
+    }
+    return Agent(**(given | options))
+
+
+agent = code_agent()

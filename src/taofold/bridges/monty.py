@@ -1,0 +1,257 @@
+"""Python code of a model, run by pydantic-monty: an interpreter without files, network or clock.
+
+Code runs in a worker process, in turns: a turn ends when the code calls one of our functions, is
+done, or fails. Between turns nothing runs. The clock stands still and chance is seeded, so that
+the same code with the same answers takes the same turns: a program that was interrupted is run
+again from its beginning with the answers it had, and no state of an interpreter is ever loaded
+from a log. Knows nothing about tools or runs. Needs the extra `code`.
+"""
+
+import atexit
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from taofold.core.errors import ConfigError
+from taofold.core.excerpt import excerpt
+from taofold.tools.result import jsonable, utf8
+
+try:
+    import pydantic_monty as monty
+except ImportError as error:
+    raise ConfigError(
+        f"pydantic-monty is not installed ({error}): pip install 'taofold[code]'"
+    ) from error
+
+PRINTED: Final = 4_000
+"""Characters kept of what one turn prints."""
+VALUE: Final = 8_000
+"""Characters kept of the value of the last expression."""
+_KEPT: Final = 64
+"""Suspended programs that are remembered, so that they need not be run again."""
+_EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What code may use: seconds per turn, bytes of memory, calls in all."""
+
+    seconds: float = 5.0
+    memory: int = 64_000_000
+    calls: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The code calls `function`: positional arguments, then named ones, as JSON."""
+
+    function: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The code came to its end; `value` is that of its last expression, as JSON."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The code raised, or broke a bound; `text` is the traceback."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """How a turn ended, and what it printed."""
+
+    end: Call | Done | Failed
+    printed: str = ""
+
+
+Reply: TypeAlias = Mapping[str, Any]
+"""To a call: `{"value": …}`, or `{"error": name of an exception, "text": …}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Code, the functions it may call, and the calls it has made with their answers."""
+
+    code: str
+    functions: frozenset[str]
+    past: tuple[tuple[Call, Reply], ...] = ()
+    place: str = field(default="", compare=False)
+    """Digest of all this."""
+    before: str = field(default="", compare=False)
+    """The place before the last call was answered."""
+
+    def __post_init__(self) -> None:
+        if not self.place:
+            said = msgspec.json.encode((self.code, sorted(self.functions)))
+            object.__setattr__(self, "place", blake2b(said, digest_size=16).hexdigest())
+
+    def then(self, call: Call, reply: Reply) -> "Program":
+        """The program after its next call was answered."""
+        said = msgspec.json.encode((self.place, call.function, call.args, call.kwargs, reply))
+        place = blake2b(said, digest_size=16).hexdigest()
+        return replace(self, past=(*self.past, (call, reply)), place=place, before=self.place)
+
+
+class Interpreter:
+    """Runs programs, one turn at a time. Blocks: call it from a thread."""
+
+    def __init__(self, bounds: Bounds = Bounds()) -> None:
+        self._bounds = bounds
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def turn(self, program: Program) -> Turn:
+        """The next turn of a program: from where it was left, else from its beginning."""
+        printed: list[str] = []
+        with _pool().checkout(limits=self._limits(), os_policy=_policy()) as session:
+            try:
+                end = self._reach(session, program, printed)
+            except monty.MontySyntaxError as error:
+                return Turn(Failed(error.display()))
+            except monty.MontyRuntimeError as error:
+                return Turn(Failed(excerpt(error.display(), PRINTED)), _joined(printed))
+            except monty.MontyError as error:
+                return Turn(Failed(f"the interpreter ended: {error}"), _joined(printed))
+        return Turn(end, _joined(printed))
+
+    def _reach(self, session: Any, program: Program, printed: list[str]) -> Call | Done | Failed:
+        """Run to the end of the next turn; what earlier turns printed was told before."""
+
+        def hear(_: str, text: str) -> None:
+            printed.append(text)
+
+        kept = self._recall(program.before)
+        if kept is not None:
+            at = session.load_snapshot(kept, print_callback=hear)
+            past = program.past[-1:]
+        else:
+            at = session.feed_start(program.code, print_callback=hear)
+            past = program.past
+        at = _settled(at, program.functions)
+        for call, reply in past:
+            if _call(at) != call:
+                return Failed("the code did not repeat itself: it makes another call than before")
+            printed.clear()
+            at = _settled(_answer(at, reply), program.functions)
+        if isinstance(at, monty.MontyComplete):
+            return Done(_small(at.output))
+        self._keep(program.place, at.dump())
+        return _call(at)
+
+    def _limits(self) -> monty.ResourceLimits:
+        bounds = self._bounds
+        return monty.ResourceLimits(
+            max_turn_duration_secs=bounds.seconds,
+            max_memory=bounds.memory,
+            max_suspensions=bounds.calls * 4 + 100,
+        )
+
+    def _recall(self, place: str) -> bytes | None:
+        with self._lock:
+            return self._kept.get(place)
+
+    def _keep(self, place: str, state: bytes) -> None:
+        with self._lock:
+            self._kept[place] = state
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+
+
+def _settled(at: Any, functions: frozenset[str]) -> Any:
+    """Past everything that is not a call of ours: names, files, what does not exist."""
+    while True:
+        match at:
+            case monty.NameLookupSnapshot():
+                name = at.variable_name
+                at = at.resume(value=_named(name)) if name in functions else at.resume()
+            case monty.FunctionSnapshot() if at.is_os_function:
+                at = at.resume_not_handled()
+            case monty.FunctionSnapshot() if at.function_name not in functions:
+                message = f"name {at.function_name!r} is not defined"
+                at = at.resume({"exc_type": "NameError", "message": message})
+            case _:
+                return at
+
+
+def _named(name: str) -> Any:
+    """A function of this name, where the code speaks of one without calling it."""
+
+    def function() -> None:
+        raise AssertionError("it is called through the interpreter")
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+def _call(at: Any) -> Call:
+    if not isinstance(at, monty.FunctionSnapshot):
+        return Call("", (), {})
+    args = tuple([jsonable(one) for one in at.args])
+    return Call(str(at.function_name), args, {k: jsonable(v) for k, v in at.kwargs.items()})
+
+
+def _answer(at: Any, reply: Reply) -> Any:
+    said: dict[str, Any] = {"return_value": reply.get("value")}
+    if "error" in reply:
+        said = {"exc_type": reply["error"], "message": str(reply.get("text", ""))}
+    if at.allow_eager_await:  # the code awaits the call: then it must get something to await
+        return at.resume({"future": ...}).resume({at.call_id: said})
+    return at.resume(said)
+
+
+def _small(value: Any) -> Any:
+    plain = jsonable(value)
+    text = msgspec.json.encode(plain).decode()
+    return plain if len(text) <= VALUE else excerpt(text, VALUE)
+
+
+def _joined(printed: list[str]) -> str:
+    return excerpt(utf8("".join(printed)), PRINTED)
+
+
+def _policy() -> monty.OSPolicy:
+    return monty.OSPolicy(
+        datetime=_EPOCH, sleep="zero", process_time="zero", random_start={"seed": 0}
+    )
+
+
+class _Pool:
+    """The worker processes of this process: made when first needed, ended with it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: tuple[int, ExitStack, monty.Monty] | None = None
+
+    def __call__(self) -> monty.Monty:
+        with self._lock:
+            if self._open is None or self._open[0] != os.getpid():
+                stack = ExitStack()
+                pool = stack.enter_context(monty.Monty(max_processes=8))
+                self._open = os.getpid(), stack, pool
+                atexit.register(self.close)
+            return self._open[2]
+
+    def close(self) -> None:
+        with self._lock:
+            found, self._open = self._open, None
+        if found is not None and found[0] == os.getpid():
+            found[1].close()
+
+
+_pool: Final = _Pool()

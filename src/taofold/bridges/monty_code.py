@@ -1,0 +1,239 @@
+"""A tool that runs Python, whose functions are other tools.
+
+    Agent("openai:gpt-5", tools=[python_tool(tools=[read_file, http_get])])
+
+The code is a child run: each call that it makes of a tool is a step there, ruled on by the
+policy, approved by a person where the policy says so, logged, and carried on after a crash.
+The code itself can do nothing but compute (see `monty`), so running it asks nobody.
+"""
+
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from keyword import iskeyword
+from typing import Any, Final, cast
+
+from taofold.agent import Agent
+from taofold.bridges.mcp_offers import Silent
+from taofold.bridges.monty import Bounds, Call, Done, Failed, Interpreter, Program, Reply, Turn
+from taofold.core.effects import Act, Answer, Halt, Strategy
+from taofold.core.errors import ConfigError
+from taofold.core.excerpt import excerpt
+from taofold.core.values import Action, Observation, Sideeffect, Thought, Tier
+from taofold.policy import Limits
+from taofold.reasoning import Task
+from taofold.tools import Outcome, Tool, Toolset
+from taofold.tools.make import make
+from taofold.tools.worker import WORKERS
+
+SHOWN: Final = 8_000
+"""Characters of printed text that come back."""
+_INTERPRET: Final = "interpret"
+_ERRORS: Final = {"denied": "PermissionError", "expired": "PermissionError"}
+"""What a refusal is in Python; every other failure is a RuntimeError."""
+_DESCRIPTION: Final = """\
+Run Python code in a sandbox and get what it prints and the value of its last expression.
+It has no files, network or packages, and its clock stands still; json, re, math, datetime,
+collections and other small modules are there. Variables do not survive between calls."""
+
+
+def python_tool(
+    *,
+    tools: Sequence[Any] = (),
+    name: str = "python",
+    bounds: Bounds = Bounds(),
+    limits: Limits | None = None,
+) -> Tool:
+    """The tool.
+
+    Args:
+        tools: what the code may call, as functions of the same names.
+        name: what the model calls it.
+        bounds: what the code may use between two calls.
+        limits: of the child run; both turns of the code and calls of tools count as tool calls.
+
+    Raises:
+        ConfigError: a tool's name is no name of a Python function, or is taken.
+    """
+    inner = Agent(Silent(), tools=tools, name=name).toolset
+    code = Code(inner, bounds)
+    agent: Agent[Any, Any] = Agent(
+        Silent(),
+        tools=[code.tool, inner],
+        name=name,
+        output=cast("type[Any]", Any),
+        strategy=code.strategy,
+        limits=limits or Limits(tool_calls=2 * bounds.calls + 1),
+    )
+    reads = all(one.effect == "read" for one in inner.values())
+    effect: Sideeffect = "read" if reads else "idempotent"
+    return Tool(
+        name=name,
+        description=_described(inner),
+        schema={
+            "type": "object",
+            "properties": {"code": {"type": "string", "description": "Python source."}},
+            "required": ["code"],
+            "additionalProperties": False,
+        },
+        tier=Tier.AUTO,
+        effect=effect,
+        reversible=True,
+        agent=agent,
+    )
+
+
+class Code:
+    """What the strategy of the child runs and the tool that takes its turns share.
+
+    The strategy is pure, so it only says at which place a program is; the tool looks the
+    program up here. Both live in one process: on resume the strategy is driven again first.
+    """
+
+    def __init__(self, tools: Toolset, bounds: Bounds) -> None:
+        self._tools = tools
+        self._names = {_function(name): name for name in tools}
+        self._calls = bounds.calls
+        self._interpreter = Interpreter(bounds)
+        self._programs: dict[str, Program] = {}
+        self._held: Counter[str] = Counter()
+        self.tool = make(
+            self._turn,
+            name=_INTERPRET,
+            description="Run the code up to its next call.",
+            effect="read",
+            timeout=bounds.seconds + 10,
+            max_chars=16_384,
+        )
+
+    async def _turn(self, at: str) -> Outcome:
+        """The next turn of the program at this place."""
+        program = self._programs.get(at)
+        if program is None:
+            return Outcome("this program is not being run here", "failure")
+        return _outcome(await WORKERS.run(lambda: self._interpreter.turn(program)))
+
+    def strategy(self, task: Task) -> Strategy[Answer]:
+        """Turn after turn; between them the calls that the code makes."""
+        program = Program(task.goal, frozenset(self._names))
+        printed = ""
+        try:
+            for _ in range(self._calls + 1):
+                with self._known(program):
+                    action = Action(_INTERPRET, {"at": program.place})
+                    [seen] = yield Act(Thought("run the code"), (action,), planned=True)
+                if seen.status != "success" or not isinstance(seen.result, dict):
+                    return Answer(None, "error", _unread(seen))
+                said = cast("dict[str, Any]", seen.result)
+                printed = excerpt(printed + said.get("printed", ""), SHOWN)
+                if "call" not in said:
+                    return _ended(said, printed)
+                call = Call(said["call"], tuple(said["args"]), said["kwargs"])
+                reply = yield from self._made(call)
+                program = program.then(call, reply)
+            return Answer(None, "error", f"{printed}the code made more than {self._calls} calls")
+        except Halt as halt:
+            return Answer(None, halt.reason)
+
+    def _made(self, call: Call) -> Strategy[Reply]:
+        """Make the call; what it comes to, in Python's terms."""
+        named = self._tools[self._names[call.function]]
+        parameters = _parameters(named, call)
+        if parameters is None:
+            return {"error": "TypeError", "text": f"{call.function}() got too many arguments"}
+        thought = Thought(f"the code calls {call.function}")
+        [seen] = yield Act(thought, (Action(named.name, parameters),), planned=True)
+        return _reply(seen)
+
+    @contextmanager
+    def _known(self, program: Program) -> Generator[None]:
+        """Two runs may be at the same place of the same code: the last one takes it away."""
+        self._programs[program.place] = program
+        self._held[program.place] += 1
+        try:
+            yield
+        finally:
+            self._held[program.place] -= 1
+            if not self._held[program.place]:
+                del self._held[program.place], self._programs[program.place]
+
+
+def _outcome(turn: Turn) -> Outcome:
+    printed = {"printed": turn.printed} if turn.printed else {}
+    match turn.end:
+        case Call():
+            call = {"call": turn.end.function, "args": [*turn.end.args], "kwargs": turn.end.kwargs}
+            return Outcome({**printed, **call}, extraction=f"calls {turn.end.function}")
+        case Done():
+            return Outcome({**printed, "value": turn.end.value}, extraction="done")
+        case Failed():
+            last = turn.end.text.strip().rpartition("\n")[2]
+            return Outcome({**printed, "error": turn.end.text}, extraction=last)
+
+
+def _ended(said: dict[str, Any], printed: str) -> Answer:
+    if "error" in said:
+        return Answer(None, "error", f"{printed}{said['error']}")
+    value = said.get("value")
+    if not printed:
+        return Answer("(no output)" if value is None else value)
+    return Answer(printed if value is None else {"printed": printed, "value": value})
+
+
+def _unread(seen: Observation) -> str:
+    if seen.status == "success":
+        return "the code gives a call more than 16,000 characters: give it less at a time"
+    return str(seen.result)
+
+
+def _reply(seen: Observation) -> Reply:
+    if seen.status in ("failure", "timeout"):
+        kind = "TimeoutError" if seen.status == "timeout" else _ERRORS.get(seen.refused)
+        return {"error": kind or "RuntimeError", "text": str(seen.result)}
+    return {"value": seen.result}
+
+
+def _parameters(named: Tool, call: Call) -> dict[str, Any] | None:
+    """The arguments by name, None if there are more than the tool has parameters."""
+    names = list(named.schema.get("properties", ()))
+    if len(call.args) > len(names):
+        return None
+    return {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+
+
+def _function(name: str) -> str:
+    """What a tool is called in Python."""
+    found = name.replace("-", "_").replace(".", "_")
+    if iskeyword(found) or found == _INTERPRET:
+        raise ConfigError(f"code cannot call a tool named {name!r}: rename it with renamed()")
+    return found
+
+
+def _described(tools: Toolset) -> str:
+    if not tools:
+        return _DESCRIPTION
+    lines = [
+        f"- {_function(one.name)}({', '.join(_arguments(one))}): {_first(one.description)}"
+        for one in tools.values()
+    ]
+    return f"{_DESCRIPTION}\nThese functions are there; call them without await:\n" + "\n".join(
+        lines
+    )
+
+
+def _arguments(one: Tool) -> list[str]:
+    required = one.schema.get("required", ())
+    properties: dict[str, Any] = one.schema.get("properties", {})
+    return [
+        f"{name}: {_kind(rules)}{'' if name in required else ' = …'}"
+        for name, rules in properties.items()
+    ]
+
+
+def _kind(rules: dict[str, Any]) -> str:
+    kind: Any = rules.get("type", "any")
+    return kind if isinstance(kind, str) else " | ".join(cast("list[str]", kind))
+
+
+def _first(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,259 @@
+"""Opik: traces and spans over its REST contract, while runs go on or after the fact.
+
+    agent = Agent("openai:gpt-5", log=traced("sqlite:runs.db"))
+
+Where to is said by Opik's own variables: `OPIK_URL_OVERRIDE` (with `/api`), `OPIK_API_KEY`,
+`OPIK_WORKSPACE`, `OPIK_PROJECT_NAME`. Needs no package of Opik's. The contract: POST
+`/v1/private/traces/batch` and `/spans/batch`, PUT `/traces/feedback-scores`; ids are UUIDv7,
+what comes again under the same id replaces what was there.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, assert_never
+
+import msgspec
+
+from taofold.core.excerpt import excerpt
+from taofold.core.instant import iso
+from taofold.policy.redaction import Redactor
+from taofold.store.log import Log
+from taofold.store.opening import open_log
+from taofold.telemetry.attributes import LONGEST, attributes, model_of, title
+from taofold.telemetry.ids import uuid7
+from taofold.telemetry.outbox import Outbox
+from taofold.telemetry.post import place, send
+from taofold.telemetry.spans import AgentSpan, ApprovalSpan, ModelSpan, Span, ToolSpan, scores
+from taofold.telemetry.traced import TracedLog
+
+JSON: TypeAlias = dict[str, Any]
+LOCAL: Final = "http://localhost:5173/api"
+_MANY: Final = 200
+"""Spans in one request; Opik takes 1,000."""
+_TYPES: Final[dict[type, str]] = {
+    AgentSpan: "general",
+    ModelSpan: "llm",
+    ToolSpan: "tool",
+    ApprovalSpan: "guardrail",
+}
+
+
+@dataclass(frozen=True)
+class Opik:
+    """A server and a project in it. The key is never shown."""
+
+    url: str = LOCAL
+    key: str = field(default="", repr=False)
+    workspace: str = "default"
+    project: str = "taofold"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Opik":
+        """What Opik's own variables say."""
+        said = {
+            "url": environment.get("OPIK_URL_OVERRIDE", ""),
+            "key": environment.get("OPIK_API_KEY", ""),
+            "workspace": environment.get("OPIK_WORKSPACE", ""),
+            "project": environment.get("OPIK_PROJECT_NAME", ""),
+        }
+        return cls(**{name: value.strip() for name, value in said.items() if value.strip()})
+
+    def send(self, payload: "Payload", sleep: Callable[[float], None] = time.sleep) -> str:
+        """Send now. Returns where it went.
+
+        Raises:
+            ExportFailed: Opik did not take it.
+            ConfigError: the URL is none.
+        """
+        base = f"{self.url.rstrip('/')}/v1/private"
+        shown = place(base)
+        headers = {"Content-Type": "application/json", "Comet-Workspace": self.workspace}
+        if self.key:
+            headers["Authorization"] = self.key
+        for method, path, body in payload.requests():
+            told = msgspec.json.encode(body)
+            send(f"{base}{path}", told, headers, method=method, sleep=sleep)
+        return shown
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """What is sent, in Opik's own words."""
+
+    traces: list[JSON]
+    spans: list[JSON]
+    scores: list[JSON]
+
+    def requests(self) -> list[tuple[str, str, JSON]]:
+        """Method, path and body of each request."""
+        found: list[tuple[str, str, JSON]] = []
+        if self.traces:
+            found.append(("POST", "/traces/batch", {"traces": self.traces}))
+        for start in range(0, len(self.spans), _MANY):
+            part = self.spans[start : start + _MANY]
+            found.append(("POST", "/spans/batch", {"spans": part}))
+        if self.scores:
+            found.append(("PUT", "/traces/feedback-scores", {"scores": self.scores}))
+        return found
+
+
+def traced(
+    log: Log | str,
+    opik: Opik | None = None,
+    *,
+    content: bool = False,
+    redactor: Redactor | None = None,
+) -> TracedLog:
+    """`log`, of whose runs every span is sent to Opik when it is over.
+
+    Args:
+        log: a log or its name.
+        opik: where to; None = what the environment says.
+        content: Tell also what people, models and tools said, redacted.
+        redactor: takes secrets out of content; by default those of the environment.
+
+    Raises:
+        ConfigError: the server's URL is none.
+    """
+    server = opik or Opik.from_environment()
+    place(server.url)
+    return TracedLog(open_log(log), OpikExporter(server, content=content, redactor=redactor))
+
+
+class OpikExporter:
+    """Sends spans to Opik from a thread of its own."""
+
+    def __init__(
+        self, opik: Opik, *, content: bool = False, redactor: Redactor | None = None
+    ) -> None:
+        self._translate = Translation(opik.project, content=content, redactor=redactor)
+        self._opik = opik
+        self._outbox: Outbox[Span] = Outbox(self._send)
+
+    def export(self, spans: Sequence[Span]) -> None:
+        """Queue the spans."""
+        self._outbox.put(spans)
+
+    def close(self) -> None:
+        """Send what is queued."""
+        self._outbox.close()
+
+    def _send(self, spans: Sequence[Span]) -> None:
+        self._opik.send(self._translate(spans), self._outbox.pause)
+
+
+class Translation:
+    """Spans in Opik's words: the run is a trace, everything in it a span."""
+
+    def __init__(
+        self, project: str, *, content: bool = False, redactor: Redactor | None = None
+    ) -> None:
+        self._project = project
+        self._content = (redactor or Redactor(Redactor.secrets_in(os.environ))) if content else None
+
+    def __call__(self, spans: Iterable[Span]) -> Payload:
+        """The requests for these spans."""
+        payload = Payload([], [], [])
+        for span in spans:
+            if isinstance(span, AgentSpan) and not span.parent:
+                payload.traces.append(self._trace(span))
+                payload.scores.extend(self._scores(span))
+            payload.spans.append(self._span(span))
+        return payload
+
+    def _trace(self, span: AgentSpan) -> JSON:
+        found = {
+            **self._common(span, span.trace),
+            "name": span.agent,
+            "tags": sorted({span.strategy, span.status}),
+        }
+        if span.session:
+            found["thread_id"] = span.session
+        return found
+
+    def _span(self, span: Span) -> JSON:
+        found = {
+            **self._common(span, span.id),
+            "trace_id": uuid7(span.began, span.trace),
+            "name": _name(span),
+            "type": _TYPES[type(span)],
+        }
+        if span.parent:
+            found["parent_span_id"] = uuid7(span.began, span.parent)
+        if isinstance(span, ModelSpan):
+            found["provider"], found["model"] = model_of(span)
+            usage = span.usage
+            found["usage"] = {
+                "prompt_tokens": usage.input_tokens,
+                "completion_tokens": usage.output_tokens,
+                "total_tokens": usage.tokens,
+            }
+            if usage.usd:
+                found["total_estimated_cost"] = usage.usd
+        return found
+
+    def _common(self, span: Span, id_: str) -> JSON:
+        found: JSON = {
+            "id": uuid7(span.began, id_),
+            "project_name": self._project,
+            "start_time": iso(round(span.start)),
+            "end_time": iso(round(span.end)),
+            "metadata": attributes(span),
+        }
+        if span.error:
+            said = self._said(span.message) if self._content is not None else ""
+            found["error_info"] = {
+                "exception_type": span.error,
+                "message": said,
+                "traceback": said or span.error,
+            }
+        if self._content is not None:
+            found |= self._content_of(span)
+        return found
+
+    def _content_of(self, span: Span) -> JSON:
+        match span:
+            case AgentSpan():
+                return {"input": {"goal": self._plain(span.goal)}, "output": self._out(span.output)}
+            case ModelSpan():
+                heard = [{"role": m.role, "content": self._plain(m.content)} for m in span.heard]
+                calls = [{"name": c.name, "arguments": c.arguments} for c in span.calls]
+                said = {"output": span.text, **({"tool_calls": calls} if calls else {})}
+                return {"input": {"messages": heard}, "output": self._plain(said)}
+            case ToolSpan():
+                return {"input": self._plain(span.parameters), "output": self._out(span.result)}
+            case ApprovalSpan():
+                answer = {"verdict": span.verdict, "by": span.by}
+                return {"input": self._plain(span.parameters), "output": self._plain(answer)}
+            case _:
+                assert_never(span)
+
+    def _out(self, value: Any) -> JSON:
+        return {} if value is None else {"output": self._plain(value)}
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._said(value)
+        return value if self._content is None else self._content.json(value)
+
+    def _said(self, text: str) -> str:
+        return "" if self._content is None else excerpt(self._content.text(text), LONGEST)
+
+    def _scores(self, span: AgentSpan) -> list[JSON]:
+        return [
+            {
+                "id": uuid7(span.began, span.trace),
+                "project_name": self._project,
+                "name": name,
+                "value": value,
+                "source": "sdk",
+            }
+            for name, value in scores(span).items()
+        ]
+
+
+def _name(span: Span) -> str:
+    """Without the operation, which the type says; an approval keeps it."""
+    said = title(span)
+    return said if isinstance(span, ApprovalSpan) else said.partition(" ")[2]

@@ -1,0 +1,272 @@
+"""OpenTelemetry: spans over OTLP/HTTP, while runs go on or after the fact.
+
+    agent = Agent("openai:gpt-5", log=traced("sqlite:runs.db"))
+
+sends every span when it is over to where the standard variables say
+(`OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`, `OTEL_SERVICE_NAME`, …). Needs the extra `otel`.
+"""
+
+import os
+from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from taofold.core.errors import ConfigError
+from taofold.policy.redaction import Redactor
+from taofold.store.log import Log
+from taofold.store.opening import open_log
+from taofold.telemetry import otlp
+from taofold.telemetry.attributes import attributes, mark_attributes, title
+from taofold.telemetry.outbox import Outbox
+from taofold.telemetry.post import ExportFailed, place, send
+from taofold.telemetry.spans import AgentSpan, ModelSpan, Span
+from taofold.telemetry.traced import TracedLog
+
+try:
+    from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
+    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import Event, ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+except ImportError as error:
+    raise ConfigError(
+        f"OpenTelemetry is not installed ({error}): pip install 'taofold[otel]'"
+    ) from error
+
+PATH: Final = "/v1/traces"
+LOCAL: Final = "http://localhost:4318"
+"""Where OpenTelemetry sends if nobody says where."""
+PROJECT: Final = "taofold"
+_SCHEMA: Final = "https://opentelemetry.io/schemas/1.44.0"
+_SCOPE: Final = InstrumentationScope(PROJECT, schema_url=_SCHEMA)
+_OTLP: Final = "OTEL_EXPORTER_OTLP_"
+_SDK_ONLY: Final = (
+    *[f"{_OTLP}{word}CERTIFICATE" for word in ("", "TRACES_", "CLIENT_", "TRACES_CLIENT_")],
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER",
+)
+"""Where one of these is set, OpenTelemetry's own exporter sends: we do not know them."""
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_FINE: Final = Status(StatusCode.UNSET)
+_BATCH: Final = 128
+"""Spans in one request after the fact."""
+
+
+def traced(
+    log: Log | str,
+    *,
+    endpoint: str = "",
+    headers: Mapping[str, str] | None = None,
+    content: bool = False,
+    project: str = "",
+    redactor: Redactor | None = None,
+    exporter: SpanExporter | None = None,
+) -> TracedLog:
+    """`log`, of whose runs every span is sent over OTLP when it is over.
+
+    Args:
+        log: a log or its name.
+        endpoint: the back end's URL, "/v1/traces" is added to one without a path; "" = what
+            the environment says.
+        headers: sent along, besides those of the environment.
+        content: Tell also what people, models and tools said, redacted.
+        project: the service's name; "" = what the environment says, else "taofold".
+        redactor: takes secrets out of content; by default those of the environment.
+        exporter: gets the spans instead of one over OTLP.
+
+    Raises:
+        ConfigError: the endpoint is no URL.
+    """
+    made = _exporter(exporter, endpoint, headers, content, project, redactor)
+    return TracedLog(open_log(log), made)
+
+
+def exporter(*, content: bool = False) -> "OtelExporter":
+    """The exporter that the standard variables describe."""
+    return _exporter(None, "", None, content, "", None)
+
+
+def _exporter(
+    given: SpanExporter | None,
+    endpoint: str,
+    headers: Mapping[str, str] | None,
+    content: bool,
+    project: str,
+    redactor: Redactor | None,
+) -> "OtelExporter":
+    translate = Translation(content=content, project=project, redactor=redactor)
+    if given is not None:
+        return OtelExporter(translate, given)
+    url = traces_url(endpoint) if endpoint else _environment_url(LOCAL)
+    where = place(url)
+    if any(os.environ.get(name) for name in _SDK_ONLY):
+        sdk = OTLPSpanExporter(endpoint=url, headers=dict(headers) if headers else None)
+        return OtelExporter(translate, sdk, where)
+    return OtelExporter(translate, url=url, headers=_sent(headers))
+
+
+class Translation:
+    """Our spans as OpenTelemetry's."""
+
+    def __init__(
+        self, *, content: bool = False, project: str = "", redactor: Redactor | None = None
+    ) -> None:
+        self._content = (redactor or Redactor(Redactor.secrets_in(os.environ))) if content else None
+        name = project or os.environ.get("OTEL_SERVICE_NAME", "").strip() or PROJECT
+        found = Resource.create({"service.name": name, "openinference.project.name": name})
+        known = dict(found.attributes)
+        known.pop("service.instance.id", None)  # random: what is sent again would be another
+        self._resource = Resource(known, found.schema_url)
+
+    def request(self, spans: Iterable[Span]) -> bytes:
+        """The same spans as one OTLP request in protobuf, at once."""
+        return otlp.request(spans, self._resource.attributes, (PROJECT, _SCHEMA), self._content)
+
+    def __call__(self, span: Span) -> ReadableSpan:
+        """The same span; its ids are ours, so that sending it twice gives the same."""
+        trace = int(span.trace, 16)
+        error = Status(StatusCode.ERROR, span.error) if span.error else _FINE
+        return ReadableSpan(
+            name=title(span),
+            context=_context(trace, span.id),
+            parent=_context(trace, span.parent) if span.parent else None,
+            resource=self._resource,
+            attributes=attributes(span, self._content),
+            events=self._events(span),
+            kind=SpanKind.CLIENT if isinstance(span, ModelSpan) else SpanKind.INTERNAL,
+            instrumentation_scope=_SCOPE,
+            status=error,
+            start_time=otlp.nanoseconds(span.start),
+            end_time=otlp.nanoseconds(span.end),
+        )
+
+    def _events(self, span: Span) -> tuple[Event, ...]:
+        if not isinstance(span, AgentSpan):
+            return ()
+        return tuple(
+            [
+                Event(f"taofold.{one.name}", mark_attributes(one, self._content), at)
+                for one in span.marks
+                for at in [otlp.nanoseconds(one.at)]
+            ]
+        )
+
+
+class OtelExporter:
+    """Sends spans from a thread of its own: to `url`, or through an exporter of the SDK's."""
+
+    def __init__(
+        self,
+        translate: Translation,
+        exporter: SpanExporter | None = None,
+        where: str = "the exporter",
+        *,
+        url: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._exporter, self._translate, self._where = exporter, translate, where
+        self._url, self._headers = url, headers or {}
+        self._outbox: Outbox[Span] = Outbox(self._send)
+
+    def export(self, spans: Sequence[Span]) -> None:
+        """Queue the spans."""
+        self._outbox.put(spans)
+
+    def close(self) -> None:
+        """Send what is queued."""
+        self._outbox.close()
+        if self._exporter is not None:
+            self._exporter.shutdown()
+
+    def _send(self, spans: Sequence[Span]) -> None:
+        if self._exporter is None:
+            for body in encode(spans, self._translate):
+                send(self._url, body, self._headers, sleep=self._outbox.pause)
+            return
+        for start in range(0, len(spans), _BATCH):
+            part = [self._translate(span) for span in spans[start : start + _BATCH]]
+            if self._exporter.export(part) is not SpanExportResult.SUCCESS:
+                raise ExportFailed(f"{self._where} did not take the spans")
+
+
+def encode(spans: Iterable[Span], translate: Translation) -> list[bytes]:
+    """The spans as OTLP requests (protobuf), each small enough for any back end."""
+    told = list(spans)
+    batches = [told[start : start + _BATCH] for start in range(0, len(told), _BATCH)]
+    return [translate.request(batch) for batch in batches]
+
+
+def dumps(spans: Iterable[Span], translate: Translation) -> str:
+    """The spans as one OTLP request in its JSON form, in which ids are hex digits."""
+    said: dict[str, Any] = MessageToDict(encode_spans([translate(span) for span in spans]))
+    for resource in said.get("resourceSpans", ()):
+        for scope in resource["scopeSpans"]:
+            for span in scope["spans"]:
+                for name in ("traceId", "spanId", "parentSpanId"):
+                    if name in span:
+                        span[name] = b64decode(span[name]).hex()
+                span["kind"] = _KIND_NUMBERS[span["kind"]]
+                if "code" in span.get("status", {}):
+                    span["status"]["code"] = _STATUS_NUMBERS[span["status"]["code"]]
+    return msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
+
+
+def post(
+    spans: Iterable[Span],
+    translate: Translation,
+    *,
+    endpoint: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> str:
+    """Send the spans now. Returns where they went.
+
+    Raises:
+        ExportFailed: the back end did not take them.
+        ConfigError: there is no endpoint, or it is no URL.
+    """
+    url = traces_url(endpoint) if endpoint else _environment_url()
+    for body in encode(spans, translate):
+        send(url, body, _sent(headers))
+    return place(url)
+
+
+def traces_url(endpoint: str) -> str:
+    """The URL that takes traces; one without a path is a base."""
+    place(endpoint)
+    path = urlsplit(endpoint).path
+    return endpoint if path.strip("/") else endpoint.rstrip("/") + PATH
+
+
+def _environment_url(default: str = "") -> str:
+    said = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "").strip()
+    base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip() or default
+    if not said and not base:
+        raise ConfigError("no endpoint: give --endpoint or set OTEL_EXPORTER_OTLP_ENDPOINT")
+    return said or base.rstrip("/") + PATH
+
+
+def _sent(headers: Mapping[str, str] | None) -> dict[str, str]:
+    more = headers or {}
+    return {**_environment_headers(), **more, "Content-Type": "application/x-protobuf"}
+
+
+def _environment_headers() -> dict[str, str]:
+    """`OTEL_EXPORTER_OTLP_HEADERS`: `key=value,…` with %-escapes."""
+    names = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
+    said = next((os.environ[name] for name in names if os.environ.get(name)), "")
+    pairs = [one.partition("=") for one in said.split(",") if "=" in one]
+    return {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+
+
+def _context(trace: int, id_: str) -> SpanContext:
+    return SpanContext(trace, int(id_, 16), is_remote=False, trace_flags=_SAMPLED)
+
+
+_KIND_NUMBERS: Final = {"SPAN_KIND_INTERNAL": 1, "SPAN_KIND_CLIENT": 3}
+_STATUS_NUMBERS: Final = {"STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}

@@ -1,0 +1,118 @@
+"""OTLP requests in protobuf, written directly: several times as fast as by way of the SDK's objects.
+
+Field numbers are opentelemetry-proto's (`trace.proto`, `common.proto`). Pure; knows nothing about
+who sends them.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from taofold.policy.redaction import Redactor
+from taofold.telemetry.attributes import attributes, mark_attributes, title
+from taofold.telemetry.spans import AgentSpan, ModelSpan, Span
+
+INTERNAL: Final = 1
+CLIENT: Final = 3
+_ERROR: Final = 2
+_FLAGS: Final = b"\x85\x01" + struct.pack("<I", 0x100)
+"""Field 16: it is known that the parent is not remote."""
+_SHORT: Final = 128
+"""Characters of a text that may come again: a name, a word, an id."""
+_FIXED: Final = struct.Struct("<Q")
+_DOUBLE: Final = struct.Struct("<d")
+_WHOLE: Final = range(-(1 << 63), 1 << 63)
+
+
+def request(
+    spans: Iterable[Span],
+    resource: Mapping[str, Any],
+    scope: tuple[str, str],
+    content: Redactor | None = None,
+) -> bytes:
+    """One `ExportTraceServiceRequest`. `scope` is the name and the schema of what made the spans."""
+    name, schema = scope
+    told = b"".join([_field(2, _span(span, content)) for span in spans])
+    scoped = _field(1, _text(1, name)) + told + _text(3, schema)
+    return _field(1, _field(1, _attributes(1, resource)) + _field(2, scoped))
+
+
+def _span(span: Span, content: Redactor | None) -> bytes:
+    parts = [
+        _field(1, bytes.fromhex(span.trace)),
+        _field(2, bytes.fromhex(span.id)),
+        _field(4, bytes.fromhex(span.parent)) if span.parent else b"",
+        _text(5, title(span)),
+        b"\x30\x03" if isinstance(span, ModelSpan) else b"\x30\x01",
+        b"\x39" + _FIXED.pack(nanoseconds(span.start)),
+        b"\x41" + _FIXED.pack(nanoseconds(span.end)),
+        _attributes(9, attributes(span, content)),
+        _FLAGS,
+    ]
+    if isinstance(span, AgentSpan):
+        for mark in span.marks:
+            at = b"\x09" + _FIXED.pack(nanoseconds(mark.at))
+            said = _attributes(3, mark_attributes(mark, content))
+            parts.append(_field(11, at + _text(2, f"taofold.{mark.name}") + said))
+    status = _text(2, span.error) + bytes((0x18, _ERROR)) if span.error else b""
+    parts.append(_field(15, status))
+    return b"".join(parts)
+
+
+def nanoseconds(ms: float) -> int:
+    """A moment in milliseconds, to the microsecond."""
+    return round(ms * 1000) * 1000
+
+
+def _attributes(number: int, found: Mapping[str, Any]) -> bytes:
+    return b"".join([_attribute(number, name, value) for name, value in found.items()])
+
+
+def _attribute(number: int, name: str, value: Any) -> bytes:
+    if isinstance(value, str):
+        return _known(number, name, value) if len(value) <= _SHORT else _told(number, name, value)
+    if isinstance(value, bool | int | float):
+        return _known(number, name, value)
+    return _told(number, name, value)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _known(number: int, name: str, value: str | float) -> bytes:
+    return _told(number, name, value)
+
+
+def _told(number: int, name: str, value: Any) -> bytes:
+    return _field(number, _text(1, name) + _field(2, _value(value)))
+
+
+def _value(value: Any) -> bytes:
+    """An `AnyValue`."""
+    if isinstance(value, bool):
+        return b"\x10\x01" if value else b"\x10\x00"
+    if isinstance(value, int) and value in _WHOLE:
+        return b"\x18" + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+    if isinstance(value, float):
+        return b"\x21" + _DOUBLE.pack(value)
+    if isinstance(value, list | tuple):
+        items: Iterable[Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return _field(5, b"".join([_field(1, _value(one)) for one in items]))
+    return _field(1, str(value).encode("utf-8", "replace"))
+
+
+def _text(number: int, text: str) -> bytes:
+    return _field(number, text.encode("utf-8", "replace")) if text else b""
+
+
+def _field(number: int, payload: bytes) -> bytes:
+    """A field with a length; numbers below 16 take one byte."""
+    return bytes((number << 3 | 2,)) + _varint(len(payload)) + payload
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)

@@ -1,0 +1,88 @@
+"""One POST or PUT to a back end: patient with what passes, plain about what does not.
+
+Synchronous, for a thread of its own or a command. Knows nothing about spans. Proxies are
+the environment's.
+"""
+
+import gzip
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from taofold.core.errors import ConfigError, TaofoldError
+
+TIMEOUT: Final = 10.0
+"""Seconds for one attempt."""
+ATTEMPTS: Final = 3
+_PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
+_SHOWN: Final = 300
+_PAUSE: Final = 0.5
+
+
+class ExportFailed(TaofoldError):
+    """A back end did not take the spans. The run is not affected; export it again later."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would hand the key in the headers to another host."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> None:
+        return None
+
+
+_OPENER: Final = urllib.request.build_opener(_NoRedirect)
+
+
+def send(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    method: str = "POST",
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Send `body`, compressed.
+
+    Raises:
+        ExportFailed: it was refused, or the back end could not be reached three times.
+        ConfigError: `url` is none.
+    """
+    where = place(url)
+    sent = {**headers, "Content-Encoding": "gzip", "User-Agent": "taofold"}
+    request = urllib.request.Request(  # noqa: S310 - `place` lets http and https pass only
+        url, gzip.compress(body, 1), sent, method=method
+    )
+    reason = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            sleep(_PAUSE * 2 ** (attempt - 1))
+        try:
+            with _OPENER.open(request, timeout=TIMEOUT):
+                return
+        except urllib.error.HTTPError as error:
+            said = error.read(_SHOWN).decode("utf-8", "replace").strip()
+            reason = f"{error.code} {error.reason}{f': {said}' if said else ''}"
+            error.close()
+            if error.code not in _PASSING:
+                break
+        except OSError as error:
+            reason = str(getattr(error, "reason", "") or error) or type(error).__name__
+    raise ExportFailed(f"{where} did not take the spans: {reason}")
+
+
+def place(url: str) -> str:
+    """What of `url` may be shown: no user, password or query.
+
+    Raises:
+        ConfigError: it is no HTTP URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"an endpoint is an http or https URL, not {url[:100]!r}")
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"

@@ -1,0 +1,141 @@
+"""A log that tells an exporter what happens in its runs, as it happens.
+
+A wrapper of a log is a log: every run that is kept there is traced, its children, what is
+resumed and what another process carries on. Spans leave when they are over and durable. No
+failure of an exporter reaches a run.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from taofold.core.events import Forked, Parked, Record, RunFinished
+from taofold.store.log import Claim, Log, RunRow, Signal
+from taofold.telemetry.projection import Projection
+from taofold.telemetry.spans import Span
+
+_LOGGER: Final = logging.getLogger("taofold.telemetry")
+
+
+class Exporter(Protocol):
+    """Where spans go. It must return at once; sending is its own affair."""
+
+    def export(self, spans: Sequence[Span]) -> None:
+        """Take spans that are over."""
+        ...
+
+    def close(self) -> None:
+        """Send what is left, within a bounded time."""
+        ...
+
+
+class TracedLog:
+    """`log`, with an exporter that is told of every span."""
+
+    def __init__(self, log: Log, exporter: Exporter) -> None:
+        self.log, self.exporter = log, exporter
+        self._runs: dict[str, Projection] = {}
+        self._starts: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """What a log can do beyond the protocol."""
+        return getattr(self.log, name)
+
+    async def create(self, row: RunRow) -> None:
+        """Register a run."""
+        await self.log.create(row)
+
+    async def claim(self, run: str, owner: str, *, epoch: int | None = None) -> Claim:
+        """Become the owner, and learn what happened in the run before."""
+        claim = await self.log.claim(run, owner, epoch=epoch)
+        projection = self._runs.setdefault(run, Projection(run, self._starts))
+        for record in await self.log.read(run, after=projection.head):
+            projection.feed(record)
+        return claim
+
+    async def append(
+        self,
+        run: str,
+        epoch: int,
+        records: Sequence[Record],
+        *,
+        disk: bool = False,
+        consume: Sequence[str] = (),
+        blobs: Mapping[str, bytes] | None = None,
+        status: str = "",
+        waiting_for: str = "",
+        if_quiet: bool = False,
+    ) -> bool:
+        """Write the records, then tell the exporter what is over with them."""
+        written = await self.log.append(
+            run,
+            epoch,
+            records,
+            disk=disk,
+            consume=consume,
+            blobs=blobs,
+            status=status,
+            waiting_for=waiting_for,
+            if_quiet=if_quiet,
+        )
+        if written:
+            self._tell(run, records)
+        return written
+
+    def _tell(self, run: str, records: Sequence[Record]) -> None:
+        try:
+            projection = self._runs.get(run) or Projection(run, self._starts)
+            self._runs[run] = projection
+            spans: list[Span] = []
+            for record in records:
+                span = projection.feed(record)
+                if span is not None:
+                    spans.append(span)
+                if isinstance(record.event, Forked):
+                    spans.clear()  # what was copied is in the trace of the run that did it
+                elif isinstance(record.event, RunFinished | Parked):
+                    self._runs.pop(run, None)  # whoever carries it on reads it again
+                    self._starts.pop(run, None)
+            if spans:
+                self.exporter.export(spans)
+        except Exception:
+            _LOGGER.exception("run %s goes on, but a part of its trace is lost", run)
+
+    async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
+        """Records of a run."""
+        return await self.log.read(run, after=after, limit=limit)
+
+    async def row(self, run: str) -> RunRow:
+        """The run's row."""
+        return await self.log.row(run)
+
+    async def rows(
+        self, *, status: str = "", session: str = "", parent: str = "", limit: int = 100
+    ) -> list[RunRow]:
+        """Runs, newest first."""
+        return await self.log.rows(status=status, session=session, parent=parent, limit=limit)
+
+    async def post(self, run: str, signal: Signal) -> bool:
+        """Put a message in the run's inbox."""
+        return await self.log.post(run, signal)
+
+    async def inbox(self, run: str) -> list[Signal]:
+        """Messages not yet consumed."""
+        return await self.log.inbox(run)
+
+    async def blob(self, digest: str) -> bytes:
+        """A content by its digest."""
+        return await self.log.blob(digest)
+
+    async def delete(self, run: str) -> None:
+        """Forget the run. What a back end was sent stays there."""
+        self._runs.pop(run, None)
+        await self.log.delete(run)
+
+    async def close(self) -> None:
+        """Close the log and the exporter."""
+        try:
+            await self.log.close()
+        finally:
+            await asyncio.to_thread(self.exporter.close)

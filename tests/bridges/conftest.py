@@ -1,0 +1,7 @@
+"""Markers of this folder's slow tests."""
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "crewai: needs CrewAI's environment; slow")

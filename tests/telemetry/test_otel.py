@@ -1,0 +1,262 @@
+"""Over OTLP: what a back end of ours receives, decoded from protobuf."""
+
+import json
+
+import pytest
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from tests.runtime.kit import LOGS, settled
+from tests.telemetry.kit import calculator, capturing, family, told
+
+from taofold import MemoryLog
+from taofold.core.errors import ConfigError, LogError
+from taofold.telemetry import otel
+from taofold.telemetry.post import ExportFailed, send
+from taofold.telemetry.projection import spans_of
+from taofold.telemetry.traced import TracedLog
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_run_is_sent_while_it_goes_on_and_arrives_whole():
+    with capturing() as server:
+        log = otel.traced("memory", endpoint=server.url)
+        result = await calculator(log=log, approve="all").run("add", session="s1")
+        await log.close()
+        spans = server.spans()
+    assert {path for _, path, _, _ in server.requests} == {"/v1/traces"}
+    root = next(one for one in spans if not one.parent_span_id)
+    assert (root.name, root.kind, root.status.code) == ("invoke_agent calculator", 1, 0)
+    assert {one.parent_span_id for one in spans if one is not root} == {root.span_id}
+    assert {one.trace_id for one in spans} == {root.trace_id}
+    facts = told(root)
+    assert facts["gen_ai.operation.name"] == "invoke_agent"
+    assert facts["openinference.span.kind"] == "AGENT"
+    assert facts["gen_ai.conversation.id"] == facts["session.id"] == "s1"
+    assert facts["gen_ai.usage.input_tokens"] == result.usage.input_tokens
+    assert [event.name for event in root.events] == ["taofold.violated", "taofold.step"]
+
+
+async def test_a_chat_span_has_the_words_of_both_conventions():
+    with capturing() as server:
+        log = otel.traced("memory", endpoint=server.url, content=True)
+        await calculator(log=log, approve="all").run("what is 2 + 3?")
+        await log.close()
+        first = next(one for one in server.spans() if one.name == "chat gpt-test")
+    facts = told(first)
+    assert first.kind == 3
+    assert facts["gen_ai.provider.name"] == facts["gen_ai.system"] == "openai"
+    assert facts["gen_ai.request.model"] == facts["llm.model_name"] == "gpt-test"
+    assert facts["gen_ai.usage.input_tokens"] == facts["llm.token_count.prompt"] == 100
+    assert facts["gen_ai.usage.output_tokens"] == facts["llm.token_count.completion"] == 10
+    heard = json.loads(facts["gen_ai.input.messages"])
+    assert [(one["role"], one["parts"][0]["content"]) for one in heard] == [
+        ("system", "Calculate."), ("user", "what is 2 + 3?"),
+    ]  # fmt: skip
+    assert facts["llm.input_messages.1.message.content"] == "what is 2 + 3?"
+    [reply] = json.loads(facts["gen_ai.output.messages"])
+    assert reply["parts"][0]["content"] == facts["llm.output_messages.0.message.content"]
+    assert "two and three first" in reply["parts"][0]["content"]
+
+
+async def test_a_tool_span_has_its_parameters_and_its_failure():
+    with capturing() as server:
+        log = otel.traced("memory", endpoint=server.url, content=True)
+        await calculator(log=log, approve="all").run("add")
+        await log.close()
+        spans = {one.name: one for one in server.spans()}
+    added = told(spans["execute_tool add"])
+    assert json.loads(added["gen_ai.tool.call.arguments"]) == {"a": 5, "b": 1}
+    assert json.loads(added["tool.parameters"]) == {"a": 5, "b": 1}
+    assert added["gen_ai.tool.call.result"] == added["output.value"] == "6"
+    failed = spans["execute_tool fail"]
+    assert (failed.status.code, told(failed)["error.type"]) == (2, "failure")
+    assert "no such thing" in told(failed)["error.message"]
+    unknown = told(spans["execute_tool unknown"])
+    assert (unknown["taofold.refused"], unknown["taofold.tool.called"]) == ("unknown", "made_up")
+    assert told(spans["approve remove"])["taofold.approval.verdict"] == "allow"
+
+
+async def test_what_is_sent_later_is_what_was_sent_live():
+    with capturing() as live:
+        log = otel.traced("memory", endpoint=live.url)
+        result = await family(log).run("ask")
+        [row] = await log.rows(parent=result.run_id)
+        records = await log.read(row.run)
+        await log.close()
+    starts: dict[str, int] = {}
+    spans = [*spans_of(result.records, starts), *spans_of(records, starts)]
+    with capturing() as later:
+        where = otel.post(spans, otel.Translation(), endpoint=later.url)
+        otel.post(spans, otel.Translation(), endpoint=later.url)
+    assert where == f"{later.url}/v1/traces"
+    assert len(later.requests) == 2
+    assert later.requests[0][3] == later.requests[1][3]
+    assert _plain(live.spans()) == _plain(later.spans()[: len(spans)])
+    assert {one.trace_id for one in live.spans()} == {later.spans()[0].trace_id}
+
+
+def _plain(spans):
+    return sorted([one.SerializeToString(deterministic=True) for one in spans])
+
+
+@pytest.mark.parametrize("name", LOGS)
+async def test_a_run_that_another_process_carries_on_keeps_its_trace(name, tmp_path):
+    """Its beginning was never heard by whoever resumes it: it is read."""
+    inner = LOGS[name](tmp_path)
+    with capturing() as server:
+        first = otel.traced(inner, endpoint=server.url)
+        waiting = await calculator(log=first).run("add")
+        assert waiting.status == "waiting"
+        first.exporter.close()
+        before = len(server.spans())
+        second = otel.traced(inner, endpoint=server.url)
+        agent = calculator("the script is over", log=second)
+        agent = agent.but(model=type(agent.model)(_left(), name="openai:gpt-test"))
+        await settled(agent, type(waiting)(**{**vars(waiting), "log": second}))
+        second.exporter.close()
+        spans = server.spans()
+        records = await inner.read(waiting.run_id)
+        await inner.close()
+    assert 0 < before < len(spans)
+    assert len({one.span_id for one in spans}) == len(spans)
+    assert {one.span_id.hex() for one in spans} == {one.id for one in spans_of(records)}
+    removed = next(one for one in spans if one.name == "execute_tool remove")
+    assert removed.trace_id == spans[0].trace_id
+
+
+def _left():
+    from tests.runtime.kit import finish
+
+    return [finish("6")]
+
+
+async def test_a_back_end_that_is_away_costs_a_run_nothing(caplog):
+    class Broken(SpanExporter):
+        def export(self, spans):
+            raise OSError("away")
+
+    log = otel.traced("memory", exporter=Broken())
+    assert (await calculator(log=log, approve="all").run("add")).success
+    await log.close()
+    assert "spans could not be sent" in caplog.text
+
+
+async def test_a_projection_that_fails_costs_a_run_nothing(caplog):
+    class Broken:
+        def export(self, spans):
+            raise RuntimeError("broken")
+
+        def close(self):
+            pass
+
+    log = TracedLog(MemoryLog(), Broken())
+    assert (await calculator(log=log, approve="all").run("add")).success
+    await log.close()
+    assert "a part of its trace is lost" in caplog.text
+
+
+async def test_spans_leave_only_when_they_are_durable():
+    """A log that refuses the records: nothing is told of what did not happen."""
+    seen = []
+
+    class Kept(SpanExporter):
+        def export(self, spans):
+            seen.extend(spans)
+            return SpanExportResult.SUCCESS
+
+    class Refusing(MemoryLog):
+        async def append(self, run, epoch, records, **rest):
+            if any(type(one.event).__name__ == "Replied" for one in records):
+                raise LogError("disk full")
+            return await super().append(run, epoch, records, **rest)
+
+    log = otel.traced(Refusing(), exporter=Kept())
+    with pytest.raises(LogError):
+        await calculator(log=log).run("add")
+    await log.close()
+    assert [one.name for one in seen] == []
+
+
+@pytest.mark.parametrize("answers", [[503, 429], [500]])
+async def test_what_passes_is_tried_again(answers):
+    waited = []
+    with capturing() as server:
+        server.answers = list(answers)
+        send(f"{server.url}/x", b"hello", {}, sleep=waited.append)
+        assert [body for *_, body in server.requests] == [b"hello"] * (len(answers) + 1)
+    assert waited == [0.5, 1.0][: len(answers)]
+
+
+async def test_a_refusal_is_said_plainly_and_not_repeated():
+    with capturing() as server:
+        server.answers = [401]
+        with pytest.raises(ExportFailed, match="401 Unauthorized"):
+            send(f"{server.url}/x?key=hidden", b"", {}, sleep=lambda _: None)
+        assert len(server.requests) == 1
+
+
+async def test_a_redirect_takes_no_key_elsewhere():
+    with capturing() as server:
+        server.answers = [307]
+        with pytest.raises(ExportFailed, match="307"):
+            send(f"{server.url}/x", b"", {"Authorization": "k"}, sleep=lambda _: None)
+        assert [path for _, path, _, _ in server.requests] == ["/x"]
+
+
+async def test_a_back_end_that_is_not_there_is_named_without_its_password():
+    url = "http://me:hidden@127.0.0.1:9/v1/traces?key=hidden"
+    with pytest.raises(ExportFailed) as caught:
+        send(url, b"", {}, sleep=lambda _: None)
+    assert "hidden" not in str(caught.value)
+    assert "127.0.0.1:9" in str(caught.value)
+
+
+@pytest.mark.parametrize("said", ["localhost:4318", "file:///etc/passwd", "http://", "ftp://x/y"])
+async def test_an_endpoint_that_is_no_url_is_the_programmers_mistake(said):
+    with pytest.raises(ConfigError, match="http or https"):
+        otel.traced("memory", endpoint=said)
+
+
+async def test_the_environment_says_where_and_with_which_headers(monkeypatch):
+    spans = spans_of((await calculator(approve="all").run("add")).records)
+    with capturing() as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url + "/base/")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=a%20b, x-other=c")
+        otel.post(spans, otel.Translation())
+    [(_, path, headers, _)] = server.requests
+    assert path == "/base/v1/traces"
+    assert (headers["X-Key"], headers["X-Other"]) == ("a b", "c")
+
+
+async def test_the_json_form_is_otlps_own():
+    """Parsed by the definitions of OpenTelemetry, but for ids: there they are hex, not base64."""
+    from base64 import b64encode
+
+    from google.protobuf.json_format import Parse
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    spans = spans_of((await calculator(approve="all").run("add")).records)
+    said = json.loads(otel.dumps(spans, otel.Translation()))
+    [scope] = said["resourceSpans"][0]["scopeSpans"]
+    assert [one["spanId"] for one in scope["spans"]] == [one.id for one in spans]
+    for one in scope["spans"]:
+        for name in ("traceId", "spanId", "parentSpanId"):
+            if name in one:
+                one[name] = b64encode(bytes.fromhex(one[name])).decode()
+    parsed = Parse(json.dumps(said), ExportTraceServiceRequest())
+    [body] = otel.encode(spans, otel.Translation())
+    assert parsed == ExportTraceServiceRequest.FromString(body)
+
+
+async def test_the_resource_has_nothing_random_in_it():
+    spans = spans_of((await calculator(approve="all").run("add")).records)
+    resource = json.loads(otel.dumps(spans, otel.Translation(project="p")))["resourceSpans"][0]
+    facts = {one["key"]: one["value"] for one in resource["resource"]["attributes"]}
+    assert facts["service.name"] == facts["openinference.project.name"] == {"stringValue": "p"}
+    assert "service.instance.id" not in facts
+
+
+async def test_many_spans_go_in_several_requests():
+    spans = spans_of((await calculator(approve="all").run("add")).records) * 40
+    bodies = otel.encode(spans, otel.Translation())
+    assert len(bodies) > 1
