@@ -118,22 +118,24 @@ def test_a_newer_layout_is_refused_and_nothing_changed(path: Path) -> None:
 
 @pytest.mark.scenario("PEER-30")
 def test_an_older_layout_is_upgraded_with_a_backup(path: Path) -> None:
-    upgrades = {1: ("alter table runs add column note text not null default 'new'",)}
+    now = schema.VERSION
+    upgrades = {now: ("alter table runs add column note text not null default 'new'",)}
     with closing(plain(path, 1.0)) as db:
-        schema.prepare(db, path, "me", target=2, upgrades=upgrades)
-        assert schema.number(db, "user_version") == 2
+        schema.prepare(db, path, "me", target=now + 1, upgrades=upgrades)
+        assert schema.number(db, "user_version") == now + 1
         assert db.execute("select note from runs").fetchall() == [("new",)]
         assert db.execute("select count(*) from events").fetchone() == (20,)
-    backup = path.with_name("log.db.v1.bak")
+    backup = path.with_name(f"log.db.v{now}.bak")
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     assert run(count(backup)) == 20, "the backup is a log of the old layout"
 
 
 @pytest.mark.scenario("PEER-30")
 def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
-    upgrades = {1: ("alter table runs add column note text", "update nothing set x = 1")}
+    now = schema.VERSION
+    upgrades = {now: ("alter table runs add column note text", "update nothing set x = 1")}
     with closing(plain(path, 1.0)) as db, pytest.raises(sqlite3.OperationalError):
-        schema.prepare(db, path, "me", target=2, upgrades=upgrades)
+        schema.prepare(db, path, "me", target=now + 1, upgrades=upgrades)
     assert run(count(path)) == 20
     with closing(sqlite3.connect(path)) as db:
         assert "note" not in {row[1] for row in db.execute("pragma table_info(runs)")}

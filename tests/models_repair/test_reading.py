@@ -7,9 +7,9 @@ import pytest
 from taofold.core.values import Message
 from taofold.models.repair.files import collect
 from taofold.models.repair.hints import read_hints
-from taofold.models.repair.report import Place, parse
 from taofold.models.repair.source import Source
 from taofold.models.repair.transcript import Deed, Transcript, plain, read
+from taofold.parsing.pytest_report import Place, parse
 
 SHORT = """\
 .F.E                                                                     [100%]

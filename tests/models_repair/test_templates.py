@@ -7,9 +7,9 @@ import pytest
 from taofold.models.repair.hints import read_hints
 from taofold.models.repair.project import Project
 from taofold.models.repair.rank import Candidate, ranked
-from taofold.models.repair.report import Failure, Place, Report
 from taofold.models.repair.source import Source
 from taofold.models.repair.templates import NAMES, TEMPLATES
+from taofold.parsing.pytest_report import Failure, Place, Report
 
 
 @dataclass(frozen=True)

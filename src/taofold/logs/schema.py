@@ -2,8 +2,9 @@
 
 The layout version is `user_version`, and `application_id` marks the file as ours. An
 event's id is `number << 32 | seq`: the primary key is the uniqueness of (run, seq), a run
-is a range of it, and no second index costs bytes. Events carry their own schema version
-only where it is not 1. This module knows nothing about runs, owners or threads.
+is a range of it, and no second index costs bytes; so is a fact's, in a stream. Events carry
+their own schema version only where it is not 1. This module knows nothing about runs,
+owners or threads.
 """
 
 import sqlite3
@@ -13,11 +14,17 @@ from typing import Final
 
 from taofold.core.errors import Incompatible, LogError
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Version of the layout. Raise it with statements in `UPGRADES`."""
 
 APPLICATION: Final = 0x7A0F01D5
 
+_JOURNAL: Final = (
+    """create table streams(
+        number integer primary key autoincrement, stream text not null unique,
+        head integer not null, created_at integer not null, updated_at integer not null)""",
+    "create table facts(id integer primary key, at integer not null, body text not null)",
+)
 TABLES: Final = (
     """create table runs(
         number integer primary key autoincrement, run text not null unique,
@@ -37,9 +44,10 @@ TABLES: Final = (
     "create table refs(digest text not null, number integer not null, "
     "primary key(digest, number)) without rowid",
     "create table meta(key text primary key, value text not null) without rowid",
+    *_JOURNAL,
 )
 
-UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {}
+UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {1: _JOURNAL}
 """Statements that turn layout n into n + 1."""
 
 

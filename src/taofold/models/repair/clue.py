@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from taofold.models.repair.fit import FIT, UNKNOWN, Kind, signals
-from taofold.models.repair.report import Failure
 from taofold.models.repair.source import Function
+from taofold.parsing.pytest_report import Failure
 
 _COMPARED: Final = re.compile(r"^(?:AssertionError: )?assert (.+?) (==|is|<=|>=|<|>|!=|in) (.+)$")
 _WHERE: Final = re.compile(r"^\s*\+\s+where (.+?) = ")

@@ -17,18 +17,20 @@ from taofold.models.repair.goal import COMMAND, about_tests, command_in
 from taofold.models.repair.hints import read_hints
 from taofold.models.repair.project import Project
 from taofold.models.repair.rank import Candidate, ranked
-from taofold.models.repair.report import Report
 from taofold.models.repair.source import Source
 from taofold.models.repair.story import Story, key_of, tell
 from taofold.models.repair.transcript import Transcript, read
 from taofold.models.repair.unread import unread
+from taofold.parsing.pytest_report import Report
 
 NEEDED: Final = ("run_command", "read_file", "edit_file")
 MOST_CANDIDATES: Final = 400
 SECOND_LOOK: Final = 24
 """Candidates without success after which an edit that helped a little is kept after all."""
-RETREAT: Final = 60
-"""Candidates without success after which the newest kept edit is given up."""
+RETREAT: Final = 12
+"""Candidates without success after which the newest kept edit is given up for now."""
+LAST_RETREAT: Final = 60
+"""The same for an edit that was given up before."""
 _PATIENCE: Final = 20.0
 """Seconds a candidate's test run may take at least; twenty times the first run's, if longer."""
 
@@ -164,7 +166,7 @@ class _Move:
         if story.since >= SECOND_LOOK and story.further:
             return self._second_look(report)
         candidate = self._next(report) if story.candidates < MOST_CANDIDATES else None
-        if story.kept and (candidate is None or story.since >= RETREAT):
+        if story.kept and (candidate is None or story.since >= self._patience()):
             return self._retreat(report)
         if candidate is not None:
             thought, rationale = speech.proposal(candidate, story.candidates + 1)
@@ -175,6 +177,11 @@ class _Move:
         return self._stop(
             f"failed: no template helps after {self.story.candidates} candidates", report
         )
+
+    def _patience(self) -> int:
+        """Candidates without success that the newest kept edit is worth."""
+        known = key_of(self.story.kept[-1].parameters) in self.story.doubted
+        return LAST_RETREAT if known else RETREAT
 
     def _second_look(self, report: Report) -> str:
         edit = next(iter(self.story.further.values()))

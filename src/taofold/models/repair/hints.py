@@ -8,7 +8,7 @@ order of candidates, not the set.
 import builtins
 import keyword
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final, TypeAlias
@@ -21,9 +21,12 @@ Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 """The tokens that an edit takes out and puts in, names abstracted."""
 
 BOOST: Final = 8.0
+WHOLE: Final = 20.0
+"""What an edit gains if the line that it changes is, names apart, the line that was changed then."""
+_SWAP: Final = "swap"
 _START: Final = re.compile(r"(?im)cross-loop learning context|\bfix_category\b")
 _ENTRY: Final = re.compile(r"(?m)^(?=\s{0,4}(?:\d+[.)] |- (?:pattern_)?id:|pattern_id:|#{2,5} ))")
-_ID: Final = re.compile(r"\bpat[-_][\w-]+")
+_ID: Final = re.compile(r"\b(?:pat|tmpl)[-_][\w-]+")
 _CATEGORY: Final = re.compile(r"(?i)\bcategory\W{0,6}([a-z][a-z_\- ]+[a-z])")
 _CLASS: Final = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _REMOVED: Final = re.compile(r"(?m)^\s*-(?![-\s*]|\s*$) ?(.*\S)\s*$|^\s*- {1,12}(.*\S)\s*$")
@@ -69,6 +72,8 @@ class Hint:
     words: frozenset[str]
     shapes: frozenset[Shape]
     anti: bool
+    lines: frozenset[tuple[str, ...]] = frozenset()
+    """The lines that were changed then, names abstracted."""
 
 
 def read_hints(said: str) -> tuple[Hint, ...]:
@@ -102,6 +107,7 @@ def _hint(entry: str, anti: bool) -> Hint | None:
         frozenset(re.findall(r"[a-z]{4,}", entry.lower())),
         shapes,
         anti,
+        _lines(entry),
     )
 
 
@@ -139,9 +145,26 @@ def _shapes(entry: str) -> frozenset[Shape]:
     return frozenset(found)
 
 
+def _lines(entry: str) -> frozenset[tuple[str, ...]]:
+    """The lines that the changes in `entry` took out."""
+    return frozenset(
+        [
+            tuple(_abstract(a or b))
+            for block in _FENCE.findall(entry)
+            for a, b in _REMOVED.findall(block)
+        ]
+    )
+
+
 def shape(old: str, new: str) -> Shape:
-    """What an edit does, whatever the names: the tokens taken out and put in."""
+    """What an edit does, whatever the names: the tokens taken out and put in.
+
+    Two pieces that change places are one shape whatever they are: it tells what stands between.
+    """
     left, right = _abstract(old), _abstract(new)
+    between = _between(_named(old), _named(new))
+    if between:
+        return (_SWAP, *between), ()
     out: list[str] = []
     put: list[str] = []
     for tag, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
@@ -149,6 +172,26 @@ def shape(old: str, new: str) -> Shape:
             out += left[a:b]
             put += right[c:d]
     return tuple(out), tuple(put)
+
+
+def _between(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    """The signs between two pieces of `old` that changed places in `new`; empty if none did."""
+    if len(old) != len(new) or old == new or sorted(old) != sorted(new):
+        return ()
+    places = [n for n, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
+    first, last = places[0], places[-1] + 1
+    for again in range(first + 1, last):
+        for cut in range(again + 1, last):
+            turned = [*old[cut:last], *old[again:cut], *old[first:again]]
+            if turned == list(new[first:last]):
+                middle = old[again:cut]
+                signs = tuple([one for one in middle if not re.match(r"[\w.()\[\]\"']", one)])
+                return signs or tuple([one for one in middle if one in _KNOWN or one in "()[]"])
+    return ()
+
+
+def _named(text: str) -> list[str]:
+    return _TOKEN.findall(re.sub(r"\{\{\s*(\w+)\s*\}\}", r"\1", text))
 
 
 def _abstract(text: str) -> list[str]:
@@ -161,22 +204,29 @@ def _abstract(text: str) -> list[str]:
 
 
 def boost(hints: Iterable[Hint], clue: Clue, source: Source, change: Change) -> tuple[float, str]:
-    """The factor that `hints` give a change, and the id of the pattern that gave most."""
-    factor, best, by = 1.0, 1.0, ""
+    """What `hints` make of a change: a factor, and the id of the pattern that speaks for it.
+
+    Above 1: a pattern is for it, strongly if the edit has the very shape that helped before.
+    Below 1: a pattern warns of it. 1: none says anything.
+    """
+    best, by, warned = 1.0, "", 1.0
+    shape_here: Shape | None = None
     for hint in hints:
         same = hint.template == change.template
-        if not same and not hint.shapes:
-            continue
         near = _nearness(hint, clue)
         if hint.anti:
-            factor *= 1 - 0.6 * near if same else 1.0
+            warned = min(warned, 1 - 0.4 * near if same else 1.0)
             continue
-        gain = 1 + (BOOST - 1) * near if same else 1.0
-        if hint.shapes and _shape_of(source, change) in hint.shapes:
-            gain = max(gain, 1.0) * (1 + 3 * near)
+        gain = 1 + near if same and not hint.shapes else 1.0
+        if hint.shapes:  # What it says exactly is worth trying; its name alone is not.
+            shape_here = shape_here or _shape_of(source, change)
+            if shape_here in hint.shapes:
+                gain = BOOST * near * (2.0 if same else 1.0)
+                if hint.lines:
+                    gain *= WHOLE if _line_of(source, change) in hint.lines else 1.0
         if gain > best:
-            best, by = gain, hint.id
-    return factor * best, by
+            best, by = gain, hint.id or hint.template
+    return (best, by) if by else (warned, "")
 
 
 def _nearness(hint: Hint, clue: Clue) -> float:
@@ -187,6 +237,12 @@ def _nearness(hint: Hint, clue: Clue) -> float:
     if hint.error:
         return 0.6 + 0.4 * shared if hint.error == failure.error else 0.1
     return 0.4 + 0.4 * shared
+
+
+def _line_of(source: Source, change: Change) -> tuple[str, ...]:
+    """The line that `change` begins in, names abstracted."""
+    first = source.line_of(change.start)
+    return tuple(_abstract(source.text[source.line_start(first) : source.line_start(first + 1)]))
 
 
 def _shape_of(source: Source, change: Change) -> Shape:

@@ -1,27 +1,36 @@
 """Orders candidate edits: where the tests point, what the failure looks like, what was learnt.
 
-A candidate's score is prior x fit x place x hint, made comparable between failures by
-dividing by the sum for that failure, and added up over them.
+A candidate's score is prior x fit x place, made comparable between failures by dividing by
+the sum for that failure, and added up over them. The best come first; then what learnt
+patterns speak for is tried by turns with what looks best without them.
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count, islice
 from math import sqrt
-from typing import Final
+from threading import Lock
+from typing import Final, NamedTuple
 
 from taofold.models.repair.clue import Clue, clue_of
 from taofold.models.repair.hints import Hint, boost
 from taofold.models.repair.project import Project, Unit, is_test
-from taofold.models.repair.report import Failure, Place, Report
 from taofold.models.repair.site import Site
 from taofold.models.repair.source import Change, Edit, Source
 from taofold.models.repair.templates import TEMPLATES
+from taofold.parsing.pytest_report import Failure, Place, Report
 
 _FADE: Final = 0.75
 """What a call further away from the test takes from a function's suspicion."""
 _LINE: Final = 3.0
 """What a line gains by standing in the traceback."""
+OWN_FIRST: Final = 3
+"""Candidates that are tried before what patterns speak for."""
+PATTERN_TRIES: Final = 2
+"""Candidates that one pattern may put forward."""
 _LOCAL: Final = frozenset({"name", "attribute", "key", "index", "none", "zero", "empty", "concat",
                            "call", "callable", "unbound"})  # fmt: skip
 Key = tuple[str, str, str]
@@ -37,28 +46,118 @@ class Candidate:
     pattern: str
 
 
+class _Order:
+    """Candidates found so far, and where the next ones come from; many may read it."""
+
+    def __init__(self, found: Iterator[Candidate]) -> None:
+        self._found, self._known, self._lock = found, list[Candidate](), Lock()
+
+    def at(self, place: int) -> Candidate | None:
+        with self._lock:
+            while place >= len(self._known):
+                following = next(self._found, None)
+                if following is None:
+                    return None
+                self._known.append(following)
+            return self._known[place]
+
+
 def ranked(project: Project, report: Report, hints: Sequence[Hint]) -> Iterator[Candidate]:
-    """Every candidate, best first. Each edit comes once."""
-    scores: dict[tuple[str, int, int, str], float] = {}
-    best: dict[tuple[str, int, int, str], tuple[float, Source, Change, Failure, str]] = {}
-    passing = _passing(project, report)
-    for failure in report.failures:
-        failure = settled(failure, project)
-        scored = list(_scored(project, failure, hints, passing))
-        total = sum([score for score, *_ in scored]) or 1.0
-        for score, source, change, by in scored:
-            key = (source.path, change.start, change.end, change.text)
-            part = score / total
-            scores[key] = scores.get(key, 0.0) + part
-            if key not in best or part > best[key][0]:
-                best[key] = (part, source, change, failure, by)
+    """Every candidate, best first. Each edit comes once.
+
+    A search comes back to the same state after every candidate that did not help, so the
+    newest orders are remembered.
+    """
+    texts = tuple([(source.path, source.text) for source in project.sources.values()])
+    order = _order(texts, project.paths, replace(report, seconds=0.0), tuple(hints))
+    for place in count():
+        candidate = order.at(place)
+        if candidate is None:
+            return
+        yield candidate
+
+
+@lru_cache(maxsize=4)
+def _order(
+    texts: tuple[tuple[str, str], ...],
+    paths: tuple[str, ...],
+    report: Report,
+    hints: tuple[Hint, ...],
+) -> _Order:
+    project = Project([Source(path, text) for path, text in texts], paths)
+    return _Order(_found(project, report, hints))
+
+
+class _Scored(NamedTuple):
+    """A change before it is an edit: how good it looks, and how good to the learnt patterns."""
+
+    score: float
+    told: float
+    source: Source
+    change: Change
+    failure: Failure
+    by: str
+
+
+def _found(project: Project, report: Report, hints: Sequence[Hint]) -> Iterator[Candidate]:
     seen: set[str] = set()
-    for key in sorted(scores, key=lambda k: (-scores[k], k)):
-        _, source, change, failure, by = best[key]
-        edit = source.edit(change)
+    for one in _woven(_all(project, report, hints), hints):
+        edit = one.source.edit(one.change)
         if edit is not None and edit.key not in seen:
             seen.add(edit.key)
-            yield Candidate(edit, failure, scores[key], by)
+            yield Candidate(edit, one.failure, one.score, one.by)
+
+
+def _woven(found: Sequence[_Scored], hints: Sequence[Hint]) -> Iterator[_Scored]:
+    """Own judgement first, then learnt patterns and own judgement by turns.
+
+    So what is easy costs the same with or without patterns, and a misleading pattern costs at
+    most its few tries.
+    """
+    own = iter(sorted(found, key=lambda one: (-one.score, *_place(one))))
+    yield from islice(own, OWN_FIRST)
+    for learnt in _told(found, hints):
+        yield learnt
+        yield from islice(own, 1)
+    yield from own
+
+
+def _told(found: Sequence[_Scored], hints: Sequence[Hint]) -> list[_Scored]:
+    """What patterns speak for: the best of each in the order they were told, then the second."""
+    places = {hint.id or hint.template: n for n, hint in reversed(list(enumerate(hints)))}
+    tries = Counter[str]()
+    turns: list[tuple[int, int, _Scored]] = []
+    spoken = [one for one in found if one.told > 0]
+    for one in sorted(spoken, key=lambda one: (-one.told, *_place(one))):
+        tries[one.by] += 1
+        if tries[one.by] <= PATTERN_TRIES:
+            turns.append((tries[one.by], places.get(one.by, len(hints)), one))
+    return [one for *_, one in sorted(turns, key=lambda turn: turn[:2])]
+
+
+def _place(one: _Scored) -> tuple[str, int, int, str]:
+    return one.source.path, one.change.start, one.change.end, one.change.text
+
+
+def _all(project: Project, report: Report, hints: Sequence[Hint]) -> list[_Scored]:
+    """Every change once, its scores added up over the failures that suggest it."""
+    passing = _passing(project, report)
+    sums: dict[tuple[str, int, int, str], _Scored] = {}
+    for raw in report.failures:
+        failure = settled(raw, project)
+        scored = list(_scored(project, failure, hints, passing))
+        total = sum([score for score, *_ in scored]) or 1.0
+        for score, gain, source, change, by in scored:
+            part = min(gain, 1.0) * score / total
+            told = gain * score / total if gain > 1 else 0.0
+            one = _Scored(part, told, source, change, failure, by)
+            known = sums.get(_place(one))
+            if known is not None:
+                one = (one if part > known.score else known)._replace(
+                    score=known.score + part, told=known.told + told
+                )
+            sums[_place(one)] = one
+    return list(sums.values())
 
 
 def settled(failure: Failure, project: Project) -> Failure:
@@ -98,7 +197,7 @@ def _with_helpers(project: Project, path: str, test: ast.AST) -> list[ast.AST]:
 
 def _scored(
     project: Project, failure: Failure, hints: Sequence[Hint], passing: list[dict[Key, int]]
-) -> Iterator[tuple[float, Source, Change, str]]:
+) -> Iterator[tuple[float, float, Source, Change, str]]:
     test = project.test(failure.path, failure.function)
     clue = clue_of(failure, test)
     weights = _suspicion(project, clue, test, passing)
@@ -111,8 +210,8 @@ def _scored(
             for change in template.propose(site):
                 line = unit.source.line_of(change.start)
                 gain, by = boost(hints, clue, unit.source, change)
-                score = fit * weight * change.weight * _near(site, line, change) * gain
-                yield score, unit.source, change, by
+                score = fit * weight * change.weight * _near(site, line, change)
+                yield score, gain, unit.source, change, by
 
 
 def _near(site: Site, line: int, change: Change) -> float:

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from taofold.core.values import FINISH, ThoughtType
 from taofold.models.repair.rank import Candidate
-from taofold.models.repair.report import Failure, Report
 from taofold.models.repair.templates import TEMPLATES
 from taofold.models.repair.transcript import Deed
+from taofold.parsing.pytest_report import Failure, Report
 
 WHAT: Final = "search policy, not a language model"
 _MOST_MARKS: Final = 120

@@ -2,11 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from taofold.models.repair.clue import clue_of
-from taofold.models.repair.report import Failure, Report, parse
 from taofold.models.repair.transcript import Deed
+from taofold.parsing.pytest_report import Failure, Report, parse
+
+
+class Before(NamedTuple):
+    """How things stood before an edit was kept."""
+
+    report: Report | None
+    step: int
+    tried: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -32,10 +40,10 @@ class Story:
     """Candidates tried since something was kept."""
     further: dict[str, Deed] = field(default_factory=dict[str, Deed])
     """Edits that were taken back although a test came further: worth a second look."""
-    earlier: list[tuple[Report | None, int]] = field(
-        default_factory=list[tuple[Report | None, int]]
-    )
-    """The report and step before each kept edit."""
+    earlier: list[Before] = field(default_factory=list[Before])
+    """How things stood before each kept edit."""
+    doubted: set[str] = field(default_factory=set[str])
+    """Edits that were kept and given up once."""
     lost: bool = False
     """An edit could not be taken back: what the files hold is unclear until they are read."""
 
@@ -76,15 +84,26 @@ def _edited(story: Story, deed: Deed) -> None:
             story.report = None
         return
     if story.kept and inverse(story.kept[-1], deed) and not deed.failed:
-        story.kept.pop()
-        story.report, story.step = story.earlier.pop()
-        story.since = 0
+        _given_up(story, story.kept.pop(), story.earlier.pop())
         return
     story.tried.add(key_of(deed.parameters))
     story.candidates += 1
     story.since += 1
     if not deed.failed:
         story.pending = deed
+
+
+def _given_up(story: Story, edit: Deed, before: Before) -> None:
+    """As before `edit`: what was tried with it may be right without it.
+
+    The first time it may be kept once more, when nothing better is found.
+    """
+    key = key_of(edit.parameters)
+    story.report, story.step, story.since = before.report, before.step, 0
+    story.tried = {*before.tried, key}
+    if key not in story.doubted:
+        story.doubted.add(key)
+        story.further[key] = edit
 
 
 def _ran(story: Story, deed: Deed, following: Deed | None) -> None:
@@ -104,7 +123,7 @@ def _ran(story: Story, deed: Deed, following: Deed | None) -> None:
         )
     if keep:
         story.kept.append(pending)
-        story.earlier.append((story.report, story.step))
+        story.earlier.append(Before(story.report, story.step, frozenset(story.tried)))
         story.since = 0
         story.report, story.step = report, deed.step
     else:

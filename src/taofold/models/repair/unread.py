@@ -6,7 +6,7 @@ from typing import Final
 from taofold.models.repair.files import Files
 from taofold.models.repair.project import Project, is_test
 from taofold.models.repair.rank import settled
-from taofold.models.repair.report import Report
+from taofold.parsing.pytest_report import Report
 
 BATCH: Final = 8
 """Files read in one turn; a project with no more sources is read whole."""

@@ -173,10 +173,11 @@ def swap_function(site: Site) -> Iterator[Change]:
         elif (
             isinstance(node, ast.Assign)
             and isinstance(node.value, ast.Name)
-            and node.value.id in site.parameters
-        ):  # The caller's own object is changed: work on a copy.
-            yield site.swap("swap_function", node.value, f"list({node.value.id})", 1.0)
-            yield site.swap("swap_function", node.value, f"dict({node.value.id})", 0.6)
+            and node.value.id in site.locals
+        ):  # Somebody else's object is changed: work on a copy.
+            weight = 1.0 if node.value.id in site.parameters else 0.5
+            yield site.swap("swap_function", node.value, f"list({node.value.id})", weight)
+            yield site.swap("swap_function", node.value, f"dict({node.value.id})", 0.6 * weight)
 
 
 def _returned(site: Site, value: ast.expr | None) -> Iterator[Change]:

@@ -1,0 +1,94 @@
+"""Pattern files on disk: exported whole or not at all, imported as far as they are sound.
+
+A name that ends in `.json` is one file with everything, any other a folder in the seed's
+layout. A file that cannot be read is copied to `NAME.bak` before anything replaces it.
+"""
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from taofold.core.errors import LogError
+from taofold.patterns.exchange import bundle
+from taofold.patterns.exchange_in import Imported
+from taofold.patterns.registry import Registry
+
+_FOLDERS = ("", "patterns", "archive")
+
+
+async def export_to(registry: Registry, path: Path) -> list[Path]:
+    """Write everything the registry has. Returns the files.
+
+    Raises:
+        LogError: a file cannot be written; each that was is complete.
+    """
+    made = await registry.export()
+    return await asyncio.to_thread(_export, made, path)
+
+
+async def import_from(registry: Registry, path: Path) -> Imported:
+    """Take in the file, or the folder, `path`.
+
+    Raises:
+        LogError: there is nothing to be read at `path`.
+    """
+    files = await asyncio.to_thread(_read, path)
+    done = await registry.import_({str(file): body for file, body in files.items()})
+    await asyncio.to_thread(_keep, [Path(name) for name in done.broken])
+    return done
+
+
+def _export(made: dict[str, Any], path: Path) -> list[Path]:
+    files = {path: bundle(made)} if path.suffix == ".json" else {}
+    files = files or {path / name: content for name, content in made.items()}
+    for file, content in files.items():
+        body = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if file.exists() and not _sound(file):
+                _keep([file])
+            partial = file.with_name(f".{file.name}.part")
+            partial.write_bytes(body)
+            partial.replace(file)
+        except OSError as error:
+            raise LogError(f"{str(file)!r} cannot be written: {error.strerror or error}") from error
+    return list(files)
+
+
+def _read(path: Path) -> dict[Path, bytes]:
+    if path.is_dir():
+        found = [file for name in _FOLDERS for file in sorted((path / name).glob("*.json"))]
+        found = [file for file in found if file.name != "effectiveness-metrics.json"]
+        if not found:
+            raise LogError(
+                f"there are no pattern files in {str(path)!r}: *.json, or in its folder 'patterns'"
+            )
+    else:
+        found = [path]
+    try:
+        return {file: file.read_bytes() for file in found}
+    except OSError as error:
+        raise LogError(f"{error.filename!r} cannot be read: {error.strerror}") from error
+
+
+def _sound(file: Path) -> bool:
+    try:
+        msgspec.json.decode(file.read_bytes())
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _keep(files: list[Path]) -> None:
+    """Copy each to `NAME.bak`."""
+    for file in files:
+        backup = file.with_name(f"{file.name}.bak")
+        try:
+            shutil.copy2(file, backup)
+        except OSError as error:
+            raise LogError(
+                f"{str(file)!r} is damaged, and its backup {str(backup)!r} failed: {error.strerror}"
+            ) from error

@@ -1,0 +1,231 @@
+"""The registry's state as tables beside the facts, so that a loop's start need not fold them.
+
+A cache: it is rebuilt from the stream `patterns` when it is missing, of another form, or behind.
+The words of each pattern stand in a full-text index (FTS5). Knows nothing about transactions.
+"""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from taofold.patterns.fold import Changes
+from taofold.patterns.index import POOL, Entry, Hit, best, entry, rarest, rarity
+from taofold.patterns.notes import LoopNote, Stats
+from taofold.patterns.values import Pattern
+
+FORM: Final = 1
+"""Of these tables. Raise it when they, the words in them, or a fold's result change."""
+
+TABLES: Final = (
+    """create table if not exists pattern_rows(
+        number integer primary key autoincrement, id text not null unique, month text,
+        said blob not null, body blob not null, words text not null, letters text not null)""",
+    "create index if not exists pattern_said on pattern_rows(said)",
+    """create virtual table if not exists pattern_words using fts5(
+        words, content='pattern_rows', content_rowid='number',
+        detail=none, tokenize="unicode61 remove_diacritics 0 tokenchars '_='")""",
+    "create table if not exists pattern_terms(term text primary key, rows integer not null) "
+    "without rowid",
+    "create table if not exists pattern_loops(number integer primary key autoincrement, "
+    "loop text not null unique, note blob not null)",
+    "create table if not exists pattern_state(key text primary key, value) without rowid",
+)
+_NAMES: Final = ("pattern_rows", "pattern_words", "pattern_terms", "pattern_loops", "pattern_state")
+_HAS: Final = "select 1 from sqlite_master where name = 'pattern_state'"
+_SET: Final = "insert or replace into pattern_state values(?, ?)"
+_ROW: Final = "select number, words from pattern_rows where id = ?"
+_INSERT: Final = (
+    "insert into pattern_rows(id, month, said, body, words, letters) values(?, ?, ?, ?, ?, ?)"
+)
+_UPDATE: Final = "update pattern_rows set month = ?, said = ?, body = ? where number = ?"
+_REWRITE: Final = "update pattern_rows set words = ?, letters = ? where number = ?"
+_UNINDEX: Final = "insert into pattern_words(pattern_words, rowid, words) values('delete', ?, ?)"
+_INDEX: Final = "insert into pattern_words(rowid, words) values(?, ?)"
+_COUNT: Final = (
+    "insert into pattern_terms values(?1, ?2) on conflict(term) do update set rows = rows + ?2"
+)
+_POSTS: Final = "select rowid from pattern_words where pattern_words match ?"
+_NOTE: Final = (
+    "insert into pattern_loops(loop, note) values(?1, ?2) on conflict(loop) do update set note = ?2"
+)
+
+_PATTERN: Final[msgspec.json.Decoder[Pattern]] = msgspec.json.Decoder(Pattern)
+_LOOP: Final[msgspec.json.Decoder[LoopNote]] = msgspec.json.Decoder(LoopNote)
+_STATS: Final[msgspec.json.Decoder[Stats]] = msgspec.json.Decoder(Stats)
+_ENCODE: Final = msgspec.json.Encoder().encode
+
+
+def position(db: sqlite3.Connection) -> int | None:
+    """The number of the last fact in the tables; None if they must be built."""
+    if db.execute(_HAS).fetchone() is None:
+        return None
+    known = dict(db.execute("select key, value from pattern_state where key in ('form', 'head')"))
+    return known.get("head", -1) if known.get("form") == FORM else None
+
+
+def build(db: sqlite3.Connection) -> None:
+    """Make the tables, empty."""
+    for name in _NAMES:
+        db.execute(f"drop table if exists {name}")
+    for statement in TABLES:
+        db.execute(statement)
+    db.execute(_SET, ("form", FORM))
+    db.execute(_SET, ("head", -1))
+    db.execute(_SET, ("total", 0))
+
+
+def moved(db: sqlite3.Connection, head: int) -> None:
+    """Note that everything up to fact `head` is in the tables."""
+    db.execute(_SET, ("head", head))
+
+
+class Tables:
+    """The registry's state in an open database: what commands may ask."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def pattern(self, identity: str) -> Pattern | None:
+        """The pattern in the registry."""
+        return self._body("select body from pattern_rows where id = ? and month is null", identity)
+
+    def archived(self, identity: str) -> Pattern | None:
+        """The pattern in the archive."""
+        return self._body(
+            "select body from pattern_rows where id = ? and month is not null", identity
+        )
+
+    def loop(self, loop: str) -> LoopNote | None:
+        """What is known of the loop."""
+        row = self._db.execute("select note from pattern_loops where loop = ?", (loop,)).fetchone()
+        return _LOOP.decode(row[0]) if row else None
+
+    def stats(self) -> Stats:
+        """The sums."""
+        body: bytes | None = self._state("stats")
+        return _STATS.decode(body) if body else Stats()
+
+    def patterns(self) -> Iterator[Pattern]:
+        """The registry's patterns, the oldest first."""
+        rows = self._db.execute("select body from pattern_rows where month is null order by number")
+        return (_PATTERN.decode(row[0]) for row in rows)
+
+    def archive(self) -> Iterator[tuple[Pattern, str]]:
+        """What was archived, with its month."""
+        rows = self._db.execute(
+            "select body, month from pattern_rows where month is not null order by number"
+        )
+        return ((_PATTERN.decode(row[0]), row[1]) for row in rows)
+
+    def loops(self) -> Iterator[LoopNote]:
+        """What is known of loops, the oldest first."""
+        rows = self._db.execute("select note from pattern_loops order by number")
+        return (_LOOP.decode(row[0]) for row in rows)
+
+    def ids(self, prefix: str) -> list[str]:
+        """The ids in use that start with `prefix`."""
+        rows = self._db.execute(
+            "select id from pattern_rows where id >= ?1 and id < ?1 || char(1114111)", (prefix,)
+        )
+        return [row[0] for row in rows]
+
+    def same(self, pattern: Pattern) -> str:
+        """The id of a pattern that says exactly the same."""
+        row = self._db.execute(
+            "select id from pattern_rows where said = ? and month is null", (_said(pattern),)
+        ).fetchone()
+        return row[0] if row else ""
+
+    def search(self, terms: Sequence[str], limit: int = POOL) -> list[Hit]:
+        """Patterns by the weight of the rarest of `terms` in them."""
+        known, total = self.frequencies(terms)
+        posts = [(rarity(known[t], total), self._posts(t)) for t in rarest(terms, known)]
+        numbers = best(posts, limit)
+        marks = ",".join("?" * len(numbers))
+        rows = self._db.execute(
+            f"select number, id, words, letters from pattern_rows where number in ({marks})",  # noqa: S608 - marks only
+            numbers,
+        )
+        hits = {row[0]: Hit(row[1], Entry(tuple(row[2].split(" ")), row[3])) for row in rows}
+        return [hits[number] for number in numbers if number in hits]
+
+    def _posts(self, term: str) -> list[int]:
+        quoted = '"' + term.replace('"', '""') + '"'
+        return [row[0] for row in self._db.execute(_POSTS, (quoted,)).fetchall()]
+
+    def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
+        """In how many patterns each term stands, and how many patterns there are."""
+        wanted = list(dict.fromkeys(terms))
+        marks = ",".join("?" * len(wanted))
+        rows = self._db.execute(
+            f"select term, rows from pattern_terms where term in ({marks}) and rows > 0",  # noqa: S608 - marks only
+            wanted,
+        )
+        return dict(rows.fetchall()), self._state("total") or 0
+
+    def keep(self, changes: Changes) -> None:
+        """Write what an event changed."""
+        for identity, pattern in changes.patterns.items():
+            if pattern is not None:
+                self._put(pattern, None)
+            elif identity not in changes.archive:
+                self._drop(identity)
+        for old in changes.archive.values():
+            if old is not None:
+                self._put(*old)
+        if changes.loop is not None:
+            self._db.execute(_NOTE, (changes.loop.loop, _ENCODE(changes.loop)))
+        if changes.stats is not None:
+            self._db.execute(_SET, ("stats", _ENCODE(changes.stats)))
+
+    def _put(self, pattern: Pattern, month: str | None) -> None:
+        """Write a pattern, and index it unless it is archived."""
+        new = entry(pattern)
+        text = " ".join(new.words)
+        indexed = text if month is None else ""
+        row = self._db.execute(_ROW, (pattern.id,)).fetchone()
+        if row is None:
+            values = (pattern.id, month, _said(pattern), _ENCODE(pattern), indexed, new.letters)
+            number = self._db.execute(_INSERT, values).lastrowid or 0
+            before = ""
+        else:
+            number, before = row
+            self._db.execute(_UPDATE, (month, _said(pattern), _ENCODE(pattern), number))
+        if before != indexed:
+            self._reindex(number, before, indexed)
+            self._db.execute(_REWRITE, (indexed, new.letters, number))
+
+    def _drop(self, identity: str) -> None:
+        row = self._db.execute(_ROW, (identity,)).fetchone()
+        if row is not None:
+            self._reindex(row[0], row[1], "")
+            self._db.execute("delete from pattern_rows where number = ?", (row[0],))
+
+    def _reindex(self, number: int, before: str, after: str) -> None:
+        change: Counter[str] = Counter()
+        if before:
+            self._db.execute(_UNINDEX, (number, before))
+            change.subtract(set(before.split(" ")))
+        if after:
+            self._db.execute(_INDEX, (number, after))
+            change.update(set(after.split(" ")))
+        self._db.executemany(_COUNT, [(term, n) for term, n in change.items() if n])
+        total = (self._state("total") or 0) + bool(after) - bool(before)
+        self._db.execute(_SET, ("total", total))
+
+    def _body(self, statement: str, identity: str) -> Pattern | None:
+        row = self._db.execute(statement, (identity,)).fetchone()
+        return _PATTERN.decode(row[0]) if row else None
+
+    def _state(self, key: str) -> Any:
+        row = self._db.execute("select value from pattern_state where key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+
+def _said(pattern: Pattern) -> bytes:
+    """A digest of what the pattern says."""
+    return blake2b(_ENCODE((pattern.name, pattern.body)), digest_size=16).digest()

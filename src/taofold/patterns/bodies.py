@@ -1,0 +1,120 @@
+"""What the four kinds of pattern say. Field for field the schema of the exported files.
+
+Knows nothing about how often a pattern helped; that is `values`.
+"""
+
+from typing import Literal, TypeAlias
+
+from taofold.core.values import Value
+
+Kind = Literal["error", "success", "anti", "template"]
+ErrorType = Literal[
+    "TypeError", "ReferenceError", "AssertionError", "SyntaxError", "RuntimeError",
+    "TimeoutError", "ValidationError", "Other",
+]  # fmt: skip
+FixCategory = Literal[
+    "add_null_check", "add_type_validation", "add_error_handling", "fix_logic_error",
+    "add_import", "update_dependency", "refactor_code_structure", "other",
+]  # fmt: skip
+TaskCategory = Literal[
+    "implementation", "debugging", "refactoring", "testing", "documentation", "architecture",
+    "migration", "optimization",
+]  # fmt: skip
+FailureMode = Literal[
+    "infinite_loop", "quality_degradation", "scope_creep", "repeated_same_error",
+    "incorrect_fix", "breaking_change", "performance_regression",
+]  # fmt: skip
+Language = Literal["typescript", "javascript", "python", "go", "rust", "java", "other"]
+
+
+class Signature(Value, frozen=True):
+    """What an error looks like.
+
+    `type` is one of the schema's eight, `name` the real class such as "KeyError". `pattern`
+    is the message with `.*` where it varied; it is never run as a regular expression.
+    `hints` are places such as `*.py:validate*`.
+    """
+
+    type: ErrorType = "Other"
+    pattern: str = ""
+    hints: tuple[str, ...] = ()
+    name: str = ""
+
+
+class Fix(Value, frozen=True):
+    """What made the error go away.
+
+    `category` is one of the schema's eight, `template` the finer word for the shape of the
+    edit, such as "off_by_one", where there is one. `code` is a template with `{{holes}}`, `diff`
+    the removed and added lines with holes, each behind `-` or `+`.
+    """
+
+    description: str = ""
+    category: FixCategory = "other"
+    template: str = ""
+    code: str = ""
+    language: str = ""
+    diff: str = ""
+
+
+class ErrorFix(Value, frozen=True, tag_field="kind", tag="error"):
+    """An error and what fixed it."""
+
+    signature: Signature
+    fix: Fix
+
+
+class Spread(Value, frozen=True):
+    """How many iterations loops took."""
+
+    average: float = 0.0
+    minimum: int = 0
+    maximum: int = 0
+
+
+class Approach(Value, frozen=True, tag_field="kind", tag="success"):
+    """A way of working that led to success. `task` is a text with `.*` for what varies."""
+
+    category: TaskCategory = "implementation"
+    description: str = ""
+    steps: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    typical: Spread = Spread()
+    task: str = ""
+    average: float | None = None
+    """Iterations of the loops that went this way; None = as `typical` says."""
+    preconditions: tuple[str, ...] = ()
+    benefits: tuple[str, ...] = ()
+    limitations: tuple[str, ...] = ()
+
+    @property
+    def average_iterations(self) -> float:
+        """Iterations on average, 0 if unknown."""
+        return self.typical.average if self.average is None else self.average
+
+
+class Avoidance(Value, frozen=True, tag_field="kind", tag="anti"):
+    """A way of working that failed. `better_id` is the id of a success pattern."""
+
+    approach: str
+    mode: FailureMode = "repeated_same_error"
+    symptoms: tuple[str, ...] = ()
+    why: str = ""
+    better: str = ""
+    better_id: str = ""
+    category: TaskCategory | None = None
+    signature: Signature | None = None
+    """The error that kept coming back, if it was one."""
+
+
+class Template(Value, frozen=True, tag_field="kind", tag="template"):
+    """Code with `{{holes}}`; `holes` says what each stands for."""
+
+    code: str
+    language: Language = "other"
+    use: str = ""
+    holes: dict[str, str] = {}
+    category: TaskCategory | None = None
+
+
+Body: TypeAlias = ErrorFix | Approach | Avoidance | Template

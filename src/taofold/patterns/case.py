@@ -1,0 +1,40 @@
+"""What a loop is about when it starts: the thing that patterns are compared with.
+
+Knows nothing about patterns. All text in it comes from outside and is data.
+"""
+
+from taofold.core.values import Value
+
+
+class Failing(Value, frozen=True):
+    """A failing check: the error's class, its message, and where, as `path:line` or `path:name`."""
+
+    error: str = ""
+    message: str = ""
+    place: str = ""
+
+
+class Case(Value, frozen=True):
+    """A task at its start. `code` is source text near the failures, as much as is at hand."""
+
+    task: str = ""
+    category: str = ""
+    language: str = ""
+    repository: str = ""
+    tool: str = ""
+    failing: tuple[Failing, ...] = ()
+    code: str = ""
+
+
+class Context(Value, frozen=True):
+    """A case made small enough to be kept with every win and loss.
+
+    `errors` are classes; `words` are stems of messages and code, the telling ones first;
+    `signs` say how what failing assertions found differs from what they expected.
+    """
+
+    errors: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    language: str = ""
+    repository: str = ""
+    signs: tuple[str, ...] = ()

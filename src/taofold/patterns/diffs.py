@@ -1,0 +1,179 @@
+"""What an edit does, apart from where it does it: hunks, tokens, and the shape of the change.
+
+Two edits have one shape if they take out and put in the same tokens once names are left
+out of account. Knows nothing about errors or patterns.
+"""
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Final, NamedTuple, TypeAlias
+
+from taofold.patterns.history import Change
+
+TOKEN: Final = re.compile(
+    r"""\"(?:[^"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\w+(?:\.\d+)?|(?:\*\*|//|<<|>>|[<>=!*/+\-%|&^])=?"""
+    r"""|:=|=>|&&|\|\||[^\w\s]"""
+)
+KNOWN: Final = frozenset([*keyword.kwlist, *dir(builtins)])
+"""Words of the language: they are part of a shape, other names are not."""
+HOLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_LONGEST: Final = 400
+"""Lines of a side beyond which no line by line comparison is made."""
+
+Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+"""The tokens that an edit takes out and puts in, names abstracted."""
+
+
+class Hunk(NamedTuple):
+    """Neighbouring lines of one change, without their common indentation."""
+
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """Lines with `-` and `+` before them."""
+        return "\n".join([*(f"-{one}" for one in self.removed), *(f"+{one}" for one in self.added)])
+
+
+def hunks(change: Change) -> tuple[Hunk, ...]:
+    """The lines that differ. None if the texts are the same or far too long."""
+    before, after = change.before.splitlines(), change.after.splitlines()
+    if len(before) > _LONGEST or len(after) > _LONGEST:
+        return ()
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    found = [
+        _dedented(before[a:b], after[c:d])
+        for tag, a, b, c, d in matcher.get_opcodes()
+        if tag != "equal"
+    ]
+    return tuple([hunk for hunk in found if any(map(str.strip, hunk.removed + hunk.added))])
+
+
+def _dedented(removed: Sequence[str], added: Sequence[str]) -> Hunk:
+    held = [line for line in (*removed, *added) if line.strip()]
+    margin = min([len(line) - len(line.lstrip()) for line in held], default=0)
+    return Hunk(
+        tuple([line[margin:].rstrip() for line in removed]),
+        tuple([line[margin:].rstrip() for line in added]),
+    )
+
+
+def tokens(text: str) -> list[str]:
+    """The text in words and signs, comments of Python left out."""
+    return [token for line in text.split("\n") for token in TOKEN.findall(_code(line))]
+
+
+def _code(line: str) -> str:
+    place = line.find("#")
+    return line if place < 0 or re.search(r"[\"'{]", line[:place]) else line[:place]
+
+
+def abstracted(text: str) -> list[str]:
+    """The tokens with names and strings made all the same."""
+    return [_kind(token) for token in tokens(HOLE.sub("ID", text))]
+
+
+def _kind(token: str) -> str:
+    if token[0] in "\"'":
+        return "STR"
+    return "ID" if re.match(r"[A-Za-z_]", token) and token not in KNOWN else token
+
+
+def shape(old: str, new: str) -> Shape:
+    """What turns `old` into `new`, whatever the names.
+
+    Two pieces that change places are one shape whatever they are: it tells what stands between.
+    """
+    between = swap(tokens(HOLE.sub(r"\1", old)), tokens(HOLE.sub(r"\1", new)))
+    if between is not None:
+        signs = tuple([_kind(one) for one in between if not re.match(r"[\w.()\[\]\"']", one)])
+        return ("swap", *(signs or ["around"])), ()
+    left, right = abstracted(old), abstracted(new)
+    out: list[str] = []
+    put: list[str] = []
+    for tag, a, b, c, d in opcodes(left, right):
+        if tag != "equal":
+            out += left[a:b]
+            put += right[c:d]
+    return tuple(out), tuple(put)
+
+
+def opcodes(left: Sequence[str], right: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
+    """How `left` becomes `right`."""
+    return SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
+
+
+def shapes(change: Change) -> frozenset[Shape]:
+    """The shape of each hunk; one that only exchanges a name for a name says nothing."""
+    found = {shape("\n".join(h.removed), "\n".join(h.added)) for h in hunks(change)}
+    return frozenset({one for one in found if told(one)})
+
+
+def told(one: Shape) -> bool:
+    """Does the shape say more than that names or strings changed?"""
+    return any(token not in ("ID", "STR") for token in (*one[0], *one[1]))
+
+
+def shapes_in(diff: str) -> frozenset[Shape]:
+    """The shapes of a stored difference: runs of lines that begin with `-` or `+`."""
+    found: set[Shape] = set()
+    for removed, added in _runs(diff):
+        one = shape("\n".join(removed), "\n".join(added))
+        if told(one):
+            found.add(one)
+    return frozenset(found)
+
+
+def _runs(diff: str) -> Iterator[tuple[list[str], list[str]]]:
+    removed: list[str] = []
+    added: list[str] = []
+    for line in diff.split("\n"):
+        if line[:1] == "-" and not added:
+            removed.append(line[1:])
+        elif line[:1] == "+":
+            added.append(line[1:])
+        else:
+            if removed or added:
+                yield removed, added
+            removed, added = ([line[1:]], []) if line[:1] == "-" else ([], [])
+    if removed or added:
+        yield removed, added
+
+
+def apart(old: str, new: str) -> list[tuple[list[str], list[str], str]]:
+    """The places where two texts differ: tokens out, tokens in, and the token before."""
+    left, right = tokens(old), tokens(new)
+    return [
+        (left[a:b], right[c:d], left[a - 1] if a else "")
+        for tag, a, b, c, d in opcodes(left, right)
+        if tag != "equal"
+    ]
+
+
+def moved(hunk: Hunk) -> bool:
+    """Do only indentation and place of the lines differ?"""
+    left = sorted(line.strip() for line in hunk.removed if line.strip())
+    return left == sorted(line.strip() for line in hunk.added if line.strip())
+
+
+def swapped(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Are two pieces of `old` the other way round in `new`, and else nothing different?"""
+    return swap(old, new) is not None
+
+
+def swap(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...] | None:
+    """What stands between two pieces of `old` that are the other way round in `new`."""
+    if len(old) != len(new) or sorted(old) != sorted(new) or old == new:
+        return None
+    places = [n for n, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
+    first, last = places[0], places[-1] + 1
+    for again in range(first + 1, last):
+        for cut in range(again, last):
+            turned = [*old[cut:last], *old[again:cut], *old[first:again]]
+            if turned == list(new[first:last]):
+                return tuple(old[again:cut])
+    return None

@@ -1,0 +1,105 @@
+"""What is kept about loops: what each was shown, and what all of them say together.
+
+Knows nothing about how patterns are chosen.
+"""
+
+from typing import Final
+
+from taofold.core.values import Value
+from taofold.patterns.case import Context
+from taofold.patterns.events import Shown
+from taofold.patterns.values import Arm, Outcome
+
+FADE: Final = 0.99
+"""What of a tally is left after each loop, so that an early lesson can be unlearnt."""
+_MOST_TRUST: Final = 1.25
+_DOUBT: Final = 1.5
+"""Expected wins that must be missing before trust is well below a half."""
+IGNORED: Final = 0.25
+"""A pattern that was shown and not used counts as this part of a loss."""
+
+
+class Use(Value, frozen=True):
+    """A pattern as a loop used it: `won` if any use helped, at `iteration`."""
+
+    id: str
+    won: bool
+    iteration: int = 0
+    by: str = ""
+
+
+class Extract(Value, frozen=True):
+    """A pattern that a loop's end gave, and its rate then."""
+
+    id: str
+    new: bool
+    rate: float | None = None
+
+
+class LoopNote(Value, frozen=True):
+    """One loop, as far as learning is concerned. `text` is what it was shown."""
+
+    loop: str
+    at: int = 0
+    shown: tuple[Shown, ...] = ()
+    text: str = ""
+    control: bool = False
+    manual: bool = False
+    decided: bool = False
+    """Was there a start at which something could have been injected?"""
+    context: Context = Context()
+    uses: tuple[Use, ...] = ()
+    extracts: tuple[Extract, ...] = ()
+    ended: int = 0
+    iterations: int = 0
+    solved: bool = False
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The patterns that the loop was really shown."""
+        return frozenset() if self.control else frozenset([one.id for one in self.shown])
+
+
+class Tally(Value, frozen=True):
+    """How patterns with a short record did: wins, and how many were expected. Older ones fade."""
+
+    wins: float = 0.0
+    expected: float = 0.0
+
+    def plus(self, outcome: Outcome, expected: float) -> "Tally":
+        """With one outcome more, of which a win was expected with this chance."""
+        match outcome:
+            case "won":
+                return Tally(self.wins + 1.0, self.expected + expected)
+            case "lost":
+                return Tally(self.wins, self.expected + expected)
+            case "ignored":
+                return Tally(self.wins, self.expected + expected * IGNORED)
+            case "found":
+                return self
+
+    @property
+    def trust(self) -> float:
+        """Wins by wins expected, 1 before there are any; at most a little above it."""
+        return min((self.wins + _DOUBT) / (self.expected + _DOUBT), _MOST_TRUST)
+
+    def faded(self) -> "Tally":
+        """As it counts after one loop more."""
+        return Tally(self.wins * FADE, self.expected * FADE)
+
+
+class Stats(Value, frozen=True):
+    """All loops together.
+
+    `shown` and `held` were drawn by lot, of loops for which there was something to show; in
+    `plain` there was nothing; `manual` were told by hand. `own` and `claimed` are the tallies
+    of patterns with a short record of their own, found here and imported.
+    """
+
+    shown: Arm = Arm()
+    held: Arm = Arm()
+    plain: Arm = Arm()
+    manual: Arm = Arm()
+    own: Tally = Tally()
+    claimed: Tally = Tally()
+    updated: int = 0

@@ -1,0 +1,142 @@
+"""What every journal must do, as numbered contracts. A journal that passes them is one.
+
+    @pytest.mark.parametrize("contract", contracts(persistent=True), ids=lambda c: c.__name__)
+    def test_my_journal_keeps(contract, tmp_path):
+        asyncio.run(contract(lambda: MyJournal(tmp_path / "log")))
+
+A contract is given a function that opens the journal of one, at first empty, store: a
+persistent one again, or twice at the same time. It raises `Broken` if the contract is not
+kept. Nothing here knows how a journal stores things.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from taofold.core.errors import Conflict
+from taofold.store.journal import Fact, Journal
+from taofold.testing.log_checks import Broken, refused, same
+
+__all__ = ["Broken", "Contract", "Opener", "contracts"]
+
+Opener: TypeAlias = Callable[[], Journal]
+Contract: TypeAlias = Callable[[Opener], Awaitable[None]]
+
+_ONE: Final = [(10, b'{"n":1}')]
+_TWO: Final = [(20, b'{"n":2}'), (30, b'"\\u0000 \xc3\xa9"')]
+
+
+async def c01_facts_come_back_as_written_and_in_order(opened: Opener) -> None:
+    journal = opened()
+    same(await journal.write("s", -1, _ONE), 0, "the first write returns")
+    same(await journal.write("s", 0, _TWO, disk=True), 2, "the second write returns")
+    wanted = [Fact(n, at, body) for n, (at, body) in enumerate([*_ONE, *_TWO])]
+    same(await journal.facts("s"), wanted, "what was written")
+
+
+async def c02_reading_starts_after_and_stops_at_a_limit(opened: Opener) -> None:
+    journal = opened()
+    many = [(n, b"%d" % n) for n in range(5000)]
+    same(await journal.write("s", -1, many), 4999, "a long write returns")
+    seqs = [fact.seq for fact in await journal.facts("s", after=1, limit=2)]
+    same(seqs, [2, 3], "after=1, limit=2")
+    same(len(await journal.facts("s")), 5000, "all of a long stream")
+    same(len(await journal.facts("s", limit=3000)), 3000, "limit=3000")
+    same([f.at for f in await journal.facts("s", after=4998)], [4999], "the last one")
+    same(await journal.facts("s", after=4999), [], "after the last one")
+    same(await journal.facts("s", after=2**40), [], "long after the last one")
+
+
+async def c03_who_has_not_seen_the_last_fact_gets_a_conflict(opened: Opener) -> None:
+    journal = opened()
+    await refused(Conflict, journal.write("s", 0, _ONE), "behind a fact that is not there")
+    await journal.write("s", -1, _ONE)
+    for seen in (-1, 1, 7):
+        await refused(Conflict, journal.write("s", seen, _TWO), f"seen {seen}")
+    same(len(await journal.facts("s")), 1, "facts after refused writes")
+    same(await journal.write("s", 0, _TWO), 2, "who read on may write")
+
+
+async def c04_writing_nothing_makes_nothing(opened: Opener) -> None:
+    journal = opened()
+    same(await journal.write("s", -1, []), -1, "no facts to a new stream")
+    same(await journal.streams(), [], "the streams")
+    await journal.write("s", -1, _ONE)
+    same(await journal.write("s", 0, []), 0, "no facts to a stream")
+
+
+async def c05_one_of_many_writers_wins_each_number(opened: Opener) -> None:
+    journal = opened()
+    calls = [journal.write("s", -1, [(n, b"1")]) for n in range(8)]
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    same(outcomes.count(0), 1, "winners")
+    same(sum(isinstance(one, Conflict) for one in outcomes), 7, "conflicts")
+    same(len(await journal.facts("s")), 1, "the facts")
+
+
+async def c06_streams_are_listed_by_prefix_the_newest_first(opened: Opener) -> None:
+    journal = opened()
+    for n, name in enumerate(("loop/a", "loop/b", "patterns", "loop/c%", "LOOP/d")):
+        await journal.write(name, -1, [(n, b"1")])
+    await journal.write("loop/a", 0, [(9, b"2")])
+    rows = await journal.streams("loop/")
+    same([row.stream for row in rows], ["loop/c%", "loop/b", "loop/a"], "the prefix loop/")
+    last = rows[-1]
+    same((last.head, last.created_at, last.updated_at), (1, 0, 9), "a row")
+    same([row.stream for row in await journal.streams("loop/c%")], ["loop/c%"], "no wildcards")
+    same(len(await journal.streams()), 5, "all streams")
+
+
+async def c07_a_dropped_stream_is_gone_and_may_begin_again(opened: Opener) -> None:
+    journal = opened()
+    await journal.write("s", -1, _TWO)
+    await journal.write("other", -1, _ONE)
+    await journal.drop("s")
+    await journal.drop("never")
+    same(await journal.facts("s"), [], "the dropped stream")
+    same([row.stream for row in await journal.streams()], ["other"], "the streams")
+    same(await journal.write("s", -1, _ONE), 0, "a new beginning")
+    same([f.body for f in await journal.facts("s")], [_ONE[0][1]], "its facts")
+
+
+async def c08_an_unknown_stream_is_empty(opened: Opener) -> None:
+    same(await opened().facts("never"), [], "a stream that nobody wrote")
+
+
+async def c09_names_are_data(opened: Opener) -> None:
+    journal = opened()
+    names = ["../x", "a b", "é", "'", "%", "x" * 1000, "n\nl"]
+    for name in names:
+        await journal.write(name, -1, _ONE)
+    for name in names:
+        same(len(await journal.facts(name)), 1, f"facts of {name[:9]!r}")
+
+
+async def c10_everything_survives_and_two_openers_see_one_journal(opened: Opener) -> None:
+    one, two = opened(), opened()
+    await one.write("s", -1, _ONE, disk=True)
+    same(await two.facts("s"), await one.facts("s"), "what the other opener sees")
+    await two.write("s", 0, _TWO)
+    await refused(Conflict, one.write("s", 0, _ONE), "the opener that fell behind")
+    same(await one.facts("s"), await opened().facts("s"), "what a third one sees")
+
+
+_FOR_ALL: Final[tuple[Contract, ...]] = (
+    c01_facts_come_back_as_written_and_in_order,
+    c02_reading_starts_after_and_stops_at_a_limit,
+    c03_who_has_not_seen_the_last_fact_gets_a_conflict,
+    c04_writing_nothing_makes_nothing,
+    c05_one_of_many_writers_wins_each_number,
+    c06_streams_are_listed_by_prefix_the_newest_first,
+    c07_a_dropped_stream_is_gone_and_may_begin_again,
+    c08_an_unknown_stream_is_empty,
+    c09_names_are_data,
+)
+_FOR_PERSISTENT: Final[tuple[Contract, ...]] = (
+    c10_everything_survives_and_two_openers_see_one_journal,
+)
+
+
+def contracts(*, persistent: bool) -> tuple[Contract, ...]:
+    """The contracts for a journal; a `persistent` one must also outlive its opener."""
+    return _FOR_ALL + _FOR_PERSISTENT if persistent else _FOR_ALL

@@ -1,0 +1,1 @@
+"""Patterns: values, registry, ranking, rendering, exchange."""
