@@ -31,22 +31,29 @@ def test_the_demo_survives_kill_9_repairs_the_project_and_says_how_to_look(tmp_p
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
         )
 
     done = run("bin/taofold", "demo", "--keep", str(place), "--kill-at", "20")
     assert done.returncode == 0, done.stderr
     assert "kill -9 after event 20" in done.stderr
     assert "search policy, not a language model" in done.stdout
+    took = {line.split()[0]: line.split() for line in done.stdout.splitlines()[1:4]}
+    assert [row[-1] for row in took.values()] == ["completed"] * 3
+    _, lessons, iterations, steps, *_ = took["demo-library"]
+    assert int(lessons) > 0
+    assert int(iterations) <= int(took["demo-control"][2])
+    assert int(steps) < int(took["demo-control"][3])
+    assert "applied pat-error-" in done.stdout
     tests = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=place / "project", capture_output=True, text=True,
+        cwd=place / "storeroom", capture_output=True, text=True,
     )  # fmt: skip
     assert tests.returncode == 0, tests.stdout
     told = done.stderr.partition("look at it:\n")[2].splitlines()
     commands = [line for line in told if line.startswith("  ")]
-    assert [line.split()[-2] for line in commands[-3:]] == ["show", "replay", "check"]
-    assert "taofold runs" not in done.stderr.partition("look at it:\n")[0]  # not from this folder
+    assert [line.split()[-2] for line in commands[-2:]] == ["show", "replay"]
+    assert "taofold loops" not in done.stderr.partition("look at it:\n")[0]  # not from this folder
     looked = run("/bin/sh", "-c", "set -e\n" + "\n".join(commands))
     assert looked.returncode == 0, looked.stderr
     assert "identical" in looked.stdout

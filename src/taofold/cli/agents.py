@@ -46,6 +46,8 @@ class Choice:
     limits: dict[str, float] = field(default_factory=dict[str, float])
     digest: str = ""
     """Of the agent file, to say later that it changed."""
+    instructions: str = ""
+    """What a loop told the agent instead of its own instructions; "" = nothing."""
 
     def settings(self) -> dict[str, Any]:
         """For the run's log."""
@@ -109,6 +111,8 @@ def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
         operator = replace(operator, autonomy=choice.autonomy)  # type: ignore[arg-type]
     agent = _described(choice, config, operator)
     changes: dict[str, Any] = {}
+    if choice.instructions:
+        changes["instructions"] = choice.instructions
     if choice.strict is not None:
         changes["strict"] = choice.strict
     if choice.limits:

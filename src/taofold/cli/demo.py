@@ -1,4 +1,8 @@
-"""`taofold demo`: a broken Python project is repaired, with no key and no network."""
+"""`taofold demo`: two loops on broken Python projects, with no key and no network.
+
+The second one is told what the first one learnt; a third run of the second project without
+lessons shows what that was worth.
+"""
 
 import os
 import shutil
@@ -8,20 +12,30 @@ import sys
 import tempfile
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import INTERRUPTED, fail, say
+from taofold.cli.outcome import INTERRUPTED, OK, UNREACHED, fail, give, say
 from taofold.cli.program import invocation
 
 if TYPE_CHECKING:
-    from taofold.agent.result import Happening
-    from taofold.cli.live import Listener
+    from taofold.loop.state import LoopState
+    from taofold.loop.values import Wish
 
 MODEL: Final = "offline:repair"
-STEPS: Final = 80
+STEPS: Final = 24
+"""Of one iteration: few enough for a loop to need several where it has to search."""
+GATE: Final = "python -m pytest -q"
+FIRST, SECOND, CONTROL = "demo-storeroom", "demo-library", "demo-control"
+_CONFIG: Final = """\
+# The demo runs its control openly, so no loop is drawn to go without lessons.
+ralph:
+  cross_loop_learning:
+    injection:
+      control_share: 0
+"""
 _WORKER: Final = "from taofold.cli.demo import worker; worker()"
 
 
@@ -37,38 +51,56 @@ def demo(
     ] = None,
     kill_at: Annotated[
         int | None,
-        typer.Option("--kill-at", metavar="N", min=1, help="kill -9 after N events, then resume."),
+        typer.Option(
+            "--kill-at", metavar="N", min=1, help="kill -9 after N events of the first, resume it."
+        ),
     ] = None,
+    control: Annotated[
+        bool, typer.Option("--control/--no-control", help="Also run the second without lessons.")
+    ] = True,
     model: options.ModelName = MODEL,
     quiet: options.Quiet = False,
 ) -> None:
-    """Watch the loop repair a broken Python project: real pytest, real edits, no key.
+    """Watch two loops repair broken projects: real pytest, real edits, no key.
 
-    The built-in model is a search policy, not a language model. The agent works on a copy,
-    and everything it does there is approved.
+    The second is shorter because of what the first one learnt. The built-in model is a search
+    policy, not a language model. The agents work on copies, and what they do there is approved.
     """
-    from taofold.agent.activation import new_id
-    from taofold.demo import demo_project
-
     lacking = no_pytest()
     if lacking:
         fail(lacking)
     place = _place(keep)
-    project = demo_project(place / "project")
-    store, elsewhere = place / ".taofold", os.environ.get("TAOFOLD_HOME", "").strip()
+    store, elsewhere = _store(place), os.environ.get("TAOFOLD_HOME", "").strip()
     os.environ["TAOFOLD_HOME"] = str(store)
-    say(f"a broken project: {project}\nthe log of the run: {store}\n")
-    run = new_id()
-    if kill_at is not None:
-        _kill(project, run, model, kill_at, quiet=quiet)
-    code = _drive(project, run, model, quiet=quiet, resume=kill_at is not None)
-    say("\nshow tells the run, replay derives it again offline, check judges it; look at it:")
-    if elsewhere:
-        say(f"  export TAOFOLD_HOME={quote(str(store))}")
-    say(f"  cd {quote(str(place))}")
-    for verb in (*(["resume"] if code == INTERRUPTED else []), "show", "replay", "check"):
-        say(f"  {invocation()} runs {verb} last")
-    raise typer.Exit(code)
+    say(f"two broken projects in {place}\nwhat their loops do is kept in {store}\n")
+    done: list[tuple[str, LoopState]] = []
+    for loop, project, lessons, head in (
+        (FIRST, "storeroom", True, "first loop: nothing is known yet"),
+        (SECOND, "library", True, "second loop: another project, told what the first one learnt"),
+        (CONTROL, "library", False, "control: the second project once more, without lessons"),
+    ):
+        if loop == CONTROL and not control:
+            continue
+        say(f"{head}\n")
+        killed = kill_at if loop == FIRST else None
+        state = _loop(place, loop, project, model, lessons=lessons, kill_at=killed, quiet=quiet)
+        if state is None:
+            raise typer.Exit(INTERRUPTED)
+        done.append((loop, state))
+        say("")
+    _result(done, model)
+    _look(place, store if elsewhere else None)
+    raise typer.Exit(OK if all(one.status == "completed" for _, one in done[:2]) else UNREACHED)
+
+
+def _store(place: Path) -> Path:
+    """The demo's own store, and what is configured there."""
+    from taofold.logs.open import make_home
+
+    store = place / ".taofold"
+    make_home(store)
+    (store / "config.yml").write_text(_CONFIG, encoding="utf-8")
+    return store
 
 
 def no_pytest() -> str:
@@ -97,66 +129,147 @@ def _place(keep: Path | None) -> Path:
     return keep.resolve()
 
 
-def _drive(
-    project: Path,
-    run: str,
+def _loop(
+    place: Path,
+    loop: str,
+    project: str,
     model: str,
     *,
+    lessons: bool,
+    kill_at: int | None,
     quiet: bool,
-    resume: bool = False,
-    also: "Listener | None" = None,
-) -> int:
-    """Run, or resume, before the person; the exit code is returned."""
-    from taofold.cli.agents import chosen, make
-    from taofold.cli.find import with_log
-    from taofold.cli.live import drive
-    from taofold.cli.outcome import code_of
-    from taofold.cli.place import open_store
-    from taofold.demo import GOAL
+) -> "LoopState | None":
+    """One loop before the person; killed and resumed on the way, if that is wished."""
+    from taofold.cli.loop_drive import shown, warn
+    from taofold.demo import demo_project
+    from taofold.loop.lifecycle import resume, start
 
-    choice = chosen("", project, model=model, autonomy="autonomous", limits={"steps": STEPS})
-    agent = make(choice)
-    told = with_log(lambda log: log.read(run)) if resume else []
-    log = open_store(create=True)
-    result = drive(
-        log,
-        run,
-        lambda listener, approver: (
-            agent.but(approve=approver, log=log).resume(run, listener=listener)
-            if resume
-            else agent.but(approve=approver, log=log).run(
-                GOAL, run_id=run, listener=listener, settings=choice.settings()
-            )
-        ),
+    folder = demo_project(place / loop.removeprefix("demo-"), project)
+    if kill_at is not None:
+        _kill(folder, loop, model, kill_at, quiet=quiet)
+        return shown(loop, lambda given: resume(given, loop, warn=warn), approve="all", quiet=quiet)
+    wish = _wish(folder, model, lessons=lessons)
+    return shown(
+        loop,
+        lambda given: start(given, wish, loop=loop, warn=warn),
+        create=True,
         approve="all",
         quiet=quiet,
-        told=told,
-        also=also,
-        hints=False,
     )
-    return INTERRUPTED if result is None else code_of(result.state)
 
 
-def _kill(project: Path, run: str, model: str, events: int, *, quiet: bool) -> None:
+def _wish(folder: Path, model: str, *, lessons: bool) -> "Wish":
+    from taofold.cli.agents import chosen
+    from taofold.cli.loop_place import told
+    from taofold.demo import GOAL
+    from taofold.loop.values import Bounds, Wish
+
+    choice = chosen("", folder, model=model, autonomy="autonomous")
+    return Wish(
+        GOAL, (GATE,), str(folder), Bounds(steps=STEPS), cross_task=lessons, agent=told(choice),
+        model=model,
+    )  # fmt: skip
+
+
+def _result(done: "list[tuple[str, LoopState]]", model: str) -> None:
+    """What the loops took, and which pattern made the difference."""
+    give(f"{'loop':<16} {'lessons':>7} {'iterations':>10} {'steps':>6} {'test runs':>9}  status")
+    for loop, state in done:
+        shown = sum(len(one.lessons.patterns) for one in state.injected)
+        runs = sum(one.tools.get("run_command", 0) for one in state.done)
+        give(
+            f"{loop:<16} {shown:>7} {len(state.done):>10} {state.spent.steps:>6} {runs:>9}  "
+            f"{state.status}"
+        )
+    states = dict(done)
+    if CONTROL in states:
+        give(_compared(states[SECOND], states[CONTROL]))
+    for text in _applied(states[SECOND]):
+        give(text)
+    if model == MODEL:
+        give(f"{MODEL} is a search policy, not a language model.")
+
+
+def _compared(second: "LoopState", control: "LoopState") -> str:
+    """What the lessons were worth here, in honest words."""
+    with_, without = second.spent.steps, control.spent.steps
+    if second.status != control.status:
+        return (
+            f"with lessons the second project is {second.status} after {with_} steps, without "
+            f"them {control.status} after {without}"
+        )
+    if with_ >= without:
+        return f"the lessons saved nothing here: {with_} steps with them, {without} without"
+    share = (without - with_) / without
+    return (
+        f"the second project took {with_} steps with lessons and {without} without: {share:.0%} "
+        "fewer (one pair of runs; bench/learn measures it on many)"
+    )
+
+
+def _applied(state: "LoopState") -> list[str]:
+    """Which of the lessons were used, and where they come from."""
+    from taofold.cli.clean import line
+    from taofold.cli.patterns_place import with_registry
+
+    used = [one for one in (state.learnt.injected if state.learnt else ()) if one.applied]
+
+    async def names(registry: Any) -> list[str]:
+        told: list[str] = []
+        for one in used:
+            pattern = await registry.show(one.pattern)
+            how = "its check turned green" if one.successful else "without success"
+            told.append(f"  applied {one.pattern}: {line(pattern.name, 60)} ({how})")
+        return told
+
+    return with_registry(names)
+
+
+def _look(place: Path, elsewhere: Path | None) -> None:
+    """Commands with which to look at what happened."""
+    say("\nlook at it:")
+    if elsewhere is not None:
+        say(f"  export TAOFOLD_HOME={quote(str(elsewhere))}")
+    say(f"  cd {quote(str(place))}")
+    call = invocation()
+    for rest in (
+        "loops list", f"loops report {SECOND}", "patterns list", f"runs show {FIRST}.1",
+        f"runs replay {FIRST}.1",
+    ):  # fmt: skip
+        say(f"  {call} {rest}")
+
+
+def _kill(folder: Path, loop: str, model: str, events: int, *, quiet: bool) -> None:
     """Run in a child process that kills itself, to show that nothing is lost."""
-    given = [str(project), run, model, str(events), "quiet" if quiet else ""]
+    given = [str(folder), loop, model, str(events), "quiet" if quiet else ""]
     done = subprocess.run([sys.executable, "-c", _WORKER, *given], check=False)
     if done.returncode != -signal.SIGKILL:
-        fail(f"the run ended before event {events} (exit code {done.returncode})", 1)
-    say(f"\nkill -9 after event {events}. All that is left of the run is its log: resuming.\n")
+        fail(f"the loop ended before event {events} (exit code {done.returncode})", UNREACHED)
+    say(f"\nkill -9 after event {events}. All that is left of the loop is its log: resuming.\n")
 
 
 def worker() -> None:
     """The child process of `--kill-at`."""
-    from taofold.agent.result import Delta
+    from taofold.cli.loop_drive import shown, warn
+    from taofold.core.events import Record
+    from taofold.loop.lifecycle import start
 
-    project, run, model, events, quiet = sys.argv[1:6]
+    folder, loop, model, events, quiet = sys.argv[1:6]
     left = int(events)
 
-    def count(happening: "Happening") -> None:
+    def count(happening: Any) -> None:
         nonlocal left
-        left -= not isinstance(happening, Delta)
+        left -= isinstance(happening, Record)
         if left <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.exit(_drive(Path(project), run, model, quiet=bool(quiet), also=count))
+    wish = _wish(Path(folder), model, lessons=True)
+    state = shown(
+        loop,
+        lambda given: start(given, wish, loop=loop, warn=warn),
+        create=True,
+        approve="all",
+        quiet=bool(quiet),
+        also=count,
+    )
+    sys.exit(OK if state is not None and state.status == "completed" else UNREACHED)

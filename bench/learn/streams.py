@@ -1,0 +1,196 @@
+"""Streams of bugs: a loop for each bug in turn, all with one registry, through the real `Learner`.
+
+A stream is honest by construction: a bug's lessons are asked for before the bug is worked on,
+and taken in after, so that only earlier bugs can help. What is done to the registry or to
+the lessons (poison, junk, ablations) is done here, outside of it.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bench_loop import GOAL, Checks, Trial, repair, start
+from corpus import Bug
+from msgspec.structs import replace
+
+from taofold.logs.registry import memory_registry
+from taofold.loop.learner import CrossLoopLearner
+from taofold.loop.learner_case import case_of
+from taofold.patterns.bodies import ErrorFix, Fix, Template
+from taofold.patterns.extract import KINDS
+from taofold.patterns.history import Fault, History
+from taofold.patterns.registry import Registry
+from taofold.patterns.settings import Injection, Learning
+from taofold.patterns.values import Pattern
+
+Draft = Callable[[Pattern], Pattern]
+LEAST_RATE = 0.2
+"""`min_success_rate` of the runs. A fix that works one time in three is a treasure where blind
+search works one time in thirty; the default of 0.6 is measured too."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One bug of a stream: what it cost, and what it cost without any lessons."""
+
+    bug: str
+    family: str
+    place: int
+    tried: int
+    without: int
+    solved: bool
+    solved_without: bool
+    shown: int
+    control: bool
+    chars: int
+
+
+class Bench:
+    """What all streams share: test results, what is known to fail, the cost without lessons."""
+
+    def __init__(self, checks: Checks, budget: int) -> None:
+        self.checks, self.budget = checks, budget
+        self.faults: dict[str, tuple[Fault, ...]] = {}
+        self._trials: dict[tuple[str, str], Trial] = {}
+
+    def start(self, bug: Bug) -> tuple[Fault, ...]:
+        if bug.name not in self.faults:
+            self.faults[bug.name] = start(bug, self.checks)
+        return self.faults[bug.name]
+
+    async def trial(self, bug: Bug, lessons: str = "") -> Trial:
+        """Deterministic, so the same bug with the same lessons is run once."""
+        key = (bug.name, lessons)
+        if key not in self._trials:
+            self._trials[key] = await repair(bug, lessons, self.checks, self.budget)
+        return self._trials[key]
+
+
+def learner(
+    control: float = 0.0, clock: Callable[[], int] | None = None, least: float = LEAST_RATE
+) -> CrossLoopLearner:
+    """A learner with an empty registry in memory."""
+    registry = memory_registry(now=clock) if clock else memory_registry()
+    return CrossLoopLearner(
+        registry, Learning(injection=Injection(control_share=control, min_success_rate=least))
+    )
+
+
+class Ticks:
+    """A clock that moves a minute per look, so that runs are the same every time."""
+
+    def __init__(self) -> None:
+        self._now = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        self._now += 60_000
+        return self._now
+
+
+async def stream(
+    bench: Bench,
+    order: Sequence[Bug],
+    mind: CrossLoopLearner,
+    *,
+    label: str,
+    learn: bool = True,
+    draft: Draft | None = None,
+    told: Callable[[str], str] | None = None,
+) -> list[Row]:
+    """Run every bug of `order`.
+
+    Args:
+        learn: Take in what a loop teaches; attribution goes on without.
+        draft: What is done to a pattern before the registry gets it.
+        told: What is done to the lessons before the model reads them.
+    """
+    rows: list[Row] = []
+    if draft is not None:
+        _through(mind.registry, draft)
+    for place, bug in enumerate(order):
+        faults, loop = bench.start(bug), f"{label}-{place}-{bug.name.replace('/', '-')}"
+        case = case_of(GOAL, faults, str(bug.folder))
+        lessons = await mind.inject(loop, case, mind.learning.injection)
+        text = told(lessons.text) if told and lessons.text else lessons.text
+        trial, plain = await bench.trial(bug, text), await bench.trial(bug)
+        history = History(
+            loop, GOAL, "python", "completed" if trial.solved else "exhausted", trial.attempts,
+            trial.tried, agent="bench", injected=lessons.patterns,
+        )  # fmt: skip
+        await mind.take_in(history, KINDS if learn else ())
+        rows.append(
+            Row(
+                bug.name, bug.family, place, trial.tried, plain.tried, trial.solved, plain.solved,
+                len(lessons.patterns), lessons.control, len(text),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _through(registry: Registry, draft: Draft) -> None:
+    """Whatever the registry is told from now on goes through `draft`."""
+    discover = registry.discover
+
+    async def corrupted(loop, drafts, extraction, **options):  # type: ignore[no-untyped-def]
+        return await discover(loop, [draft(one) for one in drafts], extraction, **options)
+
+    registry.discover = corrupted  # type: ignore[method-assign]
+
+
+# What is done to patterns. Wrong fixes look like real ones: same form, another shape.
+WRONG = (
+    ("convert_type", "add_type_validation", "-return {{variable}}", "+return str({{variable}})"),
+    ("swap_comparison", "fix_logic_error", "-if {{variable}} is {{variable_2}}:",
+     "+if {{variable}} is not {{variable_2}}:"),
+    ("swap_arithmetic", "fix_logic_error", "-{{variable}} * {{variable_2}}",
+     "+{{variable}} ** {{variable_2}}"),
+    ("rename_key", "fix_logic_error", '-{{variable}}["{{text}}"]', '+{{variable}}["{{text_2}}"]'),
+    ("fix_boolean", "fix_logic_error", "-if {{variable}}:", "+if not {{variable}}:"),
+    ("wrong_constant", "fix_logic_error", "-{{variable}} = 0", "+{{variable}} = None"),
+    ("off_by_one", "fix_logic_error", "-{{variable}}[:{{variable_2}}]",
+     "+{{variable}}[:{{variable_2}} - 1]"),
+    ("fix_string", "fix_logic_error", "-return {{variable}}", "+return {{variable}}.upper()"),
+    ("fix_rounding", "fix_logic_error", "-return {{variable}}", "+return round({{variable}}, 1)"),
+    ("add_guard", "add_error_handling", "-{{variable}}", "+if not {{variable}}:\n+    return 0"),
+    ("wrong_variable", "fix_logic_error", "-return {{variable}}", "+return {{variable_2}}"),
+    ("swap_function", "fix_logic_error", "-max({{variable}})", "+sum({{variable}})"),
+)  # fmt: skip
+
+
+def corrupter(chance: random.Random, share: float) -> Draft:
+    """Gives `share` of the patterns a wrong fix."""
+
+    def draft(pattern: Pattern) -> Pattern:
+        return wrong(pattern, chance) if chance.random() < share else pattern
+
+    return draft
+
+
+def wrong(pattern: Pattern, chance: random.Random) -> Pattern:
+    """The pattern with somebody else's fix."""
+    template, category, out, put = chance.choice(WRONG)
+    match pattern.body:
+        case ErrorFix(signature=signature, fix=fix):
+            code = "\n".join(line.removeprefix("+") for line in put.split("\n"))
+            bad = Fix(
+                f"Apply {template} where the failure leads to", category, template, code,
+                fix.language, f"{out}\n{put}",
+            )  # type: ignore[arg-type]  # fmt: skip
+            return replace(pattern, body=ErrorFix(signature, bad))
+        case Template() as body:
+            return replace(pattern, body=replace(body, code=put.replace("+", "")))
+        case _:
+            return pattern
+
+
+def shuffler(chance: random.Random) -> Draft:
+    """Gives every pattern the fix of an earlier one, whatever the error."""
+    fixes: list[Fix] = []
+
+    def draft(pattern: Pattern) -> Pattern:
+        if not isinstance(pattern.body, ErrorFix):
+            return pattern
+        fixes.append(pattern.body.fix)
+        return replace(pattern, body=ErrorFix(pattern.body.signature, chance.choice(fixes)))
+
+    return draft

@@ -1,0 +1,85 @@
+"""Finds the loop that a person means, and tells where it stands."""
+
+from typing import TYPE_CHECKING
+
+from taofold.cli.clean import dollars, duration, line, number
+from taofold.cli.outcome import give
+from taofold.core.errors import ConfigError, UnknownRun
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from taofold.loop.driver import Means
+    from taofold.loop.lifecycle import Row
+
+
+async def which(given: "Means", said: str, fit: "Collection[str]" = ()) -> str:
+    """The loop that is meant: named, or the only one that comes into question (RLP-14)."""
+    from taofold.loop.stream import ids, load
+
+    known = list(await ids(given.journal))
+    if said == "last" and known:
+        return known[0]
+    if said in known:
+        return said
+    if said:
+        found = [one for one in known if one.startswith(said)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise ConfigError(f"{said!r} is the beginning of {len(found)}: {', '.join(found)}")
+        raise UnknownRun(f"no loop {said!r}; there are {', '.join(known) or 'none'}")
+    if fit:
+        known = [one for one in known if (await load(given.journal, one)).state.status in fit]
+    if len(known) == 1:
+        return known[0]
+    if not known:
+        raise ConfigError("no loop comes into question; see `loops list`")
+    listed = "\n".join([f"  {one}" for one in known])
+    raise ConfigError(f"say which loop is meant; {len(known)} come into question:\n{listed}")
+
+
+def checks(row: "Row") -> str:
+    """How many checks pass, of how many."""
+    from taofold.loop.findings import counts
+
+    state = row.state
+    last = state.done[-1].verdict if state.done else state.baseline and state.baseline.verdict
+    if not last:
+        return ""
+    good, every = counts(last)
+    return f"{good}/{every}"
+
+
+def tell(row: "Row", *, verbose: bool) -> None:
+    """Where a loop stands, on standard output."""
+    from taofold.loop.debugging import root_cause
+    from taofold.loop.findings import failing
+    from taofold.loop.findings import line as standing
+
+    state = row.state
+    give(f"{row.loop}: {state.status}{f' ({row.note})' if row.note else ''}")
+    give(f"  task        {line(state.wish.task, 200)}")
+    give(f"  done when   {' AND '.join(state.wish.commands)}")
+    give(f"  iterations  {len(state.done)} of {state.bounds.iterations}")
+    last = state.done[-1].verdict if state.done else state.baseline and state.baseline.verdict
+    if last:
+        give(f"  checks      {standing(last)}")
+        for check in failing(last)[:3]:
+            give(f"              ✗ {line(check.id, 80)}  {line(root_cause(check), 120)}")
+    spent = state.spent
+    give(
+        f"  spent       {spent.steps} steps, {number(spent.usage.tokens)} tokens, "
+        f"{dollars(spent.usage.usd)}, {duration(spent.ms)}"
+    )
+    if state.pause is not None:
+        give(
+            f"  waits for   {state.pause.reason}{f' of {state.pause.run}' * bool(state.pause.run)}"
+        )
+    if state.ended is not None:
+        give(f"  ended       {state.ended.reason}")
+    if not verbose:
+        return
+    for one in state.done:
+        changed = ", ".join(one.changed) or "nothing"
+        give(f"  {one.number:>3}  {one.quality:>4.0%}  {one.run}  changed {line(changed, 80)}")

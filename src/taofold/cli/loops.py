@@ -1,0 +1,243 @@
+"""`taofold loops list|status|resume|abort|report|export`."""
+
+import json as jsons
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.loop import Budget, Force, MaxIterations, Timeout
+from taofold.cli.loop_drive import as_json, bounds_of, drive, warn
+from taofold.cli.loop_find import checks, tell, which
+from taofold.cli.outcome import fail, give, give_json, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from taofold.loop.driver import Means
+    from taofold.loop.lifecycle import Row
+    from taofold.loop.state import LoopState
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Loops that there are. LOOP is an id, the beginning of one, or `last`; it may be left "
+    "out where only one comes into question.",
+)
+Loop = Annotated[str, typer.Argument(metavar="LOOP", help="Id, its beginning, or `last`.")]
+SHOWN: Final = 30
+
+
+@app.command("list")
+def list_loops(
+    status: Annotated[str, typer.Option(metavar="STATUS", help="Only these.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = SHOWN,
+    json: options.Json = False,
+) -> None:
+    """The loops of this project, newest first."""
+    from taofold.cli.clean import ago, dollars, line
+    from taofold.cli.loop_place import with_means
+    from taofold.cli.tables import table
+    from taofold.loop.lifecycle import rows
+    from taofold.loop.status import status_of
+    from taofold.store.store import clock
+
+    try:
+        wanted = status_of(status) if status else ""
+    except ValueError as error:
+        fail(str(error))
+    found = [row for row in with_means(rows) if wanted in ("", row.state.status)][:limit]
+    if json:
+        give_json([{**as_json(row.loop, row.state), "note": row.note} for row in found])
+    elif not found:
+        say("no loops")
+    else:
+        now = clock()
+        table(
+            ("loop", "status", "changed", "iterations", "checks", "cost", "task"),
+            [
+                (row.loop, row.state.status, ago(row.state.at, now),
+                 f"{len(row.state.done)}/{row.state.bounds.iterations}", checks(row),
+                 dollars(row.state.spent.usage.usd), line(row.note or row.state.wish.task, 60))
+                for row in found
+            ],
+        )  # fmt: skip
+
+
+@app.command("status")
+def status(
+    loop: Loop = "",
+    every: Annotated[bool, typer.Option("--all", help="All that are not over.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With every iteration.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Where a loop stands. One whose process is gone is marked as crashed."""
+    from taofold.cli.loop_place import with_means
+    from taofold.loop.lifecycle import row, rows
+    from taofold.loop.status import LIVE
+
+    async def work(given: "Means") -> "list[Row]":
+        if every:
+            return [one for one in await rows(given) if one.state.status in {*LIVE, "crashed"}]
+        return [await row(given, await which(given, loop))]
+
+    found = with_means(work)
+    if json:
+        said: Any = [{**as_json(one.loop, one.state), "note": one.note} for one in found]
+        give_json(said if every else said[0])
+        return
+    for one in found:
+        tell(one, verbose=verbose)
+    if not found:
+        say("no loop goes on")
+
+
+@app.command("resume")
+def resume(
+    loop: Loop = "",
+    max_iterations: MaxIterations = None,
+    timeout: Timeout = None,
+    budget: Budget = None,
+    force: Force = False,
+    approve: options.Approve = "ask",
+    network: Annotated[
+        bool, typer.Option("--network", help="Let contained commands use the network.")
+    ] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Go on with a loop that waits, crashed or reached a limit: at the next iteration, with what
+    it learnt, and a fresh timer.
+    """
+    from taofold.cli.loop_place import with_means
+    from taofold.loop.lifecycle import resume as go_on
+    from taofold.loop.status import DRIVEN, RESUMABLE
+    from taofold.loop.stream import load
+
+    async def find(given: "Means") -> "tuple[str, Any]":
+        name = await which(given, loop, {*RESUMABLE, *DRIVEN})
+        return name, await load(given.journal, name)
+
+    name, stream = with_means(find)
+    bounds = bounds_of(stream.state, max_iterations, timeout, budget)
+    drive(
+        name,
+        lambda given: go_on(given, name, bounds=bounds, force=force, warn=warn),
+        approve=approve,
+        network=network,
+        json=json,
+        quiet=quiet,
+    )
+
+
+@app.command("abort")
+def abort(
+    loop: Loop = "",
+    revert: Annotated[
+        bool, typer.Option("--revert/--keep-changes", help="Put the files back [default: keep].")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Revert although others changed files since.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before reverting.")] = False,
+    json: options.Json = False,
+) -> None:
+    """End a loop for good. It cannot be resumed."""
+    from taofold.cli.loop_place import settle, with_means
+    from taofold.loop.lifecycle import abort as give_up
+    from taofold.loop.status import LIVE
+
+    async def work(given: "Means") -> "tuple[str, Sequence[str]]":
+        name = await which(given, loop, {*LIVE, "crashed"})
+        state, paths = await give_up(given, name, keep=not revert, force=force)
+        await settle(given, [one.run for one in state.iterations if one.ended is None])
+        return name, paths
+
+    if revert and not yes:
+        _confirm()
+    name, paths = with_means(work)
+    if json:
+        give_json({"loop_id": name, "status": "aborted", "reverted": list(paths)})
+        return
+    give(f"{name}: aborted" + (f", {len(paths)} files put back" if revert else ", changes kept"))
+
+
+def _confirm() -> None:
+    """A revert overwrites files: a person says so, or --yes does."""
+    from taofold.cli.loop_ask import terminal
+
+    if not terminal():
+        fail("--revert overwrites files: confirm with --yes")
+    if not typer.confirm("put the files back as they were before the loop?", err=True):
+        fail("nothing was changed", 1)
+
+
+@app.command("report")
+def report(
+    loop: Loop = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """History, gate output and diff of a loop, as Markdown or JSON."""
+    from taofold.cli.loop_place import with_means
+    from taofold.loop.report import report_json, report_markdown
+    from taofold.loop.stream import load
+
+    async def work(given: "Means") -> "tuple[str, Any, str]":
+        name = await which(given, loop)
+        stream = await load(given.journal, name)
+        return name, stream, await _diff(given, name, stream.state)
+
+    name, stream, diff = with_means(work)
+    if json:
+        said = jsons.dumps(report_json(name, stream.records, diff), ensure_ascii=False, indent=2)
+    else:
+        said = report_markdown(name, stream.records, diff).rstrip()
+    if output is None:
+        give(said)
+        return
+    output.write_text(said + "\n", encoding="utf-8")
+    say(f"written: {output}")
+
+
+async def _diff(given: "Means", loop: str, state: "LoopState") -> str:
+    """From the start to what was kept, while the workspace is there; else the last iteration's."""
+    import asyncio
+
+    from taofold.core.errors import TaofoldError
+    from taofold.loop.select import choose
+
+    choice = choose(state)
+    if state.baseline is None or choice is None:
+        return ""
+    try:
+        ground = await asyncio.to_thread(given.ground, loop, state)
+        return await ground.diff(state.baseline.snapshot, choice.snapshot, 100_000)
+    except (TaofoldError, OSError):
+        return state.done[-1].diff
+
+
+@app.command("export")
+def export(
+    loop: Loop = "",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write into.")
+    ] = Path(),
+) -> None:
+    """Write `loops/<id>/state.json` in the seed's layout: analytics, debug memory, learning."""
+    from taofold.cli.loop_place import with_means
+    from taofold.loop.export import state_json
+    from taofold.loop.stream import load
+
+    async def work(given: "Means") -> "tuple[str, Any]":
+        name = await which(given, loop)
+        return name, await load(given.journal, name)
+
+    name, stream = with_means(work)
+    folder = output / "loops" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    said = jsons.dumps(state_json(name, stream.records), ensure_ascii=False, indent=2)
+    (folder / "state.json").write_text(said + "\n", encoding="utf-8")
+    give(str(folder / "state.json"))

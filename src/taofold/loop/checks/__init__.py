@@ -1,0 +1,1 @@
+"""Reads what test runners, linters and compilers report, one module per tool. Pure."""

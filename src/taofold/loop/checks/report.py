@@ -1,0 +1,162 @@
+"""What a runner reported, and the reading of the lines that our own reporters send.
+
+Pure. A line without the nonce was written by what is being tested, not by the reporter.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from taofold.core.excerpt import excerpt
+from taofold.core.values import Value
+from taofold.loop.check import Check, Place, Status
+
+MOST: Final = 20_000
+"""Checks of one gate; a report with more is not taken."""
+MESSAGE: Final = 1_000
+TRACEBACK: Final = 4_000
+_RANK: Final[dict[Status, int]] = {"passed": 0, "skipped": 1, "failed": 2, "error": 3}
+
+
+class Report(Value, frozen=True):
+    """The reading of one run. `whole` = it came to its end and nothing in it is doubtful."""
+
+    checks: tuple[Check, ...] = ()
+    collected: tuple[str, ...] = ()
+    whole: bool = False
+    code: int | None = None
+    """The exit code that the runner was about to end with, where it says so."""
+    patched: dict[str, str] = {}
+    """Parts of the runner that were replaced, each with the file that the new one is from."""
+    plugins: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    toolchain: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+class _Line(msgspec.Struct):
+    """One line of a reporter, of whatever kind."""
+
+    n: str
+    k: str
+    id: str = ""
+    status: Status = "error"
+    type: str = ""
+    message: str = ""
+    places: list[tuple[str, int, str]] = []
+    trace: str = ""
+    ms: int = 0
+    suite: bool = False
+    ids: list[str] = []
+    code: int = 1
+    patched: dict[str, str] = {}
+    plugins: list[str] = []
+    modules: list[str] = []
+    toolchain: list[str] = []
+
+
+_DECODER: Final = msgspec.json.Decoder(_Line)
+
+
+def stream(raw: bytes, nonce: str, root: str) -> Report:
+    """The report that our reporter sent as JSON lines."""
+    checks: list[Check] = []
+    collected: list[str] = []
+    ended: _Line | None = None
+    doubts: list[str] = []
+    for text in raw.splitlines():
+        try:
+            line = _DECODER.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            doubts.append("the report holds a line that is not the reporter's")
+            continue
+        if line.n != nonce:
+            doubts.append("the report holds a line that somebody else wrote")
+        elif ended is not None:
+            doubts.append("the report goes on after its end")
+        elif line.k == "collected":
+            collected += [relative(name, root) for name in line.ids]
+        elif line.k == "check" and not (line.suite and line.status == "passed"):
+            checks.append(_check(line, root))
+        elif line.k == "end":
+            ended = line
+    if len(checks) > MOST:
+        doubts.append(f"the report holds more than {MOST:,} checks")
+        checks = checks[:MOST]
+    if ended is None:
+        return Report(worst(checks), tuple(collected), doubts=tuple(dict.fromkeys(doubts)))
+    return Report(
+        worst(checks), tuple(collected), not doubts, ended.code, ended.patched,
+        tuple(ended.plugins), tuple(ended.modules), tuple(ended.toolchain),
+        tuple(dict.fromkeys(doubts)),
+    )  # fmt: skip
+
+
+def _check(line: _Line, root: str) -> Check:
+    places = [Place(relative(path, root), number, name) for path, number, name in line.places]
+    return check(
+        relative(line.id, root), line.status, line.type, line.message, places, line.trace, line.ms
+    )
+
+
+def check(
+    name: str,
+    status: Status,
+    error_type: str = "",
+    message: str = "",
+    places: Iterable[Place] = (),
+    trace: str = "",
+    ms: int = 0,
+) -> Check:
+    """A check with its texts cut to what a reader can use."""
+    return Check(
+        name[:500],
+        status,
+        error_type[:200],
+        excerpt(message.removeprefix(f"{error_type}: "), MESSAGE)
+        if error_type
+        else message[:MESSAGE],
+        tuple(places)[-20:],
+        excerpt(trace, TRACEBACK),
+        ms,
+    )
+
+
+def worst(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """One check per id, the worst: who reports a test twice gains nothing."""
+    found: dict[str, Check] = {}
+    for one in checks:
+        before = found.get(one.id)
+        if before is None or _RANK[one.status] > _RANK[before.status]:
+            found[one.id] = one
+    return tuple(found.values())
+
+
+def numbered(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """Findings with equal ids told apart by a count, so that each is one check."""
+    seen: dict[str, int] = {}
+    found: list[Check] = []
+    for one in checks:
+        seen[one.id] = seen.get(one.id, 0) + 1
+        if seen[one.id] > 1:
+            one = msgspec.structs.replace(one, id=f"{one.id} #{seen[one.id]}")
+        found.append(one)
+    return tuple(found[:MOST])
+
+
+def relative(path: str, root: str) -> str:
+    """`path` below `root`, as text; others stay as they are."""
+    return path.removeprefix("file://").removeprefix(root.rstrip("/") + "/")
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    """The lines of `text` that are JSON objects; all others are passed over."""
+    found: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        if line.startswith("{"):
+            try:
+                found.append(msgspec.json.decode(line, type=dict[str, Any]))
+            except msgspec.DecodeError:
+                continue
+    return found

@@ -1,0 +1,153 @@
+"""What a loop does next, decided from its state and the clock alone. Pure.
+
+The driver performs the move, records what came of it, and asks again; so a loop that was
+killed between any two facts goes on exactly where it was.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from taofold.loop.state import LoopState
+from taofold.loop.status import ENDED
+from taofold.loop.values import Ending
+
+FRUITLESS = 2
+"""Iterations in a row that end by an error without one step, after which a loop has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Take the baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask what earlier loops learnt, and freeze the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Iterate:
+    """Run iteration `number`; `going` if it began already."""
+
+    number: int
+    run: str
+    going: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Stand still until a person resumes."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The work is over."""
+
+    ending: Ending
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Choose the best iteration, put it in place and say how it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learn:
+    """Take in what the loop taught."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Nothing is left to do here."""
+
+
+Move: TypeAlias = Measure | Ask | Iterate | Wait | Close | Finish | Learn | Stop
+
+
+def run_id(loop: str, number: int) -> str:
+    """The id of the run of an iteration: the same again after a crash."""
+    return f"{loop}.{number}"
+
+
+def decide(loop: str, state: LoopState, now: int) -> Move:
+    """The next move at `now` (ms since the epoch)."""
+    if state.status in ENDED:
+        taught = state.learnt is not None or not teaches(state)
+        return Stop() if taught else Learn()
+    if state.status == "completing":
+        return Finish()
+    if state.status not in ("pending", "running"):
+        return Stop()
+    if state.baseline is None:
+        return Measure()
+    if state.green_before and not state.iterations:
+        return Close("completed", "the gates passed before iteration 1: there was nothing to do")
+    if state.lessons is None:
+        return Ask()
+    if state.open is not None:
+        return Iterate(state.open.number, state.open.run, going=True)
+    return _between(loop, state, now)
+
+
+def teaches(state: LoopState) -> bool:
+    """May something be learnt from this loop? Not where it did nothing, cheated or was given up."""
+    over = state.status not in ("aborted", "tampered")
+    return state.wish.cross_task and bool(state.done) and over
+
+
+def _between(loop: str, state: LoopState, now: int) -> Move:
+    """No iteration is going on: close, wait, or begin the next."""
+    ended = _verdict(state) or _limit(state, now)
+    if ended is not None:
+        if state.verified and ended.ending not in ("tampered", "aborted", "failed"):
+            return Close("completed", ended.reason)
+        return ended
+    last = state.done[-1] if state.done else None
+    if last is not None and last.number > state.resumed_after:
+        for one in state.interventions:
+            if one.number == last.number and one.level == "pause":
+                return Wait(f"{one.kind}: {one.why}")
+    number = len(state.iterations) + 1
+    return Iterate(number, run_id(loop, number))
+
+
+def _verdict(state: LoopState) -> Close | None:
+    """The end that the gates, or detection, or the model's failure mean."""
+    last = state.done[-1] if state.done else None
+    if last is None:
+        return None
+    if last.verdict.tampered:
+        paths = ", ".join(one.path for one in last.verdict.changes if one.tampering)
+        return Close("tampered", f"protected files were changed: {paths[:300]}")
+    if state.verified and not state.wish.keep_improving:
+        return Close("completed", f"the gates passed after iteration {state.verified[0].number}")
+    recent = [one for one in state.done if one.number > state.resumed_after]
+    fruitless = [one.status == "failed" and not one.spent.steps for one in recent[-FRUITLESS:]]
+    if len(fruitless) == FRUITLESS and all(fruitless):
+        return Close("failed", f"the model failed {FRUITLESS} times in a row: {last.said[:300]}")
+    flat = [
+        one for one in state.interventions if one.number == last.number and one.level == "abort"
+    ]
+    if flat and last.number > state.resumed_after:
+        return Close("no_progress", flat[0].why)
+    return None
+
+
+def _limit(state: LoopState, now: int) -> Close | None:
+    """The limit that is reached, in the order in which a person would want to hear of it."""
+    bounds = state.bounds
+    if bounds.usd is not None and state.spent.usage.usd >= bounds.usd:
+        return Close("budget", f"${state.spent.usage.usd:.2f} of ${bounds.usd:.2f} are spent")
+    if left_ms(state, now) <= 0:
+        return Close("timeout", f"{bounds.seconds / 60:g} minutes are over")
+    if len(state.iterations) >= bounds.iterations:
+        return Close("exhausted", f"{bounds.iterations} iterations, and the gates do not pass")
+    return None
+
+
+def left_ms(state: LoopState, now: int) -> float:
+    """Milliseconds that this activation may still take."""
+    return state.bounds.seconds * 1000 - (now - state.active_at)

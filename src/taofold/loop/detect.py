@@ -1,0 +1,193 @@
+"""Finds a loop that goes nowhere, from its facts alone, and says what to do about it. Pure.
+
+Thresholds are the seed's: stuck = the same error in at least 3 of the last 5 iterations with
+little progress; oscillation = at least 2 undo and redo cycles in the last 6, most of the files
+reverting; regression = a check that passed fails; plateau = 3 iterations in a row that change
+less than 2 %. Every kind climbs its own part of the ladder log → warn → redirect → pause →
+abort. After a redirect the count begins anew: the changed strategy gets its chance.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from taofold.loop.events import Intervened, IterationEnded
+from taofold.loop.findings import failing, passing, signatures
+from taofold.loop.state import LoopState
+from taofold.loop.values import Kind, Level
+
+LADDER: Final[tuple[Level, ...]] = ("log", "warn", "redirect", "pause", "abort")
+_RUNGS: Final[dict[Kind, tuple[Level, Level]]] = {
+    "deviation": ("log", "warn"),
+    "regression": ("warn", "redirect"),
+    "stuck": ("redirect", "pause"),
+    "oscillation": ("redirect", "pause"),
+    "plateau": ("abort", "abort"),
+}
+"""The first and the highest rung of each kind."""
+
+REPEATS: Final = 3
+RECENT: Final = 5
+FLAT: Final = 0.02
+PLATEAU: Final = 3
+CYCLES: Final = 2
+CYCLING: Final = 6
+REVERTING: Final = 0.8
+OVERLAP: Final = 0.5
+TALK: Final = 12
+"""Words that an iteration must have said for its subject to be known."""
+
+_WORD: Final = re.compile(r"[a-z]{4,}")
+
+CHANGE: Final = (
+    "The same error came back {times} times. What was tried so far does not lead to the goal: "
+    "try something fundamentally different. Read the code on the path of the error again, "
+    "write down which assumption could be wrong, and test that assumption before the next edit."
+)
+STAY: Final = (
+    "Edits of earlier iterations were undone and made again. Settle which version is right by "
+    "running the checks on it, keep it, and change another place."
+)
+
+
+def detect(state: LoopState, ended: IterationEnded) -> tuple[Intervened, ...]:
+    """What to do after iteration `ended`, which is not in `state` yet."""
+    if ended.verdict.passed and not state.wish.keep_improving:
+        return ()
+    done = (*state.done[state.resumed_after :], ended)
+    fresh = done[_since_redirect(state, done) :]
+    looked = (
+        _stuck(state, fresh),
+        _oscillation(fresh),
+        _regression(state, done),
+        _plateau(state, fresh),
+        _deviation(state, done),
+    )
+    found = [one for one in looked if one is not None]
+    return tuple(
+        [
+            Intervened(
+                number=ended.number, level=_level(state, kind), kind=kind, why=why, instruction=said
+            )
+            for kind, why, said in found
+        ]
+    )
+
+
+def _since_redirect(state: LoopState, done: Sequence[IterationEnded]) -> int:
+    """How many of `done` lie before the newest change of strategy."""
+    turned = max([one.number for one in state.interventions if one.level == "redirect"], default=0)
+    return sum(one.number <= turned for one in done)
+
+
+def _level(state: LoopState, kind: Kind) -> Level:
+    first, most = _RUNGS[kind]
+    before = sum(
+        one.kind == kind and one.number > state.resumed_after for one in state.interventions
+    )
+    return LADDER[min(LADDER.index(first) + before, LADDER.index(most))]
+
+
+def gains(state: LoopState, done: Sequence[IterationEnded]) -> list[float]:
+    """How much each iteration of `done` changed the quality of the one before."""
+    if not done:
+        return []
+    first = done[0].number
+    before = [one.quality for one in state.done if one.number < first]
+    start = state.baseline.verdict.quality if state.baseline is not None else 0.0
+    rows = [before[-1] if before else start, *[one.quality for one in done]]
+    return [now - then for then, now in pairwise(rows)]
+
+
+def _stuck(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
+    recent = done[-RECENT:]
+    counted = Counter([one for ended in recent for one in signatures(ended.verdict)])
+    now = signatures(done[-1].verdict) if done else frozenset[str]()
+    times = {error: count for error, count in counted.items() if error in now}
+    if not times or max(times.values()) < REPEATS:
+        return None
+    most = max(times.values())
+    error = min([one for one, count in times.items() if count == most])
+    first = next(n for n, ended in enumerate(recent) if error in signatures(ended.verdict))
+    span = recent[first:]  # progress from where the error was first seen
+    if sum(gains(state, recent)[first + 1 :]) / (len(span) - 1) >= FLAT or _advances(span):
+        return None
+    why = f"the same error in {most} of the last {len(recent)} iterations: {error}"
+    return "stuck", why, CHANGE.format(times=most)
+
+
+def _oscillation(done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
+    recent = done[-CYCLING:]
+    threes = zip(recent, recent[1:], recent[2:], strict=False)
+    cycles = sum(_reverts(two, one, now) for two, one, now in threes)
+    if len(recent) < 4 or cycles < CYCLES:
+        return None
+    paths = ", ".join(sorted(recent[-1].files)[:3])
+    return "oscillation", f"edits are undone and redone ({cycles} times: {paths})", STAY
+
+
+def _reverts(two: IterationEnded, one: IterationEnded, now: IterationEnded) -> bool:
+    """Do most of the files that changed last become again what they were before?"""
+    touched = [p for p in {*one.files, *now.files} if one.files.get(p) != now.files.get(p)]
+    moved = [p for p in {*two.files, *one.files} if two.files.get(p) != one.files.get(p)]
+    if not touched or not moved:
+        return False
+    back = sum(now.files.get(path) == two.files.get(path) for path in touched)
+    return back / len(touched) >= REVERTING
+
+
+def _regression(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
+    before = [one for one in state.done if one.number < done[-1].number]
+    if before:
+        earlier = before[-1].verdict
+    elif state.baseline is not None:
+        earlier = state.baseline.verdict
+    else:
+        return None
+    now = {one.id for one in failing(done[-1].verdict)}
+    broken = sorted(passing(earlier) & now)
+    if not broken:
+        return None
+    shown = ", ".join(broken[:5]) + (", …" if len(broken) > 5 else "")
+    why = f"{len(broken)} check{'s' * (len(broken) > 1)} passed before and fail now: {shown}"
+    return "regression", why, f"Your last change broke what worked: {shown}. Repair that first."
+
+
+def _plateau(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
+    if len(done) < PLATEAU:
+        return None
+    flat = all(abs(gain) < FLAT for gain in gains(state, done)[-PLATEAU:])
+    stuck = _stuck(state, done)
+    turning = stuck is not None and _level(state, "stuck") == "redirect"
+    if not flat or turning or _advances(done[-PLATEAU:]):
+        return None
+    why = f"{PLATEAU} iterations in a row changed less than {FLAT:.0%}; the gates do not pass"
+    return "plateau", why, ""
+
+
+def _advances(done: Sequence[IterationEnded]) -> bool:
+    """Does some check pass now that failed at the first of `done`, although the share is flat?"""
+    first = {one.id for one in failing(done[0].verdict)}
+    return bool(first - {one.id for one in failing(done[-1].verdict)})
+
+
+def _deviation(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
+    wanted = frozenset(_WORD.findall(state.wish.task.lower()))
+    recent = done[-3:]
+    if len(wanted) < 3 or len(recent) < 2:
+        return None
+    heard = [about for one in recent if len(about := _about(one)) >= TALK]
+    apart = sum(len(wanted & about) / len(wanted) < OVERLAP for about in heard)
+    if apart < 2:
+        return None
+    why = f"{apart} of the last {len(recent)} iterations speak of something else than the task"
+    return "deviation", why, "Keep to the task; do not widen it."
+
+
+def _about(one: IterationEnded) -> frozenset[str]:
+    said = " ".join(
+        (one.said, one.diff, *one.changed, *[check.message for check in failing(one.verdict)])
+    )
+    return frozenset(_WORD.findall(said.lower()))

@@ -1,0 +1,216 @@
+"""Everything that can happen in a loop, and its JSON form.
+
+A loop is the stream `loop/<id>` of a journal. What is written in one go is one transaction,
+so the end of an iteration and what follows from it are one. `number` counts iterations from
+1; 0 is the state before the first.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from taofold.core.values import Value
+from taofold.loop.check import Verdict
+from taofold.loop.learned import Learnt, Lessons
+from taofold.loop.values import Bounds, Ending, Kind, Level, Spent, Wish
+
+PREFIX: Final = "loop/"
+
+
+class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
+    """What all facts of a loop share."""
+
+
+class LoopStarted(Happened, frozen=True, tag="loop_started"):
+    """What is wanted. `owner` is the process that drives it."""
+
+    wish: Wish
+    owner: str = ""
+
+
+class BaselineTaken(Happened, frozen=True, tag="baseline_taken"):
+    """The gates before iteration 1, and the state of the files to compare with.
+
+    `baseline` and `snapshot` name what the gates and the workspace keep outside the work
+    root; `folder` is where the work happens, `kept` what the workspace needs to find it again.
+    """
+
+    verdict: Verdict
+    snapshot: str = ""
+    baseline: str = ""
+    folder: str = ""
+    kept: dict[str, Any] = {}
+
+
+class Injected(Happened, frozen=True, tag="injected"):
+    """Lessons of earlier loops, read from iteration `number` on. `by` says who asked for them."""
+
+    number: int
+    lessons: Lessons
+    by: str = "loop"
+    manual: bool = False
+
+
+class IterationStarted(Happened, frozen=True, tag="iteration_started"):
+    """A run with a fresh context begins."""
+
+    number: int
+    run: str
+    before: str = ""
+    """Snapshot of the files as they were then."""
+
+
+class Failed(Value, frozen=True):
+    """An action that failed: not to be repeated as it was."""
+
+    tool: str
+    parameters: str
+    why: str
+
+
+class IterationEnded(Happened, frozen=True, tag="iteration_ended"):
+    """What an iteration did, and what the gates say of it.
+
+    `diff` is the unified diff to the files before it, shortened to `DIFF` characters; `files`
+    maps every file that differs from the baseline to the digest of its content ("" = gone).
+    """
+
+    number: int
+    run: str
+    verdict: Verdict
+    snapshot: str = ""
+    status: str = ""
+    stop_reason: str = ""
+    said: str = ""
+    """The run's answer, or why there is none. A model's words: reported, never believed."""
+    confidence: float | None = None
+    diff: str = ""
+    digest: str = ""
+    changed: tuple[str, ...] = ()
+    files: dict[str, str] = {}
+    failed: tuple[Failed, ...] = ()
+    executed: bool = False
+    """Did a command run after the last change?"""
+    blocked: str = ""
+    """Why a passed gate does not complete the loop (RLP-16), "" = it does."""
+    tools: dict[str, int] = {}
+    spent: Spent = Spent()
+    commit: str = ""
+
+    @property
+    def quality(self) -> float:
+        """Share of the checks that pass, in 0 to 1."""
+        return self.verdict.quality
+
+
+class Intervened(Happened, frozen=True, tag="intervened"):
+    """Something is wrong with the course, and what is done about it.
+
+    A `redirect` carries the instruction that the next iteration reads.
+    """
+
+    number: int
+    level: Level
+    kind: Kind
+    why: str
+    instruction: str = ""
+
+
+class Paused(Happened, frozen=True, tag="paused"):
+    """The loop stands still until somebody resumes it. `run` waits for a person, if any."""
+
+    reason: str
+    run: str = ""
+
+
+class Resumed(Happened, frozen=True, tag="resumed"):
+    """The loop goes on in the process `owner`, with a fresh timer."""
+
+    bounds: Bounds
+    owner: str = ""
+    by: str = "local"
+
+
+class Crashed(Happened, frozen=True, tag="crashed"):
+    """Somebody found that the process which drove the loop is gone."""
+
+    why: str
+
+
+class Completing(Happened, frozen=True, tag="completing"):
+    """The work is over and will be called `ending`: choose the best, put it in place."""
+
+    ending: Ending
+    reason: str
+
+
+class Restored(Happened, frozen=True, tag="restored"):
+    """The files are those of iteration `number` again."""
+
+    number: int
+    snapshot: str
+    reason: str
+
+
+class LoopEnded(Happened, frozen=True, tag="loop_ended"):
+    """How it ended. `best` is the iteration whose files were kept, 0 = none."""
+
+    ending: Ending
+    reason: str
+    best: int = 0
+    why_best: str = ""
+    degraded: bool = False
+    """Was the last iteration worse than the best?"""
+    warning: str = ""
+    by: str = "loop"
+
+
+class Taught(Happened, frozen=True, tag="taught"):
+    """What was learnt from the loop."""
+
+    learnt: Learnt
+
+
+LoopEvent: TypeAlias = (
+    LoopStarted
+    | BaselineTaken
+    | Injected
+    | IterationStarted
+    | IterationEnded
+    | Intervened
+    | Paused
+    | Resumed
+    | Crashed
+    | Completing
+    | Restored
+    | LoopEnded
+    | Taught
+)
+
+DIFF: Final = 20_000
+"""Characters of a diff that a fact keeps; the snapshots have all of it."""
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final[msgspec.json.Decoder[LoopEvent]] = msgspec.json.Decoder(LoopEvent)
+
+
+class LoopRecord(msgspec.Struct, frozen=True, gc=False):
+    """A fact with its place in the stream. `at` is milliseconds since the epoch."""
+
+    seq: int
+    at: int
+    event: LoopEvent
+
+
+def encode(event: LoopEvent) -> bytes:
+    """The event as JSON; what holds its default is left out."""
+    return _ENCODER.encode(event)
+
+
+def decode(body: bytes) -> LoopEvent:
+    """Read it back.
+
+    Raises:
+        msgspec.ValidationError: it is not a loop's event.
+    """
+    return _DECODER.decode(body)

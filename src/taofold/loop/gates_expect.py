@@ -1,0 +1,113 @@
+"""What a gate must show after what it showed before iteration 1. Pure.
+
+New tests are welcome and prove nothing; each test of the baseline must have been run, and
+must have passed. A linter's findings of the baseline must be gone, which its exit code says.
+"""
+
+import ast
+from collections.abc import Iterable, Mapping
+
+from taofold.loop.baseline import Expected
+from taofold.loop.check import TESTS, Check, Runner, Status
+from taofold.loop.checks.report import Report
+
+_JOINTS = {"pytest": "::", "unittest": ".", "go": ".", "node": " > ", "cargo": "::"}
+
+
+def expected(runner: Runner, report: Report, sources: Mapping[str, str]) -> Expected:
+    """What to hold later runs to. `sources` are the contents of protected Python files."""
+    checks: dict[str, Status | None] = dict.fromkeys(report.collected)
+    checks |= {check.id: check.status for check in report.checks}
+    names: dict[str, tuple[str, ...]] = {}
+    for check in report.checks:
+        if runner in TESTS and check.status in ("error", "skipped") and _whole(runner, check.id):
+            del checks[check.id]
+            names[check.id] = _tests(sources.get(_file(check.id), ""))
+    return Expected(checks, names, tuple(report.patched), report.plugins, report.modules)
+
+
+def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str, ...]:
+    """Checks of the baseline that were not run, or were skipped instead of run."""
+    if runner not in TESTS:
+        return ()
+    now = {check.id: check.status for check in checks}
+    lacking: list[str] = []
+    for name, status in was.checks.items():
+        found = now.get(name)
+        if found is None or (found == "skipped" and status != "skipped"):
+            lacking.append(name)
+    ran = [name for name, status in now.items() if status != "skipped"]
+    joint = _JOINTS[runner]
+    for whole, tests in was.names.items():
+        inside = [name for name in ran if name.startswith(whole + joint)]
+        if not inside and now.get(whole) is None:
+            lacking.append(whole)
+        parts = {part.partition("[")[0] for name in inside for part in [name.rpartition(joint)[2]]}
+        lacking += [f"{whole}{joint}{test}" for test in tests if test not in parts]
+    return tuple(lacking)
+
+
+def interference(was: Expected, report: Report, root: str) -> tuple[str, ...]:
+    """What replaced parts of the runner while it ran, beyond what did so before.
+
+    Where some tests could not be loaded before, installed plugins may only now come to it.
+    """
+    found = [
+        f"{name} was replaced"
+        for name, file in report.patched.items()
+        if name not in was.patched
+        and not (was.names and file.startswith("/") and not file.startswith(f"{root}/"))
+    ]
+    plugins = [name for name in report.plugins if name not in was.plugins]
+    found += [f"plugin {name} was added" for name in plugins if not name.endswith("conftest.py")]
+    return tuple(found)
+
+
+def share(runner: Runner, was: Expected, checks: Iterable[Check], passed: bool) -> tuple[int, int]:
+    """How many of the baseline's and the new checks pass, and how many there are."""
+    now = {check.id: check.status for check in checks}
+    if runner == "command" or not (was.checks or was.names or now):
+        return int(passed), 1
+    names = {**was.checks, **dict.fromkeys(now)}
+    if runner not in TESTS:  # findings: what is no longer found is right
+        return len([name for name in names if name not in now]), len(names)
+    counted = [n for n in names if not (now.get(n) == was.checks.get(n) == "skipped")]
+    lost = [n for n in was.names if now.get(n) not in (None, "passed")]
+    good = len([name for name in counted if now.get(name) == "passed"])
+    return good, max(len({*counted, *lost}), 1)
+
+
+def _whole(runner: Runner, name: str) -> bool:
+    """Is it a file, module or package that could not be loaded, and no test in one?"""
+    match runner:
+        case "pytest":
+            return "::" not in name
+        case "unittest":
+            return not name.rpartition(".")[2].startswith("test_") or "." not in name
+        case "go":
+            return not name.rpartition(".")[2].startswith(("Test", "Example", "Fuzz"))
+        case "node":
+            parts = name.split(" > ")
+            return len(parts) == 2 and parts[0] != "" and parts[1].endswith(parts[0])
+        case "cargo":
+            return "::" not in name.partition(": ")[0] and ": " in name
+        case _:
+            return False
+
+
+def _file(name: str) -> str:
+    return name if name.endswith(".py") else name.replace(".", "/") + ".py"
+
+
+def _tests(source: str) -> tuple[str, ...]:
+    """The test functions that a Python file defines, whatever it takes to import it."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return ()
+    found = [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return tuple(dict.fromkeys([name for name in found if name.startswith("test")]))

@@ -1,0 +1,157 @@
+"""What loops learn from one another: one `Learner` for real loops, command line and benchmark.
+
+At the start it makes a case of the task and the failing checks and asks the registry; at the
+end it attributes what was injected, settles it, and takes in what the loop teaches. Every
+step may be repeated with the same loop id: the registry counts a loop once.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from taofold.loop.check import Check
+from taofold.loop.learned import Extracted, Learnt, Lessons, Used
+from taofold.loop.learner_case import case_of, first_faults
+from taofold.loop.learner_history import faults, history_of
+from taofold.loop.learning import Work
+from taofold.loop.state import LoopState
+from taofold.patterns.bodies import Kind
+from taofold.patterns.case import Case
+from taofold.patterns.commands import Found, UnknownPattern
+from taofold.patterns.extract import KINDS, extract
+from taofold.patterns.extract_applied import Application, applications
+from taofold.patterns.history import History
+from taofold.patterns.notes import LoopNote
+from taofold.patterns.registry import Registry
+from taofold.patterns.relate import context_of
+from taofold.patterns.settings import Injection, Learning
+from taofold.patterns.values import Pattern
+
+Describe = Callable[[Pattern], Awaitable[str]]
+"""A seam for a model: better words for the name of a new pattern. It decides nothing."""
+
+SILENT: Final = frozenset({"aborted", "tampered"})
+"""Endings that teach nothing: a person stopped it, or its proof is worthless."""
+_MOST_NAME: Final = 80
+
+
+class CrossLoopLearner:
+    """A `Learner` over the registry of patterns.
+
+    `repository` scopes what is learnt, `by` says who contributed it.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        learning: Learning = Learning(),
+        *,
+        repository: str = "",
+        by: str = "loop",
+        describe: Describe | None = None,
+    ) -> None:
+        self.registry, self.learning = registry, learning
+        self.repository, self.by, self.describe = repository, by, describe
+
+    async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
+        """What earlier loops have to say to this one, frozen for its whole life."""
+        injection = self.learning.injection
+        if state.wish.min_success_rate is not None:
+            injection = replace(injection, min_success_rate=state.wish.min_success_rate)
+        folder = state.baseline.folder if state.baseline else ""
+        case = case_of(
+            state.wish.task,
+            faults(failing),
+            folder or state.wish.root,
+            self.repository,
+        )
+        return await self.inject(loop, case, injection)
+
+    async def inject(
+        self, loop: str, case: Case, injection: Injection, *, manual: bool = False
+    ) -> Lessons:
+        """Ask the registry. What a person asks for is never withheld for the control share."""
+        chosen = await self.registry.inject(
+            loop,
+            case,
+            injection,
+            min_uses=self.learning.extraction.min_usage_count_for_evaluation,
+            manual=manual,
+        )
+        return Lessons(
+            chosen.text,
+            chosen.ids,
+            chosen.control,
+            tuple([f"{name}: {why}" for name, why in chosen.reasons]),
+        )
+
+    async def learn(self, loop: str, state: LoopState, work: Work) -> Learnt:
+        """Take in a loop that has ended; what the settings switch off is left out."""
+        if state.status in SILENT or state.green_before:
+            return Learnt(notes=(f"a loop that ended as {state.status} teaches nothing",))
+        wanted = self.learning.extraction
+        history = await history_of(loop, state, work, repository=self.repository, by=self.by)
+        automatic = wanted.enabled and wanted.auto_extract_on_completion
+        return await self.take_in(history, KINDS if automatic else ())
+
+    async def take_in(self, history: History, kinds: Collection[Kind] = KINDS) -> Learnt:
+        """Attribute, settle, extract: in this order, so that no loop judges its own lessons."""
+        note = await self.registry.loop(history.loop)
+        uses = await self._attributed(history, note)
+        if kinds or (note is not None and note.decided):
+            await self.registry.ended(
+                history.loop, iterations=history.iterations, solved=history.succeeded
+            )
+        found = await self._extracted(history, kinds, note)
+        estimate = await self.registry.improvement(history.loop)
+        return Learnt(
+            uses,
+            tuple([Extracted(one.id, one.new, one.rate or 0.0) for one in found]),
+            estimate.baseline if estimate else None,
+            estimate.share if estimate else None,
+            estimate.n if estimate else 0,
+        )
+
+    async def _attributed(self, history: History, note: LoopNote | None) -> tuple[Used, ...]:
+        """What became of each pattern that the loop was shown, told to the registry."""
+        shown: list[Pattern] = []
+        for one in note.shown if note is not None and not note.control else ():
+            try:
+                shown.append(await self.registry.show(one.id))
+            except UnknownPattern:  # Pruned meanwhile.
+                continue
+        uses = applications(history, shown)
+        for use in uses:
+            await self.registry.applied(
+                history.loop, use.pattern, won=use.won, iteration=use.iteration, by=history.agent
+            )
+        return tuple([_used(pattern.id, uses) for pattern in shown])
+
+    async def _extracted(
+        self, history: History, kinds: Collection[Kind], note: LoopNote | None
+    ) -> list[Found]:
+        drafts = [await self._named(draft) for draft in extract(history, kinds)]
+        if not drafts:
+            return []
+        if note is not None and note.decided:
+            context = note.context
+        else:
+            context = context_of(case_of(history.task, first_faults(history), "", self.repository))
+        return await self.registry.discover(
+            history.loop, drafts, self.learning.extraction, context=context, by=self.by
+        )
+
+    async def _named(self, draft: Pattern) -> Pattern:
+        """The draft under the name that a model gives it, if there is one to ask."""
+        if self.describe is None:
+            return draft
+        said = " ".join((await self.describe(draft)).split())[:_MOST_NAME]
+        return replace(draft, name=said) if said else draft
+
+
+def _used(pattern: str, uses: Sequence[Application]) -> Used:
+    mine = [one for one in uses if one.pattern == pattern]
+    won = [one.iteration for one in mine if one.won]
+    first = min(won or [one.iteration for one in mine], default=0)
+    return Used(pattern, bool(mine), bool(won), first)

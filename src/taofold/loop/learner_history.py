@@ -1,0 +1,122 @@
+"""From a loop's facts and the logs of its runs to the history that is learnt from.
+
+What the runs themselves say about tests is believed only as far as the gates agree: a test
+run inside an iteration belongs to the agent, the gate does not.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from taofold.loop.check import Check, Verdict
+from taofold.loop.events import IterationEnded
+from taofold.loop.findings import failing
+from taofold.loop.learning import Work
+from taofold.loop.state import LoopState
+from taofold.patterns.extract_runs import attempts_of
+from taofold.patterns.extract_words import is_test
+from taofold.patterns.generalise import language_of
+from taofold.patterns.history import Attempt, Change, Fault, History
+
+_MOST_FILES: Final = 20
+_MOST_CHARS: Final = 200_000
+
+
+async def history_of(
+    loop: str, state: LoopState, work: Work, *, repository: str = "", by: str = ""
+) -> History:
+    """The loop's attempts: as fine as the runs' logs allow, else one for each iteration."""
+    before = state.baseline.verdict if state.baseline else Verdict(passed=False)
+    snapshot = state.baseline.snapshot if state.baseline else ""
+    attempts: list[Attempt] = []
+    for ended in state.done:
+        attempts += await _attempts(ended, before, snapshot, work)
+        before, snapshot = ended.verdict, ended.snapshot
+    lessons = [name for one in state.injected for name in one.lessons.patterns]
+    return History(
+        loop,
+        state.wish.task,
+        _language(attempts),
+        state.status,
+        tuple(attempts),
+        len(state.done),
+        state.at,
+        repository,
+        by,
+        tuple(dict.fromkeys(lessons)),
+    )
+
+
+async def _attempts(
+    ended: IterationEnded, before: Verdict, snapshot: str, work: Work
+) -> list[Attempt]:
+    """The attempts of one iteration, none of which claims more than the gates saw."""
+    failed, fails = faults(failing(before)), faults(failing(ended.verdict))
+    left = {name for fault in fails for name in _names(fault.id)}
+    turned = {name for f in failed if f.id not in {g.id for g in fails} for name in _names(f.id)}
+    fine = [
+        replace(one, kept=one.kept and not _doubtful(one, left), quality=ended.quality)
+        for one in attempts_of(await work.records(ended.run), ended.number, failed)
+        if one.judged
+    ]
+    shown = {name for one in fine if one.kept for f in one.turned for name in _names(f.id)}
+    if not turned <= shown or (ended.changed and not fine):
+        changes = await _changes(ended, snapshot, work)
+        tools = tuple(sorted(ended.tools))
+        cited = tuple(dict.fromkeys([name for one in fine for name in one.cited]))
+        fine.append(
+            Attempt(
+                ended.number, failed, changes, fails, True, tools, cited,
+                ended.quality, ended.spent.usage.tokens,
+            )
+        )  # fmt: skip
+    return fine
+
+
+def _doubtful(attempt: Attempt, left: set[str]) -> bool:
+    """Does it claim that a check passes which the gates found failing?"""
+    claimed = [name for fault in attempt.turned for name in _names(fault.id)]
+    return bool(claimed) and all(name in left for name in claimed)
+
+
+def _names(check: str) -> tuple[str, ...]:
+    """What a check is called, whoever reports it: a test's own name with its parameters."""
+    return (check.replace("::", ".").rpartition(".")[2] if "[" not in check else check,)
+
+
+async def _changes(ended: IterationEnded, snapshot: str, work: Work) -> tuple[Change, ...]:
+    found: list[Change] = []
+    for path in [path for path in ended.changed if not is_test(path)][:_MOST_FILES]:
+        old = await work.text(snapshot, path) if snapshot else None
+        new = await work.text(ended.snapshot, path) if ended.snapshot else None
+        if old != new and len(old or "") + len(new or "") <= _MOST_CHARS:
+            found.append(Change(path, old or "", new or ""))
+    return tuple(found)
+
+
+def faults(checks: Sequence[Check]) -> tuple[Fault, ...]:
+    """Failing checks as the extraction knows them."""
+    return tuple([fault_of(check) for check in checks])
+
+
+def fault_of(check: Check) -> Fault:
+    """A failing check; its place is the innermost that belongs to no test."""
+    own = [place for place in check.places if not is_test(place.path)]
+    places = own or list(check.places)
+    place = places[-1] if places else None
+    return Fault(
+        check.id,
+        check.error_type,
+        check.message,
+        place.path if place else "",
+        place.line if place else 0,
+        place.function if place else "",
+    )
+
+
+def _language(attempts: Sequence[Attempt]) -> str:
+    """The language of most changes."""
+    known = [language_of(change.path) for one in attempts for change in one.changes]
+    named = [one for one in known if one != "other"]
+    return max(set(named), key=lambda one: (named.count(one), one)) if named else ""

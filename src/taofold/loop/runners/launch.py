@@ -1,0 +1,170 @@
+"""Starts pytest or unittest for a gate and reports what they did, through a pipe.
+
+`python -I launch.py RUNNER IN OUT ARGUMENTS…`: the settings are read from descriptor IN,
+reports are written to descriptor OUT as JSON lines, each with the settings' nonce. Runs in
+the project's interpreter (Python 3.8 or later) and imports nothing of taofold.
+
+What is tested runs in this very process, so this cannot be proof against code written to
+deceive it. It makes the known ways visible: modules that take a runner's place are not
+found, and functions of the runner that were replaced are named in the last line.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+WATCHED = ("_pytest", "pytest", "pluggy", "unittest")
+PRELOADED = ("traceback", "linecache", "doctest", "inspect", "tempfile", "shutil", "logging")
+
+
+class Trusted:
+    """Finds some modules where they were before the work root came onto the path."""
+
+    def __init__(
+        self, standard: frozenset[str], names: frozenset[str], path: Sequence[str]
+    ) -> None:
+        self.standard, self.names, self.path = standard, names | standard, list(path)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The module's place outside the work root, or an error if it has none."""
+        if path is not None or name not in self.names or name in sys.builtin_module_names:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, self.path)
+        if spec is None and name in self.standard and not _frozen(name):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return spec
+
+
+class Wire:
+    """Writes the report. Lines without the nonce are somebody else's."""
+
+    def __init__(self, descriptor: int, nonce: str) -> None:
+        os.set_inheritable(descriptor, False)
+        self._descriptor, self._nonce, self._pid = descriptor, nonce, os.getpid()
+
+    def send(self, kind: str, **values: Any) -> None:
+        """One line, written whole; a forked child says nothing."""
+        if os.getpid() != self._pid:
+            return
+        line = json.dumps({"n": self._nonce, "k": kind, **values}, default=str) + "\n"
+        rest = line.encode("utf-8", "replace")
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+
+class Watch:
+    """Remembers what the runner is made of, and names what was replaced since."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[Any, str, Any, Any]] = {}
+        self.found: dict[str, str] = {}
+        for name, module in sorted(sys.modules.items()):
+            if name.partition(".")[0] in WATCHED:
+                self._remember(name, module, vars(module))
+                for key, value in list(vars(module).items()):
+                    if isinstance(value, type) and value.__module__ == name:
+                        self._remember(name + "." + key, value, vars(value))
+        self._remember("builtins", builtins, vars(builtins))
+        self._remember("os", os, {"_exit": os._exit, "write": os.write})
+
+    def _remember(self, name: str, owner: Any, members: Mapping[str, Any]) -> None:
+        for key, value in list(members.items()):
+            code = _code(value)
+            if code is not None or isinstance(value, (type, types.BuiltinFunctionType)):
+                self._seen[name + "." + key] = (owner, key, value, code)
+
+    def look(self) -> None:
+        """Compare once more."""
+        for name, (owner, key, value, code) in self._seen.items():
+            now: Any = owner.__dict__.get(key)
+            if now is not value or _code(now) is not code:
+                self.found[name] = str(getattr(_code(now), "co_filename", ""))
+
+
+def _frozen(name: str) -> bool:
+    return importlib.machinery.FrozenImporter.find_spec(name) is not None
+
+
+def _code(value: Any) -> Any:
+    value = getattr(value, "__func__", value)
+    if isinstance(value, property):
+        value = value.fget
+    return getattr(value, "__code__", None)
+
+
+def main() -> int:
+    """Read the settings, run, report, and end as the runner would have."""
+    runner, source, target, *arguments = sys.argv[1:]
+    with os.fdopen(int(source), encoding="utf-8") as file:
+        settings = json.load(file)
+    wire = Wire(int(target), settings["nonce"])
+    root = settings["root"]
+    outside = [p for p in sys.path if not _inside(p, root) or _installed(p)]
+    standard = frozenset(getattr(sys, "stdlib_module_names", ())) - {*settings["exempt"]}
+    trusted = frozenset([*settings["trusted"], *WATCHED])
+    finder: Any = Trusted(standard, trusted, outside)
+    sys.meta_path.insert(0, finder)
+    importlib.import_module(runner)
+    for name in PRELOADED:
+        importlib.import_module(name)
+    sys.path[:0] = [*settings["path"], str(Path.cwd())]
+    sys.argv = [runner, *arguments]
+    reporter = _beside(runner + "_report")
+    watch = Watch()
+    started = sorted(_homes(root))
+    ended: tuple[int, list[str]] = reporter.run(arguments, wire, watch)
+    code, plugins = ended
+    watch.look()
+    wire.send("end", code=code, patched=watch.found, plugins=plugins,
+              modules=sorted(_foreign(root)), toolchain=started)  # fmt: skip
+    return code
+
+
+def _beside(name: str) -> Any:
+    """The module of that name beside this script, which is on no path."""
+    place = Path(__file__).resolve().with_name(name + ".py")
+    spec = importlib.util.spec_from_file_location("_gate_" + name, place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _inside(path: str, root: str) -> bool:
+    real = os.path.realpath(path or ".")
+    return real == root or real.startswith(root + os.sep)
+
+
+def _installed(path: str) -> bool:
+    return any(part in ("site-packages", "dist-packages") for part in Path(path).parts)
+
+
+def _homes(root: str) -> Iterator[str]:
+    """Files of the runner that lie in the work root, in a virtual environment there."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and _inside(file, root) and _installed(file):
+            yield os.path.relpath(os.path.realpath(file), root)
+
+
+def _foreign(root: str) -> Iterator[str]:
+    """Top-level modules that were loaded from outside the work root, or installed in it."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and "." not in name and (not _inside(file, root) or _installed(file)):
+            yield name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

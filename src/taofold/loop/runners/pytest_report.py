@@ -1,0 +1,118 @@
+"""A pytest plugin that reports to a gate. Loaded by `launch.py`; imports nothing of taofold."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Generator
+from typing import Any
+
+LONGEST = 20000
+ONE_PROCESS: tuple[tuple[str, Any], ...] = (
+    ("numprocesses", None), ("dist", "no"), ("tx", []), ("looponfail", False),
+)  # fmt: skip
+
+
+class PytestReporter:
+    """A pytest plugin: collected ids, then one line per test, when its teardown is over."""
+
+    def __init__(self, wire: Any, watch: Any) -> None:
+        self._wire, self._watch = wire, watch
+        self._phases: dict[str, tuple[str, Any, float]] = {}
+        self._types: dict[str, str] = {}
+        self.plugins: list[str] = []
+
+    def pytest_cmdline_parse(self) -> Generator[None, Any, None]:
+        """A hook wrapper. Tests run in this process: workers of xdist would not be isolated."""
+        outcome = yield
+        option = outcome.get_result().option
+        for name, value in ONE_PROCESS:
+            if hasattr(option, name):
+                setattr(option, name, value)
+
+    def pytest_collection(self) -> None:
+        """Plugins have replaced what they replace; nothing that is tested was imported yet."""
+        self._watch.look()
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        """What will be run, after all selection."""
+        self._wire.send("collected", ids=[item.nodeid for item in session.items])
+
+    def pytest_sessionfinish(self, session: Any) -> None:
+        """Who took part."""
+        for name, plugin in session.config.pluginmanager.list_name_plugin():
+            known = type(plugin).__name__ if str(name).isdigit() else str(name)
+            self.plugins += [] if plugin is None or plugin is self else [known]
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file that cannot be imported is an error of its own."""
+        if report.failed or (report.skipped and report.nodeid):
+            status = "error" if report.failed else "skipped"
+            self._send(report.nodeid, status, report, 0)
+
+    def pytest_exception_interact(self, node: Any, call: Any) -> None:
+        """The only hook that is told what was raised."""
+        self._types[node.nodeid] = call.excinfo.type.__name__
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Phases are joined: the worst counts, and the first of the worst is shown."""
+        if report.outcome not in ("passed", "failed", "skipped"):
+            return  # rerun: the next attempt decides
+        if report.when == "setup":
+            self._phases[report.nodeid] = ("passed", report, 0.0)
+        status = report.outcome
+        if status == "failed" and report.when != "call":
+            status = "error"
+        before = self._phases.get(report.nodeid, ("passed", report, 0.0))
+        seconds = before[2] + report.duration
+        order = ("passed", "skipped", "failed", "error")
+        worse = order.index(status) > order.index(before[0])
+        kept, shown = (status, report) if worse else before[:2]
+        self._phases[report.nodeid] = (kept, shown, seconds)
+        if report.when == "teardown":
+            del self._phases[report.nodeid]
+            self._watch.look()
+            self._send(report.nodeid, kept, shown, seconds)
+
+    def _send(self, node: str, status: str, report: Any, seconds: float) -> None:
+        crash, places, text = _told(report) if status != "passed" else ("", [], "")
+        kind = self._types.pop(node, "")
+        if kind == "CollectError":  # pytest's own; the first word says what was raised
+            kind = crash.partition(":")[0] if crash.partition(":")[0].isidentifier() else kind
+        self._wire.send(
+            "check", id=node, status=status, type=kind, message=crash, places=places,
+            trace=text, ms=int(seconds * 1000),
+        )  # fmt: skip
+
+
+def _told(report: Any) -> tuple[str, list[list[Any]], str]:
+    """Message, places and text of a failure, whatever shape pytest gave it."""
+    shown: Any = report.longrepr
+    if isinstance(shown, tuple):  # a skip: path, line, reason
+        path, line, reason = shown  # pyright: ignore[reportUnknownVariableType]
+        return str(reason), [[str(path), int(line), ""]], ""  # pyright: ignore[reportUnknownArgumentType]
+    text = _short(str(getattr(report, "longreprtext", "") or shown or ""))
+    places: list[list[Any]] = []
+    for entry in getattr(getattr(shown, "reprtraceback", None), "reprentries", ()):
+        spot = getattr(entry, "reprfileloc", None)
+        if spot is not None:
+            places.append([str(spot.path), int(spot.lineno), ""])
+    crash = getattr(shown, "reprcrash", None)
+    if crash is None:
+        lines = [line for line in text.splitlines() if line.startswith("E ")]
+        return (lines[-1][1:].strip() if lines else text[:300]), places, text
+    return _short(str(crash.message)), places or [[str(crash.path), int(crash.lineno), ""]], text
+
+
+def _short(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return text[: LONGEST // 2] + "\n[...]\n" + text[-LONGEST // 2 :]
+
+
+def run(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list[str]]:
+    """Pytest's exit code, and the names of its plugins."""
+    pytest: Any = importlib.import_module("pytest")
+    reporter = PytestReporter(wire, watch)
+    pytest.hookimpl(hookwrapper=True)(PytestReporter.pytest_cmdline_parse)
+    code = int(pytest.main(arguments, plugins=[reporter]))
+    return code, sorted(set(reporter.plugins))

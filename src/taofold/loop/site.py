@@ -1,0 +1,148 @@
+"""The place where real loops work: a workspace with snapshots, and the gates that judge it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from taofold.core.errors import ConfigError
+from taofold.loop.check import Verdict, unexecuted
+from taofold.loop.gate import gates
+from taofold.loop.gates_judge import Judge
+from taofold.loop.gates_observation import observation
+from taofold.loop.ground import Judged
+from taofold.loop.state import LoopState
+from taofold.loop.values import Wish
+from taofold.loop.workspace import Workspace, open_workspace, state_folder
+from taofold.policy.redaction import Redactor
+
+_SPACES = {"in-place": "place", "worktree": "worktree", "copy": "copy"}
+
+
+class Site:
+    """A `Ground` of real files and real commands."""
+
+    def __init__(self, space: Workspace, judge: Judge) -> None:
+        self._space, self._judge = space, judge
+
+    @property
+    def root(self) -> Path:
+        """The work root."""
+        return self._space.root
+
+    @property
+    def contained(self) -> bool:
+        """Whether bubblewrap holds the gates."""
+        return self._judge.contained
+
+    def told(self, verdict: Verdict, limit: int) -> str:
+        """The gates' own words."""
+        return observation(verdict, limit)
+
+    async def begin(self) -> tuple[Judged, str]:
+        """The verdict before anything was done."""
+        verdict = await self._judge.begin()
+        baseline = self._judge.baseline
+        if baseline is None:
+            raise ConfigError("the baseline could not be taken")
+        return Judged(verdict, self._space.first.id), baseline.digest
+
+    async def snapshot(self, label: str) -> str:
+        """Keep the files."""
+        return (await asyncio.to_thread(self._space.snapshot, label)).id
+
+    async def judge(self, label: str) -> Judged:
+        """The verdict on the files as they are.
+
+        What a gate itself changes was not judged: then it is run once more, and if that changes
+        files again there is no record of execution for what would be returned.
+        """
+        before = await self.snapshot(label)
+        verdict = await self._judge.verdict(tree=before)
+        after = await self.snapshot(label)
+        known = {*await self.changed(self._space.first.id, before)}
+        if verdict.passed and await self._touched(before, after, known):
+            before = after
+            verdict = await self._judge.verdict(tree=before)
+            after = await self.snapshot(label)
+        blocked = ""
+        if verdict.passed:
+            own = await self._touched(before, after, known)
+            blocked = unexecuted(verdict, after if own else verdict.tree)
+        return Judged(verdict, after, blocked)
+
+    async def _touched(self, before: str, after: str, work: set[str]) -> bool:
+        """Did the gate change a file that is part of the work (not only leave one of its own)?"""
+        return before != after and bool(work & {*await self.changed(before, after)})
+
+    async def changed(self, a: str, b: str) -> tuple[str, ...]:
+        """Paths that differ."""
+        return await asyncio.to_thread(self._space.changed, a, b)
+
+    async def diff(self, a: str, b: str, limit: int) -> str:
+        """The unified diff."""
+        return await asyncio.to_thread(lambda: self._space.diff(a, b, limit=limit))
+
+    async def digests(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """SHA-256 of each file."""
+        return await asyncio.to_thread(lambda: {one: _digest(self.root / one) for one in paths})
+
+    async def text(self, snapshot: str, path: str) -> str | None:
+        """A file of a snapshot."""
+        return await asyncio.to_thread(self._space.text, snapshot, path)
+
+    async def restore(self, snapshot: str) -> tuple[str, ...]:
+        """Put the files in place."""
+        return await asyncio.to_thread(self._space.restore, snapshot)
+
+    async def commit(self, number: int, body: str, branch: str) -> str:
+        """A commit on a branch of its own."""
+        return await asyncio.to_thread(lambda: self._space.commit(number, body, branch=branch))
+
+    async def deliver(self) -> tuple[str, ...]:
+        """From the worktree or the copy to the project."""
+        return await asyncio.to_thread(self._space.bring_back)
+
+    async def leave(self, *, keep: bool, force: bool = False) -> tuple[str, ...]:
+        """Keep or revert."""
+        return await asyncio.to_thread(lambda: self._space.abort(keep=keep, force=force))
+
+
+def open_site(
+    loop: str,
+    state: LoopState,
+    home: Path,
+    *,
+    network: bool = False,
+    redact: Redactor | None = None,
+    timeout: float = 600.0,
+) -> Site:
+    """The real place of a loop. Blocks.
+
+    Raises:
+        ConfigError: a criterion is no runnable command, or what was kept is gone or changed.
+    """
+    wish = state.wish
+    project = Path(wish.root)
+    folder = state_folder(project, home, loop)
+    given: dict[str, Any] = {"network": network, "redact": redact or Redactor()}
+    space = _space(project, folder, wish, loop)
+    if state.baseline is not None:
+        return Site(space, Judge.resume(space.root, folder, state.baseline.baseline, **given))
+    wanted = gates(wish.commands, space.root, timeout=timeout)
+    return Site(space, Judge(space.root, folder, wanted, allow_edit=wish.allow_edit, **given))
+
+
+def _space(project: Path, folder: Path, wish: Wish, loop: str) -> Workspace:
+    try:
+        return Workspace.load(project, folder)
+    except (ConfigError, OSError):
+        mode = _SPACES[wish.mode]
+        return open_workspace(project, folder, mode=mode, loop_id=loop)  # type: ignore[arg-type]
+
+
+def _digest(path: Path) -> str:
+    if path.is_symlink() or not path.is_file():
+        return ""
+    return sha256(path.read_bytes()).hexdigest()

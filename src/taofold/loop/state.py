@@ -1,0 +1,208 @@
+"""The state of a loop: a pure fold of its facts. It refuses what may not follow.
+
+Two processes that fold the same facts see the same loop; nothing else is remembered.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from taofold.core.errors import Refused
+from taofold.core.values import Value
+from taofold.loop import events as e
+from taofold.loop.learned import Learnt
+from taofold.loop.status import ENDED, RESUMABLE, check
+from taofold.loop.values import Bounds, Spent, Status, Wish
+
+
+class Iteration(Value, frozen=True):
+    """One iteration: `ended` is None while it goes on. Times are ms since the epoch."""
+
+    number: int
+    run: str
+    started_at: int = 0
+    before: str = ""
+    """Snapshot of the files at its start."""
+    ended: e.IterationEnded | None = None
+
+
+class LoopState(Value, frozen=True):
+    """Where a loop stands after its facts. `at` is the time of the last one."""
+
+    status: Status = "pending"
+    wish: Wish = Wish("", (), "")
+    bounds: Bounds = Bounds()
+    owner: str = ""
+    started_at: int = 0
+    active_at: int = 0
+    """When it was started or last resumed: the timer counts from here."""
+    at: int = 0
+    baseline: e.BaselineTaken | None = None
+    injected: tuple[e.Injected, ...] = ()
+    iterations: tuple[Iteration, ...] = ()
+    interventions: tuple[e.Intervened, ...] = ()
+    resumed_after: int = 0
+    """Iterations that had ended when it was last resumed: detection looks no further back."""
+    resumptions: int = 0
+    pause: e.Paused | None = None
+    crash: e.Crashed | None = None
+    closing: e.Completing | None = None
+    restored: e.Restored | None = None
+    ended: e.LoopEnded | None = None
+    learnt: Learnt | None = None
+    spent: Spent = Spent()
+    head: int = -1
+    """Number of the last fact."""
+
+    @property
+    def done(self) -> tuple[e.IterationEnded, ...]:
+        """The iterations that ended."""
+        return tuple([one.ended for one in self.iterations if one.ended is not None])
+
+    @property
+    def open(self) -> Iteration | None:
+        """The iteration that goes on."""
+        last = self.iterations[-1] if self.iterations else None
+        return last if last is not None and last.ended is None else None
+
+    @property
+    def verified(self) -> tuple[e.IterationEnded, ...]:
+        """The iterations whose gates passed, and nothing forbids to say so."""
+        return tuple([one for one in self.done if one.verdict.passed and not one.blocked])
+
+    @property
+    def lessons(self) -> e.Injected | None:
+        """The lessons frozen at the start."""
+        return next((one for one in self.injected if not one.manual), None)
+
+    @property
+    def green_before(self) -> bool:
+        """Did the gates pass before anything was done?"""
+        return self.baseline is not None and self.baseline.verdict.passed
+
+
+START: Final = LoopState()
+
+
+def fold(records: Iterable[e.LoopRecord], state: LoopState = START) -> LoopState:
+    """The state after `records`.
+
+    Raises:
+        Refused: one of them may not follow what was before it.
+    """
+    for record in records:
+        state = reduce(state, record)
+    return state
+
+
+def reduce(state: LoopState, record: e.LoopRecord) -> LoopState:
+    """The state after one more fact.
+
+    Raises:
+        Refused: it may not follow.
+    """
+    at, event = max(record.at, state.at), record.event
+    return replace(_follow(state, event, at), at=at, head=record.seq)
+
+
+def _follow(state: LoopState, event: e.LoopEvent, at: int) -> LoopState:  # noqa: C901 - one arm each
+    match event:
+        case e.LoopStarted():
+            if state.head >= 0:
+                raise Refused("a loop starts once")
+            return replace(
+                state, wish=event.wish, bounds=event.wish.bounds, owner=event.owner,
+                started_at=at, active_at=at,
+            )  # fmt: skip
+        case e.BaselineTaken():
+            return _measured(state, event)
+        case e.Injected():
+            return _injected(state, event)
+        case e.IterationStarted():
+            return _began(state, event, at)
+        case e.IterationEnded():
+            return _over(state, event)
+        case e.Intervened():
+            _need(state, "running", "an intervention")
+            return replace(state, interventions=(*state.interventions, event))
+        case e.Paused():
+            return replace(_to(state, "paused"), pause=event)
+        case e.Resumed():
+            return _resumed(state, event, at)
+        case e.Crashed():
+            return replace(_to(state, "crashed"), crash=event)
+        case e.Completing():
+            if state.open is not None:
+                raise Refused(f"iteration {state.open.number} has not ended")
+            return replace(_to(state, "completing"), closing=event)
+        case e.Restored():
+            _need(state, "completing", "restoring files")
+            return replace(state, restored=event)
+        case e.LoopEnded():
+            return _ended(state, event)
+        case e.Taught():
+            if state.status not in ENDED:
+                raise Refused(f"a loop that is {state.status} has taught nothing yet")
+            return replace(state, learnt=event.learnt)
+
+
+def _to(state: LoopState, status: Status) -> LoopState:
+    check(state.status, status)
+    return replace(state, status=status)
+
+
+def _need(state: LoopState, status: Status, what: str) -> None:
+    if state.status != status:
+        raise Refused(f"{what} needs a loop that is {status}; this one is {state.status}")
+
+
+def _measured(state: LoopState, event: e.BaselineTaken) -> LoopState:
+    if state.baseline is not None:
+        raise Refused("the baseline was taken already")
+    moved = _to(state, "running") if state.status == "pending" else state
+    _need(moved, "running", "a baseline")
+    return replace(moved, baseline=event)
+
+
+def _injected(state: LoopState, event: e.Injected) -> LoopState:
+    if state.status not in ("pending", "running") and state.status not in RESUMABLE:
+        raise Refused(f"a loop that is {state.status} has no next iteration to inject into")
+    if not event.manual and state.lessons is not None:
+        raise Refused("the lessons were frozen at the start")
+    return replace(state, injected=(*state.injected, event))
+
+
+def _began(state: LoopState, event: e.IterationStarted, at: int) -> LoopState:
+    _need(state, "running", "an iteration")
+    if state.baseline is None or state.open is not None:
+        raise Refused("an iteration starts after the baseline, and after the one before it")
+    if event.number != len(state.iterations) + 1:
+        raise Refused(f"iteration {event.number} cannot follow {len(state.iterations)}")
+    begun = Iteration(event.number, event.run, at, event.before)
+    return replace(state, iterations=(*state.iterations, begun))
+
+
+def _over(state: LoopState, event: e.IterationEnded) -> LoopState:
+    _need(state, "running", "the end of an iteration")
+    going = state.open
+    if going is None or going.number != event.number:
+        raise Refused(f"iteration {event.number} is not going on")
+    return replace(
+        state,
+        iterations=(*state.iterations[:-1], replace(going, ended=event)),
+        spent=state.spent + event.spent,
+    )
+
+
+def _resumed(state: LoopState, event: e.Resumed, at: int) -> LoopState:
+    moved = _to(state, "running")
+    return replace(
+        moved, bounds=event.bounds, owner=event.owner, active_at=at, pause=None, crash=None,
+        closing=None, restored=None, ended=None, learnt=None, resumptions=state.resumptions + 1,
+        resumed_after=len(state.done),
+    )  # fmt: skip
+
+
+def _ended(state: LoopState, event: e.LoopEnded) -> LoopState:
+    return replace(_to(state, event.ending), ended=event)

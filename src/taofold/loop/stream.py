@@ -1,0 +1,167 @@
+"""The stream of one loop in a journal: read, append, and notice that somebody else wrote.
+
+Other processes append too: a person injects lessons, aborts, or takes over. Whoever drives
+the loop finds out at its next write or when it looks, and decides again.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
+from taofold.loop import events as e
+from taofold.loop.learned import Lessons
+from taofold.loop.state import START, LoopState, fold
+from taofold.store.journal import Journal
+from taofold.store.store import clock
+
+Heard = Callable[[e.LoopRecord], None]
+"""Hears every fact that this process wrote or found."""
+
+_COURSE: Final = (e.LoopEnded, e.Crashed, e.Paused, e.Resumed)
+
+
+class Overtaken(Conflict):
+    """Somebody else ended the loop, or drives it now."""
+
+
+class Stream:
+    """One loop's facts and the state that they fold to."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        loop: str,
+        *,
+        now: Callable[[], int] = clock,
+        heard: Heard | None = None,
+    ) -> None:
+        self.journal, self.loop, self.now, self.heard = journal, loop, now, heard
+        self.state: LoopState = START
+        self.records: list[e.LoopRecord] = []
+        self._lock = asyncio.Lock()
+        self._mine = self._foreign = -1
+
+    @property
+    def name(self) -> str:
+        """Its name in the journal."""
+        return f"{e.PREFIX}{self.loop}"
+
+    async def read(self) -> LoopState:
+        """Take in what is new.
+
+        Raises:
+            LogError: a fact cannot be read, or contradicts the ones before it.
+        """
+        async with self._lock:
+            return await self._read()
+
+    async def _read(self) -> LoopState:
+        for fact in await self.journal.facts(self.name, after=self.state.head):
+            try:
+                record = e.LoopRecord(fact.seq, fact.at, e.decode(fact.body))
+                self._take(record, fold([record], self.state))
+                if isinstance(record.event, _COURSE):
+                    self._foreign = record.seq
+            except (ValueError, Refused) as error:
+                raise LogError(f"fact {fact.seq} of loop {self.loop!r}: {error}") from error
+        return self.state
+
+    async def append(self, *events: e.LoopEvent, disk: bool = False) -> LoopState:
+        """Write `events` in one transaction.
+
+        Raises:
+            Refused: the loop's state does not allow them.
+            Conflict: somebody else wrote first. Nothing was written; what he wrote was read.
+        """
+        async with self._lock:
+            return await self._append(events, disk=disk)
+
+    async def _append(self, events: Sequence[e.LoopEvent], *, disk: bool) -> LoopState:
+        at = max(self.now(), self.state.at)
+        head = self.state.head
+        records = [e.LoopRecord(head + 1 + n, at, event) for n, event in enumerate(events)]
+        states: list[LoopState] = []
+        for record in records:
+            states.append(fold([record], states[-1] if states else self.state))
+        facts = [(at, e.encode(event)) for event in events]
+        try:
+            await self.journal.write(self.name, head, facts, disk=disk)
+        except Conflict:
+            await self._read()
+            raise
+        for record, state in zip(records, states, strict=True):
+            self._take(record, state)
+        return self.state
+
+    async def record(self, owner: str, *events: e.LoopEvent, disk: bool = False) -> LoopState:
+        """`append` for the process that drives the loop: news that leave it its loop do not hinder.
+
+        Raises:
+            Overtaken: the loop was ended, or is driven by somebody else.
+        """
+        while True:
+            self.hold(owner)
+            try:
+                return await self.append(*events, disk=disk)
+            except Conflict:
+                continue
+
+    def begin(self) -> None:
+        """From now on, what others write about the loop's course counts as taking it away."""
+        self._mine = self.state.head
+
+    def hold(self, owner: str) -> None:
+        """Pass if `owner` still drives the loop.
+
+        Raises:
+            Overtaken: it does not.
+        """
+        state = self.state
+        if state.owner != owner:
+            raise Overtaken(f"loop {self.loop!r} is driven by another process now")
+        if self._foreign > self._mine:
+            by = f" by {state.ended.by}" if state.ended is not None else ""
+            raise Overtaken(f"loop {self.loop!r} was set to {state.status}{by} meanwhile")
+
+    def _take(self, record: e.LoopRecord, state: LoopState) -> None:
+        self.state = state
+        self.records.append(record)
+        if self.heard is not None:
+            self.heard(record)
+
+
+async def load(journal: Journal, loop: str, now: Callable[[], int] = clock) -> Stream:
+    """The stream of a loop that exists.
+
+    Raises:
+        UnknownRun: there is none with this id.
+    """
+    stream = Stream(journal, loop, now=now)
+    await stream.read()
+    if stream.state.head < 0:
+        raise UnknownRun(f"there is no loop {loop!r}")
+    return stream
+
+
+async def ids(journal: Journal) -> Sequence[str]:
+    """Every loop's id, the newest first."""
+    return [row.stream.removeprefix(e.PREFIX) for row in await journal.streams(e.PREFIX)]
+
+
+async def inject(journal: Journal, loop: str, lessons: Lessons, by: str = "local") -> int:
+    """Give a loop more lessons by hand; returns the iteration that will read them first (XTL-30).
+
+    Raises:
+        UnknownRun: there is no such loop.
+        Refused: it has no next iteration.
+    """
+    stream = await load(journal, loop)
+    while True:
+        number = len(stream.state.iterations) + 1
+        event = e.Injected(number=number, lessons=lessons, by=by, manual=True)
+        try:
+            await stream.append(event)
+        except Conflict:
+            continue
+        return number

@@ -1,0 +1,99 @@
+"""What a loop is told at its start, and the words for where it stands.
+
+Plain values with one JSON form. Knows nothing about models, commands or storage.
+"""
+
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from taofold.core.values import Usage, Value
+
+Status: TypeAlias = Literal[
+    "pending",
+    "running",
+    "paused",
+    "completing",
+    "completed",
+    "exhausted",
+    "timeout",
+    "budget",
+    "no_progress",
+    "tampered",
+    "failed",
+    "aborted",
+    "crashed",
+]
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+
+Ending: TypeAlias = Literal[
+    "completed", "exhausted", "timeout", "budget", "no_progress", "tampered", "failed", "aborted"
+]
+"""The statuses in which a loop ends."""
+Level: TypeAlias = Literal["log", "warn", "redirect", "pause", "abort"]
+"""The ladder of interventions, from the mildest."""
+Kind: TypeAlias = Literal["stuck", "oscillation", "regression", "plateau", "deviation"]
+"""What was found."""
+Mode: TypeAlias = Literal["in-place", "worktree", "copy"]
+
+MEMORY: Final = {"simple": 1, "moderate": 3, "complex": 5, "maximum": 10}
+"""Reflection windows by preset: how many earlier iterations a prompt tells of."""
+MOST_MEMORY: Final = 10
+
+
+class Bounds(Value, frozen=True):
+    """Independent limits of a loop.
+
+    `seconds` counts the wall clock of one activation (a resumed loop gets a fresh timer),
+    `usd` and `iterations` the whole loop, `steps` one iteration.
+    """
+
+    iterations: int = 10
+    seconds: float = 3600.0
+    usd: float | None = None
+    steps: int | None = None
+
+
+class Wish(Value, frozen=True):
+    """Everything a loop is asked for: enough to go on with it from any process.
+
+    `commands` must all succeed. `agent` says how the caller makes the agent again; the loop
+    itself does not read it.
+    """
+
+    task: str
+    commands: tuple[str, ...]
+    root: str
+    bounds: Bounds = Bounds()
+    mode: Mode = "in-place"
+    allow_edit: tuple[str, ...] = ()
+    commit: bool = False
+    branch: str = ""
+    memory: int = 3
+    keep_improving: bool = False
+    cross_task: bool = True
+    min_success_rate: float | None = None
+    unexecuted: str = ""
+    """Why changed code may be returned although nothing ran it; "" = it may not (RLP-16)."""
+    agent: dict[str, Any] = {}
+    model: str = ""
+    principal: str = "local"
+    notes: tuple[str, ...] = ()
+    """What the person said beside the task: scope, constraints, hints."""
+
+
+class Spent(Value, frozen=True):
+    """What a loop or an iteration has used. `ms` is wall clock."""
+
+    usage: Usage = Usage()
+    steps: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    ms: int = 0
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(
+            self.usage + other.usage,
+            self.steps + other.steps,
+            self.model_calls + other.model_calls,
+            self.tool_calls + other.tool_calls,
+            self.ms + other.ms,
+        )

@@ -1,0 +1,254 @@
+"""Where a loop works: in the project itself, in a git worktree of it, or in a copy.
+
+Nothing that was not committed is lost: a worktree and a copy start with the project's files
+as they are, every state is kept outside the work root, commits are made beside the person's
+branch, index and files, and whatever would overwrite somebody else's change is refused.
+"""
+
+import hashlib
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from taofold.core.errors import ConfigError, Refused, RunError
+from taofold.core.values import Value
+from taofold.loop import workspace_snapshots as snapshots
+from taofold.loop.workspace_commits import committed
+from taofold.loop.workspace_git import Git, repository, shadow
+from taofold.loop.workspace_snapshots import DIFF, Snapshot
+
+Mode = Literal["place", "worktree", "copy"]
+FILE: Final = "workspace.json"
+
+
+class _Kept(Value, frozen=True):
+    """What is needed to find a workspace again."""
+
+    project: str
+    mode: Mode
+    root: str
+    first: Snapshot
+    last: Snapshot
+    loop_id: str = ""
+    top: str = ""
+    """The worktree, of which the root may be a part."""
+
+
+@dataclass(slots=True)
+class Workspace:
+    """The work root of one loop and its states. All methods block."""
+
+    project: Path
+    folder: Path
+    root: Path
+    mode: Mode
+    first: Snapshot
+    last: Snapshot
+    loop_id: str = ""
+    top: str = ""
+
+    @classmethod
+    def load(cls, project: Path | str, folder: Path | str) -> "Workspace":
+        """Find the workspace again that was opened in `folder`.
+
+        Raises:
+            ConfigError: there is none, or its work root is gone.
+        """
+        try:
+            kept = msgspec.json.decode((Path(folder) / FILE).read_bytes(), type=_Kept)
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigError(f"there is no workspace in {str(folder)!r}: {error}") from error
+        home = Path(project).resolve()
+        if kept.project != str(home):
+            raise ConfigError(f"this loop belongs to {kept.project!r}, not to {str(home)!r}")
+        if not Path(kept.root).is_dir():
+            raise ConfigError(f"the work root {kept.root!r} is gone")
+        return cls(
+            home, Path(folder).resolve(), Path(kept.root), kept.mode, kept.first, kept.last,
+            kept.loop_id, kept.top,
+        )  # fmt: skip
+
+    @property
+    def git(self) -> Git:
+        """The store of the snapshots."""
+        return shadow(self.folder, self.root)
+
+    def snapshot(self, label: str = "") -> Snapshot:
+        """Keep the files as they are now."""
+        self.last = snapshots.take(self.git, repository(self.root), label)
+        self._save()
+        return self.last
+
+    def changed(self, a: str, b: str) -> tuple[str, ...]:
+        """Paths that differ between two snapshots."""
+        return snapshots.changed(self.git, a, b)
+
+    def diff(self, a: str, b: str, *, limit: int = DIFF) -> str:
+        """The unified diff between two snapshots, of at most about `limit` characters."""
+        return snapshots.diff(self.git, a, b, limit)
+
+    def text(self, snapshot: str, path: str) -> str | None:
+        """A file of a snapshot; None if it was not there or is no text."""
+        found = snapshots.content(self.git, snapshot, path)
+        try:
+            return None if found is None else found.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+
+    def restore(self, snapshot: str) -> tuple[str, ...]:
+        """Put the files of a snapshot in place; the paths that this changed."""
+        now = self.snapshot("before restoring")
+        touched = snapshots.restore(self.git, snapshot, now.id)
+        self.snapshot("restored")
+        return tuple(touched)
+
+    def commit(self, number: int, body: str = "", *, branch: str = "") -> str:
+        """Commit the files as they are on a branch of the loop's own.
+
+        The person's branch, index and files are not touched, no hook runs.
+
+        Returns:
+            The commit; "" if the project is no git repository or nothing changed.
+
+        Raises:
+            Refused: the branch is checked out somewhere.
+        """
+        project = repository(self.root)
+        if project is None:
+            return ""
+        name = branch or f"ralph/{self.loop_id or 'loop'}"
+        title = f"ralph: iteration {number}"
+        return committed(project, self.root, self.folder / "commit.index", name, title, body)
+
+    def bring_back(self) -> tuple[str, ...]:
+        """Bring what was made to the project; the paths that this changed there.
+
+        Raises:
+            Refused: the same files were changed in the project meanwhile.
+        """
+        if self.mode == "place":
+            return ()
+        result = self.snapshot("brought back")
+        paths = self.changed(self.first.id, result.id)
+        home = Git(self.git.store, self.project, self.folder / "project.index")
+        now = snapshots.take(home, repository(self.project), "project")
+        foreign = set(snapshots.changed(home, self.first.id, now.id))
+        same = set(snapshots.changed(home, result.id, now.id))
+        clash = sorted(path for path in paths if path in foreign and path in same)
+        if clash:
+            raise Refused(
+                f"changed in {str(self.project)!r} meanwhile: {', '.join(clash[:10])}. The "
+                f"loop's files are in {str(self.root)!r}; bring them together by hand"
+            )
+        touched = snapshots.restore(home, result.id, now.id, paths)
+        return tuple(touched)
+
+    def abort(self, *, keep: bool = True, force: bool = False) -> tuple[str, ...]:
+        """Give up: keep the files, or put back those of the start.
+
+        Raises:
+            Refused: somebody changed files after the last snapshot (unless `force`).
+        """
+        if keep:
+            return ()
+        before = self.last
+        now = self.snapshot("before reverting")
+        others = self.changed(before.id, now.id)
+        if others and not force:
+            self.last = before
+            self._save()
+            raise Refused(
+                f"changed after the loop's last iteration, not by it: {', '.join(others[:10])}. "
+                "Keep the changes, or force the way back"
+            )
+        touched = snapshots.restore(self.git, self.first.id, now.id)
+        self.snapshot("reverted")
+        return tuple(touched)
+
+    def close(self) -> None:
+        """Remove the worktree or the copy. Its states stay."""
+        if self.mode == "place":
+            return
+        self.snapshot("closed")
+        home = repository(self.project)
+        if self.mode == "worktree" and home is not None:
+            home.run("worktree", "remove", "--force", self.top or str(self.root))
+        shutil.rmtree(self.top or self.root, ignore_errors=True)
+
+    def _save(self) -> None:
+        kept = _Kept(
+            str(self.project), self.mode, str(self.root), self.first, self.last, self.loop_id,
+            self.top,
+        )  # fmt: skip
+        temporary = self.folder / f"{FILE}.{os.getpid()}"
+        temporary.write_bytes(msgspec.json.encode(kept))
+        temporary.rename(self.folder / FILE)
+
+
+def open_workspace(
+    project: Path | str, folder: Path | str, *, mode: Mode = "place", loop_id: str = ""
+) -> Workspace:
+    """A workspace for a new loop, whose first snapshot is taken.
+
+    Args:
+        project: The person's files.
+        folder: A directory outside the project, for as long as the loop is known.
+        mode: "place" works on them; "worktree" and "copy" beside them.
+        loop_id: Names the branch of the commits.
+
+    Raises:
+        ConfigError: the project is no directory, or no git repository for a worktree.
+        RunError: git failed.
+    """
+    home, place = Path(project).resolve(), Path(folder).resolve()
+    if not home.is_dir():
+        raise ConfigError(f"{str(project)!r} is no directory")
+    if place.is_relative_to(home):
+        raise ConfigError(f"{str(folder)!r} lies in the project; an agent could write there")
+    place.mkdir(parents=True, exist_ok=True)
+    own = Git(shadow(place, home).store, home, place / "project.index")
+    first = snapshots.take(own, repository(home), "before iteration 1")
+    root, top = home, ""
+    if mode == "worktree":
+        root, top = _worktree(home, place / "work")
+    elif mode == "copy":
+        root = place / "work"
+        root.mkdir()
+    if mode != "place":
+        git = shadow(place, root)
+        now = snapshots.take(git, None)
+        snapshots.restore(git, first.id, now.id)
+    space = Workspace(home, place, root, mode, first, first, loop_id, top)
+    space.snapshot("before iteration 1")
+    return space
+
+
+def state_folder(project: Path | str, home: Path | str, loop_id: str) -> Path:
+    """Where a loop keeps what its agent may not reach: in `home` unless that is in the project."""
+    root, place = Path(project).resolve(), Path(home).resolve()
+    if not place.is_relative_to(root):
+        return place / "loops" / loop_id
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    mark = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return Path(state) / "taofold" / "loops" / mark / loop_id
+
+
+def _worktree(project: Path, target: Path) -> tuple[Path, str]:
+    """A worktree of the project's repository at its commit; the work root in it."""
+    git = repository(project)
+    if git is None:
+        raise ConfigError(f"{str(project)!r} is no git repository: use a copy")
+    with suppress(RunError):
+        git.run("worktree", "prune")
+    try:
+        git.run("worktree", "add", "--quiet", "--detach", str(target))
+    except RunError as error:
+        raise ConfigError(f"no worktree can be made: {error}") from error
+    inner = target / project.relative_to(git.tree)
+    inner.mkdir(parents=True, exist_ok=True)
+    return inner, str(target)

@@ -1,0 +1,48 @@
+"""Attempts out of a run's log."""
+
+from taofold.patterns.extract_runs import attempts_of
+
+from .make import GREEN, Log, red
+
+
+def test_an_edit_and_the_test_run_after_it_are_an_attempt() -> None:
+    log = Log().test(red()).edit("a > b", "a >= b", "pat-error-swap-001 says so").test(GREEN)
+    (one,) = attempts_of(log.records, 2)
+    assert [f.id for f in one.turned] == ["tests/test_shop.py::test_a"]
+    assert (one.iteration, one.judged, one.kept) == (2, True, True)
+    assert one.cited == ("pat-error-swap-001",)
+    assert one.before[0].path == "shop.py"
+    assert one.tools == ("edit_file", "run_command")
+
+
+def test_an_edit_that_is_taken_back_is_no_attempt_of_the_next_one() -> None:
+    log = Log().test(red()).edit("a > b", "a < b").test(red(message="assert 9 == 4"))
+    log.edit("a < b", "a > b").edit("a > b", "a >= b").test(GREEN)
+    first, second = attempts_of(log.records, 1)
+    assert (first.kept, second.kept) == (False, True)
+    assert [change.after for change in second.changes] == ["a >= b"]
+    assert second.before[0].message == "assert 3 == 4"  # Not what the taken-back edit led to.
+
+
+def test_a_failed_edit_changes_nothing_and_an_untested_one_is_marked() -> None:
+    log = (
+        Log().test(red()).step("edit_file", "exit code 1: not found", path="a.py", old="x", new="y")
+    )
+    assert attempts_of(log.records, 1) == ()
+    (one,) = attempts_of(log.edit("x", "y").records, 1)
+    assert not one.judged
+    assert one.turned == ()
+
+
+def test_without_a_test_run_before_the_edit_what_is_known_from_outside_counts() -> None:
+    log = Log().edit("a > b", "a >= b").test(GREEN)
+    assert attempts_of(log.records, 1) == ()
+    known = attempts_of(Log().test(red()).edit("x", "y").test(red()).records, 1)[0].before
+    assert len(attempts_of(log.records, 1, known)[0].turned) == 1
+
+
+def test_output_that_is_no_test_report_judges_nothing() -> None:
+    log = Log().test(red()).edit("x", "y").test("exit code 127\nno such program").test(GREEN)
+    (one,) = attempts_of(log.records, 1)
+    assert one.judged
+    assert len(one.turned) == 1

@@ -1,0 +1,242 @@
+"""A loop in miniature: real files in a folder, gates that are functions, a scripted agent."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from taofold.agent import Agent
+from taofold.loop import events as e
+from taofold.loop.check import Check, Gate, GateResult, Place, Verdict, unexecuted
+from taofold.loop.driver import Means
+from taofold.loop.ground import Judged
+from taofold.loop.learned import Learnt, Lessons
+from taofold.loop.state import LoopState, fold
+from taofold.loop.values import Bounds, Spent, Wish
+from taofold.store.journal import MemoryJournal
+from taofold.store.memory import MemoryLog
+from taofold.testing.models import FunctionModel, ScriptedModel
+from taofold.tools.files import file_tools
+
+GATE = Gate("python -m pytest -q")
+
+
+def act(thought: str, tool: str, kind: str = "reasoning", **parameters: Any) -> str:
+    """A reply in the ordinary format."""
+    action = {"tool": tool, "parameters": parameters, "rationale": "it is the next thing to do"}
+    return json.dumps({"thought": thought, "thought_type": kind, "action": action})
+
+
+def done(answer: str = "done") -> str:
+    return act("nothing is left", "finish", "synthesis", answer=answer)
+
+
+def write(path: str, content: str) -> str:
+    return act(f"write {path}", "write_file", "goal", path=path, content=content)
+
+
+def check(id: str, ok: bool, message: str = "", error: str = "AssertionError") -> Check:
+    if ok:
+        return Check(id, "passed")
+    return Check(id, "failed", error, message or f"{id} fails", (Place("a.py", 3, "f"),), "tb")
+
+
+def verdict(checks: Mapping[str, bool], **more: Any) -> Verdict:
+    """A verdict over named checks."""
+    found = tuple([check(name, ok) for name, ok in checks.items()])
+    passed = all(checks.values())
+    result = GateResult(GATE, passed, 0 if passed else 1, "pytest", ("pytest",), found)
+    share = sum(checks.values()) / len(checks) if checks else float(passed)
+    given: dict[str, Any] = {"passed": passed, "results": (result,), "quality": share, **more}
+    return Verdict(**given)
+
+
+def scored(quality: float, *, passed: bool = False, error: str = "E") -> Verdict:
+    """A verdict with a given quality and one error."""
+    failing = () if passed else (check("t", False, error),)
+    result = GateResult(GATE, passed, 0 if passed else 1, "pytest", ("pytest",), failing)
+    return Verdict(passed, (result,), quality)
+
+
+Judging = Callable[[Path], Verdict]
+
+
+@dataclass
+class Folder:
+    """A `Ground` over a real folder: snapshots in memory, a verdict from a function."""
+
+    root: Path
+    judging: Judging
+    contained: bool = True
+    kept: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    log: list[str] = field(default_factory=list[str])
+    on_judge: Callable[[], None] = lambda: None
+
+    def _now(self) -> dict[str, str]:
+        files = sorted(p for p in self.root.rglob("*") if p.is_file())
+        return {str(p.relative_to(self.root)): p.read_text() for p in files}
+
+    def told(self, verdict: Verdict, limit: int) -> str:
+        return "\n".join([f"{c.id}: {c.error_type}: {c.message}" for c in verdict.failing])[:limit]
+
+    async def begin(self) -> tuple[Judged, str]:
+        self.log.append("begin")
+        return Judged(self.judging(self.root), await self.snapshot("first")), "digest"
+
+    async def snapshot(self, label: str) -> str:
+        now = self._now()
+        name = sha256(json.dumps(now).encode()).hexdigest()[:12]
+        self.kept[name] = now
+        return name
+
+    async def judge(self, label: str) -> Judged:
+        self.log.append("judge")
+        before = await self.snapshot(label)
+        found = self.judging(self.root)
+        self.on_judge()
+        after = await self.snapshot(label)
+        judged = Verdict(
+            **{**{n: getattr(found, n) for n in found.__struct_fields__}, "tree": before}
+        )
+        return Judged(judged, after, unexecuted(judged, after) if found.passed else "")
+
+    async def changed(self, a: str, b: str) -> tuple[str, ...]:
+        one, two = self.kept[a], self.kept[b]
+        return tuple(sorted(p for p in {*one, *two} if one.get(p) != two.get(p)))
+
+    async def diff(self, a: str, b: str, limit: int) -> str:
+        said: list[str] = []
+        for path in await self.changed(a, b):
+            old, new = (self.kept[x].get(path, "").splitlines(True) for x in (a, b))
+            said += unified_diff(old, new, f"a/{path}", f"b/{path}")
+        return "".join(said)[:limit]
+
+    async def digests(self, paths: Sequence[str]) -> Mapping[str, str]:
+        now = self._now()
+        return {p: sha256(now[p].encode()).hexdigest() if p in now else "" for p in paths}
+
+    async def text(self, snapshot: str, path: str) -> str | None:
+        return self.kept[snapshot].get(path)
+
+    async def restore(self, snapshot: str) -> tuple[str, ...]:
+        now, then = self._now(), self.kept[snapshot]
+        for path in now.keys() - then.keys():
+            (self.root / path).unlink()
+        for path, text in then.items():
+            (self.root / path).write_text(text)
+        return tuple(sorted(p for p in {*now, *then} if now.get(p) != then.get(p)))
+
+    async def commit(self, number: int, body: str, branch: str) -> str:
+        self.log.append(f"commit {number} {branch}")
+        return f"commit{number}"
+
+    async def deliver(self) -> tuple[str, ...]:
+        self.log.append("deliver")
+        return ()
+
+    async def leave(self, *, keep: bool, force: bool = False) -> tuple[str, ...]:
+        self.log.append(f"leave keep={keep}")
+        if keep:
+            return ()
+        return await self.restore(next(iter(self.kept)))
+
+
+class Teacher:
+    """A `Learner` that says what it is told to, and counts."""
+
+    def __init__(self, text: str = "", patterns: tuple[str, ...] = ()) -> None:
+        self.text, self.patterns = text, patterns
+        self.asked: list[str] = []
+        self.taught: list[LoopState] = []
+
+    async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
+        self.asked += [one.id for one in failing]
+        return Lessons(self.text, self.patterns)
+
+    async def learn(self, loop: str, state: LoopState, work: Any) -> Learnt:
+        self.taught.append(state)
+        return Learnt(n=len(await work.records(state.iterations[0].run)))
+
+
+def contains(*wanted: str, path: str = "a.py") -> Judging:
+    """Gates with one check for each text that a file must hold."""
+
+    def judging(root: Path) -> Verdict:
+        text = (root / path).read_text() if (root / path).exists() else ""
+        return verdict({f"test_{n}": one in text for n, one in enumerate(wanted)})
+
+    return judging
+
+
+def means(
+    root: Path,
+    model: Any,
+    judging: Judging,
+    *,
+    journal: MemoryJournal | None = None,
+    tools: Iterable[Any] | None = None,
+    **more: Any,
+) -> Means:
+    """What a loop in `root` is driven with: file tools, everything allowed."""
+    ground = Folder(root, judging)
+    if isinstance(model, list):
+        model = ScriptedModel(model)  # type: ignore[arg-type]
+    made = Agent[Any, Any](
+        model, tools=list(tools) if tools is not None else [file_tools(root)], approve="all",
+        name="worker", instructions="You repair things.",
+    )  # fmt: skip
+    given: dict[str, Any] = {
+        "log": MemoryLog(), "journal": journal or MemoryJournal(),
+        "ground": lambda loop, state: ground, "agent": lambda folder, state: made, **more,
+    }  # fmt: skip
+    return Means(**given)
+
+
+def ground_of(given: Means) -> Folder:
+    found = given.ground("", LoopState())
+    assert isinstance(found, Folder)
+    return found
+
+
+def wish(root: Path, task: str = "Make the failing tests pass.", **more: Any) -> Wish:
+    bounds = more.pop("bounds", Bounds(iterations=3))
+    return Wish(task, ("python -m pytest -q",), str(root), bounds, **more)
+
+
+def state_after(*events: e.LoopEvent, at: int = 1000) -> LoopState:
+    """The state after these facts, one second apart."""
+    return fold([e.LoopRecord(n, at + 1000 * n, one) for n, one in enumerate(events)])
+
+
+def begun(quality: float = 0.0, **more: Any) -> list[e.LoopEvent]:
+    """The facts before the first iteration."""
+    asked = Wish("repair the parser of invoices", ("true",), "/", **more)
+    return [
+        e.LoopStarted(wish=asked, owner="me"),
+        e.BaselineTaken(verdict=scored(quality), snapshot="s0"),
+        e.Injected(number=1, lessons=Lessons()),
+    ]
+
+
+def iteration(number: int, judged: Verdict, **more: Any) -> list[e.LoopEvent]:
+    """The two facts of an iteration."""
+    given: dict[str, Any] = {
+        "number": number, "run": f"x.{number}", "verdict": judged, "snapshot": f"s{number}",
+        "status": "finished", "said": "I repair the parser of invoices",
+        "spent": Spent(steps=1), **more,
+    }  # fmt: skip
+    return [
+        e.IterationStarted(number=number, run=f"x.{number}", before=f"s{number - 1}"),
+        e.IterationEnded(**given),
+    ]
+
+
+def goals(model: ScriptedModel | FunctionModel) -> list[str]:
+    """The goal of each run, as the model was told it."""
+    assert isinstance(model, ScriptedModel)
+    found = dict.fromkeys([asked.messages[1].content for asked in model.requests])
+    return [re.sub(r"\s+$", "", one) for one in found]

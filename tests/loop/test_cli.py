@@ -1,0 +1,254 @@
+"""`taofold loop` and `taofold loops`: real files, real pytest, a scripted model."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import GATE, Taofold
+
+TASK = "Make the failing tests pass"
+
+
+def run(taofold: Taofold, agent: str, *more: str) -> tuple[int, str, str]:
+    return taofold("loop", TASK, "-c", GATE, "--agent", f"agents:{agent}", *more)
+
+
+@pytest.mark.scenario("RLP-01")
+def test_without_a_completion_command_and_without_a_terminal_the_usage_is_told(
+    taofold: Taofold,
+) -> None:
+    code, out, err = taofold("loop", "fix the tests", "--agent", "agents:fixer")
+    assert (code, out) == (2, "")
+    assert "--completion is missing" in err
+    assert f"did you mean --completion '{GATE}'" in err
+    assert "usage: " in err
+
+
+@pytest.mark.scenario("RLP-01")
+def test_a_criterion_that_is_no_command_is_refused_and_one_is_asked_for(taofold: Taofold) -> None:
+    code, _, err = taofold("loop", TASK, "-c", "the code is clean", "--agent", "agents:fixer")
+    assert code == 2
+    assert "command" in err
+    assert taofold("loops", "list").err == "no loops\n"
+
+
+def test_a_loop_fixes_the_project_and_everything_can_be_looked_at(
+    taofold: Taofold, project: Path, tmp_path: Path
+) -> None:
+    code, out, err = run(taofold, "slow_fixer", "--loop-id", "mine", "--json")
+    assert (code, err) == (0, "")
+    said = json.loads(out)
+    assert (said["status"], said["iterations"], said["best"]) == ("completed", 2, 2)
+    assert "2 * n" in (project / "calc.py").read_text()
+
+    listed = json.loads(taofold("loops", "list", "--json").out)
+    assert [(one["loop_id"], one["status"]) for one in listed] == [("mine", "completed")]
+    told = taofold("loops", "status", "--verbose").out
+    assert "mine: completed" in told
+    assert "2 of 2 checks pass" in told
+
+    report = taofold("loops", "report").out
+    assert "| 1 |" in report
+    assert "+    return 2 * n" in report
+    assert GATE in report
+    machine = json.loads(taofold("loops", "report", "mine", "--json").out)
+    assert machine["status"] == "completed"
+    assert machine["gates"][0]["passed"]
+
+    path = Path(taofold("loops", "export", "-o", str(tmp_path / "out")).out.strip())
+    assert path == tmp_path / "out" / "loops" / "mine" / "state.json"
+    state = json.loads(path.read_text())
+    learning = state["cross_loop_learning"]
+    assert set(learning) >= {"injected_patterns", "extracted_patterns", "improvement_estimate"}
+    assert set(learning["improvement_estimate"]) == {
+        "baseline_iterations", "actual_iterations", "improvement", "n"
+    }  # fmt: skip
+    assert learning["improvement_estimate"]["actual_iterations"] == 2
+    tried = state["debug_memory"]["executions"]
+    assert [one["attempt"] for one in tried] == [0, 1, 2]
+    assert tried[0]["failures"][0]["test"].endswith("::test_double")
+    assert len(tried[0]["analysis"]["root_cause"]) >= 20
+    assert [one["fix_applied"]["verification"] for one in tried[:2]] == ["failed", "passed"]
+    assert tried[0]["code_hash"] != tried[1]["code_hash"]
+
+    for verb, word in (("resume", "cannot be resumed"), ("abort", "has ended already")):
+        code, _, err = taofold("loops", verb, "mine")
+        assert code == 1
+        assert word in err
+
+
+@pytest.mark.scenario("RLP-04", "PEER-13")
+def test_a_liar_is_not_believed(taofold: Taofold) -> None:
+    code, out, err = run(taofold, "liar", "--max-iterations", "2")
+    assert code == 1
+    assert "exhausted" in out
+    assert "loops resume" in err
+    assert "SUCCESS: everything passes" in err  # told, and not believed
+
+
+@pytest.mark.scenario("PEER-14", "RLP-17")
+def test_an_agent_that_edits_a_test_ends_as_tampered_and_the_test_is_put_back(
+    taofold: Taofold, project: Path
+) -> None:
+    before = (project / "test_calc.py").read_text()
+    code, out, err = run(taofold, "cheat")
+    assert code == 1
+    assert "tampered" in out
+    assert "test_calc.py" in err
+    assert (project / "test_calc.py").read_text() == before
+
+
+@pytest.mark.scenario("RLP-05", "RLP-18")
+def test_an_exhausted_loop_goes_on_with_larger_limits(taofold: Taofold) -> None:
+    assert run(taofold, "slow_fixer", "--max-iterations", "1")[0] == 1
+    code, _, err = taofold("loops", "resume")
+    assert code == 1
+    assert "--max-iterations 2" in err
+    code, out, err = taofold("loops", "resume", "--max-iterations", "4")
+    assert code == 0, err
+    assert "completed, the gates passed after iteration 2" in out
+
+
+@pytest.mark.scenario("RLP-14")
+def test_with_several_loops_and_no_id_an_error_lists_them(taofold: Taofold) -> None:
+    for name in ("one", "two"):
+        run(taofold, "liar", "--max-iterations", "1", "--loop-id", name)
+    for verb in ("status", "resume", "report"):
+        code, _, err = taofold("loops", verb)
+        assert code == 2, verb
+        assert "  one\n" in err
+        assert "  two\n" in err
+    code, _, err = taofold("loops", "abort")
+    assert code == 2
+    assert "no loop comes into question" in err
+
+
+def test_an_approval_pauses_the_loop_with_3_and_resume_goes_on(
+    taofold: Taofold, project: Path
+) -> None:
+    code, out, err = run(taofold, "asker", "--autonomy", "balanced", "--approve", "wait")
+    assert code == 3
+    assert "paused, awaiting_approval" in out
+    assert "approvals list" in err
+    while code == 3:
+        [asked, *_] = json.loads(taofold("approvals", "list", "--json").out)
+        assert taofold("approvals", "approve", asked["id"]).code == 0
+        code, _, err = taofold("loops", "resume", "--approve", "wait")
+    assert code == 0, err
+
+
+@pytest.mark.scenario("RLP-12")
+@pytest.mark.crash
+def test_a_killed_loop_is_found_crashed_and_goes_on(
+    taofold: Taofold, project: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = started("loop", TASK, "-c", GATE, "--agent", "agents:waiter", "--loop-id", "x")
+    signs = project / ".taofold"
+    end = time.monotonic() + 60
+    while not (signs / "waiting").exists():
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert "x: running" in taofold("loops", "status").out
+    code, _, err = taofold("loops", "resume")
+    assert code == 1
+    assert "its process lives" in err
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=20)
+    told = taofold("loops", "status").out
+    assert "x: crashed (the process that drove it is gone)" in told
+    (signs / "go").touch()
+    code, out, err = taofold("loops", "resume")
+    assert code == 0, err
+    assert "after iteration 1" in out
+
+
+@pytest.mark.crash
+def test_aborting_a_running_loop_stops_its_process_and_reverts(
+    taofold: Taofold, project: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    before = (project / "calc.py").read_text()
+    process = started("loop", TASK, "-c", GATE, "--agent", "agents:waiter", "--loop-id", "x")
+    end = time.monotonic() + 60
+    while not (project / ".taofold" / "waiting").exists():
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert taofold("loops", "abort", "--revert").code == 2  # nobody there to confirm
+    code, out, err = taofold("loops", "abort", "--revert", "--yes")
+    assert code == 0, err
+    assert "x: aborted" in out
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "aborted by local" in err
+    assert (project / "calc.py").read_text() == before
+    code, _, err = taofold("loops", "resume", "x")
+    assert code == 1
+    assert "cannot be resumed" in err
+
+
+def test_a_worktree_keeps_what_was_not_committed_and_the_result_is_brought_back(
+    taofold: Taofold, project: Path
+) -> None:
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", "-c", "user.name=t", "-c", "user.email=t@t", *arguments],
+            cwd=project, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    (project / "calc.py").write_text("def double(n):\n    return 3 * n\n")
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    (project / "notes.txt").write_text("not committed")
+    code, _, err = taofold(
+        "loop", TASK, "-c", GATE, "-m", "offline:repair", "--worktree", "--branch", "ralph/x",
+        "--loop-id", "x", "--steps", "60",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "2 * n" in (project / "calc.py").read_text()
+    assert (project / "notes.txt").read_text() == "not committed"
+    log = git("log", "--format=%s", "ralph/x").splitlines()
+    assert log == ["ralph: iteration 1", "first"]
+    assert git("rev-parse", "--abbrev-ref", "HEAD").strip() != "ralph/x"
+
+
+def test_the_run_of_an_iteration_can_be_replayed_by_itself(taofold: Taofold) -> None:
+    run(taofold, "fixer", "--loop-id", "x")
+    code, out, err = taofold("runs", "replay", "x.1")
+    assert code == 0, err
+    assert "identical" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [(("--memory", "11"), "--memory"), (("--copy", "--worktree"), "exclude one another"),
+     (("--interactive",), "needs a terminal"),
+     (("--copy",), "brings its own tools"), (("--loop-id", "A B"), "--loop-id")],
+)  # fmt: skip
+def test_wrong_options_are_refused(taofold: Taofold, arguments: tuple[str, ...], word: str) -> None:
+    code, out, err = run(taofold, "fixer", *arguments)
+    assert (code, out) == (2, "")
+    assert word in err
+
+
+def test_ralph_is_another_name(taofold: Taofold) -> None:
+    code, out, _ = taofold("ralph", TASK, "-c", GATE, "--agent", "agents:fixer")
+    assert code == 0
+    assert "completed" in out
+
+
+@pytest.mark.scenario("RLP-02")
+def test_a_green_gate_ends_at_once_with_a_warning(taofold: Taofold, project: Path) -> None:
+    (project / "calc.py").write_text("def double(n):\n    return 2 * n\n")
+    code, out, err = run(taofold, "liar", "--json")
+    said = json.loads(out)
+    assert (code, said["iterations"], err) == (0, 0, "")
+    assert "nothing is learnt" in said["warning"]
+    assert said["cross_loop_learning"]["extracted_patterns"] == []

@@ -1,0 +1,122 @@
+"""What is told of a loop afterwards, and the signs of life beside it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from taofold.loop import events as e
+from taofold.loop.check import Check, Gate, GateResult, Place, Verdict
+from taofold.loop.debugging import debug_memory
+from taofold.loop.export import state_json, trajectory
+from taofold.loop.findings import failing, signatures, slim
+from taofold.loop.learned import Extracted, Learnt, Lessons, Used
+from taofold.loop.pulse import Beat, FilePulse
+from taofold.loop.report import fenced, report_markdown
+
+from .kit import begun, iteration, scored, state_after, verdict
+
+
+def records(*events: e.LoopEvent) -> list[e.LoopRecord]:
+    return [e.LoopRecord(n, 1_700_000_000_000 + 1000 * n, one) for n, one in enumerate(events)]
+
+
+def ended() -> list[e.LoopEvent]:
+    learnt = Learnt(
+        injected=(Used("p1", True, True, 2), Used("p2")), extracted=(Extracted("p3", True, 1.0),),
+        baseline_iterations=5.1, improvement=37.3, n=12,
+    )  # fmt: skip
+    return [
+        *begun()[:2],
+        e.Injected(number=1, lessons=Lessons("text", ("p1", "p2"))),
+        *iteration(1, verdict({"a": True, "b": False})),
+        *iteration(2, verdict({"a": True, "b": True}), diff="-x\n+y\n"),
+        e.Completing(ending="completed", reason="the gates passed"),
+        e.LoopEnded(ending="completed", reason="the gates passed", best=2),
+        e.Taught(learnt=learnt),
+    ]
+
+
+@pytest.mark.scenario("XTL-31")
+def test_the_exported_state_lists_what_was_injected_extracted_and_gained() -> None:
+    said = state_json("x", records(*ended()))["cross_loop_learning"]
+    assert said["injected_patterns"] == [
+        {"pattern_id": "p1", "applied": True, "successful": True, "iteration_used": 2},
+        {"pattern_id": "p2", "applied": False, "successful": False, "iteration_used": None},
+    ]
+    assert said["extracted_patterns"] == [{"pattern_id": "p3", "new": True, "success_rate": 1.0}]
+    assert said["improvement_estimate"] == {
+        "baseline_iterations": 5.1, "actual_iterations": 2, "improvement": 37.3, "n": 12
+    }  # fmt: skip
+
+
+def test_debug_memory_has_cause_and_fix_of_each_attempt() -> None:
+    state = state_after(*ended())
+    tried = debug_memory("x", state, {})["executions"]
+    assert [one["test_results"]["passed"] for one in tried] == [0, 1, 2]
+    assert tried[1]["analysis"]["root_cause"] == "AssertionError: b fails (at a.py:3 in f)"
+    assert tried[1]["analysis"]["category"] == "logic_error"
+    assert (tried[1]["fix_applied"]["cured"], tried[1]["fix_applied"]["verification"]) == (
+        ["b"], "passed"
+    )  # fmt: skip
+    assert tried[2]["analysis"] is None
+
+
+def test_a_trajectory_needs_three_iterations() -> None:
+    def course(*qualities: float) -> str:
+        steps = [x for n, q in enumerate(qualities, 1) for x in iteration(n, scored(q))]
+        return trajectory(state_after(*begun(), *steps))
+
+    assert course(0.1, 0.5) == ""
+    assert course(0.1, 0.5, 0.9) == "improving"
+    assert course(0.9, 0.5, 0.1) == "declining"
+    assert course(0.5, 0.5, 0.5) == "stable"
+    assert course(0.1, 0.9, 0.1) == "fluctuating"
+
+
+def test_the_report_holds_history_gates_and_diff_and_text_cannot_leave_its_fence() -> None:
+    story = ended()
+    evil = GateResult(
+        Gate("pytest"), True, 0, "pytest", ("pytest",), (), output="```\n# Fake heading\n````"
+    )
+    last = story[6]
+    assert isinstance(last, e.IterationEnded)
+    story[6] = replace(last, verdict=Verdict(True, (evil,), 1.0))
+    text = report_markdown("x", records(*story), "--- a\n+++ b\n```\n+y")
+    assert "| 1 | 1/2 | 50% |" in text
+    assert "`p1` applied in iteration 2: its check turned green" in text
+    assert "`````text\n```\n# Fake heading\n````\n`````" in text
+    assert "````diff" in text
+
+
+def test_control_characters_do_not_reach_a_report() -> None:
+    assert "\x1b" not in fenced("red \x1b[31m")
+
+
+def test_a_gate_without_named_checks_counts_as_one() -> None:
+    silent = GateResult(Gate("make"), False, 2, output="took 13 ms", reasons=("exit code 2",))
+    whole = Verdict(False, (silent,))
+    assert [(one.id, one.error_type) for one in failing(whole)] == [("make", "command")]
+    later = replace(silent, output="took 77 ms")
+    assert signatures(whole) == signatures(Verdict(False, (later,)))
+
+
+def test_the_stream_keeps_details_only_of_what_failed() -> None:
+    passed = Check("a", "passed", ms=7, places=(Place("a.py", 1),))
+    failed = Check("b", "failed", "E", "m", traceback="tb")
+    kept = slim(Verdict(False, (GateResult(Gate("x"), False, checks=(passed, failed)),)))
+    assert kept.results[0].checks == (Check("a", "passed"), failed)
+
+
+def test_signs_of_life_survive_a_damaged_file(tmp_path: Path) -> None:
+    pulse = FilePulse(tmp_path / "pulses")
+    assert pulse.last("x") is None
+    pulse.beat("x", "me", 5)
+    assert pulse.last("x") == Beat("me", 5)
+    assert json.loads((tmp_path / "pulses" / "x.json").read_text()) == {"owner": "me", "at": 5}
+    (tmp_path / "pulses" / "x.json").write_text("{")
+    assert pulse.last("x") is None
+    pulse.stop("x")
+    pulse.stop("x")
+    assert list((tmp_path / "pulses").iterdir()) == []

@@ -1,0 +1,96 @@
+"""Where a loop can go, and what may follow what."""
+
+from itertools import product
+
+import pytest
+
+from taofold.core.errors import Refused
+from taofold.loop import events as e
+from taofold.loop.status import ENDED, NEXT, RESUMABLE, allowed, check, exit_code, status_of
+from taofold.loop.values import STATUSES, Status
+
+from .kit import begun, iteration, scored, state_after
+
+WAYS = {
+    ("pending", "running"), ("running", "paused"), ("paused", "running"),
+    ("running", "completing"), ("crashed", "running"), ("crashed", "aborted"),
+    *[("completing", end) for end in (
+        "completed", "exhausted", "timeout", "budget", "no_progress", "tampered", "failed")],
+    *[(end, "running") for end in ("exhausted", "timeout", "budget", "no_progress")],
+    *[(live, lost) for live in ("pending", "running", "paused", "completing")
+      for lost in ("aborted", "crashed")],
+}  # fmt: skip
+
+
+@pytest.mark.scenario("RLP-15")
+@pytest.mark.parametrize(("now", "then"), list(product(STATUSES, STATUSES)))
+def test_only_the_documented_transitions_are_allowed(now: Status, then: Status) -> None:
+    assert allowed(now, then) == ((now, then) in WAYS)
+    if (now, then) not in WAYS:
+        with pytest.raises(Refused, match=f"is {now} and cannot become {then}"):
+            check(now, then)
+
+
+def test_what_ended_for_good_leads_nowhere() -> None:
+    assert {one for one in STATUSES if not NEXT[one]} == {
+        "completed", "tampered", "failed", "aborted"
+    }  # fmt: skip
+    assert {"paused", "exhausted", "timeout", "budget", "no_progress", "crashed"} == RESUMABLE
+    assert "crashed" not in ENDED
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [("SUCCESS", "completed"), ("max_iterations", "exhausted"), ("max-iterations", "exhausted"),
+     ("plateau", "no_progress"), ("timeout", "timeout"), ("aborted", "aborted")],
+)  # fmt: skip
+def test_words_of_earlier_systems_are_understood(word: str, status: str) -> None:
+    assert status_of(word) == status
+
+
+def test_an_unknown_word_is_refused() -> None:
+    with pytest.raises(ValueError, match="no status"):
+        status_of("splendid")
+
+
+def test_exit_codes_say_how_it_ended() -> None:
+    codes = {one: exit_code(one) for one in STATUSES}
+    assert codes.pop("completed") == 0
+    assert codes.pop("paused") == 3
+    assert codes.pop("aborted") == 130
+    assert exit_code("paused", "interrupted") == 130
+    assert set(codes.values()) == {1}
+
+
+@pytest.mark.scenario("RLP-15")
+@pytest.mark.parametrize(
+    "events",
+    [
+        [e.IterationStarted(number=1, run="x.1")],
+        [*begun()[:1], e.IterationStarted(number=1, run="x.1")],
+        [*begun(), e.IterationStarted(number=2, run="x.2")],
+        [*begun(), *iteration(1, scored(0.5)), *iteration(1, scored(0.5))],
+        [*begun(), iteration(1, scored(0.5))[1]],
+        [*begun(), iteration(1, scored(0.5))[0], e.Completing(ending="exhausted", reason="")],
+        [*begun(), e.LoopEnded(ending="completed", reason="")],
+        [*begun(), e.Resumed(bounds=begun()[0].wish.bounds)],  # type: ignore[union-attr]
+        [*begun(), e.LoopEnded(ending="aborted", reason=""), *iteration(1, scored(1))],
+        [*begun(), e.LoopEnded(ending="aborted", reason=""), e.Paused(reason="")],
+        [*begun(), *begun()[1:2]],
+        [*begun(), *begun()[:1]],
+    ],
+)
+def test_facts_that_contradict_the_ones_before_are_refused(events: list[e.LoopEvent]) -> None:
+    with pytest.raises(Refused):
+        state_after(*events)
+
+
+def test_every_fact_survives_its_json_form() -> None:
+    events = [
+        *begun(), *iteration(1, scored(0.5), confidence=0.9, files={"a": "b"}),
+        e.Intervened(number=1, level="warn", kind="stuck", why="w", instruction="i"),
+        e.Paused(reason="r", run="x"), e.Crashed(why="w"),
+        e.Completing(ending="exhausted", reason="r"), e.Restored(number=1, snapshot="s", reason=""),
+        e.LoopEnded(ending="exhausted", reason="r", best=1, degraded=True),
+    ]  # fmt: skip
+    assert [e.decode(e.encode(one)) for one in events] == events

@@ -1,0 +1,1 @@
+"""Gates, protected files and workspaces of Ralph loops."""
