@@ -1,0 +1,1 @@
+"""A test-operations copilot over a small local office: Jira, GitHub, Confluence, Jenkins."""

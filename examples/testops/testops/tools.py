@@ -1,0 +1,96 @@
+"""The registry: every tool with its tier, role and effect, under the seed's names.
+
+Whether a call asks a person follows from the tier; there is no second flag that could
+contradict it. `TOOLS` works on the office at `TESTOPS_URL`, or on one in this process.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from taofold import Tier, Tool, Toolset, tool
+from testops import office as offices
+from testops.desk import Office, connect
+from testops.reading import Reading
+from testops.writing import Writing
+
+EDITOR = "EDITOR"
+PREVIEWS = {
+    "github_create_pr": "Open a pull request from {head}: {title}",
+    "github_merge_pr": "Merge pull request {number}",
+    "github_rerun_workflow": "Run workflow {workflow} again",
+    "github_update_file": "Replace {path} on {branch}",
+    "jenkins_trigger_build": "Build {job}",
+    "jira_comment": "Comment on {key}: {text}",
+    "jira_create_issue": "Open a bug: {summary}",
+    "jira_transition_issue": "Move {key} to {status}",
+    "testrun_cancel": "Stop test run {run}; its results are lost",
+    "testrun_retry": "Run test run {run} again",
+}
+"""What a person reads when asked, with the call's parameters."""
+
+
+def toolset(office: Office) -> Toolset:
+    """The whole registry on `office`.
+
+    Tier 1 runs at once, tier 2 asks with a card, tier 3 always asks.
+    """
+    look, do = Reading(office), Writing(office)
+
+    def read(function: Callable[..., Any]) -> Tool:
+        return tool(effect="read", toolset="read")(function)
+
+    def quiet(function: Callable[..., Any]) -> Tool:
+        """Internal and easily undone: runs at once, and people are told."""
+        return tool(tier=Tier.AUTO, effect="idempotent", role=EDITOR, toolset="write",
+                    reversible=True)(function)  # fmt: skip
+
+    def card(function: Callable[..., Any]) -> Tool:
+        """The team sees it."""
+        return tool(tier=Tier.CARD, effect="idempotent", role=EDITOR, toolset="write",
+                    preview=PREVIEWS[function.__name__].format_map)(function)  # fmt: skip
+
+    def confirm(function: Callable[..., Any]) -> Tool:
+        """It destroys, or starts what cannot be called back."""
+        return tool(tier=Tier.CONFIRM, effect="once", role=EDITOR, toolset="write",
+                    preview=PREVIEWS[function.__name__].format_map,
+                    verify=do.happened)(function)  # fmt: skip
+
+    return Toolset.of(
+        read(look.jira_search),
+        read(look.jira_get),
+        read(look.github_get_commit),
+        read(look.github_get_pr),
+        read(look.confluence_search),
+        read(look.jenkins_get_status),
+        read(look.dashboard_metrics),
+        quiet(do.github_create_branch),
+        quiet(do.jira_link_issues),
+        quiet(do.jira_add_label),
+        card(do.jira_create_issue),
+        card(do.jira_comment),
+        card(do.github_create_pr),
+        card(do.github_merge_pr),
+        card(do.github_rerun_workflow),
+        card(do.jenkins_trigger_build),
+        card(do.testrun_retry),
+        confirm(do.jira_transition_issue),
+        confirm(do.github_update_file),
+        confirm(do.testrun_cancel),
+    )
+
+
+def listing(tools: Toolset) -> list[dict[str, Any]]:
+    """The registry as the seed lists it; the confirmation flag is derived from the tier."""
+    return [
+        {
+            "name": one.name,
+            "category": one.toolset,
+            "requires_confirmation": one.tier >= Tier.CARD,
+            "required_role": one.role,
+            "tier": int(one.tier),
+        }
+        for one in tools.values()
+    ]
+
+
+TOOLS = toolset(connect(offices.app))

@@ -1,0 +1,107 @@
+"""Opens the port and stays: what `taofold serve` does once it knows its agents."""
+
+import asyncio
+import logging
+import socket
+import webbrowser
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from taofold.agent import Agent
+from taofold.cli.outcome import fail, say
+from taofold.cli.place import home, open_store
+from taofold.cli.program import invocation
+from taofold.core.errors import ConfigError
+from taofold.logs.journal import SqliteJournal
+from taofold.logs.registry import open_registry
+from taofold.server import Server, Settings, create_app
+from taofold.server.catalog import Rebuild
+from taofold.server.door import LOOPBACK, loopback
+from taofold.server.listening import server_for
+from taofold.server.tokens import Tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the command line said."""
+
+    agents: Mapping[str, Agent[Any, Any]]
+    host: str
+    port: int
+    tokens: Path
+    hosts: frozenset[str]
+    origins: frozenset[str]
+    most_runs: int
+    approve_seconds: float
+    rate: float
+    browser: bool
+    rebuild: Rebuild
+
+
+def serve(plan: Plan) -> None:
+    """Serve until told to stop.
+
+    Raises:
+        ConfigError: it must not be opened so.
+    """
+    tokens = Tokens(plan.tokens)
+    tokens.all()  # a file that cannot be read is said now
+    here = plan.host in LOOPBACK or loopback(plan.host)
+    if not here and not tokens.configured:
+        raise ConfigError(
+            f"{plan.host} is reachable from elsewhere, and there are no tokens: make one with "
+            f"`{invocation()} serve tokens add NAME --role ROLE`, or serve 127.0.0.1",
+            path="--host",
+        )
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    listener = _listener(plan.host, plan.port)
+    port = listener.getsockname()[1]
+    log = open_store(create=True)
+    named = frozenset[str]() if plan.host in ("0.0.0.0", "::") else frozenset({plan.host.lower()})  # noqa: S104 - compared
+    server = Server(
+        log,
+        plan.agents,
+        settings=Settings(
+            hosts=plan.hosts | named,
+            origins=plan.origins,
+            most_runs=plan.most_runs,
+            approve_seconds=plan.approve_seconds,
+            requests_per_s=plan.rate,
+            requests_burst=4 * plan.rate,
+        ),
+        tokens=tokens,
+        folder=home(),
+        rebuild=plan.rebuild,
+        journal=SqliteJournal(log.path),
+        registry=open_registry(log.path),
+    )
+    uvicorn = server_for(create_app(server), plan.host, port)
+
+    async def work() -> None:
+        _announce(server, plan, port)
+        try:
+            await uvicorn.serve(sockets=[listener])
+        finally:
+            await log.close()
+
+    asyncio.run(work())
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        fail(f"cannot listen at {host}:{port}: {error.strerror}; choose another --port")
+
+
+def _announce(server: Server, plan: Plan, port: int) -> None:
+    name = "127.0.0.1" if plan.host in ("0.0.0.0", "::") else plan.host  # noqa: S104 - compared
+    base = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+    link = f"{base}/signin/{server.signin.code()}"
+    say(f"serving {', '.join(server.catalog.names)} at {base}")
+    say(f"sign in (once, within 10 minutes): {link}")
+    if plan.browser:
+        webbrowser.open(link)

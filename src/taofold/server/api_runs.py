@@ -1,0 +1,122 @@
+"""The routes that look at runs: list them, see one, travel in it, follow it."""
+
+import asyncio
+from typing import Final
+
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from taofold.server import shapes, views
+from taofold.server.access import seen
+from taofold.server.api_people import pending_of
+from taofold.server.endpoint import Call, Endpoint
+from taofold.server.problem import Problem
+from taofold.server.shapes_asked import EventsQuery, RecordsQuery, RunsQuery, StateQuery
+from taofold.server.streaming import stream
+from taofold.store.log import RunRow
+
+_PAGE: Final = 200
+_STREAMED: Final = "text/event-stream"
+
+
+async def page(call: Call) -> BaseModel:
+    """The caller's runs, newest first."""
+    query: RunsQuery = call.query
+    server, found = call.server, list[RunRow]()
+    session = views.inner_session(call.principal, query.session)
+    most, behind = _PAGE, not query.cursor
+    while True:
+        rows = await server.log.rows(status=query.status, session=session, limit=most)
+        found.clear()
+        behind = not query.cursor
+        for row in rows:
+            fits = not query.agent or row.agent == query.agent
+            if behind and fits and server.sees(call.principal, row):
+                found.append(row)
+            behind = behind or row.run == query.cursor
+        if len(found) > query.limit or len(rows) < most:
+            break
+        most *= 4
+        await asyncio.sleep(0)
+    if not behind:
+        raise Problem(422, "cursor", "no run of this list has the cursor")
+    shown = found[: query.limit]
+    following = shown[-1].run if len(found) > query.limit else None
+    return shapes.Runs(items=[views.run(row) for row in shown], next=following)
+
+
+async def detail(call: Call) -> BaseModel:
+    """One run."""
+    row = await seen(call, call.path["run"])
+    log = call.server.log
+    records = await log.read(row.run)
+    children = await log.rows(parent=row.run, limit=0)
+    pending = await pending_of(call, row.run) if row.status in ("running", "waiting") else []
+    return views.detail(row, records, reversed(children), pending)
+
+
+async def records(call: Call) -> BaseModel:
+    """Events as they stand in the log."""
+    row = await seen(call, call.path["run"])
+    query: RecordsQuery = call.query
+    found = await call.server.log.read(row.run, after=query.after, limit=query.limit)
+    following = found[-1].seq if len(found) == query.limit else None
+    return shapes.Records(items=[views.record(one) for one in found], next=following)
+
+
+async def state(call: Call) -> BaseModel:
+    """The state as it was after an event."""
+    row = await seen(call, call.path["run"])
+    at: int | None = call.query.at
+    if at is not None and at >= row.events:
+        raise Problem(422, "at", f"the run has the events 0 to {row.events - 1}")
+    found = await call.server.log.read(row.run, limit=0 if at is None else at + 1)
+    return views.moment(row.run, found)
+
+
+async def audit(call: Call) -> BaseModel:
+    """Who asked, who decided, what came of it."""
+    row = await seen(call, call.path["run"])
+    return views.audited(await call.server.log.read(row.run))
+
+
+async def events(call: Call) -> Response:
+    """The run's events, from where the client left off."""
+    row = await seen(call, call.path["run"])
+    after = call.request.headers.get("last-event-id", "") or call.query.after
+    cancel = call.query.on_disconnect == "cancel" and row.principal == call.principal.id
+    return await stream(call, row.run, after, cancel=cancel)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET", "/runs", page, "Your runs, newest first.",
+        query=RunsQuery, answers={200: shapes.Runs},
+    ),
+    Endpoint(
+        "GET", "/runs/{run}", detail, "A run and how it stands.",
+        answers={200: shapes.Detail}, errors=(404,),
+    ),
+    Endpoint(
+        "GET",
+        "/runs/{run}/events",
+        events,
+        "The run's events as they happen. 204: it has ended and you have read it all.",
+        query=EventsQuery,
+        answers={200: _STREAMED, 204: ""},
+        headers={"Last-Event-ID": "The `id:` of the last event that you got."},
+        errors=(404,),
+    ),
+    Endpoint(
+        "GET", "/runs/{run}/records", records, "The run's events as they stand in the log.",
+        query=RecordsQuery, answers={200: shapes.Records}, errors=(404,),
+    ),
+    Endpoint(
+        "GET", "/runs/{run}/state", state, "The run's state, now or after one of its events.",
+        query=StateQuery, answers={200: shapes.Moment}, errors=(404,),
+    ),
+    Endpoint(
+        "GET", "/runs/{run}/audit", audit, "Every call with who decided; every refused attempt.",
+        answers={200: shapes.Audited}, errors=(404,),
+    ),
+)  # fmt: skip

@@ -1,0 +1,136 @@
+"""The routes about the server itself: agents, signing in and out, health, counts, OpenAPI."""
+
+from collections import Counter
+from typing import Final
+
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+import taofold
+from taofold.server import shapes, views
+from taofold.server.counts import MEDIA
+from taofold.server.endpoint import Call, Endpoint, Nothing
+from taofold.server.problem import Problem
+from taofold.server.shapes_asked import Login
+from taofold.server.signin import COOKIE, SESSION_S, Session
+
+
+async def agents(call: Call) -> BaseModel:
+    """What can be given a goal."""
+    catalog = call.server.catalog
+    return shapes.Agents(items=[views.agent(name, catalog[name]) for name in catalog.names])
+
+
+async def me(call: Call) -> BaseModel:
+    """Who the caller is."""
+    return _me(call.principal.id, call.principal.roles, call.csrf)
+
+
+def _me(id_: str, roles: tuple[str, ...], csrf: str) -> shapes.Me:
+    return shapes.Me(id=id_, roles=list(roles), csrf=csrf, version=taofold.__version__)
+
+
+async def enter(call: Call) -> Response:
+    """Sign in by the link that was printed when the server began."""
+    if call.request.method == "HEAD":  # a preview of the link must not use it up
+        raise Problem(405, "method", "this cannot be done here", headers={"Allow": "GET"})
+    cookie = call.server.signin.redeem(call.path["code"])
+    if cookie is None:
+        raise Problem(404, "not_found", "this link was used or is too old: start one anew")
+    call.server.audit("signin", "local", detail="by link")
+    answer = RedirectResponse("/", 303)
+    _set(call, answer, cookie)
+    return answer
+
+
+async def login(call: Call) -> Response:
+    """Sign in with a token."""
+    server = call.server
+    token = server.tokens.check(call.body.token)
+    if token is None:
+        raise Problem(401, "unauthorized", "the token is not valid")
+    cookie = server.signin.cookie(token)
+    session = server.signin.read(cookie)
+    assert isinstance(session, Session)
+    server.audit("signin", token.principal, detail=f"by token {token.id}")
+    shown = _me(session.principal.id, session.principal.roles, session.csrf)
+    answer = JSONResponse(shown.model_dump())
+    _set(call, answer, cookie)
+    return answer
+
+
+async def logout(call: Call) -> Response:
+    """Forget the cookie."""
+    call.server.audit("signout", call.principal.id)
+    answer = JSONResponse(shapes.Accepted(id=call.principal.id).model_dump(), 202)
+    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    return answer
+
+
+def _set(call: Call, answer: Response, cookie: str) -> None:
+    answer.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=SESSION_S,
+        path="/",
+        secure=call.request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+
+
+async def health(call: Call) -> BaseModel:
+    """Is the server well?"""
+    worker = call.server.worker
+    return shapes.Health(
+        status="stopping" if worker.stopping else "ok",
+        version=taofold.__version__,
+        active_runs=worker.active,
+        queued_runs=worker.queued,
+        watchers=call.server.hub.watchers,
+    )
+
+
+async def metrics(call: Call) -> Response:
+    """What a monitor wants to know."""
+    server = call.server
+    rows = await server.log.rows(limit=0)
+    waiting = [row for row in rows if row.status == "waiting"]
+    gauges = {
+        "active_runs": ("Runs that this process drives.", float(server.worker.active)),
+        "queued_runs": ("Runs that wait for their turn.", float(server.worker.queued)),
+        "waiting_runs": ("Runs that wait for a person or their turn.", float(len(waiting))),
+        "streams": ("Open event streams.", float(server.streams)),
+        "stuck_runs": ("Runs that cannot be continued here.", float(len(server.worker.stuck))),
+    }
+    text = server.counts.text(gauges, Counter(row.status for row in rows))
+    return Response(text, media_type=MEDIA)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET", "/agents", agents, "The agents that are offered.", "server",
+        answers={200: shapes.Agents},
+    ),
+    Endpoint("GET", "/me", me, "Who you are.", "server", answers={200: shapes.Me}),
+    Endpoint(
+        "GET", "/signin/{code}", enter, "Sign in by a one-time link.", "server",
+        answers={303: ""}, errors=(404,), public=True, page=True, status=303,
+    ),
+    Endpoint(
+        "POST", "/signin", login, "Sign in with a token.", "server",
+        body=Login, answers={200: shapes.Me}, public=True,
+    ),
+    Endpoint(
+        "POST", "/signout", logout, "Sign out.", "server",
+        body=Nothing, answers={202: shapes.Accepted}, status=202,
+    ),
+    Endpoint(
+        "GET", "/healthz", health, "Is the server well?", "server",
+        answers={200: shapes.Health}, public=True,
+    ),
+    Endpoint(
+        "GET", "/metrics", metrics, "Counters in Prometheus's text format.", "server",
+        answers={200: "text/plain"},
+    ),
+)  # fmt: skip

@@ -1,0 +1,173 @@
+"""The ASGI application: routes, and what every request goes through before one.
+
+The front checks where a request was sent to and where it came from, then counts, limits and
+audits it; the route checks who it is and what it says. Whatever goes wrong leaves as problem
+details, with the same security headers as everything else.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Final
+
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from taofold.core.values import Principal
+from taofold.server import (
+    agui,
+    api_course,
+    api_learning,
+    api_people,
+    api_runs,
+    api_site,
+    api_start,
+    console,
+)
+from taofold.server.door import Guest, unauthorized
+from taofold.server.endpoint import Call, Endpoint, check_body, check_path, check_query
+from taofold.server.front import Front, Visit
+from taofold.server.openapi import document
+from taofold.server.problem import Problem, problem_of
+from taofold.server.server import Server
+
+ENDPOINTS: Final[Sequence[Endpoint]] = (
+    *api_start.ENDPOINTS,
+    *api_runs.ENDPOINTS,
+    *api_course.ENDPOINTS,
+    *api_people.ENDPOINTS,
+    *api_learning.ENDPOINTS,
+    *api_site.ENDPOINTS,
+    *agui.ENDPOINTS,
+    *console.ENDPOINTS,
+)
+
+NOBODY: Final = Principal("nobody", ())
+"""Who has not signed in."""
+
+_logger = logging.getLogger(__name__)
+
+
+def create_app(
+    server: Server, *, extra: Sequence[Endpoint] = (), routes: Sequence[BaseRoute] = ()
+) -> ASGIApp:
+    """The application of `server`. `extra` endpoints and `routes` come on top."""
+    endpoints = (*ENDPOINTS, *extra)
+    published = document(endpoints)
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(published)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop()
+
+    app = Starlette(
+        routes=[*_routes(server, endpoints), Route("/openapi.json", openapi), *routes],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _http, Exception: _unexpected},
+    )
+    app.router.redirect_slashes = False
+    pages = frozenset(endpoint.path for endpoint in endpoints if endpoint.page)
+    return Front(app, server, pages)
+
+
+def _routes(server: Server, endpoints: Sequence[Endpoint]) -> list[Route]:
+    """One route for each path, so that another method is answered with those there are."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in endpoints:
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    return [_route(server, path, known) for path, known in by_path.items()]
+
+
+def _route(server: Server, path: str, known: Mapping[str, Endpoint]) -> Route:
+    async def handle(request: Request) -> Response:
+        visit: Visit = request.scope["taofold"]
+        visit.route = path
+        try:
+            return await _answered(server, known[_method(request)], request, visit)
+        except Exception as error:
+            problem = problem_of(error)
+            if problem is None:
+                raise
+            visit.code, visit.detail = problem.code, problem.detail
+            return problem.response()
+
+    return Route(path, handle, methods=list(known))
+
+
+def _method(request: Request) -> str:
+    return "GET" if request.method == "HEAD" else request.method
+
+
+async def _answered(server: Server, endpoint: Endpoint, request: Request, visit: Visit) -> Response:
+    guest = _guest(server, endpoint, request)
+    if guest is not None:
+        visit.who = guest.principal.id
+        _limit(server, visit.who)
+    path = check_path(request.path_params)
+    query = check_query(endpoint, request)
+    try:
+        async with asyncio.timeout(server.settings.body_s):
+            body = await check_body(endpoint, request, server.settings.body_bytes)
+    except TimeoutError:
+        raise Problem(
+            408, "timeout", "the body took too long to arrive", headers={"Connection": "close"}
+        ) from None
+    principal = guest.principal if guest is not None else NOBODY
+    csrf = guest.csrf if guest is not None else ""
+    said = await endpoint.handler(Call(server, request, principal, path, query, body, csrf))
+    if isinstance(said, BaseModel):
+        return _json(said, endpoint.status)
+    return said
+
+
+def _guest(server: Server, endpoint: Endpoint, request: Request) -> Guest | None:
+    """Who it is; None where anybody may come."""
+    client = request.client.host if request.client else ""
+    try:
+        guest = server.door.guest(request.headers, client, unsafe=endpoint.unsafe)
+    except Problem:
+        if endpoint.public:
+            return None
+        raise
+    if guest is None and not endpoint.public:
+        raise unauthorized()
+    return guest
+
+
+def _limit(server: Server, who: str) -> None:
+    wait = server.rates.take(f"principal:{who}", asyncio.get_running_loop().time())
+    if wait:
+        raise Problem(429, "rate", "too many requests", headers={"Retry-After": f"{wait + 1:.0f}"})
+
+
+def _json(said: BaseModel, status: int) -> Response:
+    return Response(said.model_dump_json(), status, media_type="application/json")
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    """What the router itself refuses."""
+    assert isinstance(error, HTTPException)
+    codes = {404: "not_found", 405: "method"}
+    code = codes.get(error.status_code, "refused")
+    details = {404: "there is nothing here", 405: "this cannot be done here"}
+    detail = details.get(error.status_code, str(error.detail))
+    visit: Visit = request.scope["taofold"]
+    visit.code, visit.detail = code, detail
+    return Problem(error.status_code, code, detail, headers=error.headers).response()
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return Problem(500, "internal", "something went wrong here; it was written down").response()

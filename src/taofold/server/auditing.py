@@ -1,0 +1,87 @@
+"""The audit of the server: one JSON line for each decision, change and refusal.
+
+What a run's own audit says of its calls is in its log; this says who came to the door. The
+file is appended to, never rewritten; lines of one process come whole. A flood of refusals is
+counted instead of written.
+"""
+
+import json
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from taofold.core.instant import iso
+from taofold.policy.redaction import Redactor
+from taofold.store.store import clock
+
+REFUSALS_PER_S: Final = 50
+_LONGEST: Final = 300
+_KEPT: Final = 1000
+
+_logger = logging.getLogger(__name__)
+
+
+class Audit:
+    """Writes to the file at `path`; without one it keeps the last thousand lines."""
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        now: Callable[[], int] = clock,
+        secrets: Iterable[str] = (),
+    ) -> None:
+        self._path, self._now = path, now
+        self._redactor = Redactor((*secrets, *Redactor.secrets_in(os.environ)))
+        self._descriptor = -1
+        self._second, self._count = 0, 0
+        self.last: deque[dict[str, Any]] = deque(maxlen=_KEPT)
+
+    def __call__(self, what: str, who: str, **said: Any) -> None:
+        """Write a line: what happened, and who did it."""
+        line = {"at": iso(self._now()), "what": what, "who": self._clean(who)}
+        line |= {name: self._clean(value) for name, value in said.items()}
+        self.last.append(line)
+        if self._path is not None:
+            self._write(line)
+
+    def refusal(self, who: str, **said: Any) -> None:
+        """Write a line about a request that was refused; the excess of a flood is counted."""
+        second = int(time.monotonic())
+        if second != self._second:
+            missed = self._count - REFUSALS_PER_S
+            self._second, self._count = second, 0
+            if missed > 0:
+                self("refused", "several", count=missed, detail="refusals that were not written")
+        self._count += 1
+        if self._count <= REFUSALS_PER_S:
+            self("refused", who, **said)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _clean(self, value: Any) -> Any:
+        # The other way round a secret across the cut would be half written.
+        return _short(self._redactor.text(value)) if isinstance(value, str) else value
+
+    def _write(self, line: dict[str, Any]) -> None:
+        assert self._path is not None
+        body = (json.dumps(line, ensure_ascii=True, default=str) + "\n").encode()
+        try:
+            if self._descriptor < 0:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                self._descriptor = os.open(self._path, flags, 0o600)
+            os.write(self._descriptor, body)
+        except OSError as error:
+            _logger.error("the audit cannot be written: %s: %s", error, body.decode())
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} [… cut]"

@@ -1,0 +1,137 @@
+"""The agents that a server offers, by name, and what it knows of their tools.
+
+An agent is made once, with the server's log and a gate in front of each model; a run that
+was started elsewhere may be continued if somebody can say how its agent is made.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, cast
+
+from taofold.agent import Agent
+from taofold.core.errors import ConfigError
+from taofold.core.events import RunStarted
+from taofold.policy import Facts, Policy
+from taofold.runtime.registry import resolve
+from taofold.server.gate import Gate
+from taofold.store.log import Log
+from taofold.tools import Tool
+
+AnyAgent: TypeAlias = Agent[Any, Any]
+Rebuild: TypeAlias = Callable[[RunStarted], AnyAgent | None]
+"""Makes the agent of a run that was not started by a server, if it can be known."""
+
+SETTINGS: Final = "server"
+"""The key of `RunStarted.settings` that is ours."""
+_DEEP: Final = 4
+"""How deep agents that call agents are looked into."""
+
+
+class Catalog:
+    """Agents by name. The first one is the default."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, AnyAgent],
+        log: Log,
+        *,
+        approve_seconds: float = 0.0,
+        rebuild: Rebuild | None = None,
+    ) -> None:
+        if not agents:
+            raise ConfigError("a server needs at least one agent")
+        self._log, self._seconds, self._rebuild = log, approve_seconds, rebuild
+        self._agents = {name: self._prepared(agent, name) for name, agent in agents.items()}
+        self._made: dict[str, AnyAgent] = {}
+        self._policies: dict[str, list[Policy]] = {}
+        for agent in self._agents.values():
+            for name in names_in(agent, _DEEP):
+                self._policies.setdefault(name, []).append(agent.policy)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names that are offered."""
+        return tuple(self._agents)
+
+    def __getitem__(self, name: str) -> AnyAgent:
+        """The agent called `name`, "" = the first. Raises KeyError."""
+        return self._agents[name or next(iter(self._agents))]
+
+    def policies(self, agent: str) -> Sequence[Policy]:
+        """Whose word counts in runs of the agent of this name: the offered agents that use it."""
+        return self._policies.get(agent, ())
+
+    def name(self, said: str) -> str:
+        """The name that `said` means: "" is the first agent's."""
+        return said or next(iter(self._agents))
+
+    def ours(self, started: RunStarted) -> bool:
+        """Was the run started by a server that offers its agent as we do?"""
+        return started.settings.get(SETTINGS, {}).get("agent") in self._agents
+
+    def of(self, run: str, started: RunStarted) -> AnyAgent:
+        """The agent that a run is continued with.
+
+        Raises:
+            ConfigError: this server does not have it.
+        """
+        if self.ours(started):
+            return self._agents[started.settings[SETTINGS]["agent"]]
+        if run not in self._made and self._rebuild is not None:
+            made = self._rebuild(started)
+            if made is not None:
+                self._made[run] = self._prepared(made, made.name)
+        if run not in self._made:
+            raise ConfigError(
+                f"this server does not offer the agent of run {run!r}: continue it where it began"
+            )
+        return self._made[run]
+
+    def forget(self, run: str) -> None:
+        """The run has ended: what was made for it is not needed any more."""
+        self._made.pop(run, None)
+
+    def _prepared(self, agent: AnyAgent, name: str) -> AnyAgent:
+        policy = agent.policy
+        if self._seconds and not policy.approve_seconds:
+            policy = replace(policy, approve_seconds=self._seconds)
+        gated = {role: Gate(resolve(model)) for role, model in agent.models.items()}
+        made = agent.but(
+            model=Gate(resolve(agent.model)),
+            models=gated,
+            policy=policy,
+            approve=None,
+            log=self._log,
+            raise_on_limit=False,
+            name=agent.name if agent.name != "agent" else name,
+        )
+        _ = made.toolset  # its faults are found now
+        return made
+
+
+def facts_of(agent: AnyAgent, tool: str) -> Facts | None:
+    """What the policy needs to know of a tool of the agent or of its agents, None: unknown."""
+    found = _find(agent, tool, _DEEP)
+    if found is None:
+        return None
+    return Facts(found.tier, found.effect, found.role, found.definition)
+
+
+def names_in(agent: AnyAgent, depth: int) -> set[str]:
+    """The agent's name and those of the agents that it may call."""
+    inner = [cast("AnyAgent", tool.agent) for tool in agent.toolset.values() if tool.agent]
+    below = [names_in(one, depth - 1) for one in inner] if depth else []
+    return {agent.name}.union(*below)
+
+
+def _find(agent: AnyAgent, name: str, depth: int) -> Tool | None:
+    tools = agent.toolset
+    if name in tools:
+        return tools[name]
+    if depth:
+        for tool in tools.values():
+            if tool.agent is not None:
+                inner = _find(cast("AnyAgent", tool.agent), name, depth - 1)
+                if inner is not None:
+                    return inner
+    return None

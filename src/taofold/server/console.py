@@ -1,0 +1,194 @@
+"""The web console: its files, and the few figures that its pages want together.
+
+The files are read once, from the package; what a request names is looked up among them and
+never becomes a path.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, Final
+
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from taofold.core.state import fold
+from taofold.server import api_runs, shapes
+from taofold.server.endpoint import Call, Endpoint
+from taofold.server.problem import Problem
+from taofold.server.shapes_asked import RunsQuery
+from taofold.store.log import ENDED, Log
+
+MEDIA: Final[Mapping[str, str]] = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+NEWEST: Final = 200
+"""Runs over which sums are made."""
+REMEMBERED: Final = 2000
+"""Ended runs whose figures are kept in memory: they do not change any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the console."""
+
+    content: bytes
+    media: str
+    etag: str
+
+
+def load(folder: Traversable, prefix: str = "") -> dict[str, File]:
+    """The files below `folder`, by name."""
+    found: dict[str, File] = {}
+    for one in folder.iterdir():
+        if one.is_dir():
+            found |= load(one, f"{prefix}{one.name}/")
+            continue
+        media = MEDIA.get(one.name.rpartition(".")[2])
+        if media is not None:
+            content = one.read_bytes()
+            etag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
+            found[prefix + one.name] = File(content, media, etag)
+    return found
+
+
+FILES: Final = load(files("taofold.server") / "static")
+
+
+class Figures(shapes.Run):
+    """A run in a list, with what it took."""
+
+    steps: int
+    model_calls: int
+    tool_calls: int
+    tokens: int
+    usd: float
+    seconds: float
+
+
+class Page(shapes.Answer):
+    """A page of runs, newest first."""
+
+    items: list[Figures]
+    next: str | None
+
+
+class Totals(shapes.Answer):
+    """Sums over the caller's newest runs, without child runs."""
+
+    runs: int
+    measured: int
+    statuses: dict[str, int]
+    model_calls: int
+    tool_calls: int
+    tokens: int
+    usd: float
+
+
+async def index(call: Call) -> Response:
+    """The page."""
+    return _answer(call, FILES["index.html"])
+
+
+async def static(call: Call) -> Response:
+    """A file of the page.
+
+    Raises:
+        Problem: 404.
+    """
+    file = FILES.get(call.path["file"])
+    if file is None:
+        raise Problem(404, "not_found", "the console has no such file")
+    return _answer(call, file)
+
+
+def _answer(call: Call, file: File) -> Response:
+    headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
+    if call.request.headers.get("if-none-match") == file.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, media_type=file.media, headers=headers)
+
+
+async def page(call: Call) -> BaseModel:
+    """Your runs with what they took."""
+    found = await api_runs.page(call)
+    assert isinstance(found, shapes.Runs)
+    items = await _measured(call.server.log, [one for one in found.items if not one.parent])
+    return Page(items=items, next=found.next)
+
+
+async def totals(call: Call) -> BaseModel:
+    """What your runs took together."""
+    server = call.server
+    rows = await server.log.rows(limit=0)
+    mine = [row for row in rows if not row.parent and row.principal == call.principal.id]
+    query = RunsQuery.model_validate({"limit": NEWEST})
+    found = await api_runs.page(_with(call, query))
+    assert isinstance(found, shapes.Runs)
+    own = [one for one in found.items if not one.parent and one.principal == call.principal.id]
+    items = await _measured(server.log, own)
+    return Totals(
+        runs=len(mine),
+        measured=len(items),
+        statuses=dict(Counter(row.status for row in mine)),
+        model_calls=sum(one.model_calls for one in items),
+        tool_calls=sum(one.tool_calls for one in items),
+        tokens=sum(one.tokens for one in items),
+        usd=sum(one.usd for one in items),
+    )
+
+
+def _with(call: Call, query: Any) -> Call:
+    return Call(call.server, call.request, call.principal, call.path, query, None, call.csrf)
+
+
+_known: Final[OrderedDict[tuple[int, str, int], dict[str, Any]]] = OrderedDict()
+
+
+async def _measured(log: Log, runs: Sequence[shapes.Run]) -> list[Figures]:
+    return [Figures(**run.model_dump(), **await _figures(log, run)) for run in runs]
+
+
+async def _figures(log: Log, run: shapes.Run) -> dict[str, Any]:
+    """What a run took; of an ended one, remembered."""
+    key = (id(log), run.id, run.events)
+    known = _known.get(key)
+    if known is not None:
+        return known
+    state = fold(await log.read(run.id))
+    figures = {
+        "steps": len(state.steps),
+        "model_calls": state.model_calls + state.child_model_calls,
+        "tool_calls": state.tool_calls + state.child_tool_calls,
+        "tokens": state.usage.tokens,
+        "usd": state.usage.usd,
+        "seconds": state.active_ms / 1000,
+    }
+    if run.status in ENDED:
+        _known[key] = figures
+        if len(_known) > REMEMBERED:
+            _known.popitem(last=False)
+    return figures
+
+
+ENDPOINTS: Final = (
+    Endpoint("GET", "/", index, "The console.", "console", public=True, page=True, hidden=True),
+    Endpoint(
+        "GET", "/static/{file:path}", static, "A file of the console.", "console",
+        public=True, page=True, hidden=True,
+    ),
+    Endpoint(
+        "GET", "/console/runs", page, "Your runs with what they took.", "console",
+        query=RunsQuery, answers={200: Page},
+    ),
+    Endpoint(
+        "GET", "/console/totals", totals, "What your runs took together.", "console",
+        answers={200: Totals},
+    ),
+)  # fmt: skip

@@ -1,0 +1,140 @@
+"""Who may come in: the addresses, origins and credentials of a request. No I/O.
+
+A web page that the user happens to visit shares his network and, without these rules, his
+trust: so the host must be one of ours (DNS rebinding), a foreign origin gets nothing, and a
+browser needs a cookie that only our own page can use.
+"""
+
+import hmac
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+
+from taofold.core.values import Principal
+from taofold.server.problem import Problem
+from taofold.server.signin import COOKIE, Signin
+from taofold.server.tokens import Tokens
+
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+CSRF: Final = "x-csrf-token"
+_BROWSER: Final = ("origin", "sec-fetch-site", "sec-fetch-mode", "cookie")
+_PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+"""A proxy sent it: that its address is this machine says nothing of who asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """Who a request comes from."""
+
+    principal: Principal
+    csrf: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The rules of one server. `hosts` and `origins` are those allowed besides loopback."""
+
+    tokens: Tokens
+    signin: Signin
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    def address(self, headers: Headers, *, page: bool) -> None:
+        """Refuse what was not sent to us, or was sent by somebody else's page.
+
+        Raises:
+            Problem: 400 or 403.
+        """
+        hosts = headers.getlist("host")
+        if len(hosts) != 1:
+            raise Problem(400, "host", "a request names its host once")
+        if not self.host_allowed(hosts[0]):
+            raise Problem(403, "host", "this host is not served here")
+        origins = headers.getlist("origin")
+        if len(origins) > 1:
+            raise Problem(400, "origin", "a request names its origin once")
+        if origins and not self.origin_allowed(origins[0], hosts[0]):
+            raise Problem(403, "origin", "this origin may not use the server")
+        site = headers.get("sec-fetch-site", "none")
+        if site not in ("none", "same-origin") and not page and not origins:
+            raise Problem(403, "origin", "a page of another site may not use the server")
+
+    def host_allowed(self, host: str) -> bool:
+        """Is the name, without its port, one of ours?"""
+        name = _name(host)
+        return name is not None and (name in LOOPBACK or name in self.hosts)
+
+    def origin_allowed(self, origin: str, host: str) -> bool:
+        """Is it our own page, or one that was allowed by name?"""
+        if origin in self.origins:
+            return True
+        scheme, sign, rest = origin.partition("://")
+        return bool(sign) and scheme in ("http", "https") and rest.lower() == host.lower()
+
+    def guest(self, headers: Headers, client: str, *, unsafe: bool) -> Guest | None:
+        """Who it is; None if there are no credentials and nobody may come without.
+
+        Raises:
+            Problem: 401 wrong credentials, 403 no CSRF token.
+        """
+        said = headers.get("authorization")
+        if said is not None:
+            return self._bearer(said)
+        cookies = cookie_parser(headers.get("cookie", ""))
+        if COOKIE in cookies:
+            session = self.signin.read(cookies[COOKIE])
+            if session is None:
+                raise _unknown("you are not signed in any more")
+            if unsafe and not _same(headers.get(CSRF, ""), session.csrf):
+                raise Problem(403, "csrf", f"the header {CSRF} must hold the CSRF token of GET /me")
+            return Guest(session.principal, session.csrf)
+        named = any(name in headers for name in (*_BROWSER, *_PASSED_ON))
+        if named or self.tokens.configured or not loopback(client):
+            return None
+        return Guest(Principal())
+
+    def _bearer(self, said: str) -> Guest:
+        scheme, _, token = said.partition(" ")
+        found = self.tokens.check(token.strip()) if scheme.lower() == "bearer" else None
+        if found is None:
+            raise _unknown("the token is not valid")
+        return Guest(self.tokens.principal(found))
+
+
+def loopback(client: str) -> bool:
+    """Is it an address of this machine?"""
+    try:
+        address = ipaddress.ip_address(client)
+    except ValueError:
+        return client in ("localhost", "testclient")
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _same(said: str, meant: str) -> bool:
+    return hmac.compare_digest(said.encode("utf-8", "replace"), meant.encode())
+
+
+def _unknown(detail: str) -> Problem:
+    return Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+def unauthorized() -> Problem:
+    """What somebody without credentials is told."""
+    return _unknown("sign in, or send a bearer token")
+
+
+def _name(host: str) -> str | None:
+    """The host without its port; None if it is malformed."""
+    said = host.strip().lower()
+    if said.startswith("["):
+        name, bracket, port = said[1:].partition("]")
+        port = port.removeprefix(":") if port.startswith(":") else port and "x"
+        return name if bracket and (not port or port.isdigit()) else None
+    name, _, port = said.partition(":")
+    if not name or (port and not port.isdigit()):
+        return None
+    return name.rstrip(".")

@@ -1,0 +1,159 @@
+"""What a route is: its handler, who may call it, and the models its input is checked with.
+
+The same models make the OpenAPI document, so what is published is what is enforced.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from taofold.core.values import Principal
+from taofold.server.problem import Problem
+
+if TYPE_CHECKING:
+    from taofold.server.server import Server
+
+RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+PATHS: Final[Mapping[str, str]] = {
+    "run": rf"^{RUN_ID}$",
+    "action": rf"^{RUN_ID}:[0-9]{{1,10}}$",
+    "loop": rf"^{RUN_ID}$",
+    "pattern": rf"^{RUN_ID}$",
+    "code": r"^[A-Za-z0-9_-]{16,64}$",
+}
+"""What may stand in a path, by the parameter's name; anything else is not found."""
+_JSON: Final = re.compile(r"application/json\s*(;.*)?", re.IGNORECASE)
+
+
+class Shape(BaseModel):
+    """What a request says: nothing that we do not know."""
+
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=False, allow_inf_nan=False)
+
+
+class Nothing(Shape):
+    """An empty object."""
+
+
+class NoQuery(Shape):
+    """No parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, checked."""
+
+    server: "Server"
+    request: Request
+    principal: Principal
+    path: Mapping[str, str]
+    query: Any
+    body: Any
+    csrf: str = ""
+    """The CSRF token of who is signed in by cookie."""
+
+
+Handler: TypeAlias = Callable[[Call], Awaitable[Response | BaseModel]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A route. `answers` says what comes back, by status: a model or a media type."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    tag: str = "runs"
+    body: type[BaseModel] | None = None
+    query: type[BaseModel] = NoQuery
+    answers: Mapping[int, type[BaseModel] | str] = field(
+        default_factory=dict[int, "type[BaseModel] | str"]
+    )
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Request headers that it knows, with what they are for."""
+    errors: tuple[int, ...] = ()
+    public: bool = False
+    """May be called without credentials."""
+    page: bool = False
+    """May be opened by a link from anywhere: it shows nothing of anybody."""
+    status: int = 200
+    hidden: bool = False
+    """Not in the OpenAPI document."""
+
+    @property
+    def unsafe(self) -> bool:
+        """Does it change anything?"""
+        return self.method not in ("GET", "HEAD")
+
+
+def check_path(found: Mapping[str, Any]) -> dict[str, str]:
+    """The path's parameters.
+
+    Raises:
+        Problem: 404, one of them cannot be the name of anything.
+    """
+    said = {name: str(value) for name, value in found.items()}
+    for name, value in said.items():
+        pattern = PATHS.get(name)
+        if pattern is not None and not re.fullmatch(pattern, value):
+            raise Problem(404, "not_found", "there is nothing of this name, or it is not yours")
+    return said
+
+
+def check_query(endpoint: Endpoint, request: Request) -> Any:
+    """The query's parameters.
+
+    Raises:
+        Problem: 422, with every fault.
+    """
+    said: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name in said:
+            raise Problem(422, "invalid", f"{name[:40]!r} is given twice in the query")
+        said[name] = value
+    return _checked(endpoint.query, said, "query", strings=True)
+
+
+async def check_body(endpoint: Endpoint, request: Request, most: int) -> Any:
+    """The body.
+
+    Raises:
+        Problem: 415 no JSON, 413 too large, 400 malformed, 422 with every fault.
+    """
+    if endpoint.body is None:
+        return None
+    if not _JSON.fullmatch(request.headers.get("content-type", "")):
+        raise Problem(415, "content_type", "the body must be application/json")
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise Problem(413, "too_large", f"the body is larger than {most} bytes")
+        parts.append(part)
+    try:
+        said = _ANY.validate_json(b"".join(parts) or b"{}")
+    except ValidationError as error:
+        why = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise Problem(400, "malformed", f"the body is no JSON: {why}") from None
+    return _checked(endpoint.body, said, "body", strings=False)
+
+
+_ANY: Final[TypeAdapter[Any]] = TypeAdapter(Any)
+
+
+def _checked(model: type[BaseModel], said: Any, where: str, *, strings: bool) -> Any:
+    try:
+        return model.model_validate_strings(said) if strings else model.model_validate(said)
+    except ValidationError as error:
+        faults = [
+            {"where": where, "path": "/".join(map(str, one["loc"])), "fault": one["msg"]}
+            for one in error.errors(include_url=False, include_input=False, include_context=False)
+        ]
+        said_ = "; ".join(f"{one['path'] or where}: {one['fault']}" for one in faults[:5])
+        raise Problem(422, "invalid", said_, faults=faults[:50]) from None

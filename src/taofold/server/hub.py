@@ -1,0 +1,120 @@
+"""Who watches which run: one channel for each, however many clients there are.
+
+Runs that this process drives tell it what became durable; for runs that another process
+drives the log is looked at a few times a second, and only while somebody watches.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from taofold.agent.result import Delta, Happening, Progress
+from taofold.core import events as e
+from taofold.core.errors import LogError
+from taofold.server.answering import Answering
+from taofold.server.channel import Channel
+from taofold.store.log import Log
+
+LOOK_S: Final = 0.2
+"""Seconds between two looks at a run that another process drives."""
+CHECK_S: Final = 2.0
+"""The same for a run of this process: a safety net, for nothing is missed."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Hub:
+    """The channels of one process."""
+
+    def __init__(
+        self, log: Log, *, driven: Callable[[str], bool] = lambda run: False, look_s: float = LOOK_S
+    ) -> None:
+        self._log, self._driven, self._look_s = log, driven, look_s
+        self._channels: dict[str, Channel] = {}
+        self._tailers: dict[str, asyncio.Task[None]] = {}
+        self._replies: dict[str, Answering] = {}
+
+    @property
+    def watchers(self) -> int:
+        """How many clients watch a run now."""
+        return sum(channel.watchers for channel in self._channels.values())
+
+    def watched(self, run: str) -> bool:
+        """Does anybody watch the run?"""
+        channel = self._channels.get(run)
+        return channel is not None and channel.watchers > 0
+
+    def hear(self, root: str, happening: Happening) -> None:
+        """What happens in a run of this process or its child runs, durable or a delta."""
+        channel = self._channels.get(root)
+        if isinstance(happening, Delta):
+            if happening.run == root:
+                reply = self._replies.setdefault(root, Answering())
+                if reply.feed(happening.text) and channel is not None:
+                    channel.hear(reply)
+            return
+        if isinstance(happening, Progress):
+            if channel is not None:
+                channel.report(happening)
+            return
+        if happening.run == root and isinstance(happening.event, e.Replied):
+            self._replies.pop(root, None)
+        if channel is not None:
+            channel.publish(happening)
+
+    def forget(self, root: str) -> None:
+        """The run is not driven here any more."""
+        self._replies.pop(root, None)
+
+    def poke(self, root: str) -> None:
+        """Something was written to the run: look now."""
+        channel = self._channels.get(root)
+        if channel is not None:
+            channel.poked.set()
+
+    @asynccontextmanager
+    async def watch(self, run: str) -> AsyncGenerator[Channel]:
+        """The run's channel, up to date, for as long as the client stays."""
+        channel = self._channels.get(run)
+        if channel is None:
+            channel = self._channels[run] = Channel(self._log, run)
+            reply = self._replies.get(run)
+            if reply is not None and reply.text:
+                channel.hear(reply)
+        channel.watchers += 1
+        try:
+            await channel.pull()
+            if run not in self._tailers:
+                self._tailers[run] = asyncio.create_task(self._tail(channel))
+            yield channel
+        finally:
+            channel.watchers -= 1
+            if channel.watchers == 0:
+                await self._close(run)
+
+    async def close(self) -> None:
+        """Let all channels go."""
+        for run in list(self._channels):
+            await self._close(run)
+
+    async def _close(self, run: str) -> None:
+        self._channels.pop(run, None)
+        tailer = self._tailers.pop(run, None)
+        if tailer is not None:
+            tailer.cancel()
+            with suppress(asyncio.CancelledError):
+                await tailer
+
+    async def _tail(self, channel: Channel) -> None:
+        while True:
+            seconds = CHECK_S if self._driven(channel.run) else self._look_s
+            with suppress(TimeoutError):  # `wait_for` of Python 3.11 may swallow a cancellation
+                async with asyncio.timeout(seconds):
+                    await channel.poked.wait()
+            channel.poked.clear()
+            try:
+                await channel.pull()
+            except LogError as error:
+                _logger.warning("run %s cannot be read now: %s", channel.run, error)

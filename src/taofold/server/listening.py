@@ -1,0 +1,90 @@
+"""The HTTP server under the application: uvicorn, with bounds on how a request may arrive.
+
+uvicorn waits for ever for the first line of a request; here a connection that does not
+bring a whole header in time is closed.
+"""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEADER_S: Final = 10.0
+"""Seconds that the header of a request may take."""
+HEADER_BYTES: Final = 32_768
+STOP_S: Final = 5
+"""Seconds that open connections get when the server stops."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Timed(H11Protocol):
+    """Closes connections whose header does not arrive in time.
+
+    The time counts from the connection, or from the first byte after the last answer.
+    """
+
+    header_s = HEADER_S
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has connected."""
+        super().connection_made(transport)
+        self._late = self.loop.call_later(self.header_s, self._give_up)
+
+    def data_received(self, data: bytes) -> None:
+        """Something arrived."""
+        if self._late is None and not self._busy():
+            self._late = self.loop.call_later(self.header_s, self._give_up)
+        super().data_received(data)
+        if self._busy():
+            self._relax()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        self._relax()
+        super().connection_lost(exc)
+
+    def _busy(self) -> bool:
+        """Is a request being answered?"""
+        cycle: Any = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _relax(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _give_up(self) -> None:
+        self._late = None
+        if not self._busy() and not self.transport.is_closing():
+            _logger.info("a connection from %s was too slow", self.client)
+            self.transport.close()
+
+
+def server_for(
+    app: ASGIApp, host: str, port: int, *, header_s: float = HEADER_S, most: int = 10_000
+) -> uvicorn.Server:
+    """A uvicorn server, not yet started. `most` connections at once; the rest get 503."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=type("Timed", (Timed,), {"header_s": header_s}),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        proxy_headers=False,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=STOP_S,
+        limit_concurrency=most,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        backlog=2048,
+    )
+    return uvicorn.Server(config)

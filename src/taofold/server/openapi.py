@@ -1,0 +1,156 @@
+"""The OpenAPI document, made from the endpoints and the models they are checked with. Pure."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+import taofold
+from taofold.server.endpoint import PATHS, Endpoint, NoQuery
+from taofold.server.problem import MEDIA
+from taofold.server.shapes import ProblemShape
+
+_REF: Final = "#/components/schemas/{model}"
+_WHAT: Final = {
+    200: "As asked.",
+    201: "It was made.",
+    202: "It will happen.",
+    204: "Nothing more will come.",
+    303: "Go on at the location.",
+    400: "The request cannot be read.",
+    401: "No valid credentials.",
+    403: "Not for you.",
+    404: "There is no such thing, or it is not yours.",
+    405: "This cannot be done here.",
+    408: "The body took too long.",
+    409: "Not in this state.",
+    410: "It has expired.",
+    413: "The body is too large.",
+    431: "The header is too large.",
+    414: "The address is too long.",
+    415: "The body is not JSON.",
+    422: "What it says is not valid.",
+    429: "Too many requests.",
+    503: "Not now.",
+}
+_ALWAYS: Final = (400, 401, 403, 408, 413, 414, 415, 422, 429, 431, 503)
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+
+
+def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """The document."""
+    shown = [endpoint for endpoint in endpoints if not endpoint.hidden]
+    models = _models(shown)
+    _, schemas = models_json_schema(
+        [(model, mode) for model, mode in models.items()], ref_template=_REF
+    )
+    paths: dict[str, Any] = {}
+    for endpoint in shown:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "taofold",
+            "version": taofold.__version__,
+            "summary": "Runs, their events, and what people decide.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas.get("$defs", {}),
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "session": {"type": "apiKey", "in": "cookie", "name": "taofold_session"},
+            },
+        },
+        "security": [{"token": []}, {"session": []}, {}],
+    }
+
+
+def _models(endpoints: Sequence[Endpoint]) -> dict[type[BaseModel], Any]:
+    """Every model, and whether it is read or written."""
+    found: dict[type[BaseModel], Any] = {ProblemShape: "serialization"}
+    for endpoint in endpoints:
+        if endpoint.body is not None:
+            found[endpoint.body] = "validation"
+        for model in endpoint.answers.values():
+            if not isinstance(model, str):
+                found[model] = "serialization"
+    return found
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    name = re.sub(r"\W+", "_", f"{endpoint.method.lower()}{endpoint.path}").strip("_")
+    said: dict[str, Any] = {
+        "operationId": name,
+        "summary": endpoint.summary,
+        "tags": [endpoint.tag],
+        "parameters": [*_path(endpoint), *_query(endpoint), *_headers(endpoint)],
+        "responses": _answers(endpoint),
+    }
+    if endpoint.public:
+        said["security"] = [{}]
+    if endpoint.body is not None:
+        schema = {"$ref": _REF.format(model=endpoint.body.__name__)}
+        content = {"application/json": {"schema": schema}}
+        said["requestBody"] = {"required": True, "content": content}
+    return said
+
+
+def _path(endpoint: Endpoint) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "pattern": PATHS.get(name, "^.+$")},
+        }
+        for name in _PARAMETER.findall(endpoint.path)
+    ]
+
+
+def _query(endpoint: Endpoint) -> list[dict[str, Any]]:
+    if endpoint.query is NoQuery:
+        return []
+    schema = endpoint.query.model_json_schema()
+    return [
+        {"name": name, "in": "query", "required": False, "schema": said}
+        for name, said in schema["properties"].items()
+    ]
+
+
+def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "description": about,
+            "schema": {"type": "string"},
+        }
+        for name, about in endpoint.headers.items()
+    ]
+
+
+def _answers(endpoint: Endpoint) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    for status, model in endpoint.answers.items():
+        answer: dict[str, Any] = {"description": _WHAT[status]}
+        if isinstance(model, str):
+            if model:
+                answer["content"] = {model: {"schema": {"type": "string"}}}
+        else:
+            schema = {"$ref": _REF.format(model=model.__name__)}
+            answer["content"] = {"application/json": {"schema": schema}}
+        said[str(status)] = answer
+    problem = {MEDIA: {"schema": {"$ref": _REF.format(model="ProblemShape")}}}
+    for status in sorted({*_ALWAYS, *endpoint.errors}):
+        said[str(status)] = {"description": _WHAT[status], "content": problem}
+    return said
+
+
+def text(endpoints: Sequence[Endpoint]) -> str:
+    """The document as it is published beside the code."""
+    return json.dumps(document(endpoints), indent=1, sort_keys=True)

@@ -1,0 +1,165 @@
+"""A server's parts, put together: the log, the agents, who drives, who watches, who may.
+
+`Server` is what handlers work with. It opens no port; `taofold serve` and tests do.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from taofold.core.values import Principal
+from taofold.patterns.registry import Registry
+from taofold.policy.roles import may
+from taofold.runtime import people
+from taofold.runtime.setup import Approval
+from taofold.server.auditing import Audit
+from taofold.server.catalog import AnyAgent, Catalog, Rebuild
+from taofold.server.counts import Counts
+from taofold.server.door import Door
+from taofold.server.hub import Hub
+from taofold.server.keeper import Keeper
+from taofold.server.rates import Rates
+from taofold.server.signin import Signin, load_key
+from taofold.server.tokens import Tokens
+from taofold.server.watching import Watching
+from taofold.server.worker import Worker
+from taofold.store.journal import Journal
+from taofold.store.log import Log, RunRow
+from taofold.store.store import clock
+
+_REMEMBERED: Final = 5000
+CHAT_SECONDS: Final = 300.0
+"""How long an approval is open, if the agent's policy does not say (D10)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What may be set. Times in seconds, sizes in bytes."""
+
+    hosts: frozenset[str] = frozenset()
+    """Host names besides those of this machine."""
+    origins: frozenset[str] = frozenset()
+    """Origins of other pages that may use the API (CORS); none by default."""
+    approve_seconds: float = CHAT_SECONDS
+    """How long an approval is open if the agent's policy does not say; 0 = for ever."""
+    most_runs: int = 200
+    """Runs driven at once; more of them wait in the log."""
+    most_streams: int = 4000
+    """Event streams at once; half of them for one principal."""
+    look_again_s: float = 1.0
+    """How often it is asked whether who watches a run may still do so."""
+    body_bytes: int = 256 * 1024
+    body_s: float = 15.0
+    """How long a request may take to arrive."""
+    requests_per_s: float = 100.0
+    """Of one principal, and from one address before it is known who it is."""
+    requests_burst: float = 400.0
+    failures_burst: float = 20.0
+    """Wrong credentials from one address at once; one more every six seconds."""
+    grace_s: float = 5.0
+    """How long a client may be gone before its run is cancelled, if it asked for that."""
+    wait_s: float = 60.0
+    """How long `on_busy: wait` waits for the session."""
+    ping_s: float = 15.0
+    send_s: float = 30.0
+    """A client that takes nothing for so long is dropped; it may come back and go on."""
+    stop_s: float = 10.0
+    """How long runs may take to come to a place where they can wait, when the server stops."""
+    look_s: float = 1.0
+    """How often waiting runs are looked at."""
+    tail_s: float = 0.2
+    """How often a watched run of another process is looked at."""
+
+
+class Server:
+    """Everything that handlers need."""
+
+    def __init__(
+        self,
+        log: Log,
+        agents: Mapping[str, AnyAgent],
+        *,
+        settings: Settings = Settings(),
+        tokens: Tokens | None = None,
+        folder: Path | None = None,
+        journal: Journal | None = None,
+        registry: Registry | None = None,
+        rebuild: Rebuild | None = None,
+        now: Callable[[], int] = clock,
+    ) -> None:
+        """`folder` keeps the audit and the key that signs cookies; None: only in memory."""
+        self.log, self.settings, self.now = log, settings, now
+        self.journal, self.registry = journal, registry
+        self.tokens = tokens or Tokens()
+        self.catalog = Catalog(
+            agents, log, approve_seconds=settings.approve_seconds, rebuild=rebuild
+        )
+        self.hub = Hub(log, driven=self._drives, look_s=settings.tail_s)
+        self.worker = Worker(
+            log,
+            self.catalog,
+            self.hub,
+            current=self.tokens.current,
+            most=settings.most_runs,
+        )
+        self.keeper = Keeper(log, self.catalog, self.worker, now=now, look_s=settings.look_s)
+        offered = [self.catalog[name] for name in self.catalog.names]
+        self.audit = Audit(
+            folder / "audit.jsonl" if folder else None,
+            now=now,
+            secrets=[secret for agent in offered for secret in agent.redactor.known],
+        )
+        key = load_key(folder / "server.key") if folder else os.urandom(32)
+        self.signin = Signin(self.tokens, key, now)
+        self.door = Door(self.tokens, self.signin, settings.hosts, settings.origins)
+        self.rates = Rates(settings.requests_per_s, settings.requests_burst)
+        self.failures = Rates(1 / 6, settings.failures_burst)
+        self.counts = Counts()
+        self.watching = Watching(settings.most_streams)
+        self._asked = OrderedDict[str, tuple[int, list[Approval]]]()
+        self.tickets: dict[str, list[object]] = {}
+        """Requests that wait for a session."""
+
+    @property
+    def streams(self) -> int:
+        """How many event streams are open."""
+        return self.watching.total
+
+    def _drives(self, run: str) -> bool:
+        return self.worker.drives(run)
+
+    async def start(self) -> None:
+        """Continue what an earlier server left."""
+        await self.keeper.start()
+
+    async def stop(self) -> None:
+        """Let every run come to a place where it can wait."""
+        await self.keeper.stop()
+        await self.worker.stop(self.settings.stop_s)
+        await self.hub.close()
+        self.audit.close()
+
+    async def asked(self, row: RunRow) -> list[Approval]:
+        """The open questions of a run. Remembered for as long as nothing happens in it."""
+        events, known = self._asked.get(row.run, (-1, []))
+        if events != row.events:
+            known = people.pending_in(await self.log.read(row.run))
+            self._asked.pop(row.run, None)
+            self._asked[row.run] = (row.events, known)
+            if len(self._asked) > _REMEMBERED:
+                self._asked.popitem(last=False)
+        return known
+
+    def sees(self, principal: Principal, row: RunRow) -> bool:
+        """May the principal read the run? Its own, and what it may be asked to approve."""
+        return row.principal == principal.id or self._approves(principal, row.agent)
+
+    def _approves(self, principal: Principal, agent: str) -> bool:
+        """May the principal decide on other people's actions in runs of the agent?"""
+        return any(
+            policy.approvers and may(principal.roles, policy.approvers, policy.roles)
+            for policy in self.catalog.policies(agent)
+        )

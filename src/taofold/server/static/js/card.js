@@ -1,0 +1,139 @@
+/** A question to a person: what would happen, and the buttons that decide. */
+
+import { part, post } from "./api.js";
+import { announce, h, toast } from "./dom.js";
+import { form } from "./form.js";
+import { pretty } from "./format.js";
+
+const TIERS = { 1: "automatic", 2: "asks", 3: "confirmation", 4: "forbidden" };
+const SAID = { approve: "approved", deny: "denied", edit: "approved with changes", answer: "answered", done: "noted as done" };
+
+/** An event of the stream in the shape of the approvals list. */
+export const asked = (event) => ({
+  id: event.actionId,
+  run: event.run,
+  tool: event.tool,
+  args: event.args,
+  summary: event.summary,
+  tier: event.tier,
+  reason: event.reason,
+  question: event.question,
+  form: event.form,
+  digest: event.digest,
+  requester: event.requester,
+  expires_at: event.expiresAt,
+});
+
+/** The card of one approval. `more` goes under its title. */
+export function card(one, more = null) {
+  const asksUser = one.tool === "ask_user";
+  const inside = Boolean(one.form); // a tool asks in the middle of its call
+  const filled = inside && Object.keys(one.form).length ? form(one.form) : null;
+  const doubt = one.question && !asksUser && !inside;
+  const own = one.summary && !one.summary.startsWith(`${one.tool}(`); // else it repeats the parameters
+  const telling = one.question || (own ? one.summary : "");
+  const state = h("p", { class: "decided", role: "status" });
+  const wrong = h("p", { class: "wrong", role: "alert" });
+  const reason = h("input", { type: "text", name: "reason", maxlength: 500, autocomplete: "off" });
+  const text = asksUser
+    ? h("textarea", { rows: 2, name: "answer", required: true })
+    : h("textarea", { rows: 6, class: "mono", name: "parameters", spellcheck: "false" }, pretty(one.args));
+  const buttons = h("div", { class: "buttons" });
+  const node = h("article", { class: `card tier${one.tier}`, tabindex: 0, "data-action": one.id, "aria-label": `Decide: ${one.summary || one.tool}` });
+
+  async function decide(decision, body = {}) {
+    wrong.textContent = "";
+    for (const button of buttons.querySelectorAll("button")) button.disabled = true;
+    const said = reason.value.trim();
+    try {
+      await post(`/approvals/${part(one.id)}`, {
+        decision, digest: one.digest, ...(said ? { reason: said } : {}), ...body,
+      });
+      state.textContent = `You ${filled && decision === "edit" ? "answered" : SAID[decision]} this. The run goes on.`;
+      node.classList.add("settled");
+      announce(`${one.tool} ${SAID[decision]}`);
+      document.dispatchEvent(new CustomEvent("decided", { detail: one.id }));
+    } catch (error) {
+      wrong.textContent = error.message;
+      const over = [404, 409, 410].includes(error.status);
+      if (over) document.dispatchEvent(new CustomEvent("decided", { detail: one.id }));
+      for (const button of buttons.querySelectorAll("button")) button.disabled = over;
+      toast(error.message, "bad");
+    }
+  }
+
+  function edited() {
+    let parameters;
+    try {
+      parameters = JSON.parse(text.value);
+    } catch (error) {
+      wrong.textContent = `This is not JSON: ${error.message}`;
+      text.focus();
+      return;
+    }
+    decide("edit", { parameters });
+  }
+
+  function answered() {
+    if (filled) {
+      const parameters = filled.read();
+      if (parameters) decide("edit", { parameters });
+      else wrong.textContent = "Fill in what is missing.";
+      return;
+    }
+    if (!text.value.trim()) {
+      wrong.textContent = "Write an answer first.";
+      text.focus();
+      return;
+    }
+    decide("answer", { answer: text.value });
+  }
+
+  const press = (name, kind, action, label) =>
+    h("button", { type: "button", class: kind, "data-do": name, onclick: action, "aria-label": label && `${label}: ${one.summary || one.tool}` }, label || name);
+  const editor = h("details", { class: "edit" }, h("summary", {}, "Change, or give a reason"),
+    !doubt && h("label", {}, "Parameters", text),
+    !doubt && press("edit", "", edited, "Approve changed"),
+    h("label", {}, "Reason", reason));
+
+  if (inside && !filled) buttons.append(press("approve", "primary", () => decide("approve"), "Yes"), press("deny", "", () => decide("deny"), "No"));
+  else if (asksUser || inside) buttons.append(press("answer", "primary", answered, "Answer"), press("deny", "", () => decide("deny"), "Decline"));
+  else if (doubt) {
+    buttons.append(press("done", "primary", () => decide("done"), "It happened"),
+      press("approve", "", () => decide("approve"), "Run it again"),
+      press("deny", "", () => decide("deny"), "Skip"));
+  } else buttons.append(press("approve", "primary", () => decide("approve"), "Approve"), press("deny", "", () => decide("deny"), "Deny"));
+
+  node.append(...[
+    h("header", {}, h("span", { class: "tier" }, asksUser || inside ? "question" : `tier ${one.tier} · ${TIERS[one.tier] ?? ""}`),
+      h("h3", { class: "mono" }, one.tool), until(one.expires_at)),
+    more ?? "",
+    telling && h("p", { class: "summary" }, telling),
+    asksUser ? h("label", { class: "answering" }, "Your answer", text) : filled ? filled.node : parameters(one.args),
+    buttons, asksUser || inside ? "" : editor, wrong, state,
+  ].filter(Boolean));
+  return node;
+}
+
+/** Parameters as a list of names and values. */
+export function parameters(args) {
+  const rows = Object.entries(args ?? {});
+  if (!rows.length) return "";
+  return h("dl", { class: "parameters" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "mono" }, pretty(value))]));
+}
+
+function until(expires) {
+  if (!expires) return "";
+  const node = h("time", { class: "until", datetime: expires });
+  const end = new Date(expires).getTime();
+  const tick = () => {
+    const left = Math.ceil((end - Date.now()) / 1000);
+    node.textContent = left > 0 ? `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")} left` : "expired";
+    if (left <= 0 || (seen && !node.isConnected)) clearInterval(timer);
+    seen = node.isConnected;
+  };
+  let seen = false;
+  const timer = setInterval(tick, 1000);
+  tick();
+  return node;
+}

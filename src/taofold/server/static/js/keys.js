@@ -1,0 +1,57 @@
+/** Keyboard shortcuts: single keys, and `g` followed by a letter. Off while somebody types. */
+
+const bound = new Map();
+let leader = 0;
+
+export const SHORTCUTS = [
+  ["g r, g a, g l, g p, g m", "go to runs, approvals, loops, patterns, learning"],
+  ["n", "start a run"],
+  ["/", "filter the list"],
+  ["j, k", "next and previous entry"],
+  ["Enter", "open the entry"],
+  ["a, d", "approve or deny: once to pick the question, once more to decide"],
+  ["[, ]", "one event back, one event on"],
+  ["Shift + [, Shift + ]", "ten events back, ten on"],
+  ["c", "compare: hold this event against the others"],
+  ["f", "fork from here"],
+  ["Esc", "back to now; close"],
+  ["t", "light or dark"],
+  ["?", "this page"],
+];
+
+/** Binds keys until the returned function is called. */
+export function keys(table) {
+  for (const [key, action] of Object.entries(table)) bound.set(key, action);
+  return () => {
+    for (const [key, action] of Object.entries(table)) {
+      if (bound.get(key) === action) bound.delete(key);
+    }
+  };
+}
+
+function typing(target) {
+  const tag = target.tagName;
+  return tag === "INPUT" && target.type !== "range" || tag === "TEXTAREA" || tag === "SELECT" || target.isContentEditable;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+  if (document.querySelector("dialog[open]") && event.key !== "Escape") return;
+  let key = event.key;
+  if (leader && Date.now() - leader < 1500) key = `g ${key}`;
+  leader = 0;
+  if (key === "g") {
+    leader = Date.now();
+    return;
+  }
+  const action = bound.get(key);
+  if (action && action(event) !== false) event.preventDefault();
+});
+
+/** Moves the focus through `selector` by `step`. */
+export function walk(selector, step) {
+  const all = [...document.querySelectorAll(selector)];
+  if (!all.length) return;
+  const here = all.indexOf(document.activeElement?.closest?.(selector));
+  all[Math.min(all.length - 1, Math.max(0, here + step))].focus();
+}

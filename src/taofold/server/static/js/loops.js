@@ -1,0 +1,93 @@
+/** Ralph loops: their gates, their iterations, and how quality went. */
+
+import { get, part } from "./api.js";
+import { line } from "./charts.js";
+import { empty, failed, fill, h, loading } from "./dom.js";
+import { ago, cut, dollars, duration, percent, several } from "./format.js";
+
+const EVERY = 4000;
+
+/** Loads `path` into `node` with `draw`, again and again while it is shown. */
+export function fresh(node, path, draw, every = EVERY) {
+  let left = false;
+  let drawn = "";
+  async function load() {
+    try {
+      const said = await get(path);
+      const sign = JSON.stringify(said);
+      if (left || sign === drawn) return;
+      drawn = sign;
+      fill(node, draw(said));
+    } catch (error) {
+      if (left) return;
+      drawn = "";
+      const nothing = error.status === 404 || error.status === 403;
+      if (nothing) clearInterval(timer);
+      fill(node, nothing ? empty("Nothing to see here", error.message) : failed(error, load));
+    }
+  }
+  const timer = setInterval(() => document.hidden || load(), every);
+  load();
+  return () => {
+    left = true;
+    clearInterval(timer);
+  };
+}
+
+export function loopsView(main) {
+  const list = h("div", {}, loading("loops"));
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Loops"), h("p", { class: "lead" }, "They go on until a command proves that the work is done.")), list);
+  document.title = "Loops · taofold";
+  return fresh(list, "/loops", ({ items }) => (items.length
+    ? h("ol", { class: "rows" }, items.map(row))
+    : empty("No loops yet", "Start one with: taofold loop \"fix the tests\" --completion \"pytest -q\"")));
+}
+
+function row(loop) {
+  return h("li", {}, h("a", { class: "row loop entry", href: `#/loops/${part(loop.id)}` },
+    h("span", { class: `pill ${loop.status}` }, loop.status.replaceAll("_", " ")),
+    h("span", { class: "what" }, h("span", { class: "goal" }, loop.task), h("span", { class: "by mono" }, loop.id)),
+    h("span", { class: "num" }, `${loop.iterations} of ${several(loop.max_iterations, "iteration")}`),
+    h("span", { class: "num" }, loop.quality == null ? "no measure" : `quality ${percent(loop.quality)}`),
+    h("time", { class: "when", datetime: String(loop.started_at) }, ago(loop.started_at))));
+}
+
+export function loopView(main, id) {
+  fill(main, loading("the loop"));
+  return fresh(main, `/loops/${part(id)}`, (loop) => {
+    document.title = `${loop.task.slice(0, 60)} · taofold`;
+    const steps = loop.steps ?? [];
+    const measured = steps.filter((one) => one.quality != null);
+    return h("article", {},
+      h("header", { class: "runhead" },
+        h("p", { class: "crumbs" }, h("a", { href: "#/loops" }, "Loops"), " / ", h("span", { class: "mono" }, id)),
+        h("div", { class: "title" }, h("h1", { class: "goal" }, loop.task), h("div", { class: "title-side" }, h("span", { class: `pill ${loop.status}` }, loop.status.replaceAll("_", " ")))),
+        loop.reason && h("p", { class: "by" }, loop.reason)),
+      h("div", { class: "panels" },
+        h("section", { class: "panel" }, h("h2", {}, "Quality"), measured.length
+          ? line(measured.map((one) => ({ y: Math.round(100 * one.quality), label: `iteration ${one.number}`, short: one.number })), { title: "Share of checks that pass, by iteration", top: 100, unit: " %" })
+          : h("p", { class: "lead" }, "Nothing was measured yet.")),
+        h("section", { class: "panel" }, h("h2", {}, "Gates"), (loop.gates ?? []).map((gate) => h("div", { class: "gate" },
+          h("span", { class: gate.passed ? "ok" : "no" }, gate.passed ? "passes" : gate.passed === null ? "not run" : "fails"),
+          h("code", {}, gate.command), h("span", {}), h("small", { class: "lead" }, gate.passed_before ? "passed before iteration 1" : "failed before iteration 1")))),
+        h("section", { class: "panel wide" }, h("h2", {}, "Iterations"), steps.length ? table(steps, loop.best) : h("p", { class: "lead" }, "The first one has not ended.")),
+        loop.lessons?.text && h("section", { class: "panel wide" }, h("h2", {}, "What earlier loops taught it"), h("pre", { tabindex: 0 }, loop.lessons.text)),
+        loop.lessons?.control && h("section", { class: "panel" }, h("h2", {}, "Control"), h("p", {}, "This loop was chosen by lot to get nothing from earlier loops, so that the benefit can be measured."))));
+  });
+}
+
+const files = (step) => (step.changed ?? []).slice(0, 4).join(", ") || "nothing";
+
+function table(steps, best) {
+  const heads = [["#"], ["gates"], ["quality", "n"], ["changed"], ["what it said"], ["time", "n"], ["cost", "n"]];
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Iterations" }, h("table", { class: "table" },
+    h("thead", {}, h("tr", {}, heads.map(([one, kind]) => h("th", { scope: "col", class: kind }, one)))),
+    h("tbody", {}, steps.map((one) => h("tr", {},
+      h("td", {}, one.run ? h("a", { href: `#/runs/${part(one.run)}`, "aria-label": `Run of iteration ${one.number}` }, one.number) : one.number),
+      h("td", {}, one.tampered ? "tampered" : one.passed ? "pass" : "fail", one.number === best && h("span", { class: "flag" }, "kept")),
+      h("td", { class: "n" }, percent(one.quality)),
+      h("td", { class: "mono" }, one.diff ? h("details", {}, h("summary", {}, files(one)), h("pre", { tabindex: 0 }, one.diff)) : files(one)),
+      h("td", {}, cut(one.said || one.status || "", 140)),
+      h("td", { class: "n" }, duration((one.seconds ?? 0) * 1000)),
+      h("td", { class: "n" }, dollars(one.usd)))))));
+}

@@ -1,0 +1,109 @@
+/** Begins: who is signed in, which view is shown, and the keys that work everywhere. */
+
+import { me, signIn } from "./api.js";
+import { fill, h, toast } from "./dom.js";
+import { keys, SHORTCUTS, walk } from "./keys.js";
+import { learningView } from "./learning.js";
+import { loopsView, loopView } from "./loops.js";
+import { patternsView, patternView } from "./patterns.js";
+import { runView } from "./run.js";
+import { runsView } from "./runs.js";
+import { startRun } from "./start.js";
+import { approvalsView, press, watchApprovals } from "./tray.js";
+
+const LISTS = { runs: runsView, approvals: approvalsView, loops: loopsView, patterns: patternsView, learning: learningView };
+const ONES = { runs: runView, loops: loopView, patterns: patternView };
+
+const main = document.getElementById("main");
+let leave = null;
+
+function route() {
+  const [section = "runs", one = ""] = location.hash.replace(/^#\/?/, "").split("/");
+  const name = section in LISTS ? section : "runs";
+  leave?.();
+  for (const link of document.querySelectorAll("[data-section]")) {
+    if (link.dataset.section === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  window.scrollTo(0, 0);
+  leave = one && ONES[name] ? ONES[name](main, decoded(one)) : LISTS[name](main);
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function theme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("taofold.theme", root.dataset.theme);
+}
+
+function help() {
+  if (document.querySelector("dialog[open]")) return;
+  const dialog = h("dialog", { class: "dialog", "aria-labelledby": "shortcuts" }, h("h2", { id: "shortcuts" }, "Keyboard"),
+    h("dl", { class: "shortcuts" }, SHORTCUTS.map(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])),
+    h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+function signedOut() {
+  leave?.();
+  leave = null;
+  document.title = "Sign in · taofold";
+  const token = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true });
+  const wrong = h("p", { class: "wrong", role: "alert" });
+  fill(main, h("section", { class: "signin" }, h("h1", {}, "Sign in"),
+    h("p", {}, "Open the one-time address that `taofold serve` printed when it started. If you have a token, enter it here."),
+    h("form", {
+      onsubmit: async (event) => {
+        event.preventDefault();
+        try {
+          await signIn(token.value);
+          begin();
+        } catch (error) {
+          wrong.textContent = error.message;
+        }
+      },
+    }, h("label", { class: "unseen", for: "token" }, "Token"), token, h("button", { class: "primary" }, "Sign in")), wrong));
+}
+
+let begun = false;
+async function begin() {
+  try {
+    await me();
+  } catch (error) {
+    if (error.status === 401 || error.status === 403) return signedOut();
+    toast(error.message, "bad");
+  }
+  route();
+  if (begun) return undefined;
+  begun = true;
+  watchApprovals();
+  addEventListener("hashchange", route);
+  return undefined;
+}
+
+const go = (where) => () => (location.hash = `#/${where}`);
+keys({
+  "g r": go("runs"), "g a": go("approvals"), "g l": go("loops"), "g p": go("patterns"), "g m": go("learning"),
+  n: () => void startRun(), t: theme, "?": help,
+  j: () => walk(".entry, .step, .card", 1), k: () => walk(".entry, .step, .card", -1),
+  a: () => press("approve"), d: () => press("deny"),
+});
+document.getElementById("new-run").addEventListener("click", startRun);
+document.getElementById("theme").addEventListener("click", theme);
+document.getElementById("help").addEventListener("click", help);
+document.addEventListener("signedout", signedOut);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+begin();

@@ -1,0 +1,53 @@
+/** What was learnt across loops: effectiveness with its raw counts, and where it came from. */
+
+import { part } from "./api.js";
+import { line, meter } from "./charts.js";
+import { empty, fill, h, loading } from "./dom.js";
+import { ago, percent, pretty } from "./format.js";
+import { fresh } from "./loops.js";
+
+export function patternsView(main) {
+  const list = h("div", {}, loading("patterns"));
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Patterns"), h("p", { class: "lead" }, "Learnt from loops, judged by what happened next.")), list);
+  document.title = "Patterns · taofold";
+  return fresh(list, "/patterns", ({ items }) => (items.length
+    ? h("ol", { class: "rows" }, items.map(row))
+    : empty("Nothing was learnt yet", "Finished loops leave error fixes, approaches, templates and anti-patterns here.")));
+}
+
+/** `17 of 18`, or that there is no outcome yet: never a rate without its counts. */
+function raw(one) {
+  const known = one.successes + one.failures;
+  return known ? `${one.successes} of ${known} (${percent(one.rate)})` : "no outcome yet";
+}
+
+const aside = (one) =>
+  one.retired ? `retired: ${one.retired}` : [one.probation && "on probation", ...(one.tags ?? [])].filter(Boolean).join(" · ") || one.id;
+
+function row(one) {
+  return h("li", {}, h("a", { class: "row pattern entry", href: `#/patterns/${part(one.id)}` },
+    h("span", { class: "pill" }, one.kind),
+    h("span", { class: "what" }, h("span", { class: "goal" }, one.name), h("span", { class: "by" }, aside(one))),
+    meter(one.rate), h("span", { class: "num" }, raw(one))));
+}
+
+export function patternView(main, id) {
+  fill(main, loading("the pattern"));
+  return fresh(main, `/patterns/${part(id)}`, (one) => {
+    document.title = `${one.name} · taofold`;
+    const trend = one.trend ?? [];
+    const facts = [["kind", one.kind], ["outcomes", raw(one)], ["uses", one.usage], ["shown in loops", one.shown?.loops], ["iterations with it", one.shown?.mean?.toFixed?.(1)],
+      ["control loops", one.held?.loops], ["iterations without", one.held?.mean?.toFixed?.(1)], ["on probation", one.probation ? "yes" : ""], ["tags", (one.tags ?? []).join(", ")], ["retired", one.retired]]
+      .filter(([, value]) => value !== undefined && value !== null && value !== "");
+    return h("article", {},
+      h("header", { class: "runhead" }, h("p", { class: "crumbs" }, h("a", { href: "#/patterns" }, "Patterns"), " / ", h("span", { class: "mono" }, id)), h("div", { class: "title" }, h("h1", {}, one.name))),
+      h("div", { class: "panels" },
+        h("section", { class: "panel" }, h("h2", {}, "Effect"), h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))])),
+          trend.length > 1 && line(trend.map((t) => ({ y: Math.round(100 * t.rate), label: `after ${t.size}`, short: t.size })), { title: "Success rate after so many outcomes", top: 100, unit: " %" })),
+        h("section", { class: "panel" }, h("h2", {}, "Lineage"), (one.lineage ?? []).length
+          ? h("ol", { class: "lineage" }, one.lineage.map((entry) => h("li", {}, h("strong", {}, entry.what), entry.outcome && ` · ${entry.outcome}`,
+              entry.loop && [" · ", h("a", { href: `#/loops/${part(entry.loop)}` }, entry.loop)], " ", h("time", {}, ago(entry.at)))))
+          : h("p", { class: "lead" }, "No loop has used it yet.")),
+        h("section", { class: "panel wide" }, h("h2", {}, "What it says"), h("pre", { tabindex: 0 }, pretty(one.body ?? {})))));
+  });
+}

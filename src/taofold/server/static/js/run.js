@@ -1,0 +1,128 @@
+/** One run: its story as it happens, what it cost, and the time slider. */
+
+import { get, part, post } from "./api.js";
+import { failed, fill, h, loading, toast } from "./dom.js";
+import { ago, count, dollars, duration } from "./format.js";
+import { keys } from "./keys.js";
+import { follow } from "./live.js";
+import { timeline } from "./timeline.js";
+import { trace } from "./trace.js";
+
+const ENDED = ["finished", "limited", "failed", "cancelled"];
+
+/** Shows the run `id` in `main`; returns what must be called when it is left. */
+export function runView(main, id) {
+  let left = false;
+  const undo = [() => (left = true)];
+  fill(main, loading("the run"));
+  get(`/runs/${part(id)}`).then(
+    (run) => left || show(main, run, undo),
+    (error) => left || fill(main, failed(error, () => runView(main, id))),
+  );
+  return () => undo.forEach((one) => one());
+}
+
+function show(main, run, undo) {
+  const id = run.id;
+  const figures = h("dl", { class: "figures" });
+  const status = h("span", { class: `pill ${run.status}` }, run.status);
+  const wire = h("span", { class: "wire", role: "status" });
+  const story = h("section", { class: "trace", "aria-label": "Trace" });
+  const told = trace(story, id);
+  const time = timeline(id, { changed: told.travel, fork, seen: told.timing });
+  const cancel = h("button", { type: "button", "data-do": "cancel", onclick: stop }, "Cancel");
+  const line = h("form", { class: "steer", onsubmit: steer },
+    h("label", { class: "unseen", for: "steer" }, "Tell the agent something"),
+    h("input", { id: "steer", name: "text", maxlength: 2000, autocomplete: "off", placeholder: "Tell the agent something; it reads it at its next turn" }),
+    h("button", {}, "Send"));
+  const title = h("h1", { class: "goal" }, run.goal);
+
+  fill(main, h("article", { class: "run" },
+    h("header", { class: "runhead" },
+      h("p", { class: "crumbs" }, h("a", { href: "#/runs" }, "Runs"), " / ", h("span", { class: "mono" }, id),
+        run.parent && [" · child of ", h("a", { href: `#/runs/${part(run.parent)}` }, run.parent)]),
+      h("div", { class: "title" }, title, h("div", { class: "title-side" }, status, wire, cancel)),
+      h("p", { class: "by" }, [run.agent, run.model, run.strategy].filter(Boolean).join(" · "), ` · started ${ago(run.created_at)}`),
+      figures),
+    h("div", { class: "columns" }, h("div", { class: "left" }, story, line), time.panel),
+    time.bar));
+  document.title = `${run.goal.slice(0, 60)} · taofold`;
+
+  facts(run);
+
+  function facts(now) {
+    run = now;
+    status.className = `pill ${now.status}`;
+    status.textContent = now.status;
+    cancel.hidden = line.hidden = ENDED.includes(now.status);
+    const rows = [["steps", count(now.steps)], ["model calls", count(now.model_calls)], ["tool calls", count(now.tool_calls)],
+      ["tokens", count(now.tokens)], ["cost", dollars(now.usd)], ["active", duration((now.seconds ?? 0) * 1000)]];
+    const grounded = now.metrics?.grounding_score;
+    if (grounded !== null && grounded !== undefined) rows.push(["grounded", `${grounded} %`]);
+    fill(figures, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  }
+
+  let due = 0;
+  function refresh() {
+    if (due) return;
+    due = setTimeout(async () => {
+      due = 0;
+      try {
+        const [now] = await Promise.all([get(`/runs/${part(id)}`), time.more()]);
+        facts(now);
+      } catch {
+        // the connection's own line says that the server is away
+      }
+    }, 250);
+  }
+
+  const words = { live: "live", lost: "reconnecting …", ended: "" };
+  undo.push(() => clearTimeout(due), follow(id, (event) => {
+    const near = window.innerHeight + window.scrollY > document.body.scrollHeight - 160;
+    told.tell(event);
+    if (near && run.status === "running" && !story.classList.contains("travelling")) window.scrollTo(0, document.body.scrollHeight);
+    if (event.type !== "answer_chunk" && event.type !== "progress") refresh();
+  }, (state) => {
+    wire.textContent = words[state];
+    wire.className = `wire ${state}`;
+    refresh();
+  }));
+
+  async function fork(at) {
+    try {
+      const made = await post(`/runs/${part(id)}/fork`, { at });
+      toast("Forked: this is the new run.");
+      location.hash = `#/runs/${part(made.id)}`;
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+  }
+
+  async function stop() {
+    try {
+      await post(`/runs/${part(id)}/cancel`);
+      toast("It will stop before its next call.");
+      refresh();
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+  }
+
+  async function steer(event) {
+    event.preventDefault();
+    const field = event.target.elements.text;
+    if (!field.value.trim()) return;
+    try {
+      await post(`/runs/${part(id)}/steer`, { text: field.value });
+      field.value = "";
+      toast("The agent reads it at its next turn.");
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+  }
+
+  undo.push(keys({
+    "[": () => time.step(-1), "]": () => time.step(1), "{": () => time.step(-10), "}": () => time.step(10),
+    c: () => time.compare(), f: () => fork(time.at()), Escape: () => time.now(),
+  }));
+}

@@ -1,0 +1,89 @@
+/** The list of runs: what they were for, how they stand, what they cost. */
+
+import { get, part } from "./api.js";
+import { empty, failed, fill, h, loading } from "./dom.js";
+import { ago, count, dollars, duration, several } from "./format.js";
+import { keys } from "./keys.js";
+import { startRun } from "./start.js";
+
+const STATUSES = ["", "running", "waiting", "finished", "limited", "failed", "cancelled"];
+const EVERY = 3000;
+
+export function runsView(main) {
+  let left = false;
+  let pages = 1;
+  let drawn = "";
+  const chosen = new URLSearchParams(sessionStorage.getItem("taofold.runs") ?? "");
+  const words = h("input", { type: "search", id: "filter", placeholder: "Filter by goal, agent, id", value: chosen.get("words") ?? "", autocomplete: "off", oninput: () => draw() });
+  const status = h("select", { id: "status", onchange: () => { pages = 1; load(); } },
+    STATUSES.map((one) => h("option", { value: one, selected: one === (chosen.get("status") ?? "") }, one || "any status")));
+  const list = h("div", { class: "list" }, loading("runs"));
+  const total = h("p", { class: "total", role: "status" });
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Runs"), h("div", { class: "filters" },
+    h("label", { class: "unseen", for: "filter" }, "Filter"), words, h("label", { class: "unseen", for: "status" }, "Status"), status)), list, total);
+  document.title = "Runs · taofold";
+
+  let items = [];
+  let more = null;
+  async function load() {
+    try {
+      const query = `status=${part(status.value)}&limit=${50 * pages}`;
+      const page = await get(`/console/runs?${query}`);
+      if (left) return;
+      items = page.items;
+      more = page.next;
+      draw();
+    } catch (error) {
+      if (left) return;
+      drawn = "";
+      if (error.status === 401) document.dispatchEvent(new CustomEvent("signedout"));
+      else fill(list, failed(error, load));
+    }
+  }
+
+  function draw() {
+    const wanted = words.value.trim().toLowerCase();
+    sessionStorage.setItem("taofold.runs", new URLSearchParams({ words: words.value, status: status.value }).toString());
+    const shown = items.filter((run) => !wanted || `${run.goal} ${run.agent} ${run.id} ${run.status}`.toLowerCase().includes(wanted));
+    const sign = JSON.stringify([shown, wanted, Math.floor(Date.now() / 60000)]);
+    if (sign === drawn) return;
+    drawn = sign;
+    const focused = document.activeElement?.getAttribute?.("data-run");
+    if (!shown.length) {
+      total.textContent = "";
+      if (items.length || status.value) fill(list, empty("Nothing fits", "No run matches this filter.",
+        h("button", { type: "button", onclick: () => { words.value = ""; status.value = ""; load(); } }, "Show all runs")));
+      else fill(list, empty("No runs yet", "A run is one goal that an agent works on. Everything that it thinks and does will be here.",
+        h("button", { type: "button", class: "primary", onclick: startRun }, "Start a run")));
+      return;
+    }
+    fill(list, h("ol", { class: "rows" }, shown.map(row)));
+    if (more !== null && !wanted) list.append(h("button", { type: "button", class: "more", onclick: () => { pages += 1; load(); } }, "Older runs"));
+    const usd = shown.reduce((sum, run) => sum + (run.usd ?? 0), 0);
+    const tokens = shown.reduce((sum, run) => sum + (run.tokens ?? 0), 0);
+    total.textContent = `${several(shown.length, "run")} · ${count(tokens)} tokens · ${dollars(usd)}`;
+    if (focused) list.querySelector(`[data-run="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  load();
+  const timer = setInterval(() => document.hidden || load(), EVERY);
+  const unbind = keys({ "/": () => words.focus() });
+  return () => {
+    left = true;
+    clearInterval(timer);
+    unbind();
+  };
+}
+
+function row(run) {
+  const how = run.waiting_for ? run.waiting_for.replace("awaiting_", "needs ") : run.status;
+  return h("li", {}, h("a", { class: "row entry", href: `#/runs/${part(run.id)}`, "data-run": run.id },
+    h("span", { class: `pill ${run.status}` }, how),
+    h("span", { class: "what" }, h("span", { class: "goal" }, run.goal), h("span", { class: "by" }, `${run.agent || "agent"}${run.session ? ` · ${run.session}` : ""}`,
+      h("span", { class: "brief" }, ` · ${several(run.steps ?? 0, "step")} · ${dollars(run.usd)} · ${duration((run.seconds ?? 0) * 1000)}`))),
+    h("span", { class: "num" }, several(run.steps ?? 0, "step")),
+    h("span", { class: "num" }, `${count(run.tokens ?? 0)} tok`),
+    h("span", { class: "num" }, dollars(run.usd)),
+    h("span", { class: "num" }, duration((run.seconds ?? 0) * 1000)),
+    h("time", { class: "when", datetime: new Date(run.created_at).toISOString() }, ago(run.created_at))));
+}

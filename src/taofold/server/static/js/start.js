@@ -1,0 +1,62 @@
+/** The dialog that starts a run. */
+
+import { get, part, post } from "./api.js";
+import { fill, h } from "./dom.js";
+
+export async function startRun() {
+  if (document.querySelector("dialog[open]")) return;
+  const wrong = h("p", { class: "wrong", role: "alert" });
+  const agents = h("select", { name: "agent", id: "agent" });
+  const about = h("p", { class: "hint", id: "about" });
+  const goal = h("textarea", { name: "goal", id: "goal", rows: 4, required: true, maxlength: 20000, placeholder: "What should be reached?" });
+  const session = h("input", { name: "session", id: "session", autocomplete: "off", maxlength: 200 });
+  const go = h("button", { class: "primary" }, "Start");
+  const dialog = h("dialog", { class: "dialog", "aria-labelledby": "starting" },
+    h("form", { method: "dialog", onsubmit: send },
+      h("h2", { id: "starting" }, "Start a run"),
+      h("label", { for: "goal" }, "Goal"), goal,
+      h("label", { for: "agent" }, "Agent"), agents, about,
+      h("label", { for: "session" }, "Session ", h("small", {}, "(optional: earlier turns are remembered)")), session, wrong,
+      h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Not now"), go)));
+  dialog.addEventListener("close", () => dialog.remove());
+  goal.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) dialog.querySelector("form").requestSubmit();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  goal.focus();
+
+  try {
+    const { items } = await get("/agents");
+    fill(agents, items.map((one) => h("option", { value: one.name }, one.name)));
+    const tell = () => {
+      const one = items.find((agent) => agent.name === agents.value);
+      about.textContent = one ? [one.description, one.model, `${one.tools.length} tools`].filter(Boolean).join(" · ") : "";
+    };
+    agents.onchange = tell;
+    tell();
+    if (!items.length) wrong.textContent = "This server offers no agent: name one at `taofold serve AGENT`.";
+  } catch (error) {
+    wrong.textContent = error.message;
+  }
+
+  async function send(event) {
+    event.preventDefault();
+    if (!goal.value.trim()) {
+      wrong.textContent = "Say what the agent should reach.";
+      goal.focus();
+      return;
+    }
+    go.disabled = true;
+    try {
+      const body = { goal: goal.value, agent: agents.value };
+      if (session.value.trim()) body.session = session.value.trim();
+      const run = await post("/runs", body);
+      dialog.close();
+      location.hash = `#/runs/${part(run.id)}`;
+    } catch (error) {
+      wrong.textContent = error.message;
+      go.disabled = false;
+    }
+  }
+}

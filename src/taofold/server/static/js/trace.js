@@ -1,0 +1,200 @@
+/** The story of a run: typed thoughts, calls with their results, child runs, questions, the answer. */
+
+import { part } from "./api.js";
+import { asked, card } from "./card.js";
+import { announce, h } from "./dom.js";
+import { brief, clock, count, cut, dollars, duration, pretty } from "./format.js";
+import { takeBack } from "./undone.js";
+
+/**
+ * Shows events below `root`.
+ * `tell(event)` adds one, `timing(record)` what a model call took, `travel(seq)` dims what came later.
+ */
+export function trace(root, run) {
+  const groups = new Map();
+  const calls = new Map();
+  const cards = new Map();
+  const settled = new Set();
+  const steps = new Map();
+  let chunks = "";
+  let answer = null;
+  const story = h("ol", { class: "story" });
+  const ending = h("div", { class: "ending" });
+  root.append(story, ending);
+  groups.set(run, { list: story, last: null });
+
+  /** Where the steps of `of` go; a child's, inside the call that began it. */
+  function group(of) {
+    const known = groups.get(of);
+    if (known) return known;
+    const [, parent, key, index] = /^(.*)\.(.+)-(\d+)$/s.exec(of) ?? [null, run, "", ""];
+    const caller = calls.get(`${parent}:${key.replaceAll("-", ".")}:${index}`);
+    const list = h("ol", { class: "story nested" });
+    const box = h("section", { class: "child", "aria-label": "A run of another agent" },
+      h("p", { class: "childname" }, "Another agent works on this. ", h("a", { href: `#/runs/${part(of)}` }, "Open its run")), list);
+    (caller?.body ?? group(parent === of ? run : parent).list).append(box);
+    const made = { list, last: null };
+    groups.set(of, made);
+    return made;
+  }
+
+  function placed(node, event) {
+    node.dataset.seq = event.seq ?? "";
+    node.dataset.run = event.run;
+    return node;
+  }
+
+  function thinking(event) {
+    const thought = event.thought;
+    const body = h("div", { class: "calls" });
+    const meta = h("span", { class: "meta" }, clock(event.timestamp));
+    const because = thought.because?.length ? ` because of step ${thought.because.join(", ")}` : "";
+    const node = placed(h("li", { class: `step ${thought.type}`, tabindex: 0 },
+      h("div", { class: "head" }, h("span", { class: "number" }, event.step), h("span", { class: "type" }, thought.type),
+        thought.critical && h("span", { class: "flag" }, "critical"),
+        thought.confidence != null && h("span", { class: "meta" }, `${Math.round(100 * thought.confidence)} % sure`), meta),
+      h("p", { class: "thought" }, thought.content || "(no words)", because && h("small", {}, because)), body), event);
+    const home = group(event.run);
+    home.list.append(node);
+    home.last = { node, body, meta };
+    steps.set(`${event.run}:${event.seq}`, home.last);
+    announce(`Step ${event.step}, ${thought.type}: ${cut(thought.content, 90)}`);
+  }
+
+  function body(event) {
+    const home = group(event.run);
+    return home.last?.body ?? home.list;
+  }
+
+  function call(event) {
+    const known = calls.get(event.callId);
+    if (known) return known;
+    const state = h("span", { class: "how" }, event.type === "tool_start" ? "running" : "");
+    const took = h("span", { class: "meta" });
+    const extract = h("span", { class: "extract" });
+    const inside = h("div", { class: "inside" }, h("h4", {}, "Parameters"), h("pre", { tabindex: 0 }, pretty(event.args ?? {})));
+    const more = h("details", {}, h("summary", {}, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "tool" }, event.tool),
+      h("span", { class: "args" }, brief(event.args)), state, took), inside);
+    const nest = h("div", { class: "nest" });
+    const node = placed(h("div", { class: "call running" }, more, extract, nest), event);
+    if (event.rationale) inside.prepend(h("p", { class: "why" }, event.rationale));
+    body(event).append(node);
+    const made = { node, state, took, extract, inside, body: nest, tool: event.tool };
+    calls.set(event.callId, made);
+    return made;
+  }
+
+  function result(event) {
+    if (["denied", "expired"].includes(event.refused) && settled.has(event.callId)) return;
+    const one = call(event);
+    const ok = event.status === "success" || event.status === "partial";
+    one.node.className = `call ${event.refused ? "refused" : ok ? "ok" : "bad"}`;
+    one.state.textContent = event.refused || (event.status === "success" ? "" : event.status);
+    one.took.textContent = event.refused ? "" : duration(event.durationMs);
+    one.extract.textContent = cut(event.extraction || pretty(event.result), 220);
+    one.inside.append(h("h4", {}, event.cut ? "Result (an excerpt)" : "Result"), h("pre", { tabindex: 0 }, pretty(event.result)));
+    if (!ok) announce(`${event.tool}: ${event.refused || event.status}`);
+  }
+
+  function ask(event) {
+    if (cards.has(event.actionId)) return;
+    const node = placed(card(asked(event)), event);
+    cards.set(event.actionId, node);
+    (calls.get(event.callId)?.body ?? body(event)).append(node);
+    announce(`Your decision is needed: ${event.summary || event.question || event.tool}`);
+  }
+
+  function resolved(event) {
+    const reason = event.reason && event.decision !== "answered" ? `: ${event.reason}` : "";
+    const words = event.decision === "answered" ? `answered by ${event.by}: ${event.reason}` : `${event.decision} by ${event.by}${reason}`;
+    const note = placed(h("p", { class: `note ${event.decision}` }, h("span", { class: "tool" }, event.tool), ` ${words}`), event);
+    const shown = cards.get(event.actionId);
+    settled.add(event.callId);
+    if (event.decision === "denied" || event.decision === "expired") note.append(h("span", { class: "args" }, ` ${brief(event.args)}`));
+    if (shown) shown.replaceWith(note);
+    else body(event).append(note);
+    announce(`${event.tool} ${event.decision}`);
+  }
+
+  function aside(event, kind, words) {
+    body(event).append(placed(h("p", { class: `note ${kind}` }, words), event));
+    announce(words);
+  }
+
+  /** What a tool says of its work, beside its call; the next report or the result replaces it. */
+  function progress(event) {
+    const working = (one) => one.node.dataset.run === event.run && one.tool === event.tool && one.node.classList.contains("running");
+    for (const one of [...calls.values()].filter(working)) one.state.textContent = `running · ${cut(event.text, 90)}`;
+  }
+
+  /** Events after `to` count no longer: they stay to be read, folded away. */
+  function rewound(event) {
+    const home = group(event.run);
+    const last = takeBack(root, home.list, event, [calls, cards, groups]);
+    home.last = [...steps.values()].find((one) => one.node === last) ?? null;
+    settled.clear();
+    if (event.run === run) [answer, chunks] = [null, ""];
+  }
+
+  function answering(text) {
+    if (!answer) {
+      answer = h("div", { class: "text" });
+      ending.prepend(h("section", { class: "answer", "aria-label": "Answer" }, h("h3", {}, "Answer"), answer));
+    }
+    answer.textContent = text;
+  }
+
+  function tell(event) {
+    switch (event.type) {
+      case "thinking": return thinking(event);
+      case "tool_start": return void call(event);
+      case "tool_result": return result(event);
+      case "confirmation_request": return ask(event);
+      case "confirmation_resolved": return resolved(event);
+      case "autonomous_action": return void call(event).node.querySelector("summary").append(h("span", { class: "flag" }, "without asking"));
+      case "progress": return progress(event);
+      case "rewound": return rewound(event);
+      case "limit_reached": return aside(event, "limit", `Limit reached: ${event.limit.replaceAll("_", " ")}`);
+      case "loop_warning": return aside(event, "limit", `It repeats itself: ${event.detail || event.rule}`);
+      case "answer_chunk":
+        chunks = chunks.slice(0, event.offset) + event.text;
+        return answering(chunks);
+      case "answer":
+        answering(event.text);
+        return placed(answer.parentElement, event);
+      case "error":
+        ending.append(placed(h("p", { class: "note failure", role: "alert" }, `${event.code.replaceAll("_", " ")}: ${event.message}`), event));
+        return undefined;
+      case "done":
+        announce(`The run has ended: ${event.status}`);
+        return ending.append(placed(h("p", { class: `done ${event.status}` },
+          `${event.status}, ${event.stopReason.replaceAll("_", " ")} · ${event.steps} steps · ${count(event.tokens)} tokens · ${dollars(event.usd)} · ${duration(event.seconds * 1000)}`), event));
+      default: return undefined;
+    }
+  }
+
+  let asking = null;
+  /** What the log says beside the events: how long the model took, and at what cost. */
+  function timing(record) {
+    const event = record.event;
+    if (event.e === "replied") asking = event;
+    if (event.e !== "proposed" || !asking) return;
+    const step = steps.get(`${run}:${record.seq}`);
+    const used = asking.usage ?? {};
+    const tokens = (used.input_tokens ?? 0) + (used.output_tokens ?? 0);
+    const told = [duration(asking.ms), `${count(tokens)} tokens`, used.usd ? dollars(used.usd) : ""].filter(Boolean).join(" · ");
+    if (step) step.meta.textContent = `${told} · ${clock(record.at)}`;
+    asking = null;
+  }
+
+  /** Dims what came after `seq`; null is now. */
+  function travel(seq) {
+    for (const node of root.querySelectorAll(`[data-run="${CSS.escape(run)}"]`)) {
+      const later = seq !== null && node.dataset.seq !== "" && Number(node.dataset.seq) > seq;
+      node.classList.toggle("later", later);
+    }
+    root.classList.toggle("travelling", seq !== null);
+  }
+
+  return { tell, timing, travel };
+}

@@ -1,0 +1,87 @@
+/** Everything that waits for a person, across all runs. */
+
+import { get, part } from "./api.js";
+import { card } from "./card.js";
+import { announce, empty, failed, fill, h, loading } from "./dom.js";
+import { ago, cut } from "./format.js";
+
+const EVERY = 3000;
+let known = null;
+const listeners = new Set();
+
+async function look() {
+  try {
+    const { items } = await get("/approvals");
+    const before = known;
+    known = items;
+    badge(items.length);
+    const fresh = before ? items.filter((one) => !before.some((old) => old.id === one.id)) : [];
+    if (fresh.length) announce(`${fresh.length} new question${fresh.length === 1 ? "" : "s"} for you`);
+    for (const tell of listeners) tell(items, null);
+  } catch (error) {
+    for (const tell of listeners) tell(null, error);
+  }
+}
+
+function badge(n) {
+  const node = document.getElementById("asking");
+  node.hidden = n === 0;
+  node.textContent = String(n);
+  node.setAttribute("aria-label", `${n} waiting`);
+}
+
+/** Keeps the count in the navigation current. */
+export function watchApprovals() {
+  look();
+  setInterval(() => document.hidden || look(), EVERY);
+  document.addEventListener("decided", () => setTimeout(look, 150));
+}
+
+export function approvalsView(main) {
+  const list = h("div", { class: "cards" }, loading("questions"));
+  const shown = new Map();
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Approvals"), h("p", { class: "lead" }, "What agents may not do without you.")), list);
+  document.title = "Approvals · taofold";
+
+  function draw(items, error) {
+    if (error) {
+      shown.clear();
+      fill(list, failed(error, look));
+      return;
+    }
+    for (const [id, node] of shown) {
+      const held = node.contains(document.activeElement);
+      if (items.some((one) => one.id === id) || (held && !node.classList.contains("settled"))) continue;
+      const next = held && list.querySelector(".card:not(.settled)");
+      node.remove();
+      shown.delete(id);
+      if (held) (next || main).focus();
+    }
+    list.querySelector(".empty, .loading")?.remove();
+    for (const one of items) {
+      if (shown.has(one.id)) continue;
+      const from = h("p", { class: "from" }, h("a", { href: `#/runs/${part(one.run)}` }, cut(one.goal || one.run, 120)),
+        ` · ${one.agent || "agent"} for ${one.requester} · asked ${ago(one.asked_at)}`);
+      const node = card(one, from);
+      shown.set(one.id, node);
+      list.append(node);
+    }
+    if (!shown.size) fill(list, empty("Nothing waits for you", "When an agent wants to do what needs a person's word, it is shown here and the run waits."));
+  }
+
+  listeners.add(draw);
+  if (known) draw(known, null);
+  look();
+  return () => listeners.delete(draw);
+}
+
+/** Presses `name` in the focused card, or in the first one. */
+export function press(name) {
+  const focused = document.activeElement?.closest?.(".card");
+  const one = focused ?? document.querySelector(".card:not(.settled)");
+  const button = one?.querySelector(`[data-do="${name}"]:not(:disabled)`);
+  if (!button) return false;
+  if (!focused) one.focus();
+  else button.click();
+  return true;
+}

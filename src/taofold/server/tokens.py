@@ -1,0 +1,204 @@
+"""Bearer tokens: a file of hashes, each with a principal and roles.
+
+A token is `tf_<id>_<secret>`; only the SHA-256 of it is kept, which is enough for 256 random
+bits. The file is read again when it changes, so a revoked token is refused at once. A file
+that cannot be read lets nobody in.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from secrets import token_hex, token_urlsafe
+from typing import Any, Final
+
+from taofold.core.errors import ConfigError
+from taofold.core.instant import iso
+from taofold.core.values import Principal
+from taofold.policy.roles import ROLES
+from taofold.store.fields import is_list, is_mapping
+from taofold.store.store import clock
+
+_RESERVED: Final = frozenset({"local", "policy", "clock", "interrupted"})
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_TOKEN: Final = re.compile(r"tf_([0-9a-f]{8})_[A-Za-z0-9_-]{43}")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token, without its secret. Times are milliseconds since the epoch, 0 = never."""
+
+    id: str
+    digest: str
+    principal: str
+    roles: tuple[str, ...] = ()
+    created_at: int = 0
+    expires_at: int = 0
+    revoked_at: int = 0
+
+    def active(self, now: int) -> bool:
+        """May it be used?"""
+        return not self.revoked_at and (not self.expires_at or now < self.expires_at)
+
+
+@dataclass(slots=True)
+class Tokens:
+    """The tokens in the file at `path`; None = there are none."""
+
+    path: Path | None = None
+    now: Callable[[], int] = clock
+    _known: dict[str, Token] = field(default_factory=dict[str, Token])
+    _seen: tuple[int, int] = (-1, -1)
+
+    def all(self) -> Sequence[Token]:
+        """Every token, the oldest first.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        self._refresh()
+        return tuple(self._known.values())
+
+    @property
+    def configured(self) -> bool:
+        """Is there a token that may be used? A file that cannot be read counts as one."""
+        try:
+            return any(token.active(self.now()) for token in self.all())
+        except ConfigError:
+            return True
+
+    def check(self, said: str) -> Token | None:
+        """The token that `said` is, None if it is none that may be used."""
+        found = _TOKEN.fullmatch(said)
+        token = self.get(found[1]) if found is not None else None
+        if token is None or not hmac.compare_digest(token.digest, _digest(said)):
+            return None
+        return token
+
+    def get(self, id_: str) -> Token | None:
+        """The token with this id, None if it may not be used."""
+        try:
+            self._refresh()
+        except ConfigError:
+            return None
+        token = self._known.get(id_)
+        return token if token is not None and token.active(self.now()) else None
+
+    def principal(self, token: Token) -> Principal:
+        """Who holds the token: with the roles that it says, no other's."""
+        return Principal(token.principal, token.roles)
+
+    def current(self, principal: Principal) -> Principal:
+        """The principal with the roles that it has today, none above what it had then."""
+        if principal.id == "local":
+            return principal
+        try:
+            mine = [one for one in self.all() if one.principal == principal.id]
+        except ConfigError:
+            mine = []
+        most = max([ROLES.get(role, -1) for role in principal.roles], default=-1)
+        roles = [role for one in mine if one.active(self.now()) for role in one.roles]
+        kept = dict.fromkeys([role for role in roles if ROLES.get(role, 1 << 30) <= most])
+        return Principal(principal.id, tuple(kept))
+
+    def add(self, principal: str, roles: Sequence[str], *, seconds: float = 0.0) -> str:
+        """Make a token and return it: the only time that it is seen.
+
+        Raises:
+            ConfigError: the name is taken by us, or a role is unknown.
+        """
+        if not _NAME.fullmatch(principal) or principal in _RESERVED:
+            raise ConfigError(
+                f"{principal!r} cannot be a principal's name: letters, digits and . _ @ - "
+                f"are, and not {', '.join(sorted(_RESERVED))}"
+            )
+        unknown = [role for role in roles if role not in ROLES]
+        if unknown:
+            raise ConfigError(f"unknown role {unknown[0]!r}; there are {', '.join(ROLES)}")
+        id_, now = token_hex(4), self.now()
+        said = f"tf_{id_}_{token_urlsafe(32)}"
+        expires = now + round(seconds * 1000) if seconds else 0
+        token = Token(id_, _digest(said), principal, tuple(roles), now, expires)
+        self._write([*self.all(), token])
+        return said
+
+    def revoke(self, id_: str) -> Token:
+        """Refuse the token from now on.
+
+        Raises:
+            ConfigError: there is no such token.
+        """
+        known = list(self.all())
+        for number, token in enumerate(known):
+            if token.id == id_:
+                known[number] = token = replace(token, revoked_at=token.revoked_at or self.now())
+                self._write(known)
+                return token
+        raise ConfigError(f"there is no token {id_!r}")
+
+    def _refresh(self) -> None:
+        if self.path is None:
+            return
+        try:
+            stat = self.path.stat()
+        except FileNotFoundError:
+            self._known, self._seen = {}, (-1, -1)
+            return
+        except OSError as error:
+            raise ConfigError(f"the tokens cannot be read: {error.strerror}") from error
+        seen = (stat.st_mtime_ns, stat.st_ino)
+        if seen != self._seen:
+            if os.name == "posix" and stat.st_mode & 0o077:
+                raise ConfigError(f"{str(self.path)!r} is open to others: chmod 600 it")
+            self._known = {token.id: token for token in _read(self.path)}
+            self._seen = seen
+
+    def _write(self, tokens: Sequence[Token]) -> None:
+        if self.path is None:
+            raise ConfigError("there is no file for tokens")
+        body = json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=1)
+        partial = self.path.with_name(f"{self.path.name}.{token_hex(4)}.part")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(body + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.path)
+        self._refresh()
+
+
+def shown(token: Token) -> dict[str, Any]:
+    """The token for a list: nothing that could be used."""
+    times = {
+        name: iso(at) if at else None
+        for name, at in (
+            ("created_at", token.created_at),
+            ("expires_at", token.expires_at),
+            ("revoked_at", token.revoked_at),
+        )
+    }
+    return {"id": token.id, "principal": token.principal, "roles": list(token.roles), **times}
+
+
+def _digest(said: str) -> str:
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def _token(entry: Any) -> Token:
+    said: dict[str, Any] = {**entry, "roles": tuple(entry["roles"])}
+    return Token(**said)
+
+
+def _read(path: Path) -> list[Token]:
+    try:
+        said: Any = json.loads(path.read_text(encoding="utf-8"))
+        entries = said["tokens"] if is_mapping(said) else None
+        if not is_list(entries):
+            raise ValueError("no list of tokens")
+        return [_token(entry) for entry in entries]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"{str(path)!r} holds no tokens: {error}") from error

@@ -1,0 +1,148 @@
+"""Chromium, signed in to a server of its own, watched for whatever goes wrong in it."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, async_playwright, expect
+from tests.server.live import Client, serving
+
+from taofold import Agent
+from taofold.server.tokens import Tokens
+
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+PATIENCE = 20_000
+"""Milliseconds that an expectation may take on a busy machine."""
+ARTIFACTS = Path(
+    os.environ.get("TAOFOLD_ARTIFACTS") or Path(__file__).parents[2] / "build/artifacts"
+)
+
+
+class Wire:
+    """A wire between browser and server that can be cut: connections end, new ones are possible."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._open: set[asyncio.StreamWriter] = set()
+        self.cuts = 0
+
+    def cut(self) -> None:
+        """End every connection in the middle of whatever it says."""
+        self.cuts += 1
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass one connection on."""
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        ends = {writer, back}
+        self._open |= ends
+        try:
+            await asyncio.gather(self._copy(reader, back), self._copy(there, writer))
+        finally:
+            self._open -= ends
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+class Seat:
+    """A page of the console, the server behind it, and everything that went wrong so far."""
+
+    def __init__(self, page: Page, client: Client, url: str, wire: Wire) -> None:
+        self.page, self.client, self.url, self.wire = page, client, url, wire
+        self.wrong: list[str] = []
+
+    async def start(self, goal: str) -> str:
+        """Start a run as a person does; the id of the run that is then shown."""
+        await self.page.keyboard.press("n")
+        await self.page.fill("#goal", goal)
+        await self.page.click("dialog button.primary")
+        await self.page.wait_for_selector(".run")
+        return self.page.url.rpartition("/")[2]
+
+    async def open(self, where: str) -> None:
+        """Go to a view."""
+        await self.page.goto(f"{self.url}/#/{where}")
+
+    async def keep(self, name: str) -> None:
+        """Keep a screenshot for whoever reads the results."""
+        ARTIFACTS.mkdir(parents=True, exist_ok=True)
+        await self.page.screenshot(path=ARTIFACTS / f"console-{name}.png")
+
+
+def chromium() -> str:
+    """Where Chromium is; without it the test is skipped, and says so."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("no Chromium is installed (apt-get install chromium)")
+    return found
+
+
+@asynccontextmanager
+async def seated(
+    agents: Mapping[str, Agent[Any, Any]] | Agent[Any, Any],
+    folder: Path,
+    *,
+    csp: bool = True,
+    **view: Any,
+) -> AsyncIterator[Seat]:
+    """A signed-in browser. On leaving, nothing may have gone wrong in the page."""
+    program = chromium()
+    expect.set_options(timeout=PATIENCE)
+    token = Tokens(folder / "tokens.json").add("ann", ["ADMIN"])
+    tokens = Tokens(folder / "tokens.json")
+    async with (
+        serving(agents, folder / "runs.db", tokens=tokens, token=token, seconds=180) as client,
+        async_playwright() as playwright,
+    ):
+        browser = await playwright.chromium.launch(executable_path=program, args=[*FLAGS])
+        view.setdefault("viewport", {"width": 1280, "height": 860})
+        view.setdefault("reduced_motion", "reduce")
+        context = await browser.new_context(bypass_csp=not csp, **view)
+        context.set_default_timeout(PATIENCE)
+        page = await context.new_page()
+        wire = Wire(int(client.url.rpartition(":")[2]))
+        between = await asyncio.start_server(wire.carry, "127.0.0.1", 0)
+        port = between.sockets[0].getsockname()[1]
+        seat = Seat(page, client, f"http://127.0.0.1:{port}", wire)
+        page.on("pageerror", lambda error: seat.wrong.append(f"error: {error}"))
+        page.on("console", lambda said: _heard(seat, said.type, said.text))
+        try:
+            await sign_in(seat, token)
+            yield seat
+            assert seat.wrong == []
+        finally:
+            await browser.close()
+            between.close()
+
+
+async def sign_in(seat: Seat, token: str) -> None:
+    """By token, in the page's own form."""
+    await seat.page.goto(seat.url)
+    await seat.page.fill("#token", token)
+    await seat.page.click("main button.primary")
+    await seat.page.wait_for_selector(".viewhead")
+    seat.wrong.clear()  # that nobody was signed in was an error worth a line
+
+
+def _heard(seat: Seat, kind: str, text: str) -> None:
+    if kind in ("error", "warning"):
+        seat.wrong.append(f"{kind}: {text}")

@@ -1,0 +1,122 @@
+"""What the console shows of questions in a call, of reports, and of what was taken back."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+from tests.console.browser import seated
+from tests.server.agents import Bench, act, finish
+
+from taofold import RunContext, tool
+from taofold.runtime.run import rewind
+from taofold.store.store import clock
+from taofold.tools import InputRequired
+
+pytestmark = [pytest.mark.anyio, pytest.mark.browser]
+FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "colour": {"type": "string", "title": "Colour", "enum": ["red", "<b>blue</b>"]},
+        "walls": {"type": "integer", "minimum": 1, "maximum": 4},
+        "note": {"type": "string", "description": "anything else"},
+        "gloss": {"type": "boolean", "default": True},
+        "rooms": {"type": "array", "items": {"enum": ["hall", "kitchen"]}},
+    },
+    "required": ["colour", "walls"],
+}
+
+
+async def test_the_form_of_a_tool_is_filled_in_field_by_field(tmp_path: Path) -> None:
+    heard: list[Any] = []
+
+    @tool(effect="idempotent", tier=1, reversible=True)
+    def varnish(ctx: RunContext[Any]) -> str:
+        """Varnish."""
+        if ctx.answer is None:
+            raise InputRequired("Varnish it?")
+        heard.append(ctx.answer.accepted)
+        return "varnished"
+
+    @tool(effect="idempotent", tier=1, reversible=True)
+    def ask(ctx: RunContext[Any]) -> str:
+        """Ask."""
+        if ctx.answer is None:
+            raise InputRequired("How shall I paint?", form=FORM)
+        heard.append(json.loads(ctx.answer.text))
+        return "asked"
+
+    agent = Bench().agent(act("I ask", "ask"), act("I varnish", "varnish"), finish("painted"),
+                          tools=[ask, varnish])  # fmt: skip
+    async with seated(agent, tmp_path) as seat:
+        page, card = seat.page, seat.page.locator(".card:not(.settled)")
+        await seat.start("Paint")
+        await expect(card).to_contain_text("How shall I paint?")
+        await expect(card.locator("[data-do=done]")).to_have_count(0)
+        await card.locator("[data-do=answer]").click()
+        await expect(card.locator(".wrong")).to_contain_text("Fill in")
+        await card.locator("[name=colour]").select_option(label="<b>blue</b>")
+        await card.locator("[name=walls]").fill("3")
+        await card.locator("[name=rooms]").select_option(label="kitchen")
+        await seat.keep("form")
+        await card.locator("[data-do=answer]").click()
+        await expect(card).to_contain_text("Varnish it?")
+        await card.locator("[data-do=deny]").click()
+        await expect(page.locator(".answer .text")).to_have_text("painted")
+        expected = {"colour": "<b>blue</b>", "walls": 3, "gloss": True, "rooms": ["kitchen"]}
+        assert heard == [expected, False]
+
+
+async def test_what_a_tool_says_of_its_work_stands_beside_its_call(tmp_path: Path) -> None:
+    go = asyncio.Event()
+
+    @tool(effect="read")
+    async def dig(ctx: RunContext[Any]) -> str:
+        """Dig."""
+        ctx.report("first spadeful")
+        while not go.is_set():
+            ctx.report("<b>half</b> way")
+            await asyncio.sleep(0.02)
+        return "dug"
+
+    agent = Bench().agent(act("I dig", "dig"), finish("dug"), tools=[dig])
+    async with seated(agent, tmp_path) as seat:
+        await seat.start("Dig")
+        how = seat.page.locator(".call .how")
+        await expect(how).to_have_text("running · <b>half</b> way")
+        go.set()
+        await expect(how).to_have_text("")
+
+
+async def test_what_a_rewind_took_back_is_folded_away_and_the_run_is_told_on(
+    tmp_path: Path,
+) -> None:
+    bench = Bench()
+    agent = bench.agent(
+        act("one", "look", at="a"), act("two", "look", at="b"), act("three", "publish", text="c"),
+        finish("published"),
+    )  # fmt: skip
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        run = await seat.start("Go back")
+        await expect(page.locator(".card")).to_be_visible()
+        log = seat.client.server.log
+        records = await log.read(run)
+        first = next(one.seq for one in records if type(one.event).__name__ == "Observed")
+        await rewind(log, run, to=first, now=clock())
+        await seat.client.post(f"/runs/{run}/resume")
+        for again in range(2):
+            await expect(page.locator(".undone summary").first).to_have_text("2 steps taken back")
+            await expect(page.locator(".trace > .story > .step .number")).to_have_text(
+                ["1", "2", "3"]
+            )
+            await expect(page.locator(".undone .card button:not(:disabled)")).to_have_count(0)
+            await expect(page.locator(".trace > .story > .step .call .tool")).to_have_count(2)
+            if not again:
+                await seat.keep("rewound")
+                await page.reload()
+        await page.locator(".trace > .story > .step .card [data-do=approve]").click()
+        await expect(page.locator(".answer .text")).to_have_text("published")
+        assert bench.done.count(("publish", "c")) == 1

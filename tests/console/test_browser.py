@@ -1,0 +1,321 @@
+"""The console in Chromium: what a person does with it, and that nothing breaks on the way."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+from tests.console.browser import seated
+from tests.server.agents import Bench, act, batch, finish
+
+pytestmark = [pytest.mark.anyio, pytest.mark.browser]
+EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+async def test_a_run_is_started_watched_approved_and_answered(bench: Bench, tmp_path: Path) -> None:
+    agent = bench.agent(
+        batch("I look at both sides", ("look", {"at": "left"}), ("look", {"at": "right"})),
+        act("People should know", "publish", "progress", text="both sides are fine"),
+        finish("Both sides are fine."),
+    )
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        run = await seat.start("How are the two sides?")
+        card = page.locator(".card")
+        await expect(card).to_contain_text("publish")
+        await expect(page.locator(".step")).to_have_count(2)
+        await expect(page.locator(".step .type")).to_have_text(["reasoning", "progress"])
+        await expect(page.locator(".call .tool")).to_have_text(["look", "look"])
+        await expect(page.locator("#asking")).to_have_text("1")
+        assert ("publish", "both sides are fine") not in bench.done
+        await seat.keep("waiting")
+        await card.locator("[data-do=approve]").click()
+        await expect(page.locator(".answer .text")).to_have_text("Both sides are fine.")
+        await expect(page.locator(".note.approved")).to_contain_text("approved by ann")
+        await expect(page.locator(".pill").first).to_have_text("finished")
+        await expect(page.locator("#asking")).to_be_hidden()
+        await expect(page.locator("#live")).to_contain_text("finished")
+        await seat.keep("finished")
+        assert bench.done.count(("publish", "both sides are fine")) == 1
+        await seat.open("runs")
+        row = page.locator(f"[data-run='{run}']")
+        await expect(row).to_contain_text("How are the two sides?")
+        await expect(row).to_contain_text("finished")
+        await expect(row).to_contain_text("3 steps")
+
+
+async def test_a_denial_with_a_reason_reaches_the_model_and_the_tool_never_runs(
+    bench: Bench, tmp_path: Path
+) -> None:
+    agent = bench.agent(
+        act("I tell", "publish", text="x"),
+        act("It was denied", "finish", "exception", answer="not told"),
+    )
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        await seat.start("Tell them")
+        await page.click(".card .edit summary")
+        await page.fill(".card [name=reason]", "not on a Friday")
+        await page.click(".card [data-do=deny]")
+        await expect(page.locator(".note.denied")).to_contain_text("denied by ann: not on a Friday")
+        await expect(page.locator(".answer .text")).to_have_text("not told")
+        assert bench.done == []
+
+
+async def test_changed_parameters_are_what_runs_and_broken_ones_are_not_sent(
+    bench: Bench, tmp_path: Path
+) -> None:
+    agent = bench.agent(act("I tell", "publish", text="x"), finish("told"))
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        await seat.start("Tell them")
+        await page.click(".card .edit summary")
+        await page.fill(".card [name=parameters]", "{text: broken")
+        await page.click(".card [data-do=edit]")
+        await expect(page.locator(".card .wrong")).to_contain_text("This is not JSON")
+        await page.fill(".card [name=parameters]", json.dumps({"text": "better"}))
+        await page.click(".card [data-do=edit]")
+        await expect(page.locator(".note.edited")).to_contain_text("edited by ann")
+        await expect(page.locator(".answer .text")).to_have_text("told")
+        assert bench.done == [("publish", "better")]
+
+
+async def test_a_question_is_answered_in_the_tray_with_the_keyboard(
+    bench: Bench, tmp_path: Path
+) -> None:
+    agent = bench.agent(
+        act("I must ask", "ask_user", question="Which colour?"),
+        act("I tell", "publish", text="blue"),
+        finish("blue it is"),
+        ask_user=True,
+    )
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        run = await seat.start("Choose a colour")
+        await expect(page.locator(".card")).to_contain_text("Which colour?")
+        await page.keyboard.press("g")
+        await page.keyboard.press("a")
+        await expect(page.locator(".viewhead h1")).to_have_text("Approvals")
+        await page.fill(".cards .card textarea", "blue")
+        await page.click(".cards .card [data-do=answer]")
+        await expect(page.locator(".cards .card:not(.settled) h3")).to_have_text("publish")
+        await page.locator("main").focus()
+        await page.keyboard.press("a")  # picks the question
+        assert bench.done == []
+        await expect(page.locator(".card:not(.settled)")).to_be_focused()
+        await page.keyboard.press("a")  # and decides
+        await seat.client.until(run)
+        assert bench.done == [("publish", "blue")]
+        await expect(page.locator(".empty h2")).to_have_text("Nothing waits for you")
+
+
+async def test_a_reload_in_the_middle_loses_nothing(bench: Bench, tmp_path: Path) -> None:
+    bench.gate.clear()
+    agent = bench.agent(
+        act("first", "look"), act("second", "slow", "progress"), finish("all there")
+    )
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        await seat.start("Go slowly")
+        await expect(page.locator(".call.running .tool")).to_have_text("slow")
+        await page.reload()
+        await expect(page.locator(".step")).to_have_count(2)
+        await expect(page.locator(".call.running .tool")).to_have_text("slow")
+        bench.gate.set()
+        await expect(page.locator(".answer .text")).to_have_text("all there")
+        await expect(page.locator(".step .number")).to_have_text(["1", "2", "3"])
+        await page.reload()
+        await expect(page.locator(".step .number")).to_have_text(["1", "2", "3"])
+        await expect(page.locator(".answer .text")).to_have_text("all there")
+        assert bench.done == [("look", "here"), ("slow", "x")]
+
+
+async def test_connections_that_are_cut_in_the_middle_cost_nothing(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.gate.clear()
+    agent = bench.agent(act("first", "look"), act("second", "slow"), finish("all there"))
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        asked: list[str] = []
+        page.on("request", lambda one: asked.append(one.url) if "/events" in one.url else None)
+        await seat.start("Go on")
+        await expect(page.locator(".call.running .tool")).to_have_text("slow")
+        await expect(page.locator(".wire.live")).to_be_visible()
+        for _ in range(2):
+            before = len(asked)
+            seat.wire.cut()
+            await expect(page.locator(".wire.lost")).to_have_text("reconnecting …")
+            await expect(page.locator(".wire.live")).to_be_visible()
+            assert len(asked) > before
+        seat.wire.cut()
+        bench.gate.set()
+        await expect(page.locator(".answer .text")).to_have_text("all there")
+        await expect(page.locator(".step .number")).to_have_text(["1", "2", "3"])
+        await expect(page.locator(".call .tool")).to_have_text(["look", "slow"])
+        seat.wrong = [one for one in seat.wrong if "net::ERR" not in one]
+
+
+async def test_time_travel_dims_what_came_later_and_shows_state_and_differences(
+    bench: Bench, tmp_path: Path
+) -> None:
+    agent = bench.agent(act("first", "look"), act("second", "label", name="x"), finish("done"))
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        await seat.start("Travel")
+        await expect(page.locator(".done")).to_be_visible()
+        await expect(page.locator("section.state h3")).to_have_text("State now")
+        await page.locator("main").focus()
+        for _ in range(3):
+            await page.keyboard.press("{")
+        await expect(page.locator(".where")).to_contain_text("event 0")
+        await expect(page.locator(".step.later")).to_have_count(3)
+        await expect(page.locator("section.state")).to_contain_text("State at event 0")
+        for _ in range(5):
+            await page.keyboard.press("]")
+        await expect(page.locator(".step.later")).to_have_count(2)
+        await page.keyboard.press("c")
+        for _ in range(3):
+            await page.keyboard.press("}")
+        await expect(page.locator(".difference")).to_contain_text("steps.1.actions.0.tool")
+        await expect(page.locator(".difference")).to_contain_text("label")
+        await seat.keep("difference")
+        await page.keyboard.press("Escape")
+        await expect(page.locator(".step.later")).to_have_count(0)
+        await expect(page.locator("section.state h3")).to_have_text("State now")
+
+
+async def test_fork_from_here_goes_on_as_a_run_of_its_own(bench: Bench, tmp_path: Path) -> None:
+    agent = bench.agent(act("first", "look"), act("second", "label", name="x"), finish("done"))
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        run = await seat.start("Fork me")
+        await expect(page.locator(".done")).to_be_visible()
+        await page.locator("main").focus()
+        for _ in range(3):
+            await page.keyboard.press("{")
+        for _ in range(6):
+            await page.keyboard.press("]")
+        await page.click("[data-do=fork]")
+        await page.wait_for_url(lambda url: not url.endswith(run))
+        await expect(page.locator(".done")).to_be_visible()
+        new = page.url.rpartition("/")[2]
+        items = (await seat.client.get("/runs")).json()["items"]
+        assert {one["id"] for one in items} == {run, new}
+
+
+async def test_a_child_run_is_nested_in_the_call_that_began_it(
+    bench: Bench, tmp_path: Path
+) -> None:
+    helper = bench.agent(act("I look inside", "look", at="inside"), finish("seen inside"),
+                         name="helper", tools=bench.safe)  # fmt: skip
+    agent = bench.agent(act("Help me", "helper", goal="look"), finish("done"), tools=[helper])
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        run = await seat.start("Ask for help")
+        nested = page.locator(".call .child")
+        await expect(nested.locator(".thought").first).to_have_text("I look inside")
+        await expect(page.locator(".story:not(.nested) > .step .number").first).to_have_text("1")
+        await nested.locator("a").click()
+        await expect(page.locator(".crumbs")).to_contain_text(f"child of {run}")
+        await expect(page.locator(".answer, .done").first).to_be_visible()
+
+
+async def test_text_of_runs_is_text_and_never_markup(bench: Bench, tmp_path: Path) -> None:
+    bench_agent = bench.agent(
+        act(EVIL, "look", at=EVIL),
+        act("I tell", "publish", text=EVIL),
+        finish(EVIL),
+        name="<b>agent</b>",
+    )
+    async with seated({"evil <i>name</i>": bench_agent}, tmp_path) as seat:
+        page = seat.page
+        await seat.start(EVIL)
+        await expect(page.locator(".card")).to_be_visible()
+        await page.click(".call summary")
+        await expect(page.locator("h1.goal")).to_have_text(EVIL)
+        await expect(page.locator(".call pre").last).to_have_text(f"seen {EVIL}")
+        for view in ("approvals", "runs"):
+            await seat.open(view)
+            await expect(page.locator("main")).to_contain_text("<img src=x")
+        await page.go_back()
+        await page.click(".card [data-do=approve]")
+        await expect(page.locator(".cards .empty")).to_be_visible()
+        await seat.open("runs")
+        await page.click(".entry")
+        await expect(page.locator(".answer .text")).to_have_text(EVIL)
+        assert await page.title() != "owned"
+        assert await page.locator("main img, main script").count() == 0
+        assert not any("onerror" in one for one in seat.wrong)
+
+
+async def test_lists_filter_and_empty_states_say_what_to_do(bench: Bench, tmp_path: Path) -> None:
+    agent = bench.agent(finish("done"))
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        await expect(page.locator(".empty h2")).to_have_text("No runs yet")
+        for goal in ("paint the fence", "wash the car"):
+            await seat.start(goal)
+            await expect(page.locator(".done")).to_be_visible()
+        await seat.open("runs")
+        await expect(page.locator(".entry")).to_have_count(2)
+        await page.keyboard.press("/")
+        await page.keyboard.type("fence")
+        await expect(page.locator(".entry")).to_have_count(1)
+        await page.fill("#filter", "nothing like it")
+        await expect(page.locator(".empty h2")).to_have_text("Nothing fits")
+        await page.click("text=Show all runs")
+        await expect(page.locator(".entry")).to_have_count(2)
+        await page.keyboard.press("Escape")
+        await page.locator("main").focus()
+        await page.keyboard.press("j")
+        await page.keyboard.press("j")
+        await expect(page.locator(".entry").nth(1)).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("h1.goal")).to_have_text("paint the fence")
+        await page.keyboard.press("?")
+        await expect(page.locator("dialog .shortcuts")).to_contain_text("fork from here")
+
+
+async def test_a_server_that_is_away_is_said_and_comes_back(bench: Bench, tmp_path: Path) -> None:
+    agent = bench.agent(finish("done"))
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+
+        async def away(route: Any) -> None:
+            await route.abort()
+
+        await page.route("**/console/runs*", away)
+        await expect(page.locator(".failed")).to_contain_text("cannot be reached")
+        await page.unroute("**/console/runs*")
+        await page.click("text=Try again")
+        await expect(page.locator(".empty h2")).to_have_text("No runs yet")
+        seat.wrong = [one for one in seat.wrong if "ERR_FAILED" not in one]
+
+
+@pytest.mark.parametrize("width", [360, 768])
+async def test_narrow_screens_need_no_sideways_scrolling(
+    bench: Bench, tmp_path: Path, width: int
+) -> None:
+    long = "a_very_long_identifier_" * 12
+    agent = bench.agent(act(long, "look", at=long), act("x", "publish", text=long), finish(long))
+    size = {"width": width, "height": 740}
+    async with seated(agent, tmp_path, viewport=size, color_scheme="dark") as seat:
+        page = seat.page
+        await seat.start(f"Look at {long}")
+        await expect(page.locator(".card")).to_be_visible()
+        for view in ("", "runs", "approvals", "loops", "patterns", "learning"):
+            if view:
+                await seat.open(view)
+                await asyncio.sleep(0)
+                await expect(page.locator("h1, h2").first).to_be_visible()
+            wide = await page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{view or 'run'} is {wide} px wide"
+        seat.wrong = [one for one in seat.wrong if "404" not in one]

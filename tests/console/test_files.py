@@ -1,0 +1,114 @@
+"""The console's files: obedient to the policy of the page, small, and never found by a path."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.server.agents import Bench, finish
+from tests.server.live import serving
+
+from taofold.server.console import FILES
+
+STATIC = Path(__file__).parents[2] / "src/taofold/server/static"
+SCRIPTS = sorted((STATIC / "js").glob("*.js"))
+INSERTS_HTML = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment"
+    r"|DOMParser|srcdoc|\beval\(|new Function|setHTML|javascript:"
+)
+SOMEWHERE_ELSE = re.compile(r"(?:https?:)?//[a-z0-9-]+\.[a-z]{2,}", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_no_script_can_insert_markup_or_run_text(path: Path) -> None:
+    text = path.read_text()
+    assert INSERTS_HTML.search(text) is None
+    assert not re.search(r"setTimeout\(\s*[\"'`]", text)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_every_import_is_a_file_of_the_console(path: Path) -> None:
+    for name in re.findall(r'from "(.*?)"', path.read_text()):
+        assert (path.parent / name).is_file(), name
+
+
+def test_nothing_comes_from_somewhere_else_and_nothing_stands_inline() -> None:
+    for name, file in FILES.items():
+        text = file.content.decode().replace("http://www.w3.org/2000/svg", "")
+        assert SOMEWHERE_ELSE.search(text) is None, name
+        assert "@import" not in text
+        assert "url(" not in text
+    page = FILES["index.html"].content.decode()
+    assert not re.search(r"<script(?![^>]*\bsrc=)", page)
+    assert not re.search(r"<style|\sstyle=|\son\w+=", page)
+
+
+def test_the_files_stay_small() -> None:
+    lines = {path.name: len(path.read_text().splitlines()) for path in SCRIPTS}
+    assert max(lines.values()) <= 200, lines
+    assert sum(lines.values()) <= 1700, sum(lines.values())
+    assert sum(len(file.content) for file in FILES.values()) < 120_000
+
+
+def test_every_file_is_packaged() -> None:
+    on_disk = {str(path.relative_to(STATIC)) for path in STATIC.rglob("*") if path.is_file()}
+    assert on_disk == set(FILES)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def themes() -> list[dict[str, str]]:
+    css = FILES["app.css"].content.decode()
+    blocks = re.findall(r":root[^{]*\{(.*?)\n\s*\}", css, re.DOTALL)
+    return [dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", block)) for block in blocks]
+
+
+def test_every_colour_of_text_has_the_contrast_of_wcag_aa_on_every_ground() -> None:
+    light, dark, system = themes()
+    assert dark == system
+    inks = ("ink", "soft", "accent", "good", "bad", "wait", "goal", "progress", "extraction",
+            "reasoning", "exception", "synthesis", "research")  # fmt: skip
+    for theme in (light, dark):
+        for ink in inks:
+            for ground in ("paper", "sheet", "sunk"):
+                ratio = contrast(theme[ink], theme[ground])
+                assert ratio >= 4.5, f"{ink} on {ground}: {ratio:.2f}"
+        assert contrast(theme["accent-ink"], theme["accent"]) >= 4.5
+        assert contrast(theme["edge"], theme["sheet"]) >= 3
+
+
+@pytest.mark.anyio
+async def test_files_are_served_with_their_type_and_not_sent_again(tmp_path: Path) -> None:
+    async with serving(Bench().agent(finish()), tmp_path / "runs.db") as client:
+        page = await client.get("/")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert "script-src 'self'" in page.headers["content-security-policy"]
+        for name in FILES:
+            answer = await client.get(f"/static/{name}")
+            assert answer.status_code == 200, name
+            assert answer.content == FILES[name].content
+            again = {"If-None-Match": answer.headers["etag"]}
+            assert (await client.get(f"/static/{name}", headers=again)).status_code == 304
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../app.py", "..%2fapp.py", "%2e%2e/app.py", "js/../../console.py", "/etc/passwd",
+        "js", "js/", "", "app.css%00", "APP.CSS", "js\\dom.js",
+    ],
+)  # fmt: skip
+async def test_what_a_request_names_is_never_a_path(tmp_path: Path, path: str) -> None:
+    async with serving(Bench().agent(finish()), tmp_path / "runs.db") as client:
+        answer = await client.get(f"/static/{path}")
+        assert answer.status_code in (400, 404)
+        assert b"import" not in answer.content

@@ -1,0 +1,161 @@
+"""A server on a port of this machine, in the test's own event loop, and clients for it."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+
+from taofold import Agent
+from taofold.logs.sqlite import SqliteLog
+from taofold.server import Server, Settings, create_app
+from taofold.server.listening import server_for
+from taofold.server.tokens import Tokens
+from taofold.store.log import Log
+
+QUICK = Settings(look_s=0.02, tail_s=0.01, grace_s=0.05, stop_s=1.0)
+TERMINAL = {"finished", "limited", "failed", "cancelled"}
+
+
+class Event(NamedTuple):
+    """One server-sent event."""
+
+    name: str
+    id: str
+    data: dict[str, Any]
+
+
+class Client:
+    """An HTTP client of one server."""
+
+    def __init__(self, http: httpx2.AsyncClient, server: Server, url: str) -> None:
+        self.http, self.server, self.url = http, server, url
+        self.port = int(url.rpartition(":")[2])
+
+    async def get(self, path: str, **options: Any) -> httpx2.Response:
+        return await self.http.get(path, **options)
+
+    async def post(self, path: str, body: Any = None, **options: Any) -> httpx2.Response:
+        return await self.http.post(path, json={} if body is None else body, **options)
+
+    async def start(self, goal: str = "go", **body: Any) -> str:
+        answer = await self.post("/runs", {"goal": goal, **body})
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"]
+
+    async def until(self, run: str, *statuses: str) -> dict[str, Any]:
+        """The run, once it has one of the statuses (or has ended)."""
+        async with asyncio.timeout(10):
+            while True:
+                found = (await self.get(f"/runs/{run}")).json()
+                if found["status"] in (statuses or TERMINAL):
+                    return found
+                await asyncio.sleep(0.005)
+
+    async def pending(self, run: str, other: str = "") -> dict[str, Any]:
+        """The one question of the run, once it waits; another one than `other`."""
+        async with asyncio.timeout(10):
+            while True:
+                found = (await self.get("/approvals", params={"run": run})).json()["items"]
+                if found and found[0]["id"] != other:
+                    (one,) = found
+                    return one
+                await asyncio.sleep(0.005)
+
+    async def events(
+        self,
+        run: str,
+        after: str = "",
+        *,
+        most: int = 0,
+        stop: str = "done",
+        into: list[Event] | None = None,
+        **headers: str,
+    ) -> list[Event]:
+        """The run's events behind `after`, until `stop`, or `most` of them with an id."""
+        found: list[Event] = [] if into is None else into
+        extra = {"Last-Event-ID": after, **headers} if after else headers
+        async with asyncio.timeout(20):
+            path = f"/runs/{run}/events"
+            async with self.http.stream("GET", path, headers=extra) as answer:
+                if answer.status_code == 204:
+                    return found
+                assert answer.status_code == 200, await answer.aread()
+                async for event in read(answer):
+                    found.append(event)
+                    if event.name == stop:
+                        break
+                    if most and len([one for one in found if one.id]) >= most:
+                        break
+        return found
+
+
+async def settled(holds: Callable[[], bool]) -> None:
+    """Return when it holds."""
+    async with asyncio.timeout(15):
+        while not holds():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.001)
+
+
+async def read(answer: httpx2.Response) -> AsyncIterator[Event]:
+    """The events of a response, as they arrive."""
+    name = id_ = data = ""
+    async for line in answer.aiter_lines():
+        if not line:
+            if data:
+                yield Event(name, id_, json.loads(data))
+            name = id_ = data = ""
+        elif not line.startswith(":"):
+            field, _, value = line.partition(": ")
+            if field == "event":
+                name = value
+            elif field == "id":
+                id_ = value
+            elif field == "data":
+                data = value
+
+
+@asynccontextmanager
+async def serving(
+    agents: Mapping[str, Agent[Any, Any]] | Agent[Any, Any],
+    log: Log | Path,
+    *,
+    settings: Settings = QUICK,
+    tokens: Tokens | None = None,
+    token: str = "",
+    now: Callable[[], int] | None = None,
+    header_s: float = 10.0,
+    buffer_bytes: int = 0,
+    seconds: float = 20.0,
+    **options: Any,
+) -> AsyncIterator[Client]:
+    """A server of its own, and a client that is signed in with `token`."""
+    known = agents if isinstance(agents, Mapping) else {"agent": agents}
+    opened = SqliteLog(log) if isinstance(log, Path) else log
+    if now is not None:
+        options["now"] = now
+    server = Server(opened, known, settings=settings, tokens=tokens, **options)
+    listener = socket.create_server(("127.0.0.1", 0))
+    if buffer_bytes:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
+    port = listener.getsockname()[1]
+    uvicorn = server_for(create_app(server), "127.0.0.1", port, header_s=header_s)
+    task = asyncio.create_task(uvicorn._serve(sockets=[listener]))
+    await settled(lambda: uvicorn.started or task.done())
+    url = f"http://127.0.0.1:{port}"
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            httpx2.AsyncClient(base_url=url, headers=headers, timeout=20) as http,
+        ):
+            yield Client(http, server, url)
+    finally:
+        uvicorn.should_exit = True
+        await task
+        if isinstance(log, Path):
+            await opened.close()

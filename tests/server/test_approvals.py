@@ -1,0 +1,421 @@
+"""Approvals over HTTP: who may decide, once, in time, and the run goes on by itself."""
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.server.agents import Bench, act, batch, finish
+from tests.server.live import Client, serving
+
+from taofold import Agent, Limits, Policy
+from taofold.server.tokens import Tokens
+from taofold.store.store import clock
+
+pytestmark = pytest.mark.anyio
+
+PUBLISH = act("write", "publish", text="hello")
+
+
+class Clock:
+    """The server's time: it goes on, and can be put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0
+
+    def __call__(self) -> int:
+        return clock() + self.ahead
+
+
+async def decide(client: Client, one: dict[str, Any], decision: str, **said: Any) -> Any:
+    return await client.post(f"/approvals/{one['id']}", {"decision": decision, **said})
+
+
+@pytest.mark.scenario("RCT-10", "RCT-14")
+async def test_an_approved_action_runs_once_and_the_run_finishes_by_itself(tmp_path: Path) -> None:
+    bench = Bench()
+    async with serving(bench.agent(PUBLISH, finish()), tmp_path / "runs.db") as client:
+        run = await client.start()
+        one = await client.pending(run)
+        assert one["tool"] == "publish"
+        assert one["tier"] == 3
+        assert bench.done == []
+        answer = await decide(client, one, "approve", digest=one["digest"])
+        assert answer.status_code == 202
+        assert (await client.until(run))["output"] == "forty-two"
+        assert bench.done == [("publish", "hello")]
+        events = await client.events(run)
+        resolved = next(event for event in events if event.name == "confirmation_resolved")
+        assert resolved.data["actionId"] == one["id"]
+        assert resolved.data["decision"] == "approved"
+        assert resolved.data["by"] == "local"
+
+
+@pytest.mark.scenario("RCT-15")
+async def test_a_denied_action_never_runs_and_the_model_is_told(tmp_path: Path) -> None:
+    bench = Bench()
+    heard: list[str] = []
+
+    def last(request: Any) -> str:
+        heard.append(request.conversation[-1].content)
+        return finish()
+
+    async with serving(bench.agent(PUBLISH, last), tmp_path / "runs.db") as client:
+        run = await client.start()
+        await decide(client, await client.pending(run), "deny", reason="not on a Friday")
+        assert (await client.until(run))["status"] == "finished"
+    assert bench.done == []
+    assert "not on a Friday" in heard[0]
+
+
+async def test_an_edited_action_runs_with_what_the_person_wrote(tmp_path: Path) -> None:
+    bench = Bench()
+    async with serving(bench.agent(PUBLISH, finish()), tmp_path / "runs.db") as client:
+        run = await client.start()
+        one = await client.pending(run)
+        assert (await decide(client, one, "edit")).status_code == 422
+        await decide(client, one, "edit", parameters={"text": "bye"})
+        await client.until(run)
+        assert bench.done == [("publish", "bye")]
+
+
+async def test_an_edit_that_holds_a_secret_is_refused_with_a_reason_and_can_be_given_again(
+    tmp_path: Path,
+) -> None:
+    bench = Bench()
+    agent = bench.agent(PUBLISH, finish(), secrets=["hunter2hunter2"])
+    async with serving(agent, tmp_path / "runs.db") as client:
+        run = await client.start()
+        one = await client.pending(run)
+        answer = await decide(client, one, "edit", parameters={"text": "it is hunter2hunter2"})
+        assert answer.status_code == 422
+        assert "secret" in answer.json()["detail"]
+        assert "hunter2" not in answer.text
+        assert (await decide(client, one, "edit", parameters={"text": "bye"})).status_code == 202
+        await client.until(run)
+        assert bench.done == [("publish", "bye")]
+        records = (await client.get(f"/runs/{run}/records")).text
+        assert "hunter2" not in records
+
+
+async def test_a_question_is_answered_with_text(tmp_path: Path) -> None:
+    bench = Bench()
+    agent = bench.agent(act("ask", "ask_user", question="which?"), finish(), ask_user=True)
+    async with serving(agent, tmp_path / "runs.db") as client:
+        run = await client.start()
+        one = await client.pending(run)
+        assert one["question"] == "which?"
+        assert (await decide(client, one, "approve")).status_code == 422
+        assert (await decide(client, one, "answer")).status_code == 422
+        assert (await decide(client, one, "answer", answer="the red one")).status_code == 202
+        assert (await client.until(run))["status"] == "finished"
+        events = await client.events(run)
+        assert [e.data["decision"] for e in events if e.name == "confirmation_resolved"] == [
+            "answered"
+        ]
+
+
+@pytest.mark.scenario("RCT-13")
+async def test_the_rest_of_a_batch_waits_and_is_answered_after(tmp_path: Path) -> None:
+    bench = Bench()
+    three = batch("three", ("look", {}), ("publish", {"text": "x"}), ("look", {"at": "there"}))
+    async with serving(bench.agent(three, finish()), tmp_path / "runs.db") as client:
+        run = await client.start()
+        one = await client.pending(run)
+        assert bench.done == [("look", "here")]
+        await decide(client, one, "approve")
+        await client.until(run)
+        assert bench.done[0] == ("look", "here")
+        assert sorted(bench.done[1:]) == [("look", "there"), ("publish", "x")]
+        events = await client.events(run)
+        assert len([event for event in events if event.name == "tool_result"]) == 3
+
+
+@pytest.mark.scenario("RCT-16")
+async def test_after_five_minutes_an_approval_is_expired_and_nothing_ran(tmp_path: Path) -> None:
+    bench, now = Bench(), Clock()
+    agent = bench.agent(PUBLISH, finish())
+    async with serving(agent, tmp_path / "runs.db", now=now) as client:
+        run = await client.start()
+        one = await client.pending(run)
+        client.server.worker._asked.clear()  # so that no sweep is quicker than the person
+        now.ahead = 299_000
+        assert (await client.get("/approvals")).json()["items"] != []
+        now.ahead = 301_000
+        assert (await client.get("/approvals")).json()["items"] == []
+        answer = await decide(client, one, "approve")
+        assert answer.status_code == 410
+        assert (await client.until(run))["status"] == "finished"
+        assert bench.done == []
+
+
+@pytest.mark.scenario("RCT-16")
+async def test_an_approval_expires_without_a_click(tmp_path: Path) -> None:
+    bench, now = Bench(), Clock()
+    agent = bench.agent(PUBLISH, finish())
+    async with serving(agent, tmp_path / "runs.db", now=now) as client:
+        run = await client.start()
+        await client.pending(run)
+        now.ahead = 301_000
+        await client.until(run)
+        events = await client.events(run)
+    assert [e.data["decision"] for e in events if e.name == "confirmation_resolved"] == ["expired"]
+    assert next(e.data for e in events if e.name == "tool_result")["refused"] == "expired"
+    assert bench.done == []
+
+
+@pytest.mark.scenario("RCT-17")
+async def test_of_two_decisions_at_once_one_counts(tmp_path: Path) -> None:
+    bench = Bench()
+    async with serving(bench.agent(PUBLISH, finish()), tmp_path / "runs.db") as client:
+        run = await client.start()
+        one = await client.pending(run)
+        answers = await asyncio.gather(*[decide(client, one, "approve") for _ in range(5)])
+        assert sorted(answer.status_code for answer in answers) == [202, 409, 409, 409, 409]
+        refused = next(answer for answer in answers if answer.status_code == 409)
+        assert "already resolved" in refused.json()["detail"]
+        await client.until(run)
+        assert (await decide(client, one, "approve")).status_code == 409
+        assert bench.done == [("publish", "hello")]
+
+
+def people(path: Path, **roles: str) -> tuple[Tokens, dict[str, str]]:
+    tokens = Tokens(path / "tokens.json")
+    return tokens, {name: tokens.add(name, [role]) for name, role in roles.items()}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.mark.scenario("RCT-18", "PEER-06")
+async def test_another_users_action_is_refused_and_audited(tmp_path: Path) -> None:
+    bench = Bench()
+    tokens, token = people(tmp_path, alice="USER", mallory="ADMIN")
+    path = tmp_path / "runs.db"
+    agent = bench.agent(PUBLISH, finish())
+    async with serving(agent, path, tokens=tokens, token=token["alice"]) as client:
+        run = await client.start()
+        one = await client.pending(run)
+        foreign = bearer(token["mallory"])
+        answer = await client.post(
+            f"/approvals/{one['id']}", {"decision": "approve"}, headers=foreign
+        )
+        assert answer.status_code == 404
+        assert (await client.get("/approvals", headers=foreign)).json()["items"] == []
+        for path_ in ("", "/events", "/state", "/records", "/audit"):
+            found = await client.get(f"/runs/{run}{path_}", headers=foreign)
+            assert found.status_code == 404
+        await decide(client, one, "deny")
+        await client.until(run)
+        assert bench.done == []
+        audit = (await client.get(f"/runs/{run}/audit")).json()
+        assert [(who["who"], who["id"]) for who in audit["attempts"]] == [("mallory", one["id"])]
+        lines = [line for line in client.server.audit.last if line["what"] == "refused"]
+        assert any(line["who"] == "mallory" and line["status"] == 404 for line in lines)
+
+
+@pytest.mark.scenario("RCT-18")
+async def test_a_requester_whose_role_was_lowered_gets_nothing_approved(tmp_path: Path) -> None:
+    bench = Bench()
+    tokens, token = people(tmp_path, alice="EDITOR")
+    again = tokens.add("alice", ["VIEWER"])
+    agent = bench.agent(act("write", "edit", text="x"), finish())
+    async with serving(agent, tmp_path / "runs.db", tokens=tokens, token=again) as client:
+        run = (await client.post("/runs", {"goal": "go"}, headers=bearer(token["alice"]))).json()[
+            "id"
+        ]
+        one = await client.pending(run)
+        tokens.revoke(token["alice"].split("_")[1])
+        answer = await decide(client, one, "approve")
+        assert answer.status_code == 403
+        assert (await decide(client, one, "deny")).status_code in (202, 403)
+        assert bench.done == []
+
+
+@pytest.mark.scenario("RCT-18")
+async def test_an_approver_cannot_lend_a_requester_the_role_that_he_lost(tmp_path: Path) -> None:
+    bench = Bench()
+    tokens, token = people(tmp_path, alice="EDITOR", boss="ADMIN")
+    policy = Policy(approvers="ADMIN")
+    agent = bench.agent(act("write", "edit", text="x"), finish(), policy=policy)
+    async with serving(agent, tmp_path / "runs.db", tokens=tokens, token=token["alice"]) as client:
+        one = await client.pending(await client.start())
+        tokens.revoke(token["alice"].split("_")[1])
+        client.http.headers["Authorization"] = f"Bearer {token['boss']}"
+        assert (await decide(client, one, "approve")).status_code == 403
+        assert (await decide(client, one, "deny")).status_code == 202
+        assert bench.done == []
+
+
+@pytest.mark.scenario("RCT-18")
+async def test_a_role_lowered_after_the_approval_is_still_noticed(tmp_path: Path) -> None:
+    """The decision lies in the inbox; the roles are those of the moment the call would start."""
+    bench = Bench()
+    tokens, token = people(tmp_path, alice="EDITOR")
+    viewer = tokens.add("alice", ["VIEWER"])
+    path = tmp_path / "runs.db"
+    agent = bench.agent(act("write", "edit", text="x"), finish())
+    async with serving(agent, path, tokens=tokens, token=token["alice"]) as client:
+        run = await client.start()
+        one = await client.pending(run)
+        client.server.worker.stuck[run] = "held by the test"
+        assert (await decide(client, one, "approve")).status_code == 202
+        tokens.revoke(token["alice"].split("_")[1])
+        client.server.worker.stuck.clear()
+        client.http.headers["Authorization"] = f"Bearer {viewer}"
+        await client.until(run)
+        assert bench.done == []
+
+
+@pytest.mark.scenario("RCT-07", "RCT-08")
+@pytest.mark.parametrize("role", ["VIEWER", "BILLING"])
+async def test_a_role_that_is_not_enough_is_said_in_the_stream(tmp_path: Path, role: str) -> None:
+    bench = Bench()
+    tokens, token = people(tmp_path, alice=role)
+    agent = bench.agent(act("write", "edit", text="x"), finish())
+    async with serving(agent, tmp_path / "runs.db", tokens=tokens, token=token["alice"]) as client:
+        events = await client.events(await client.start())
+    result = next(event.data for event in events if event.name == "tool_result")
+    assert "access denied" in result["result"]
+    assert "EDITOR" in result["result"]
+    assert role in result["result"]
+    assert bench.done == []
+
+
+@pytest.mark.scenario("PEER-06")
+async def test_forged_replayed_and_bent_decisions_are_refused(tmp_path: Path) -> None:
+    bench = Bench()
+    agent = bench.agent(PUBLISH, act("again", "publish", text="other"), finish())
+    async with serving(agent, tmp_path / "runs.db") as client:
+        run = await client.start()
+        one = await client.pending(run)
+        seq = int(one["id"].rpartition(":")[2])
+        for forged in (f"{run}:{seq + 1}", f"{run}:0", f"{run}:999"):
+            answer = await client.post(f"/approvals/{forged}", {"decision": "approve"})
+            assert answer.status_code == 409
+        assert (await decide(client, one, "approve", digest="0" * 20)).status_code == 409
+        assert (
+            await decide(client, one, "approve", parameters={"text": "mine"})
+        ).status_code == 422
+        assert (await decide(client, one, "approve", by="admin")).status_code == 422
+        assert bench.done == []
+        assert (await decide(client, one, "approve")).status_code == 202
+        two = await client.pending(run, one["id"])
+        assert (await decide(client, one, "approve")).status_code == 409
+        assert bench.done == [("publish", "hello")]
+        await decide(client, two, "deny")
+        await client.until(run)
+        attempts = (await client.get(f"/runs/{run}/audit")).json()["attempts"]
+        assert len(attempts) >= 4
+
+
+@pytest.mark.scenario("RCT-19")
+async def test_every_call_has_an_audit_record(tmp_path: Path) -> None:
+    bench, now = Bench(), Clock()
+    secret = "sk-abcdefghijklmnopqrstuvwxyz"
+    agent = bench.agent(
+        act("look", "look", at=secret),
+        act("one", "publish", text="a"),
+        act("two", "publish", text="b"),
+        act("three", "comment", text="c"),
+        finish(),
+    )
+    async with serving(agent, tmp_path / "runs.db", now=now) as client:
+        run = await client.start()
+        one = await client.pending(run)
+        await decide(client, one, "approve")
+        one = await client.pending(run, one["id"])
+        await decide(client, one, "deny")
+        await client.pending(run, one["id"])
+        now.ahead = 301_000
+        await client.until(run)
+        audit = (await client.get(f"/runs/{run}/audit")).json()
+    entries = {(one["tool"], str(one["parameters"])): one for one in audit["entries"]}
+    found = [(one["tool"], one["decision"], one["resolver"], one["outcome"]) for one in
+             audit["entries"]]  # fmt: skip
+    assert found[:4] == [
+        ("look", "allow", "policy", "success"),
+        ("publish", "allow", "local", "success"),
+        ("publish", "deny", "local", "denied"),
+        ("comment", "expired", "clock", "expired"),
+    ]
+    assert secret not in str(entries)
+    assert all(one["who"] == "local" and one["proposed_at"] for one in audit["entries"])
+    decided = [line for line in client.server.audit.last if line["what"] == "decision"]
+    assert [line["decision"] for line in decided] == ["approve", "deny"]
+
+
+@pytest.mark.scenario("RCT-30")
+async def test_an_approval_survives_a_restart(tmp_path: Path) -> None:
+    bench = Bench()
+    path = tmp_path / "runs.db"
+    async with serving(bench.agent(PUBLISH, finish()), path) as client:
+        run = await client.start()
+        one = await client.pending(run)
+    async with serving(bench.agent(PUBLISH, finish()), path) as client:
+        assert [found["id"] for found in (await client.get("/approvals")).json()["items"]] == [
+            one["id"]
+        ]
+        assert (await decide(client, one, "approve")).status_code == 202
+        assert (await client.until(run))["status"] == "finished"
+        assert bench.done == [("publish", "hello")]
+
+
+async def test_a_decision_that_another_process_wrote_is_noticed(tmp_path: Path) -> None:
+    from taofold.logs.sqlite import SqliteLog
+    from taofold.runtime import people as persons
+    from taofold.runtime.setup import Decision
+
+    bench = Bench()
+    path = tmp_path / "runs.db"
+    async with serving(bench.agent(PUBLISH, finish()), path) as client:
+        run = await client.start()
+        one = await client.pending(run)
+        other = SqliteLog(path)
+        await persons.decide(other, one["id"], Decision("approve"))
+        await client.until(run)
+        await other.close()
+    assert bench.done == [("publish", "hello")]
+
+
+async def test_an_approver_by_role_decides_for_others(tmp_path: Path) -> None:
+    bench = Bench()
+    tokens, token = people(tmp_path, alice="USER", boss="ADMIN", bob="USER")
+    policy = Policy(approvers="ADMIN", own_approval=False)
+    agent = bench.agent(PUBLISH, finish(), policy=policy)
+    async with serving(agent, tmp_path / "runs.db", tokens=tokens, token=token["alice"]) as client:
+        run = await client.start()
+        one = await client.pending(run)
+        assert (await decide(client, one, "approve")).status_code == 403
+        path = f"/approvals/{one['id']}"
+        approve = {"decision": "approve"}
+        assert (await client.post(path, approve, headers=bearer(token["bob"]))).status_code == 404
+        assert (await client.post(path, approve, headers=bearer(token["boss"]))).status_code == 202
+        await client.until(run)
+        assert bench.done == [("publish", "hello")]
+        stop = await client.post(f"/runs/{run}/cancel", headers=bearer(token["boss"]))
+        assert stop.status_code == 403
+
+
+async def test_a_child_runs_question_is_decided_and_its_caller_goes_on(tmp_path: Path) -> None:
+    bench = Bench()
+    inner = bench.agent(act("write", "comment", text="x"), finish("inner"), name="helper",
+                        tools=[one for one in bench.tools if one.name == "comment"])  # fmt: skip
+    model = bench.agent(act("ask", "helper", goal="x"), finish("outer")).model
+    policy = Policy(autonomy="balanced")
+    agent = Agent(model, tools=[inner], limits=Limits(steps=5), policy=policy)
+    async with serving(agent, tmp_path / "runs.db") as client:
+        run = await client.start()
+        tools: list[str] = []
+        for _ in itertools.count():
+            found = await client.until(run, "waiting", "finished")
+            if found["status"] == "finished":
+                break
+            for one in (await client.get("/approvals", params={"run": run})).json()["items"]:
+                tools.append(one["tool"])
+                await decide(client, one, "approve")
+        assert tools.count("comment") >= 1
+        assert ("comment", "x") in bench.done
+        assert (await client.until(run))["output"] == "outer"

@@ -1,0 +1,63 @@
+"""Loops and patterns over HTTP: what is in the journal, for who may see it."""
+
+from pathlib import Path
+
+import pytest
+from tests.server.agents import Bench, finish
+from tests.server.live import serving
+
+from taofold.logs.registry import memory_registry
+from taofold.loop import events as e
+from taofold.loop.stream import Stream
+from taofold.loop.values import Wish
+from taofold.patterns.bodies import ErrorFix, Fix, Signature
+from taofold.patterns.settings import Extraction
+from taofold.patterns.values import Pattern
+from taofold.server.tokens import Tokens
+from taofold.store.journal import MemoryJournal
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_loops_and_patterns_are_shown_to_the_local_principal(tmp_path: Path) -> None:
+    journal = MemoryJournal()
+    stream = Stream(journal, "ralph-fix-it-00000001")
+    await stream.append(e.LoopStarted(wish=Wish("fix it", ("pytest",), "/work"), owner="me"))
+    registry = memory_registry()
+    draft = Pattern(
+        "",
+        "index off by one",
+        ErrorFix(
+            Signature("runtime", "list index out of range", name="IndexError"),
+            Fix("stop one element before the end of the list", "logic"),
+        ),
+    )
+    found = await registry.discover("ralph-fix-it-00000001", [draft], Extraction())
+    agent = Bench().agent(finish())
+    async with serving(agent, tmp_path / "r.db", journal=journal, registry=registry) as client:
+        (loop,) = (await client.get("/loops")).json()["items"]
+        assert (loop["id"], loop["task"]) == ("ralph-fix-it-00000001", "fix it")
+        detail = (await client.get(f"/loops/{loop['id']}")).json()
+        assert detail["commands"] == ["pytest"]
+        assert detail["steps"] == []
+        assert detail["gates"] == [{"command": "pytest", "passed": None, "passed_before": False}]
+        (pattern,) = (await client.get("/patterns")).json()["items"]
+        assert pattern["id"] == found[0].id
+        shown = (await client.get(f"/patterns/{pattern['id']}")).json()
+        assert shown["lineage"][0]["loop"] == "ralph-fix-it-00000001"
+        figures = (await client.get("/patterns/metrics")).json()
+        assert figures["total_patterns"] == 1
+        for path in ("/loops/nobody", "/patterns/nobody"):
+            assert (await client.get(path)).status_code == 404
+
+
+async def test_others_need_to_be_administrators(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    alice, root = tokens.add("alice", ["USER"]), tokens.add("root", ["ADMIN"])
+    agent = Bench().agent(finish())
+    options = {"journal": MemoryJournal(), "registry": memory_registry(), "tokens": tokens}
+    async with serving(agent, tmp_path / "r.db", **options) as client:
+        for token, status in ((alice, 403), (root, 200)):
+            for path in ("/loops", "/patterns", "/patterns/metrics"):
+                headers = {"Authorization": f"Bearer {token}"}
+                assert (await client.get(path, headers=headers)).status_code == status

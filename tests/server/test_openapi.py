@@ -1,0 +1,112 @@
+"""The OpenAPI document: it says what the server does, and the server does what it says."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings, strategies
+from hypothesis.errors import Unsatisfiable
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from tests.server.agents import Bench, act, finish
+from tests.server.live import serving
+
+from taofold.server import Settings
+from taofold.server.app import ENDPOINTS
+from taofold.server.openapi import document, text
+
+pytestmark = pytest.mark.anyio
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "api" / "openapi.json"
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+
+
+def test_the_published_document_is_this_one() -> None:
+    """Made anew by `python -m tests.server.test_openapi`."""
+    assert PUBLISHED.read_text(encoding="utf-8").strip() == text(ENDPOINTS)
+
+
+def test_every_route_says_what_goes_wrong() -> None:
+    for path, methods in document(ENDPOINTS)["paths"].items():
+        for method, said in methods.items():
+            assert {"400", "401", "422", "429"} <= set(said["responses"]), (path, method)
+            assert said["summary"]
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
+async def test_arbitrary_requests_are_answered_as_the_document_says(
+    tmp_path: Path, mode: GenerationMode
+) -> None:
+    bench = Bench()
+    agent = bench.agent(act("look", "look"), act("write", "publish", text="x"), finish())
+    plenty = Settings(requests_burst=1e9, failures_burst=1e9, wait_s=0.2, look_s=0.05)
+    async with serving(agent, tmp_path / "r.db", settings=plenty, seconds=300) as client:
+        waiting = await client.start("wait", session="taken")
+        one = await client.pending(waiting)
+        ended = await client.start("end")
+        await client.post(f"/approvals/{(await client.pending(ended))['id']}", {"decision": "deny"})
+        await client.until(ended)
+        known = {"run": [waiting, ended], "action": [one["id"], f"{ended}:3"]}
+        seen = await asyncio.to_thread(explore, client.url, mode, known)
+    assert len(seen) >= (15 if mode is GenerationMode.POSITIVE else 8)
+
+
+def explore(url: str, mode: GenerationMode, known: dict[str, list[str]]) -> set[str]:
+    """Ask everything that the document allows (or forbids); what was asked."""
+    published = document(ENDPOINTS)
+    schema = schemathesis.openapi.from_dict(published)
+    schema.config.update(base_url=url)
+    seen: set[str] = set()
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        if operation.label in ("GET /runs/{run}/events", "GET /signin/{code}"):
+            continue
+        try:
+            cases = operation.as_strategy(generation_mode=mode)
+            _ask(operation.label, cases, mode, known, seen)
+        except Unsatisfiable:
+            continue  # nothing of it can be wrong
+    return seen
+
+
+def _ask(
+    label: str, cases: Any, mode: GenerationMode, known: dict[str, list[str]], seen: set[str]
+) -> None:
+    @seed(7)
+    @settings(
+        max_examples=20,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases, strategies.integers(0, 2))
+    def ask(case: Any, which: int) -> None:
+        names = {name: ids[which] for name, ids in known.items() if which < len(ids)}
+        if mode is GenerationMode.POSITIVE:
+            case.path_parameters.update(
+                {n: v for n, v in names.items() if n in case.path_parameters}
+            )
+        case.headers.pop("Idempotency-Key", None)
+        case.call_and_validate(checks=CHECKS, timeout=10)
+        seen.add(label)
+
+    ask()
+
+
+if __name__ == "__main__":
+    PUBLISHED.parent.mkdir(exist_ok=True)
+    PUBLISHED.write_text(text(ENDPOINTS) + "\n", encoding="utf-8")
