@@ -1,4 +1,5 @@
 # make setup | demo | test | check | fix | bench | docs      (each does its own set-up)
+# make environments       once, for the tests against foreign servers and libraries (2 GB)
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.ready
@@ -6,7 +7,7 @@ JOBS ?= 2
 # dspy has an environment of its own: it brings 349 MB
 EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings)
 
-.PHONY: setup demo test check fix bench bench-parse docs lock clean
+.PHONY: setup demo test check fix bench bench-parse bench-learn bench-retrieval bench-server docs lock environments clean
 
 setup: $(STAMP)
 
@@ -46,6 +47,23 @@ bench: $(STAMP)
 
 bench-parse: $(STAMP)
 	$(BIN)/python bench/parse/run.py
+
+# BUGS: a folder of broken projects of your own, instead of the corpus
+bench-learn: $(STAMP)
+	$(BIN)/python bench/learn/run.py $(BUGS)
+
+bench-retrieval: $(STAMP)
+	$(BIN)/python bench/retrieval/run.py
+
+bench-server: $(STAMP)
+	$(BIN)/python bench/server/load.py
+
+# What some tests compare with: foreign libraries and servers, each in a place of its own.
+environments: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m tests.environments
+	$(BIN)/python -m tests.mcp_bridge.servers
+	$(BIN)/python -m tests.console.node
 
 lock:
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

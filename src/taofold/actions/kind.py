@@ -86,3 +86,7 @@ class Kind:
     """Keys that name a model."""
     tools: tuple[str, ...] = ()
     """Tools that it calls."""
+    literal: tuple[str, ...] = ()
+    """Keys that name code, so they stand in the file as they are and are never templates."""
+    settings: str = ""
+    """The part of a file's `settings` whose values stand in for keys that are not given."""

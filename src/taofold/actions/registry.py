@@ -16,6 +16,10 @@ GROUP: Final = "taofold.actions"
 """Entry points: each gives a `Kind`, or a sequence of them."""
 TOOL: Final = "tool."
 _ALIAS: Final = "actions."
+_SPACES: Final = ("reason.dspy",)
+"""The first words of names that have three."""
+_BRIDGED: Final = ("taofold.bridges.dspy.actions:KINDS",)
+"""Our actions over other people's packages, by name: they are above this layer."""
 _BUILT_IN: Final = (*reason.BUILT_IN, *llm.BUILT_IN, *acting.BUILT_IN)
 
 
@@ -53,14 +57,19 @@ class Actions(Mapping[str, Kind]):
 
 def canonical(name: str) -> str:
     """`reason.cot` for `actions.reason_cot`."""
-    if name.startswith(_ALIAS):
-        return name.removeprefix(_ALIAS).replace("_", ".", 1)
-    return name
+    if not name.startswith(_ALIAS):
+        return name
+    found = name.removeprefix(_ALIAS).replace("_", ".", 1)
+    for space in _SPACES:
+        if found.startswith(f"{space}_"):
+            return f"{space}.{found.removeprefix(f'{space}_')}"
+    return found
 
 
 def alias(name: str) -> str:
     """`actions.reason_cot` for `reason.cot`."""
-    return _ALIAS + name.replace(".", "_", 1)
+    three = any(name.startswith(f"{space}.") for space in _SPACES)
+    return _ALIAS + name.replace(".", "_", 2 if three else 1)
 
 
 def build_actions_registry(*kinds: Kind, installed: bool = True) -> Actions:
@@ -70,7 +79,13 @@ def build_actions_registry(*kinds: Kind, installed: bool = True) -> Actions:
         ConfigError: a package brings something that is no action, or takes a name twice.
     """
     found = list(_installed()) if installed else []
-    return Actions((*_BUILT_IN, *found, *kinds))
+    return Actions((*_BUILT_IN, *_bridged(), *found, *kinds))
+
+
+def _bridged() -> Iterator[Kind]:
+    for place in _BRIDGED:
+        module, _, name = place.partition(":")
+        yield from getattr(importlib.import_module(module), name)
 
 
 def _installed() -> Iterator[Kind]:

@@ -19,10 +19,14 @@ from taofold.cli.doctor import register as add_doctor
 from taofold.cli.environment import unknown
 from taofold.cli.graph import register as add_graph
 from taofold.cli.init import register as add_init
+from taofold.cli.loop import register as add_loop
+from taofold.cli.loops import app as loops
+from taofold.cli.patterns import register as add_patterns
 from taofold.cli.run import register as add_run
 from taofold.cli.runs_change import register as add_changing
 from taofold.cli.runs_files import register as add_files
 from taofold.cli.runs_read import register as add_reading
+from taofold.cli.serve import register as add_serve
 
 app = typer.Typer(
     name="taofold",
@@ -59,12 +63,15 @@ def _program(
         outcome.say(f"warning: {text}")
 
 
-for add in (add_run, add_demo, add_check, add_graph, add_init, add_doctor):
+for add in (add_run, add_loop, add_demo, add_check, add_graph, add_init, add_doctor):
     add(app)
 for add in (add_reading, add_changing, add_files):
     add(runs)
 app.add_typer(runs, name="runs")
 app.add_typer(approvals, name="approvals")
+app.add_typer(loops, name="loops")
+add_patterns(app)
+add_serve(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

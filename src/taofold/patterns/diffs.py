@@ -7,7 +7,7 @@ out of account. Knows nothing about errors or patterns.
 import builtins
 import keyword
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple, TypeAlias
 
@@ -25,6 +25,13 @@ _LONGEST: Final = 400
 
 Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 """The tokens that an edit takes out and puts in, names abstracted."""
+
+
+class Deed(NamedTuple):
+    """What a hunk does, and to which lines (their tokens, names left out)."""
+
+    shape: Shape
+    lines: tuple[str, ...]
 
 
 class Hunk(NamedTuple):
@@ -107,10 +114,17 @@ def opcodes(left: Sequence[str], right: Sequence[str]) -> Sequence[tuple[str, in
     return SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
 
 
-def shapes(change: Change) -> frozenset[Shape]:
-    """The shape of each hunk; one that only exchanges a name for a name says nothing."""
-    found = {shape("\n".join(h.removed), "\n".join(h.added)) for h in hunks(change)}
-    return frozenset({one for one in found if told(one)})
+def deeds(change: Change) -> frozenset[Deed]:
+    """What each hunk does; one that only exchanges a name for a name says nothing."""
+    return _deeds((h.removed, h.added) for h in hunks(change))
+
+
+def _deeds(parts: Iterable[tuple[Sequence[str], Sequence[str]]]) -> frozenset[Deed]:
+    found = {
+        Deed(shape("\n".join(out), "\n".join(put)), tuple(abstracted("\n".join(out))))
+        for out, put in parts
+    }
+    return frozenset({one for one in found if told(one.shape)})
 
 
 def told(one: Shape) -> bool:
@@ -118,14 +132,9 @@ def told(one: Shape) -> bool:
     return any(token not in ("ID", "STR") for token in (*one[0], *one[1]))
 
 
-def shapes_in(diff: str) -> frozenset[Shape]:
-    """The shapes of a stored difference: runs of lines that begin with `-` or `+`."""
-    found: set[Shape] = set()
-    for removed, added in _runs(diff):
-        one = shape("\n".join(removed), "\n".join(added))
-        if told(one):
-            found.add(one)
-    return frozenset(found)
+def deeds_in(diff: str) -> frozenset[Deed]:
+    """What a stored difference does: runs of lines that begin with `-` or `+`."""
+    return _deeds(_runs(diff))
 
 
 def _runs(diff: str) -> Iterator[tuple[list[str], list[str]]]:

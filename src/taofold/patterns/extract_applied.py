@@ -1,7 +1,7 @@
 """Which injected patterns a loop applied, and whether that helped: read from its log (D18).
 
-Applied = an edit whose shape is the shape of the pattern's fix, or an edit after a thought
-that cites the pattern. Successful = a check that its signature describes turned green by it.
+Applied = an edit that does to such lines what the pattern's fix does, names apart, or an edit
+after a thought that cites the pattern. Successful = a check that its signature describes turned green by it.
 What was shown and not used is no application.
 """
 
@@ -10,12 +10,12 @@ from typing import Final
 
 from taofold.core.values import Value
 from taofold.patterns.bodies import Approach, Avoidance, ErrorFix, Template
-from taofold.patterns.diffs import Shape, shapes, shapes_in
+from taofold.patterns.diffs import Deed, deeds, deeds_in
 from taofold.patterns.generalise import error_type_of
 from taofold.patterns.history import Attempt, Fault, History
 from taofold.patterns.values import Pattern
 
-_NONE: Final[frozenset[Shape]] = frozenset()
+_NONE: Final[frozenset[Deed]] = frozenset()
 
 
 class Application(Value, frozen=True):
@@ -30,9 +30,9 @@ class Application(Value, frozen=True):
 def applications(history: History, patterns: Iterable[Pattern]) -> tuple[Application, ...]:
     """Each use of the `patterns`: at most one won and one lost per pattern and iteration."""
     found: dict[tuple[str, int, bool], Application] = {}
-    known = [(pattern, _shapes(pattern)) for pattern in patterns]
+    known = [(pattern, _deeds(pattern)) for pattern in patterns]
     for attempt in history.attempts:
-        made = frozenset([one for change in attempt.changes for one in shapes(change)])
+        made = frozenset([one for change in attempt.changes for one in deeds(change)])
         for pattern, wanted in known:
             cited = pattern.id in attempt.cited
             if attempt.changes and attempt.judged and (cited or made & wanted):
@@ -42,12 +42,12 @@ def applications(history: History, patterns: Iterable[Pattern]) -> tuple[Applica
     return tuple(found.values())
 
 
-def _shapes(pattern: Pattern) -> frozenset[Shape]:
+def _deeds(pattern: Pattern) -> frozenset[Deed]:
     match pattern.body:
         case ErrorFix(fix=fix):
-            return shapes_in(fix.diff)
+            return deeds_in(fix.diff)
         case Template(code=code):
-            return shapes_in("\n".join([f"+{line}" for line in code.split("\n")]))
+            return deeds_in("\n".join([f"+{line}" for line in code.split("\n")]))
         case Approach() | Avoidance():
             return _NONE
 

@@ -22,6 +22,7 @@ from taofold.policy import Limits
 from taofold.reasoning import Task
 from taofold.spec.agent_file import AgentFile
 from taofold.spec.build import build as build_plain
+from taofold.spec.build import listed
 from taofold.spec.config_file import Config
 from taofold.spec.faults import Fault, near, refuse
 from taofold.spec.flow import Flow, Node
@@ -29,7 +30,7 @@ from taofold.spec.flow_file import FlowFile, read_agent
 from taofold.spec.flow_keys import FlowKeys
 from taofold.spec.flow_run import run
 from taofold.spec.names import load
-from taofold.tools import Tool
+from taofold.tools import Tool, Toolset
 from taofold.tools.command import command_tool
 from taofold.tools.files import file_tools
 from taofold.tools.http import http_tool
@@ -50,6 +51,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     agent = build_plain(replace(file, keys=bare), config, root, network=network)
     faults: list[Fault] = []
     tools = [*agent.toolset.values()]
+    tools += _imported(file, root, {tool.name for tool in tools}, faults, network)
     for used in _files(file):
         tools += _agents(used, config, root, faults, network)
     tools += _provided(file, root, {tool.name for tool in tools}, faults, network)
@@ -109,6 +111,26 @@ def _files(file: FlowFile) -> Iterator[FlowFile]:
     yield file
     for other in file.imported.values():
         yield from _files(other)
+
+
+def _imported(
+    file: FlowFile, root: Path, have: set[str], faults: list[Fault], network: bool
+) -> list[Tool]:
+    """The tools that imported flows list. What several of them list in the same words is one."""
+    seen: list[Any] = [(use, file.document.folder) for use in file.tools]
+    seen += _keys(file).mcp.items()
+    found: list[Tool] = []
+    for used in [one for one in _files(file) if one is not file]:
+        try:
+            for tool in Toolset.of(*listed(used, root, faults, seen, network=network)).values():
+                if tool.name in have:
+                    text = f"another tool is named {tool.name!r}: rename one of them"
+                    faults.append(used.document.fault((), text))
+                have.add(tool.name)
+                found.append(tool)
+        except ConfigError as error:
+            faults.append(used.document.fault(("tools",), str(error)))
+    return found
 
 
 def _agents(

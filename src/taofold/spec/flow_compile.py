@@ -89,6 +89,12 @@ class Compiler:
             self.wrong(place, f"unknown action {name!r}", near(name, [*self.actions, "tool.NAME"]))
             return None
 
+    def defaults(self, kind: Kind) -> dict[str, Any]:
+        """What the file's settings say about keys of the action."""
+        part: Any = getattr(self.keys.settings, kind.settings) if kind.settings else None
+        given: dict[str, Any] = {} if part is None else part.model_dump(exclude_unset=True)
+        return {name: value for name, value in given.items() if name in kind.keys.model_fields}
+
     def model(self, name: str) -> str:
         """A model's name, completed with the provider of the settings."""
         provider = self.keys.settings.provider
@@ -98,7 +104,7 @@ class Compiler:
         """Check the keys under `with`, as far as they are literal."""
         compiled: Mapping[str, Any] = given.raw
         late = {key for key, value in compiled.items() if templates(value)}
-        for key in (*kind.models, "tools"):
+        for key in (*kind.models, *kind.literal, "tools"):
             if key in late:
                 self.wrong((*place, key), f"{key!r} must stand there as it is, not as a template")
         try:

@@ -82,6 +82,17 @@ class NodeKeys(Strict):
     """Ask a person first; a text says what."""
 
 
+class DspySettings(Strict):
+    """Defaults of the actions `reason.dspy.*`."""
+
+    enabled: bool = True
+    model: str = ""
+    prompt_model: str = ""
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    teleprompter: str = ""
+    adapter: Annotated[str, Field(pattern="^(taofold|json|chat)$")] = "taofold"
+
+
 class Settings(Strict):
     """Defaults of all nodes."""
 
@@ -93,6 +104,7 @@ class Settings(Strict):
     """Keep `reasoning_trace` in the state. The log has everything in any case."""
     search: str = ""
     """The backend of web.search."""
+    dspy: DspySettings = DspySettings()
 
 
 class Import(Strict):

@@ -121,7 +121,7 @@ class Nodes:
         if kind is None:
             return {}
         where = (*place, "with")
-        written: Mapping[str, Any] = keys.with_
+        written: Mapping[str, Any] = {**self.c.defaults(kind), **keys.with_}
         deferred: dict[str, Template] = {}
         for name in sorted(kind.deferred & set(written)):
             template = self.c.template(str(written[name]), (*where, name))

@@ -184,7 +184,7 @@ def _act(node: Node, scope: Scope) -> Strategy[Done]:
         return said if isinstance(said, str) else msgspec.json.encode(said).decode()
 
     history = (*scope.task.history, *scope.heard)
-    task = replace(scope.task, history=history)
+    task = replace(scope.task, history=history, data=scope.state)
     call: Call[Any] = Call(
         node.name,
         keys,

@@ -1,0 +1,267 @@
+"""`reason.dspy.*` as actions of a flow. They are there without DSPy: cot and react then run
+natively, and so does every compiled program; only compiling needs it.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, cast
+
+from taofold.actions.kind import Call, Done, Kind
+from taofold.actions.thinking import Ended, Unusable, offered, roles, think
+from taofold.bridges.dspy.compiling import COMPILED, Compile
+from taofold.bridges.dspy.engine import missing
+from taofold.bridges.dspy.keys import (
+    Common,
+    CompileKeys,
+    CotKeys,
+    ExportKeys,
+    ImportKeys,
+    ListKeys,
+    ReactKeys,
+)
+from taofold.bridges.dspy.native import Compiled, answer_type
+from taofold.bridges.dspy.program import NAMES, Module, Program, imported, plain
+from taofold.bridges.dspy.running import Through
+from taofold.bridges.dspy.signature import Signature, signature
+from taofold.core.effects import Strategy, note
+from taofold.core.errors import ConfigError
+from taofold.core.values import FINISH
+from taofold.reasoning import Output, react
+from taofold.reasoning.nested import Inner
+
+FALLBACK: Final = "native_fallback"
+"""What `dspy_module` says where DSPy did not run the program."""
+SETTINGS: Final = "dspy"
+
+
+def _cot(call: Call[CotKeys]) -> Strategy[Done]:
+    keys = call.keys
+    program, own = _program(call, keys), _signature(keys)
+    module: Module = program.module if program else keys.module_type
+    if module == "react":
+        raise Unusable("this program is a ReAct: use reason.dspy.react")
+    own = program.signature if program else own
+    inputs = _inputs(keys, own, keys.problem, "problem")
+    inner: Inner
+    if _native(keys):
+        ran = FALLBACK
+        inner = Compiled(program=program or plain(own, module), inputs=inputs)
+    else:
+        ran = NAMES[module]
+        inner = Through(signature=own, module=module, program=program, inputs=inputs,
+                        adapter=keys.adapter)  # fmt: skip
+    ended = yield from _think(call, inner, "reason.dspy.cot", keys)
+    steps = ended.trace.steps
+    thinking = steps[-1]["thought"] if steps and not ended.error else ""
+    value = {"thinking": thinking, "answer": ended.output, **_told(ended, ran, program, call)}
+    value["reasoning_thinking"] = thinking
+    return ended.done(value, **_trace(ended), reasoning_thinking=thinking)
+
+
+def _react(call: Call[ReactKeys]) -> Strategy[Done]:
+    keys = call.keys
+    program, own = _program(call, keys), _signature(keys)
+    if program is not None and program.module != "react":
+        raise Unusable(f"this program is a {program.module}: use reason.dspy.cot")
+    own = program.signature if program else own
+    inputs = _inputs(keys, own, keys.goal, "goal")
+    inner: Inner
+    steps: int | None = None
+    ran, output = FALLBACK, Output(Any)
+    if not _native(keys):
+        ran = NAMES["react"]
+        inner = Through(signature=own, module="react", program=program, inputs=inputs,
+                        steps=keys.max_steps)  # fmt: skip
+    elif program is not None:
+        inner = Compiled(program=program, inputs=inputs, steps=keys.max_steps)
+    else:
+        inner, steps, output = react, keys.max_steps, Output(answer_type(own))
+    offers = offered(call.task, keys.tools)
+    ended = yield from _think(call, inner, "reason.dspy.react", keys, offers=offers, steps=steps,
+                              output=output, goal=keys.goal or _whole(inputs))  # fmt: skip
+    done = [one for one in ended.trace.steps if one["action"] not in ("reason.dspy.react", FINISH)]
+    value = {
+        "steps": done,
+        "final_answer": ended.output,
+        "total_steps": len(done),
+        "react_steps": done,
+        **_told(ended, ran, program, call),
+    }
+    return ended.done(value, **_trace(ended), react_steps=done)
+
+
+def _think(
+    call: Call[Any],
+    inner: Inner,
+    name: str,
+    keys: Common,
+    *,
+    goal: str = "",
+    output: Output | None = None,
+    **more: Any,
+) -> Strategy[Ended]:
+    return think(
+        inner, call, name, goal or call.task.goal, models=roles(call, executor="model"),
+        output=output or Output(Any), temperature=keys.temperature, **more,
+    )  # fmt: skip
+
+
+def _told(ended: Ended, ran: str, program: Program | None, call: Call[Any]) -> dict[str, Any]:
+    return {
+        "dspy_module": ran,
+        "version": program.version if program else "",
+        "model": call.models.get("model", ""),
+        **_trace(ended),
+        "reasoning_answer": ended.output,
+    }
+
+
+def _trace(ended: Ended) -> dict[str, Any]:
+    return {"reasoning_trace": ended.trace.steps}
+
+
+def _native(keys: Common) -> bool:
+    return not keys.enabled or bool(missing())
+
+
+def _signature(keys: Any) -> Signature:
+    try:
+        return signature(keys.signature, keys.instructions)
+    except ConfigError as error:
+        raise Unusable(str(error)) from None
+
+
+def _kept(call: Call[Any]) -> Mapping[str, Any]:
+    """The compiled programs in the flow's state, as they were exported."""
+    found: Any = call.task.data.get(COMPILED)
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def _program(call: Call[Any], keys: Common) -> Program | None:
+    given = keys.program
+    if keys.compiled_key:
+        if given is not None:
+            raise Unusable("give either 'program' or 'compiled_key'")
+        given = _found(call, keys.compiled_key)
+    if given is None:
+        return None
+    try:
+        return imported(given)
+    except ConfigError as error:
+        raise Unusable(str(error)) from None
+
+
+def _found(call: Call[Any], key: str) -> Any:
+    kept = _kept(call)
+    if key not in kept:
+        there = ", ".join(kept) or "none"
+        raise Unusable(f"compiled_key: nothing is compiled as {key!r}; there are: {there}")
+    return kept[key]
+
+
+def _inputs(keys: Common, own: Signature, text: str, name: str) -> Mapping[str, Any]:
+    if keys.inputs is not None:
+        return keys.inputs
+    if not text:
+        raise Unusable(f"needs {name!r} or 'inputs'")
+    if len(own.inputs) != 1:
+        raise Unusable(f"{own} has several inputs: give them as 'inputs'")
+    return {own.inputs[0].name: text}
+
+
+def _whole(inputs: Mapping[str, Any]) -> str:
+    return "\n".join([f"{name}: {value}" for name, value in inputs.items()])
+
+
+def _compile(name: str, better: bool, call: Call[CompileKeys]) -> Strategy[Done]:
+    keys = call.keys
+    key = keys.compiled_key or call.node
+    try:
+        options = Compile(
+            signature=_signature(keys), training=keys.training_data,
+            validation=keys.validation_data, module=keys.module_type, metric=keys.metric,
+            teleprompter=keys.teleprompter, options=keys.options, key=key, keep_better=better,
+            steps=keys.max_steps, temperature=keys.temperature,
+        )  # fmt: skip
+    except ConfigError as error:
+        raise Unusable(str(error)) from None
+    why = missing() if keys.enabled else "settings.dspy says that it is not to be used"
+    if why:
+        raise Unusable(f"{name} needs DSPy: {why}")
+    named = {
+        **roles(call, executor="model", critic="model"),
+        **roles(call, critic="prompt_model"),
+    }
+    offers = offered(call.task, keys.tools if keys.module_type == "react" else [])
+    ended = yield from think(options, call, name, key, models=named, output=Output(Any),
+                             offers=offers)  # fmt: skip
+    if ended.error or ended.stop:
+        return ended.done(None, **_trace(ended))
+    program = imported(ended.output)
+    value = {
+        "compiled_key": key,
+        "version": program.version,
+        "program": ended.output,
+        "scores": program.scores,
+        "score": program.scores.get("after"),
+        "teleprompter": program.teleprompter,
+        "dspy_module": NAMES[program.module],
+        **_trace(ended),
+    }
+    kept = {**_kept(call), key: ended.output}
+    return Done(value, state={COMPILED: kept, **_trace(ended)})
+
+
+def _export(call: Call[ExportKeys]) -> Strategy[Done]:
+    yield from ()
+    return Done(_found(call, call.keys.compiled_key))
+
+
+def _import(call: Call[ImportKeys]) -> Strategy[Done]:
+    try:
+        program = imported(call.keys.program)
+    except ConfigError as error:
+        raise Unusable(str(error)) from None
+    key, exported = call.keys.compiled_key or call.node, program.export()
+    yield from note(COMPILED, key=key, program=exported)
+    value = {"compiled_key": key, "version": program.version, "signature": str(program.signature)}
+    return Done(value, state={COMPILED: {**_kept(call), key: exported}})
+
+
+def _list(call: Call[ListKeys]) -> Strategy[Done]:
+    yield from ()
+    return Done([_row(key, imported(one)) for key, one in _kept(call).items()])
+
+
+def _row(key: str, program: Program) -> dict[str, Any]:
+    return {
+        "compiled_key": key,
+        "version": program.version,
+        "signature": str(program.signature),
+        "module": program.module,
+        "teleprompter": program.teleprompter,
+        "demos": sum([len(one.demos) for one in program.predictors]),
+        "scores": program.scores,
+    }
+
+
+_LITERAL: Final = ("metric", "teleprompter", "options", "adapter")
+
+
+def _kind(name: str, description: str, keys: Any, run: Any, *models: str) -> Kind:
+    literal = tuple([key for key in _LITERAL if key in keys.model_fields])
+    return Kind(f"reason.dspy.{name}", description, keys, run, models=models, literal=literal,
+                settings=SETTINGS)  # fmt: skip
+
+
+KINDS: Final = (
+    _kind("cot", "A chain of thought by DSPy, or a compiled one.", CotKeys, _cot, "model"),
+    _kind("react", "Tools in a loop by DSPy, or a compiled one.", ReactKeys, _react, "model"),
+    _kind("compile", "Find better prompts with worked cases.", CompileKeys,
+          partial(_compile, "reason.dspy.compile", False), "model", "prompt_model"),
+    _kind("optimize", "Compile, and keep the better program of both.", CompileKeys,
+          partial(_compile, "reason.dspy.optimize", True), "model", "prompt_model"),
+    _kind("list_compiled", "The compiled programs of this run.", ListKeys, _list),
+    _kind("export", "A compiled program as JSON.", ExportKeys, _export),
+    _kind("import", "Take over an exported program.", ImportKeys, _import),
+)  # fmt: skip

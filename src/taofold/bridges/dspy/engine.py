@@ -1,0 +1,244 @@
+"""Our models as DSPy's: its engine contract and its adapter, without any global configuration.
+
+DSPy is imported when a program is run or compiled. It has no types that a strict checker could
+use, so it is `Any` here and everything that comes out of it is made ours at once.
+"""
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+import importlib
+import importlib.metadata
+import logging
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from taofold.bridges.dspy.line import THREAD, Line
+from taofold.bridges.dspy.shape import Shape, Typed, told
+from taofold.bridges.dspy.turns import Question, Said, read_again
+from taofold.core.errors import ConfigError
+from taofold.core.values import Message, Role, StepRole
+
+HINT: Final = "pip install 'taofold[dspy]'"
+ADAPTERS: Final = ("taofold", "json", "chat")
+"""Who renders prompts and reads replies: we, or DSPy's JSONAdapter or ChatAdapter."""
+_SERIES: Final = (3, 4)
+_UNNAMED: Final = "${"
+
+
+def missing() -> str:
+    """Why DSPy cannot be used here, with the way to install it; "" if it can."""
+    try:
+        version = importlib.metadata.version("dspy")
+    except importlib.metadata.PackageNotFoundError:
+        return f"DSPy is not installed: {HINT}"
+    series = tuple([int(part) for part in version.split(".")[:2] if part.isdigit()])
+    if series != _SERIES:
+        return f"DSPy {version} is installed, this needs 3.4: {HINT}"
+    return ""
+
+
+def dspy() -> Any:
+    """The library.
+
+    Raises:
+        ConfigError: it is missing, or another version.
+    """
+    why = missing()
+    if why:
+        raise ConfigError(why)
+    # LiteLLM, which DSPy loads, fetches a list of prices at import unless told that it has one.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+    return _module("dspy")
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(f"DSPy cannot be imported ({error}): {HINT}") from error
+
+
+@dataclass
+class Rendered:
+    """What our adapter rendered last: a call with these words has this shape."""
+
+    messages: tuple[Message, ...] = ()
+    shape: Shape | None = None
+
+    def of(self, messages: tuple[Message, ...]) -> Shape | None:
+        """The shape of a prompt; None if somebody else rendered it."""
+        return self.shape if messages == self.messages else None
+
+
+class Engine:
+    """DSPy's engine contract over a line to a strategy: every call is an effect of the run."""
+
+    supports_response_schema = True
+    supports_function_calling = False
+    supported_params = frozenset({"temperature", "response_format"})
+
+    def __init__(self, line: Line, rendered: "Rendered", role: StepRole = "executor") -> None:
+        self.line, self.rendered = line, rendered
+        self.role: StepRole = role
+
+    def __deepcopy__(self, memo: Any) -> "Engine":
+        return self  # teleprompters copy models; the line is one
+
+    def complete(self, request: Any) -> Any:
+        """One call. `request` and what is returned are `dspy.lm15`'s."""
+        messages = tuple(_messages(request))
+        shape, config = self.rendered.of(messages), request.config
+        said: Said = self.line.ask(
+            Question(messages, shape, _schema(config.response_format), self.role,
+                     config.temperature)
+        )  # fmt: skip
+        lm15 = _module("dspy.lm15")
+        if said.overflow:
+            raise lm15.ContextLengthError("the prompt does not fit the model's context window")
+        usage = said.reply.usage
+        return lm15.Response(
+            id=None,
+            model=request.model,
+            message=lm15.Message.assistant([lm15.TextPart(_reply(said, shape))]),
+            finish_reason="length" if said.reply.finish == "length" else "stop",
+            usage=lm15.Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens),
+        )
+
+    def stream(self, request: Any) -> Any:
+        """The same as events."""
+        return _module("dspy.lm15").response_to_events(self.complete(request))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _reply(said: Said, shape: Shape | None) -> str:
+    """The reply; if it was read, as what was read, so that nobody repairs it a second time."""
+    if shape is None or said.values is None:
+        return said.reply.text or " "
+    return said.values.model_dump_json()
+
+
+def _messages(request: Any) -> Iterator[Message]:
+    system = request.system
+    if system:
+        parts = [system] if isinstance(system, str) else [part.text for part in system]
+        yield Message("system", "".join(parts))
+    for message in request.messages:
+        if message.role not in ("user", "assistant", "system", "developer") or message.text is None:
+            raise ValueError(
+                f"a message of role {message.role!r} has no text: only text is bridged"
+            )
+        role: Role = "system" if message.role == "developer" else message.role
+        yield Message(role, message.text)
+
+
+def _schema(wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The JSON Schema in a request for structured output."""
+    if not wanted:
+        return None
+    inner: Mapping[str, Any] = wanted.get("json_schema") or wanted
+    found = inner.get("schema")
+    return dict(found) if isinstance(found, Mapping) else None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """DSPy, set up for one program: its models and its adapter."""
+
+    dspy: Any
+    lm: Any
+    other: Any
+    """The model that thinks about prompts: the teleprompter's."""
+    adapter: Any
+    line: Line
+
+
+@contextmanager
+def bench(
+    line: Line, adapter: str = "taofold", temperature: float | None = None
+) -> Generator[Bench]:
+    """DSPy with our models, for the block and the thread that it runs in."""
+    library = dspy()
+    for handler in logging.getLogger("dspy").handlers:
+        handler.addFilter(_quiet)  # the same one again changes nothing
+    rendered = Rendered()
+    engine, other = Engine(line, rendered), Engine(line, rendered, "critic")
+    made = _adapter(library)(rendered) if adapter == "taofold" else _theirs(library, adapter)
+    lm = library.LM("taofold/executor", engine=engine, cache=False, num_retries=0,
+                    temperature=temperature)  # fmt: skip
+    second = library.LM("taofold/critic", engine=other, cache=False, num_retries=0)
+    with library.context(lm=lm, adapter=made, num_threads=1, disable_history=True):
+        yield Bench(library, lm, second, made, line)
+
+
+class _Quiet(logging.Filter):
+    """DSPy's progress is in our log; of what it logs in our threads errors are shown."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.threadName != THREAD or record.levelno >= logging.ERROR
+
+
+_quiet: Final = _Quiet()
+
+
+def _theirs(library: Any, name: str) -> Any:
+    return library.JSONAdapter() if name == "json" else library.ChatAdapter()
+
+
+@cache
+def _adapter(library: Any) -> Callable[[Rendered], Any]:
+    """Our adapter: a class of theirs that renders and reads as a compiled program does."""
+
+    class TaofoldAdapter(library.Adapter):  # type: ignore[misc]
+        def __init__(self, rendered: Rendered) -> None:
+            super().__init__()
+            self.rendered = rendered
+            self.shapes: dict[int, tuple[Any, Shape]] = {}
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            return self
+
+        def shape(self, signature: Any) -> Shape:
+            kept = self.shapes.get(id(signature))
+            if kept is None:
+                kept = self.shapes[id(signature)] = (signature, shape_of_theirs(signature))
+            return kept[1]
+
+        def format(self, signature: Any, demos: Any, inputs: Any) -> list[dict[str, Any]]:
+            shape = self.shape(signature)
+            messages = shape.messages([dict(demo) for demo in demos], inputs)
+            self.rendered.messages, self.rendered.shape = tuple(messages), shape
+            return [{"role": one.role, "content": one.content} for one in messages]
+
+        def parse(self, signature: Any, completion: str) -> dict[str, Any]:
+            read = read_again(self.shape(signature), completion)
+            if isinstance(read, str):
+                raise library.AdapterParseError("taofold", signature, completion, read)
+            return dict(read)
+
+        def format_user_message_content(
+            self, signature: Any, inputs: Any, *more: Any, **others: Any
+        ) -> str:
+            return told(inputs, list(inputs))
+
+    return TaofoldAdapter
+
+
+def shape_of_theirs(signature: Any) -> Shape:
+    """The shape of a signature class of DSPy's."""
+    return Shape(signature.instructions, tuple(_typed(signature.input_fields)),
+                 tuple(_typed(signature.output_fields)))  # fmt: skip
+
+
+def _typed(fields: Mapping[str, Any]) -> Iterator[Typed]:
+    for name, one in fields.items():
+        extra: Any = one.json_schema_extra
+        said = str((extra if isinstance(extra, Mapping) else {}).get("desc") or "")
+        yield Typed(name, one.annotation, "" if said.startswith(_UNNAMED) else said)

@@ -1,0 +1,185 @@
+"""DSPy as plain calls: `await compile(…)`, `await cot(…)`. Each is one run of an `Agent`."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from typing_extensions import Unpack
+
+from taofold.agent import Agent
+from taofold.bridges.dspy.compiling import COMPILED, Case, Compile
+from taofold.bridges.dspy.engine import dspy, missing
+from taofold.bridges.dspy.metrics import Metric
+from taofold.bridges.dspy.native import STEPS, Compiled, answer_type
+from taofold.bridges.dspy.program import Module, Program, imported, plain
+from taofold.bridges.dspy.running import Through
+from taofold.bridges.dspy.signature import Signature
+from taofold.bridges.dspy.signature import signature as signature_of
+from taofold.core.effects import Strategy
+from taofold.core.errors import ConfigError, RunError
+from taofold.core.events import Noted, Record
+from taofold.core.state import live
+from taofold.policy import Limits
+from taofold.reason import Options, Reasoned
+from taofold.reasoning import Task
+from taofold.reasoning import react as native_react
+from taofold.runtime.model import ModelSpec
+
+_AT_RUN: Final = ("deps", "principal", "run_id", "listener")
+_CALLS: Final = Limits(steps=None, model_calls=2000)
+"""What compiling may use if nothing else is said."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A compiled program and the run that found it."""
+
+    program: Program
+    run: Reasoned[Any]
+
+    @property
+    def scores(self) -> Mapping[str, float]:
+        """Before and after, from 0 to 1."""
+        return self.program.scores
+
+
+async def cot(
+    inputs: str | Mapping[str, Any],
+    *,
+    model: ModelSpec,
+    signature: str | Signature = "question -> answer",
+    program: Program | Mapping[str, Any] | None = None,
+    module: Module = "cot",
+    adapter: str = "taofold",
+    **options: Unpack[Options],
+) -> Reasoned[Any]:
+    """A chain of thought (or `module="predict"`), through DSPy where it is installed.
+
+    Raises:
+        ConfigError: the signature is none, or the program is not whole.
+    """
+    own, compiled = _given(signature, program)
+    kind = compiled.module if compiled else module
+    given = _named(own, inputs)
+    strategy: Callable[[Task], Strategy[Any]]
+    if missing():
+        strategy = Compiled(program=compiled or plain(own, kind), inputs=given)
+    else:
+        strategy = Through(signature=own, module=kind, program=compiled, inputs=given,
+                           adapter=adapter)  # fmt: skip
+    return await _run("dspy.cot", strategy, str(inputs), model, Limits(), options)
+
+
+async def react(
+    inputs: str | Mapping[str, Any],
+    *,
+    model: ModelSpec,
+    signature: str | Signature = "goal -> answer",
+    program: Program | Mapping[str, Any] | None = None,
+    max_steps: int = STEPS,
+    **options: Unpack[Options],
+) -> Reasoned[Any]:
+    """Tools in a loop, through DSPy where it is installed; else a compiled program or ReAct.
+
+    Raises:
+        ConfigError: the signature is none, or the program is not whole.
+    """
+    own, compiled = _given(signature, program)
+    given = _named(own, inputs)
+    strategy: Callable[[Task], Strategy[Any]] = native_react
+    output = Any
+    if not missing():
+        strategy = Through(signature=own, module="react", program=compiled, inputs=given,
+                           steps=max_steps)  # fmt: skip
+    elif compiled is not None:
+        strategy = Compiled(program=compiled, inputs=given, steps=max_steps)
+    else:
+        output = answer_type(own)
+    limits = Limits(steps=max_steps + 2)
+    return await _run("dspy.react", strategy, str(inputs), model, limits, options, output)
+
+
+async def compile(  # noqa: A001 - DSPy's word
+    signature: str | Signature,
+    training: Sequence[Case],
+    *,
+    model: ModelSpec,
+    prompt_model: ModelSpec | None = None,
+    validation: Sequence[Case] = (),
+    module: Module = "cot",
+    metric: str | Metric = "exact_match",
+    teleprompter: str | Callable[..., Any] = "BootstrapFewShot",
+    teleprompter_options: Mapping[str, Any] | None = None,
+    key: str = "program",
+    keep_better: bool = False,
+    **options: Unpack[Options],
+) -> Compilation:
+    """Find better prompts with worked cases. `optimize` also keeps the better program of both.
+
+    Raises:
+        ConfigError: DSPy is missing, there are no cases, or one lacks a field.
+        RunError: it ended without a program: a limit, or what the teleprompter raised.
+    """
+    own, _ = _given(signature, None)
+    strategy = Compile(
+        signature=own, training=training, validation=validation, module=module, metric=metric,
+        teleprompter=teleprompter, options=teleprompter_options or {}, key=key,
+        keep_better=keep_better,
+    )  # fmt: skip
+    dspy()
+    if prompt_model is not None:
+        options["models"] = {**options.get("models", {}), "critic": prompt_model}
+    run = await _run("dspy.compile", strategy, f"compile {own}", model, _CALLS, options)
+    if not run.success:
+        raise RunError(f"nothing was compiled ({run.stop_reason}): {run.error}")
+    return Compilation(imported(run.answer), run)
+
+
+async def optimize(
+    signature: str | Signature, training: Sequence[Case], **options: Any
+) -> Compilation:
+    """`compile`, keeping the program as it was if the compiled one scores less."""
+    return await compile(signature, training, keep_better=True, **options)
+
+
+def list_compiled(records: Iterable[Record]) -> dict[str, Program]:
+    """The programs that a run compiled or imported, by key: the last of each."""
+    found: dict[str, Program] = {}
+    for record in live(tuple(records)):
+        event = record.event
+        if isinstance(event, Noted) and event.kind == COMPILED:
+            found[str(event.data["key"])] = imported(event.data["program"])
+    return found
+
+
+def _given(
+    written: str | Signature, program: Program | Mapping[str, Any] | None
+) -> tuple[Signature, Program | None]:
+    if program is None:
+        return signature_of(written), None
+    compiled = program if isinstance(program, Program) else imported(program)
+    return compiled.signature, compiled
+
+
+def _named(own: Signature, inputs: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(inputs, str):
+        return inputs
+    if len(own.inputs) != 1:
+        raise ConfigError(f"{own} has several inputs: give a mapping", path="inputs")
+    return {own.inputs[0].name: inputs}
+
+
+async def _run(
+    name: str,
+    strategy: Callable[[Task], Strategy[Any]],
+    goal: str,
+    model: ModelSpec,
+    limits: Limits,
+    options: Options,
+    output: Any = Any,
+) -> Reasoned[Any]:
+    given = cast("dict[str, Any]", dict(options))
+    at_run = {key: given.pop(key) for key in _AT_RUN if key in given}
+    given.setdefault("limits", limits)
+    agent: Agent[Any, Any] = Agent(model, name=name, output=output, strategy=strategy, **given)
+    return Reasoned(await agent.run(goal, **at_run))

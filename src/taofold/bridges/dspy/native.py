@@ -1,0 +1,169 @@
+"""Runs a compiled program without DSPy: its instructions and demos, asked like anything else.
+
+The prompts are those that were compiled, byte for byte: `shape` renders both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from taofold.actions.types import type_of
+from taofold.bridges.dspy.program import ARGUMENTS, SO_FAR, THOUGHT, TOOL, Predictor, Program
+from taofold.bridges.dspy.shape import Shape, jsonable, shape_of, told
+from taofold.bridges.dspy.signature import REASONING, Signature
+from taofold.bridges.dspy.turns import DONE, Question, Turns, Use, values_of
+from taofold.core.effects import Answer, Halt, Strategy
+from taofold.core.values import FINISH, JSON, Thought
+from taofold.parsing import Unparsed
+from taofold.reasoning import Task
+from taofold.reasoning.nested import closing
+
+STEPS: Final = 10
+"""Tool calls of a ReAct program, if nothing else is said."""
+_FITS: Final = 3
+"""How often a trajectory that does not fit the window is shortened."""
+_STEP: Final = 4
+"""Entries of a trajectory that one tool call makes."""
+
+
+class Unanswered(Exception):
+    """The program cannot go on; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A compiled program as a strategy: `Agent(strategy=Compiled(program=…))`.
+
+    `inputs` are its fields; without them a single field gets the goal, several are looked for
+    in the goal, read as a JSON object, and in the run's data.
+    """
+
+    name: ClassVar[str] = "dspy"
+    program: Program
+    inputs: Mapping[str, Any] | None = None
+    steps: int = STEPS
+
+    def __call__(self, task: Task) -> Strategy[Answer]:
+        """The strategy for `task`."""
+        return _story(self, task)
+
+
+def _story(options: Compiled, task: Task) -> Strategy[Answer]:
+    try:
+        program = options.program
+        inputs = inputs_of(program.signature, task, options.inputs)
+        turns = Turns(task)
+        if program.module == "react":
+            outputs, stop = yield from _react(options, turns, inputs)
+        else:
+            outputs, stop = (yield from _asked(turns, program.predictors[0], inputs)), ""
+        return (yield from ended(task, program.signature, outputs, turns.limit or stop))
+    except Unanswered as error:
+        return Answer(None, "error", str(error))
+    except Halt as halt:
+        return Answer(None, halt.reason)
+
+
+def ended(
+    task: Task, signature: Signature, outputs: Mapping[str, JSON], stop: str = ""
+) -> Strategy[Answer]:
+    """The last step: the outputs as the answer that the task wants."""
+    thinking = str(outputs.get(REASONING) or "")
+    named = {slot.name: outputs[slot.name] for slot in signature.outputs}
+    value: JSON = next(iter(named.values())) if len(named) == 1 else named
+    if task.output.type is not Any:
+        accepted = task.output.accept(value)
+        if isinstance(accepted, Unparsed):
+            return Answer(None, "error", f"the answer is not accepted: {accepted.feedback}")
+        value = accepted.value
+    thought = Thought(thinking or "The program's answer.", synthesized=not thinking)
+    yield closing(thought, value)
+    return Answer(value, stop or "final_answer")
+
+
+def inputs_of(signature: Signature, task: Task, given: Mapping[str, Any] | None) -> dict[str, JSON]:
+    """The values of the input fields.
+
+    Raises:
+        Unanswered: one is missing, or one is not of the program.
+    """
+    names = [slot.name for slot in signature.inputs]
+    if given is None and len(names) == 1:
+        return {names[0]: task.data.get(names[0], task.goal)}
+    found: Mapping[str, Any] = given or {**task.data, **_object(task.goal)}
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise Unanswered(f"the input {missing[0]!r} is missing: the program is {signature}")
+    if given is not None and (more := [name for name in given if name not in names]):
+        raise Unanswered(f"there is no input {more[0]!r}: the program is {signature}")
+    return {name: jsonable(found[name]) for name in names}
+
+
+def answer_type(signature: Signature) -> Any:
+    """The type of the answer, for a strategy that knows nothing of fields."""
+    outputs = signature.outputs
+    return type_of(outputs[0].type, outputs[0].name) if len(outputs) == 1 else dict[str, Any]
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _asked(
+    turns: Turns, predictor: Predictor, inputs: Mapping[str, Any]
+) -> Strategy[dict[str, JSON]]:
+    shape = shape_of(predictor)
+    said = yield from turns.ask(_question(shape, predictor, inputs))
+    if said.values is None:
+        raise Unanswered(said.error)
+    return values_of(said, shape)
+
+
+def _question(shape: Shape, predictor: Predictor, inputs: Mapping[str, Any]) -> Question:
+    return Question(tuple(shape.messages(predictor.demos, inputs)), shape)
+
+
+def _react(
+    options: Compiled, turns: Turns, inputs: dict[str, JSON]
+) -> Strategy[tuple[dict[str, JSON], str]]:
+    """Choose a tool, use it, until it finishes; then the outputs from what was seen."""
+    choose, extract = options.program.predictors
+    path: dict[str, JSON] = {}
+    stop = "max_steps"
+    for place in range(options.steps):
+        picked = yield from _fitting(turns, choose, inputs, path)
+        tool, given = str(picked[TOOL]), picked[ARGUMENTS]
+        path |= {
+            f"thought_{place}": picked.get(THOUGHT, ""),
+            f"tool_name_{place}": tool,
+            f"tool_args_{place}": given,
+        }
+        if tool == FINISH:
+            path[f"observation_{place}"] = DONE
+            stop = ""
+            break
+        path[f"observation_{place}"] = yield from turns.use(Use(tool, given))
+    return (yield from _fitting(turns, extract, inputs, path)), stop
+
+
+def _fitting(
+    turns: Turns, predictor: Predictor, inputs: Mapping[str, Any], path: dict[str, JSON]
+) -> Strategy[dict[str, JSON]]:
+    """Ask, without the oldest steps if they do not fit the model's window."""
+    shape, error = shape_of(predictor), ""
+    for _ in range(_FITS):
+        question = _question(shape, predictor, {**inputs, SO_FAR: told(path, list(path))})
+        said = yield from turns.ask(question)
+        if said.values is not None:
+            return values_of(said, shape)
+        error = said.error
+        if not said.overflow or len(path) <= _STEP:
+            break
+        for name in list(path)[:_STEP]:
+            del path[name]
+    raise Unanswered(error)

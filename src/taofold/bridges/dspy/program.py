@@ -1,0 +1,146 @@
+"""A compiled program as plain JSON: for each predictor its instructions, fields and demos.
+
+That is all a teleprompter changes, so a program runs without DSPy. Its version is a hash of what
+is sent to a model; whoever changed a program by hand must drop the version that it came with.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from taofold.actions.types import NoType, type_of
+from taofold.bridges.dspy.signature import REASONING, Signature, Slot, name_of
+from taofold.core.errors import ConfigError
+from taofold.core.values import JSON, Value
+
+Module = Literal["predict", "cot", "react"]
+NAMES: Final[Mapping[Module, str]] = {
+    "predict": "Predict",
+    "cot": "ChainOfThought",
+    "react": "ReAct",
+}
+"""What DSPy calls them."""
+FORMAT: Final = "taofold.dspy/1"
+THOUGHT, TOOL, ARGUMENTS, SO_FAR = "next_thought", "next_tool_name", "next_tool_args", "trajectory"
+"""The fields of ReAct's first predictor, as DSPy names them."""
+
+
+class Predictor(Value, frozen=True, forbid_unknown_fields=True):
+    """One prompt of a program. `demos` are worked cases: field names to JSON values."""
+
+    name: str
+    signature: Signature
+    demos: tuple[dict[str, JSON], ...] = ()
+
+
+class Program(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program: what kind of module it is and its predictors, in the order they are used."""
+
+    format: str = FORMAT
+    module: Module
+    predictors: tuple[Predictor, ...]
+    teleprompter: str = ""
+    scores: dict[str, float] = {}
+    """From 0 to 1: before and after, on the training and on the validation set."""
+
+    @property
+    def version(self) -> str:
+        """The first 12 hex digits of a SHA-256 over everything that a model is sent."""
+        said = msgspec.json.encode((self.module, self.predictors), order="sorted")
+        return hashlib.sha256(said).hexdigest()[:12]
+
+    @property
+    def signature(self) -> Signature:
+        """What it is given and gives back, without the fields of its own steps."""
+        last = self.predictors[-1].signature
+        inputs = tuple([slot for slot in last.inputs if slot.name != SO_FAR])
+        own = REASONING if self.module in ("cot", "react") else ""
+        first = last.outputs[0].name == own
+        return Signature(inputs, last.outputs[1:] if first else last.outputs, last.instructions)
+
+    def export(self) -> dict[str, Any]:
+        """As JSON, with its version."""
+        built: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return {"format": FORMAT, **built, "version": self.version}
+
+
+def imported(given: Any) -> Program:
+    """The program that `export` wrote, as a mapping or as JSON text.
+
+    Raises:
+        ConfigError: it is none, or it is not the one that its version names.
+    """
+    try:
+        raw: Any = msgspec.json.decode(given) if isinstance(given, str | bytes) else given
+        found = dict(raw)
+        version = found.pop("version", "")
+        if found.get("format") != FORMAT:
+            raise ConfigError(
+                f"is no compiled program: its format is not {FORMAT!r}", path="program"
+            )
+        program = msgspec.convert(found, Program)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise ConfigError(f"is no compiled program: {error}", path="program") from None
+    _check(program)
+    if version and version != program.version:
+        raise ConfigError(
+            f"says that it is version {version!r} but is {program.version!r}: it was changed; "
+            "drop its 'version' if that was meant",
+            path="program",
+        )
+    return program
+
+
+def _check(program: Program) -> None:
+    expected = ("react", "extract.predict") if program.module == "react" else ("",)
+    if len(program.predictors) != len(expected):
+        raise ConfigError(f"a program of kind {program.module!r} has {len(expected)} predictors",
+                          path="program")  # fmt: skip
+    for predictor in program.predictors:
+        slots = (*predictor.signature.inputs, *predictor.signature.outputs)
+        if not predictor.signature.inputs or not predictor.signature.outputs:
+            raise ConfigError(f"{predictor.name!r} lacks inputs or outputs", path="program")
+        for slot in slots:
+            try:
+                type_of(slot.type, name_of(slot.name))
+            except NoType as error:
+                raise ConfigError(f"{slot.name!r}: {error}", path="program") from None
+    if program.module == "react":
+        outputs = [slot.name for slot in program.predictors[0].signature.outputs]
+        if not {TOOL, ARGUMENTS} <= set(outputs):
+            raise ConfigError("its first predictor names no tool", path="program")
+
+
+def plain(signature: Signature, module: Module) -> Program:
+    """The program before anything was compiled; `react` is there only with its tools (DSPy's)."""
+    outputs = signature.outputs
+    if module == "cot":
+        outputs = (Slot(REASONING), *[slot for slot in outputs if slot.name != REASONING])
+    own = Signature(signature.inputs, outputs, signature.task)
+    return Program(module=module, predictors=(Predictor("predict", own),))
+
+
+def from_dspy(state: Mapping[str, Any], signature: Signature, module: Module) -> Program:
+    """The program in a file that DSPy's `save` wrote; that names no fields, so `signature` must.
+
+    Raises:
+        ConfigError: the file is of another kind of program.
+    """
+    if module == "react":
+        raise ConfigError("a saved ReAct holds no tools: compile it here", path="module")
+    base = plain(signature, module)
+    key = "predict" if module == "cot" else "self"
+    try:
+        kept: Mapping[str, Any] = state[key] if key in state else state["predict"]
+        said = {"instructions": kept["signature"]["instructions"], "demos": list(kept["demos"])}
+    except (KeyError, TypeError) as error:
+        raise ConfigError(
+            f"is no saved {NAMES[module]}: {error} is missing", path="state"
+        ) from None
+    one = base.predictors[0]
+    known = [slot.name for slot in (*one.signature.inputs, *one.signature.outputs)]
+    demos = tuple([{name: d[name] for name in known if name in d} for d in said["demos"]])
+    own = msgspec.structs.replace(one.signature, instructions=str(said["instructions"]))
+    return Program(module=module, predictors=(Predictor(one.name, own, demos),))

@@ -1,0 +1,188 @@
+"""What a program may do, as effects: ask a model a question, use a tool.
+
+Both kinds of program come here, those that DSPy runs in a thread and those that run without it,
+so limits, steering, corrections, policy and the log are the same. Knows nothing about DSPy.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, assert_never, cast
+
+from msgspec.structs import replace
+from pydantic import BaseModel
+
+from taofold.bridges.dspy.program import ARGUMENTS, THOUGHT, TOOL
+from taofold.bridges.dspy.shape import Shape, jsonable
+from taofold.core.conversation import Conversation
+from taofold.core.effects import Act, Ask, Begin, Halt, Outlook, Strategy
+from taofold.core.values import FINISH, JSON, Action, Message, Observation, Reply, StepRole, Thought
+from taofold.parsing import Parsed
+from taofold.reasoning import Task
+from taofold.reasoning.asking import Read, Unread, ask_for
+
+T = TypeVar("T")
+DONE: Final = "Completed."
+"""What ReAct's own tool `finish` returns."""
+_ENOUGH: Final = "No tool can be used any more: the answer must come from what is known."
+_UNSAID: Final = "The program does not say why."
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One call of a model. With a `shape` the reply is read, and corrected until it can be."""
+
+    messages: tuple[Message, ...]
+    shape: Shape | None = None
+    schema: dict[str, Any] | None = None
+    role: StepRole = "executor"
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One call of a tool."""
+
+    tool: str
+    parameters: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What came back: the reply, its values if it was read, or why it could not be."""
+
+    reply: Reply
+    values: BaseModel | None = None
+    error: str = ""
+
+    @property
+    def overflow(self) -> bool:
+        """Did the prompt not fit the model's window?"""
+        return self.reply.finish == "overflow"
+
+
+@dataclass(slots=True)
+class Turns:
+    """The turns of one program under one task."""
+
+    task: Task
+    heard: list[Message] = field(default_factory=list[Message])
+    """What people said since it started: every later question holds it."""
+    thought: str = ""
+    """Why the next tool is used."""
+    limit: str = ""
+    """The limit because of which no more tools were used."""
+    repairs: tuple[str, ...] = ()
+    guessed: bool = True
+    """Was the choice of the next tool read with changes to what it says (D7)? A program whose
+    replies somebody else reads cannot tell."""
+
+    def run(self, program: Generator[Any, Any, T]) -> Strategy[T]:
+        """Answer whatever `program` yields, until it returns."""
+        try:
+            request = next(program)
+            while True:
+                answer = yield from self.answer(request)
+                request = program.send(answer)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        finally:
+            program.close()
+
+    def answer(self, request: "Question | Use") -> Strategy[Any]:
+        """Answer one request."""
+        match request:
+            case Question():
+                return (yield from self.ask(request))
+            case Use():
+                return (yield from self.use(request))
+            case _:
+                assert_never(request)
+
+    def ask(self, question: Question) -> Strategy[Said]:
+        """Ask a model; a limit that forbids it ends the program."""
+        outlook: Outlook = yield Begin()
+        if outlook.stop:
+            raise Halt(outlook.stop)
+        self.heard += outlook.heard
+        shape = question.shape
+        if shape is not None and shape.picks_tool and (outlook.wrap_up or outlook.toolless):
+            self.thought, self.repairs, self.guessed = _ENOUGH, (), False
+            self.limit = outlook.wrap_up or "loop_detected"
+            return _finished(shape)
+        hint = [Message("user", outlook.hint)] if outlook.hint else []
+        conversation = self._conversation(question.messages, hint)
+        if shape is None:
+            asked = Ask(conversation, question.role, (), question.schema,
+                        temperature=question.temperature)  # fmt: skip
+            reply: Reply = yield asked
+            self.thought, self.repairs, self.guessed = reply.text[:500], (), True
+            return Said(reply)
+        got = yield from _warm(
+            ask_for(shape.read, conversation, attempts=self.task.attempts, role=question.role,
+                    schema=shape.schema),
+            question.temperature,
+        )  # fmt: skip
+        return self._said(got)
+
+    def _said(self, got: "Read[BaseModel] | Unread") -> Said:
+        if isinstance(got, Unread):
+            finish = "overflow" if got.kind == "overflow" else "stop"
+            return Said(Reply(got.raw, finish=finish), error=got.error)
+        self.thought = str(getattr(got.value, THOUGHT, "") or "")
+        self.repairs, self.guessed = got.how, bool(got.guessed)
+        return Said(got.reply, got.value)
+
+    def use(self, use: Use) -> Strategy[JSON]:
+        """Use a tool, under the run's policy. A failure is told, not raised."""
+        repairs = self.repairs or (("unread",) if self.guessed else ())
+        action = Action(use.tool, jsonable(use.parameters), "", "", repairs, self.guessed)
+        thought = Thought(self.thought or _UNSAID, synthesized=not self.thought)
+        seen: tuple[Observation, ...] = yield Act(thought, (action,))
+        one = seen[0]
+        if one.status in ("success", "partial"):
+            return one.result
+        said = one.result if isinstance(one.result, str) else one.extraction or repr(one.result)
+        return f"[{one.status}] {said}"
+
+    def _conversation(self, messages: tuple[Message, ...], hint: list[Message]) -> Conversation:
+        """The prompt, with the agent's instructions before it and what was said meanwhile."""
+        leading = messages[0].role == "system"
+        system, rest = messages[0].content if leading else "", messages[leading:]
+        told = "\n\n".join([part for part in (self.task.instructions.strip(), system) if part])
+        opening = [Message("system", told)] if told else []
+        whole = [*opening, *rest[:-1], *self.task.history, *rest[-1:], *self.heard, *hint]
+        return Conversation(whole)
+
+
+def _finished(shape: Shape) -> Said:
+    values: dict[str, Any] = {THOUGHT: _ENOUGH, TOOL: FINISH, ARGUMENTS: {}}
+    fields = {slot.name: values.get(slot.name, "") for slot in shape.outputs}
+    return Said(Reply("", finish="stop"), shape.model.model_construct(None, **fields))
+
+
+def _warm(strategy: Strategy[T], temperature: float | None) -> Strategy[T]:
+    """`strategy`, its questions asked at this temperature."""
+    try:
+        effect = next(strategy)
+        while True:
+            if isinstance(effect, Ask) and temperature is not None:
+                effect = replace(effect, temperature=temperature)
+            effect = strategy.send((yield effect))
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    finally:
+        strategy.close()
+
+
+def values_of(said: Said, shape: Shape) -> dict[str, JSON]:
+    """The outputs as JSON."""
+    assert said.values is not None
+    return {slot.name: jsonable(getattr(said.values, slot.name)) for slot in shape.outputs}
+
+
+def read_again(shape: Shape, text: str) -> "Mapping[str, Any] | str":
+    """The outputs of a text that somebody else kept, or why it has none."""
+    read = shape.read(Reply(text))
+    if isinstance(read, Parsed):
+        return {slot.name: getattr(read.value, slot.name) for slot in shape.outputs}
+    return read.feedback

@@ -1,0 +1,136 @@
+"""What the bridges to other frameworks' tools share: names, schemas, and the check of arguments.
+
+A foreign tool says nothing about what it changes, so it is taken for one that writes and must
+not be repeated (tier 2, effect "once") unless the programmer says otherwise.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from taofold.bridges.mcp_definitions import meant, safe, shown
+from taofold.core.errors import ConfigError
+from taofold.core.values import Sideeffect
+from taofold.core.visible import visible
+from taofold.tools import RunContext, Tool, Toolset, external
+from taofold.tools.declare import tidy
+from taofold.tools.schema import Checker
+from taofold.tools.signature import Signature
+
+Call = Callable[[RunContext[Any], dict[str, Any]], Awaitable[Any]]
+
+
+def need(module: str, extra: str) -> Any:
+    """A module of somebody else's package.
+
+    Raises:
+        ConfigError: it is not installed, with the way to install it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0].replace("_", "-")
+        raise ConfigError(
+            f"{package} is not installed ({error}): pip install 'taofold[{extra}]'"
+        ) from error
+
+
+def made(
+    name: str,
+    description: str,
+    schema: object,
+    call: Call,
+    *,
+    toolset: str,
+    tier: int | None = None,
+    effect: Sideeffect | None = None,
+    **options: Any,
+) -> Tool:
+    """The tool that takes what `schema`, a Pydantic model or a JSON Schema, describes.
+
+    `call` takes a `RunContext` and the checked parameters, and is async.
+
+    Raises:
+        ConfigError: the schema cannot be shown to a model.
+    """
+    offered = shown(_plain(name, schema))
+
+    async def perform(ctx: RunContext[Any], parameters: dict[str, Any]) -> Any:
+        return await call(ctx, meant(parameters))
+
+    tool = external(
+        safe(name, "", {}),
+        visible(description),
+        offered,
+        perform,
+        context=True,
+        tier=tier,
+        effect=effect,
+        toolset=toolset,
+        **options,
+    )
+    model = schema if isinstance(schema, type) and issubclass(schema, BaseModel) else None
+    signature = Signature(offered, _check(offered, model), "mapping", context=True)
+    return replace(tool, signature=signature)
+
+
+def several(
+    things: object, read: Callable[..., Tool], reads: Iterable[str], prefix: str, **options: Any
+) -> Toolset:
+    """The tools of a toolkit or a list; those named in `reads` change nothing.
+
+    Raises:
+        ConfigError: `reads` names a tool that there is not.
+    """
+    get = getattr(things, "get_tools", None)
+    found = cast("Iterable[object]", things if get is None else get())
+    told = set(reads)
+    tools: list[Tool] = []
+    for thing in found:
+        own = str(getattr(thing, "name", ""))
+        effect: Sideeffect | None = "read" if own in told else None
+        told.discard(own)
+        tools.append(read(thing, effect=effect, **options))
+    if told:
+        raise ConfigError(f"reads names no tool of these: {', '.join(sorted(told))}")
+    made_of = Toolset(tools)
+    return made_of.prefixed(prefix) if prefix else made_of
+
+
+def _plain(name: str, schema: object) -> dict[str, Any]:
+    """The JSON Schema, without the titles that cost tokens and say nothing."""
+    if isinstance(schema, Mapping):
+        plain = dict(cast("Mapping[str, Any]", schema))
+    else:
+        make = getattr(schema, "model_json_schema", None) or getattr(schema, "schema", None)
+        if make is None:
+            raise ConfigError(f"the tool {name!r} has no schema that can be read: {schema!r}")
+        try:
+            plain = make()
+        except Exception as error:
+            said = str(error).partition("\n")[0]
+            raise ConfigError(f"a model cannot write a parameter of {name!r}: {said}") from error
+    plain = tidy(plain)
+    plain.pop("description", None)  # the tool's, again
+    return plain
+
+
+def _check(
+    schema: dict[str, Any], model: type[BaseModel] | None
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Our check of the schema, and what else its Pydantic model demands: before anybody is
+    asked and anything runs.
+    """
+    check = Checker(schema)
+    if model is None:
+        return check
+
+    def checked(parameters: dict[str, Any]) -> dict[str, Any]:
+        check(parameters)
+        model.model_validate(meant(parameters))
+        return parameters
+
+    return checked

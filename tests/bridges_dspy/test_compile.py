@@ -1,0 +1,178 @@
+"""Compiling with the real DSPy, in its own environment; what came out runs here, without it."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import environments
+from tests.bridges_dspy.scripts.model import GOOD, say
+
+from taofold.bridges import dspy
+from taofold.store.opening import open_log
+from taofold.testing.models import FunctionModel
+
+pytestmark = [pytest.mark.dspy, pytest.mark.anyio]
+HERE = Path(__file__).parent / "scripts"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def settings(folder: Path, **more: str) -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT / "src"), str(HERE)])
+    return {
+        "PYTHONPATH": path, "HOME": str(folder), "DSPY_CACHEDIR": str(folder / "cache"),
+        "LITELLM_LOCAL_MODEL_COST_MAP": "true", **more,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, Any]]]:
+    """What a process compiled before it was killed."""
+    environment = environments.needs("dspy")
+    folder = tmp_path_factory.mktemp("dspy")
+    errors = (folder / "errors.txt").open("w")
+    process = subprocess.Popen(
+        [environment.python, HERE / "compiled.py", folder], cwd=folder, text=True,
+        env=environments.scrubbed(settings(folder)), stdout=subprocess.PIPE, stderr=errors,
+    )  # fmt: skip
+    found: dict[str, dict[str, Any]] = {}
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.strip() == "ready":
+            break
+        # Whatever is no JSON here was printed by a teleprompter: standard output is ours.
+        one = json.loads(line)
+        found[one["name"]] = one
+    process.send_signal(signal.SIGKILL)
+    process.stdout.close()
+    process.wait()
+    errors.close()
+    assert process.returncode == -signal.SIGKILL, (folder / "errors.txt").read_text()
+    return folder, found
+
+
+def test_every_teleprompter_raises_the_score(told):
+    _, found = told
+    assert set(found) == {
+        "BootstrapFewShot", "BootstrapFewShotWithRandomSearch", "MIPROv2", "GEPA", "model:Custom",
+    }  # fmt: skip
+    for name, one in found.items():
+        assert one["scores"]["before"] < 0.6, name
+        assert one["scores"]["after"] == 1.0, name
+        assert one["success"], name
+        assert one["answer"] == "42", name
+
+
+def test_progress_bars_and_logs_are_not_shown(told):
+    folder, _ = told
+    assert (folder / "errors.txt").read_text() == ""
+
+
+def test_dspys_own_adapters_work_too(told):
+    # The model answers in JSON: ChatAdapter hands over to JSONAdapter, which reads it.
+    assert {one["chat"] for one in told[1].values()} == {"The sum is 42."}
+
+
+@pytest.mark.parametrize("name", ["BootstrapFewShot", "MIPROv2", "GEPA", "model:Custom"])
+@pytest.mark.scenario("TEA-30")
+async def test_a_killed_process_leaves_a_program_that_runs_without_dspy(told, name):
+    assert importlib.util.find_spec("dspy") is None, "this environment must not have DSPy"
+    folder, found = told
+    one = found[name]
+    log = open_log(f"sqlite:{folder / 'runs.db'}")
+    program = dspy.list_compiled(await log.read(one["run"]))[name]
+    assert program.version == one["version"]
+    asked: list[Any] = []
+
+    def watched(request):
+        asked.append([[m.role, m.content] for m in request.conversation])
+        return say(request)
+
+    again = dspy.imported(json.dumps(program.export()))
+    said = await dspy.cot("20 + 22", program=again, model=FunctionModel(watched))
+    assert said.answer == "42"
+    assert asked == one["prompts"], "the prompt is the one that DSPy sent, byte for byte"
+    demos = len(program.predictors[0].demos)
+    assert demos == (3 if name == "BootstrapFewShot" else 0)
+    if name in ("MIPROv2", "GEPA"):
+        assert asked[0][0][1].startswith(GOOD)
+
+
+async def test_every_model_call_of_a_teleprompter_is_in_the_log(told):
+    folder, found = told
+    log = open_log(f"sqlite:{folder / 'runs.db'}")
+    for one in found.values():
+        records = await log.read(one["run"])
+        replies = [r for r in records if type(r.event).__name__ == "Replied"]
+        assert len(replies) == one["calls"] > 0
+
+
+def script(folder: Path, verb: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return environments.needs("dspy").run(
+        HERE / "people.py", verb, folder, env=settings(folder, **env), timeout=120, cwd=folder
+    )
+
+
+def test_a_tool_of_dspys_react_waits_for_a_person_across_processes(tmp_path):
+    asked = script(tmp_path, "ask")
+    assert asked.returncode == 0, asked.stderr
+    first = json.loads(asked.stdout)
+    assert (first["status"], first["sent"]) == ("waiting", [])
+    gone = script(tmp_path, "go", PYTHONHASHSEED="7")
+    assert gone.returncode == 0, gone.stderr
+    second = json.loads(gone.stdout)
+    assert second == {
+        "status": "finished", "sent": ["hello"], "output": "done", "replayed": "done",
+        "thought": "I must send it",
+    }  # fmt: skip
+
+
+def test_a_killed_compilation_goes_on_where_it_was(tmp_path):
+    assert script(tmp_path, "crash", PYTHONHASHSEED="1").returncode == -signal.SIGKILL
+    resumed = script(tmp_path, "resume", PYTHONHASHSEED="2")
+    assert resumed.returncode == 0, resumed.stderr
+    told = json.loads(resumed.stdout)
+    assert told["success"]
+    assert told["same"]
+    assert told["changed"] == 0
+    assert told["after"] == told["whole"] - 24, "the 24 replies before the crash are not asked for"
+
+
+@pytest.mark.scenario("TEA-15")
+def test_a_compiled_react_has_the_same_prompts_and_calls_with_dspy_and_without(tmp_path):
+    ran = script(tmp_path, "react")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert told["prompts"][0] == told["prompts"][1]
+    assert len(told["prompts"][0]) == 4
+    assert told["looked"] == [["first"], ["second"]] * 2
+    assert told["answers"] == ["found", "found"]
+    assert told["stopped"] == ["max_steps", "max_steps"]
+    assert told["limited"] == [["max_steps", "found"]] * 2, "a limit still gives the best answer"
+    assert told["guessed"] == ["guessed", "guessed"]
+
+
+def test_a_program_of_ones_own_is_a_strategy_and_a_tool(tmp_path):
+    ran = script(tmp_path, "own")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert told["answer"] == "DONE"
+    assert told["as_tool"] == "DONE"
+    assert "several threads" in told["threads"]
+    assert told["graded"] == "100.0", "DSPy's own evaluation keeps to one thread"
+    assert told["stopped"] == "max_steps"
+    assert told["alive"] == []
+
+
+def test_the_example_learns_and_routes(tmp_path):
+    ran = script(tmp_path, "example")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert told["error"] == ""
+    assert told["output"]["team"] == "billing"
+    assert told["output"]["scores"]["after"] == 1.0
+    assert len(told["output"]["version"]) == 12
