@@ -37,13 +37,13 @@ JUNK = 60
 
 
 async def learning(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """Lessons from earlier bugs, everything as it is by default but the control share."""
+    """Lessons from earlier bugs; every setting is the default, but for the control share."""
     return await stream(bench, order, learner(clock=Ticks()), label=f"learn{seed}")
 
 
-async def default(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """The same with the source system's `min_success_rate` of 0.6."""
-    return await stream(bench, order, learner(clock=Ticks(), least=0.6), label=f"default{seed}")
+async def tolerant(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
+    """The same with `min_success_rate` 0.2: a fix that works one time in three may be worth it."""
+    return await stream(bench, order, learner(clock=Ticks(), least=0.2), label=f"tolerant{seed}")
 
 
 async def poisoned(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
@@ -160,7 +160,7 @@ def junk_patterns(chance: random.Random) -> list[Pattern]:
 
 CONDITIONS: dict[str, Callable[[Bench, Sequence[Bug], int], Awaitable[Done]]] = {
     "learning": learning,
-    "default": default,
+    "tolerant": tolerant,
     "poisoned": poisoned,
     "junk": junk,
     "disjoint": disjoint,

@@ -7,7 +7,7 @@ from typing import Any
 DRAWS = 2000
 TITLES = {
     "learning": "learning from other bugs in the stream",
-    "default": "the same with min_success_rate 0.6",
+    "tolerant": "the same, min_success_rate 0.2 instead of 0.6",
     "poisoned": "the same, 60 % of the stored fixes corrupted",
     "junk": "a registry of wrong fixes only",
     "disjoint": "learnt on other families only",

@@ -49,6 +49,7 @@ def main() -> None:
     said = argparse.ArgumentParser(description=__doc__)
     said.add_argument("folder", nargs="?", type=Path, default=OWN, help="A folder of bugs.")
     said.add_argument("--seeds", type=int, default=2, help="Orders of the stream.")
+    said.add_argument("--first", type=int, default=0, help="The first order's number.")
     said.add_argument("--budget", type=int, default=60, help="Candidates per bug.")
     said.add_argument("--only", default="", help=f"Of {', '.join(CONDITIONS)}.")
     said.add_argument("--json", type=Path, help="Write every pair here.")
@@ -63,7 +64,8 @@ def main() -> None:
         said.error(f"unknown: {', '.join(sorted(wrong))}")
     began = time.monotonic()
     tasks = [
-        (str(given.folder), seed, names, given.budget, given.cache) for seed in range(given.seeds)
+        (str(given.folder), seed, names, given.budget, given.cache)
+        for seed in range(given.first, given.first + given.seeds)
     ]
     with ProcessPoolExecutor(min(given.jobs, len(tasks))) as pool:
         seeds = list(pool.map(worker, tasks))

@@ -24,9 +24,8 @@ from taofold.patterns.settings import Injection, Learning
 from taofold.patterns.values import Pattern
 
 Draft = Callable[[Pattern], Pattern]
-LEAST_RATE = 0.2
-"""`min_success_rate` of the runs. A fix that works one time in three is a treasure where blind
-search works one time in thirty; the default of 0.6 is measured too."""
+LEAST_RATE = Injection().min_success_rate
+"""What runs use: the default. The condition `tolerant` measures another."""
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,8 @@ async def test_every_model_call_of_a_teleprompter_is_in_the_log(told):
         records = await log.read(one["run"])
         replies = [r for r in records if type(r.event).__name__ == "Replied"]
         assert len(replies) == one["calls"] > 0
+        # Each reply was read as what was asked for: nothing was asked again.
+        assert not [r for r in records if type(r.event).__name__ == "Violated"]
 
 
 def script(folder: Path, verb: str, **env: str) -> subprocess.CompletedProcess[str]:

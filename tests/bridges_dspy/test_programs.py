@@ -169,6 +169,19 @@ async def test_a_reply_that_does_not_fit_is_corrected_and_the_run_replays():
     assert (await agent.replay(result)).output == 5
 
 
+@pytest.mark.scenario("TEA-27")
+async def test_a_compiled_program_leaves_a_trace_of_spans():
+    model = ScriptedModel([said(reasoning="I add", answer=5)])
+    result = await dspy.cot("2 + 3", program=made(), model=model)
+    entries = [json.loads(json.dumps(entry)) for entry in result.trace]
+    ids = {entry["id"] for entry in entries}
+    assert [entry["type"] for entry in entries].count("model") == 1
+    for entry in entries:
+        wanted = {"version", "id", "parent", "step", "timestamp", "name", "type", "input", "output"}
+        assert wanted | {"usage", "start", "end"} <= entry.keys()
+        assert entry["parent"] in ids or entry["type"] == "run"
+
+
 async def test_a_model_that_never_fits_is_an_error_not_an_answer():
     result = await dspy.cot("2 + 3", program=made(), model=FunctionModel(lambda _: "no idea"))
     assert not result.success
@@ -215,7 +228,7 @@ result: "{{ [state.think, state.act] }}"
 """
 
 
-@pytest.mark.scenario("TEA-29", "TEA-27")
+@pytest.mark.scenario("TEA-29")
 async def test_without_dspy_cot_and_react_run_natively_and_say_so(tmp_path):
     looked: list[str] = []
 
@@ -264,6 +277,22 @@ async def test_without_dspy_compiling_says_how_to_install_it(tmp_path, verb):
     with pytest.raises(ConfigError, match=r"pip install 'taofold\[dspy\]'"):
         await dspy.compile("question -> answer", [{"question": "a", "answer": "b"}],
                            model=ScriptedModel([]))  # fmt: skip
+
+
+@pytest.mark.scenario("TEA-29")
+async def test_an_old_dspy_is_as_good_as_none_and_the_hint_says_so(tmp_path, monkeypatch):
+    # A package as it lies on disk; nothing of it is imported.
+    info = tmp_path / "dspy-2.6.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dspy\nVersion: 2.6.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    data = '[{question: "1 + 1", answer: "2"}]'
+    result = await flow(COMPILE.format("compile", data), tmp_path).run("go")
+    assert "DSPy 2.6.0 is installed, this needs 3.4" in result.error
+    answer = lambda _: said(reasoning="r", answer="yes")  # noqa: E731
+    text = "nodes: [{name: a, uses: reason.dspy.cot, with: {problem: x}}]"
+    result = await flow(text, tmp_path, answer).run("go")
+    assert result.output["dspy_module"] == "native_fallback"
 
 
 @pytest.mark.scenario("TEA-30")

@@ -10,7 +10,7 @@ from playwright.async_api import expect
 from tests.console.browser import seated
 from tests.server.agents import Bench, act, finish
 
-from taofold import RunContext, tool
+from taofold import Limits, RunContext, tool
 from taofold.runtime.run import rewind
 from taofold.store.store import clock
 from taofold.tools import InputRequired
@@ -120,3 +120,39 @@ async def test_what_a_rewind_took_back_is_folded_away_and_the_run_is_told_on(
         await page.locator(".trace > .story > .step .card [data-do=approve]").click()
         await expect(page.locator(".answer .text")).to_have_text("published")
         assert bench.done.count(("publish", "c")) == 1
+
+
+async def test_a_long_run_is_shown_without_laying_it_out_for_each_event(tmp_path: Path) -> None:
+    bench = Bench()
+    steps = 300  # each is told in three events
+    replies = [act(f"step {number}", "look", at=str(number)) for number in range(steps)]
+    agent = bench.agent(*replies, finish("at last"), limits=Limits(steps=500, tool_calls=500))
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        run = await seat.client.start("a long way")
+        await seat.client.until(run)
+        states: list[str] = []
+        page.on("request", lambda one: states.append(one.url) if "/state?" in one.url else None)
+        devtools = await page.context.new_cdp_session(page)
+        await devtools.send("Performance.enable")
+        before = await layouts(devtools)
+        await seat.open(f"runs/{run}")
+        await expect(page.locator(".done")).to_be_visible()
+        await expect(page.locator("section.state h3")).to_have_text("State now")
+        assert await layouts(devtools) - before < 2 * steps
+        states.clear()
+        await page.evaluate("""() => {
+            const rail = document.querySelector(".rail input");
+            for (let at = 0; at <= 200; at += 10) {
+                rail.value = at;
+                rail.dispatchEvent(new Event("input"));
+            }
+        }""")
+        await expect(page.locator("section.state h3")).to_have_text("State at event 200")
+        assert len(states) == 1
+
+
+async def layouts(devtools: Any) -> int:
+    """How often the page was laid out so far."""
+    said = await devtools.send("Performance.getMetrics")
+    return next(int(one["value"]) for one in said["metrics"] if one["name"] == "LayoutCount")

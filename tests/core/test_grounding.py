@@ -150,6 +150,20 @@ def test_the_history_of_a_session_counts_as_said_but_not_its_tool_results():
     assert second("tool")
 
 
+def test_reference_data_in_a_goal_is_nobodys_own_word_and_nothing_observed_either():
+    goal = "mend it\n| FAILED tests/test_a.py::test_x\nsee delta_4"
+
+    def grounded(thought: str, result: str, **settings) -> bool:
+        story = Story(goal=goal, settings=settings).step(result=result).step(thought)
+        return ground_turns(turns(story.records), story.records)[1].grounded
+
+    said = "so tests/test_a.py::test_x it is"
+    assert grounded(said, "FAILED tests/test_a.py::test_x", reference="|")
+    assert not grounded(said, "nothing", reference="|"), "told before the run, not observed in it"
+    assert not grounded(said, "FAILED tests/test_a.py::test_x"), "said by nobody"
+    assert not grounded("so delta_4 it is", "delta_4", reference="|"), "the person's own word"
+
+
 def test_a_branch_is_not_grounded_by_what_was_observed_after_it_thought():
     story = Story()
     story.think("left", Action("l", {}, "w"), key="1.0.0")

@@ -10,7 +10,8 @@ from taofold.patterns.values import Pattern
 
 from .make import BOUND, GUARD, attempt, fault, history
 
-OTHER = Change("club.py", "    while age > least:\n", "    while age >= least:\n")
+OTHER = Change("club.py", "    if age > least:\n", "    if age >= least:\n")
+ELSEWHERE = Change("club.py", "    return age > least\n", "    return age >= least\n")
 
 
 def learnt(change: Change, error: str = "AssertionError") -> Pattern:
@@ -69,3 +70,17 @@ def test_a_loss_and_a_win_in_one_iteration_are_both_told() -> None:
     lost = attempt(OTHER, before=(wrong,), after=(wrong,), kept=False)
     won = attempt(BOUND, before=(wrong,))
     assert [use.won for use in applications(history(lost, won), [learnt(BOUND)])] == [False, True]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_same_change_to_another_kind_of_line_is_an_application_only_if_it_is_cited(
+    kept: bool,
+) -> None:
+    """Else a search that meets the shape by chance would speak for the pattern, or against it."""
+    wrong = fault("AssertionError", "assert 8 == 9")
+    met = attempt(ELSEWHERE, before=(wrong,), kept=kept)
+    assert applications(history(met), [learnt(BOUND)]) == ()
+    (use,) = applications(
+        history(replace(met, cited=("pat-error-bound-001",))), [learnt(BOUND)]
+    )
+    assert (use.won, use.cited) == (kept, True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.patterns.diffs import hunks, shape, shapes, shapes_in, swapped
+from taofold.patterns.diffs import deeds, deeds_in, hunks, shape, swapped
 from taofold.patterns.diffs_category import category_of, template_of
 from taofold.patterns.extract_words import DOES
 from taofold.patterns.generalise import template_diff
@@ -63,14 +63,23 @@ def test_the_same_edit_in_other_words_has_the_same_shape_and_its_reverse_has_not
 def test_the_shape_survives_being_stored_as_a_template() -> None:
     for old, new, _, _ in EDITS:
         change = Change("a.py", old, new)
-        assert shapes(change) <= shapes_in(template_diff(hunks(change)))
+        assert deeds(change) <= deeds_in(template_diff(hunks(change)))
 
 
 def test_an_edit_that_only_exchanges_names_has_no_shape_to_be_recognised_by() -> None:
-    assert shapes(Change("a.py", "return wid", "return width")) == frozenset()
+    assert deeds(Change("a.py", "return wid", "return width")) == frozenset()
 
 
 def test_a_rotation_of_two_parts_is_a_swap_and_an_exchange_is_not() -> None:
     assert swapped(["a", "-", "b"], ["b", "-", "a"])
     assert not swapped(["a", "-", "b"], ["a", "-", "c"])
     assert not swapped(["a"], ["a"])
+
+
+def test_parts_that_change_places_have_one_shape_whatever_they_are() -> None:
+    one = shape("return f(a) - b", "return b - f(a)")
+    assert one == shape("x = {{variable}} - {{variable_2}}", "x = {{variable_2}} - {{variable}}")
+    assert one == shape("gap = row['a'] - limit[2].x", "gap = limit[2].x - row['a']")
+    assert one != shape("return a / b", "return b / a")
+    assert one != shape("return f(a, b)", "return f(b, a)")
+    assert one != shape("return a - b", "return a + b")

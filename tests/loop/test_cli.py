@@ -238,6 +238,51 @@ def test_wrong_options_are_refused(taofold: Taofold, arguments: tuple[str, ...],
     assert word in err
 
 
+def test_commits_that_cannot_be_made_are_refused_before_the_loop(
+    taofold: Taofold, project: Path
+) -> None:
+    def refused(*more: str) -> str:
+        code, out, err = run(taofold, "fixer", *more)
+        assert (code, out) == (2, "")
+        return err
+
+    assert "no git repository" in refused("--commit")
+    subprocess.run(["git", "init", "-q", "-b", "mine"], cwd=project, check=True)
+    who = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    commit = ["git", *who, "commit", "-q", "--allow-empty", "-m", "first"]
+    subprocess.run(commit, cwd=project, check=True)
+    assert "'mine' is checked out" in refused("--branch", "mine")
+    assert "no name for a branch" in refused("--branch", "a..b")
+    assert taofold("loops", "list").err == "no loops\n"
+
+
+@pytest.mark.scenario("XTL-29")
+@pytest.mark.parametrize("file", ["aiwg.yml", ".taofold/config.yml"])
+def test_what_a_file_says_of_learning_takes_effect(
+    taofold: Taofold, project: Path, file: str
+) -> None:
+    keys = "{extraction: {enabled: false}, injection: {enabled: false}}"
+    (project / file).write_text("ralph: {cross_loop_learning: " + keys + "}\n")
+    code, out, err = run(taofold, "slow_fixer", "--json")
+    assert code == 0, err
+    assert json.loads(out)["cross_loop_learning"]["extracted_patterns"] == []
+    (project / file).write_text("ralph: {cross_loop_learning: {injection: {top_k: 3}}}\n")
+    code, out, err = run(taofold, "slow_fixer")
+    assert (code, out) == (2, "")
+    assert "ralph.cross_loop_learning.injection.top_k" in err
+
+
+def test_a_thought_may_rest_on_what_failed_before_once_it_was_seen_again(
+    taofold: Taofold, project: Path
+) -> None:
+    code, out, err = taofold(
+        "loop", TASK, "-c", GATE, "-m", "offline:repair", "--loop-id", "x", "--steps", "60"
+    )
+    assert code == 0, err
+    code, out, _ = taofold("runs", "check", "x.1")
+    assert code == 0, out
+
+
 def test_ralph_is_another_name(taofold: Taofold) -> None:
     code, out, _ = taofold("ralph", TASK, "-c", GATE, "--agent", "agents:fixer")
     assert code == 0

@@ -1,9 +1,13 @@
 """Small real projects that gates are tried on."""
 
 import asyncio
+import atexit
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 
 from taofold.loop.check import Verdict
 from taofold.loop.gate import gates
@@ -53,8 +57,17 @@ def written(root: Path, files: Mapping[str, str]) -> Path:
     return root
 
 
+@cache
+def bytecode() -> Path:
+    """The runners' compiled modules, made once for all tests of this process."""
+    folder = Path(mkdtemp(prefix="taofold-bytecode-"))
+    atexit.register(rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def judged(root: Path, command: str = PYTEST, **given: object) -> tuple[Judge, Verdict]:
     """A judge with its baseline, and the verdict on the untouched tree."""
+    given = {"bytecode": bytecode(), **given}
     judge = Judge(root, root.parent / "kept", gates([command], root), **given)  # type: ignore[arg-type]
     return judge, asyncio.run(judge.begin())
 

@@ -34,6 +34,8 @@ def shop(tmp_path: Path) -> Path:
         "LD_PRELOAD=./x.so python -m pytest",
         "python -m pytest -q AND looks good",
         "python -m pytest -q AND ",
+        "python -m pytest -q AND",
+        "AND python -m pytest -q",
         "   ",
     ],
 )

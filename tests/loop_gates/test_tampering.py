@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loop_gates.projects import RIGHT, SHOP, TESTS, again, judged, written
+from tests.loop_gates.projects import RIGHT, SHOP, TESTS, again, bytecode, judged, written
 
 from taofold.loop.gates_judge import Judge
 from taofold.loop.gates_restore import audit
@@ -246,7 +246,7 @@ class Court:
         shutil.copytree(self.root.parent / "pristine", self.root)
         baseline = self.judge.baseline
         assert baseline is not None
-        given: dict[str, Any] = {"contain": contain}
+        given: dict[str, Any] = {"contain": contain, "bytecode": bytecode()}
         return Judge.resume(self.root, self.judge.folder, baseline.digest, **given)
 
 
@@ -258,7 +258,7 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Court:
 @pytest.mark.scenario("PEER-14", "RLP-17")
 @pytest.mark.parametrize("name", EDITS)
 def test_whoever_touches_what_decides_is_found_out(court: Court, name: str) -> None:
-    judge = court.fresh("never")
+    judge = court.fresh("auto")  # what was edited is put right before anything runs
     EDITS[name](court.root)
     verdict = again(judge)
     assert not verdict.passed

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.runtime.kit import Memo
 
 from taofold import Agent, Decision, decide
@@ -91,7 +90,7 @@ async def test_a_node_waits_for_approval_and_answer_and_replays_without_the_serv
 def test_a_wrong_name_or_key_in_a_node_is_a_fault_before_anything_runs(
     script: Path, tmp_path: Path
 ) -> None:
-    nodes = NODES.replace("tool.asker_wipe", "tool.asker_wine", 1).replace("path: \"", "way: \"")
+    nodes = NODES.replace("tool.asker_wipe", "tool.asker_wine", 1).replace('path: "', 'way: "')
     with pytest.raises(ExceptionGroup) as caught:
         made(tmp_path / "flow.yaml", servers(script) + nodes)
     said = " ".join(str(one) for one in caught.value.exceptions)

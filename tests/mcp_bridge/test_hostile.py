@@ -2,12 +2,18 @@
 
 import asyncio
 import logging
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.server import Server
 
 from taofold import RunContext
+from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp_definitions import checker
+from taofold.bridges.mcp_sdk import load
 from taofold.core.errors import ConfigError
 from taofold.tools.schema import Checker
 
@@ -76,10 +82,52 @@ async def test_a_person_hears_which_tools_are_left_out(caplog: pytest.LogCapture
 
 
 def test_a_package_that_is_broken_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    from taofold.bridges.mcp_sdk import load
-
     monkeypatch.setitem(sys.modules, "jsonschema.validators", None)
     with pytest.raises(ConfigError, match=r"cannot be loaded .*jsonschema"):
         load("jsonschema.validators")
+
+
+@pytest.mark.scenario("PEER-22")
+async def test_a_server_that_never_lists_its_tools_is_given_up_at_the_deadline() -> None:
+    async def never(_context: Any, _params: Any) -> Any:
+        await asyncio.Event().wait()
+
+    server = Server("hung", on_list_tools=never)
+    options: Any = {"name": "h", "connect_timeout": 0.3, "pins": False}
+    async with McpServer.within(server, required=False, **options) as bridge:
+        assert list(bridge) == []
+    with pytest.raises(ConfigError, match=r"did not list its tools within 0\.3 s"):
+        async with asyncio.timeout(20):
+            await McpServer.within(server, **options).open()
+
+
+@pytest.mark.scenario("PEER-22")
+async def test_closing_ends_a_program_that_was_never_greeted() -> None:
+    """Ctrl-C while a mute server is waited for: no process is left behind."""
+    options: Any = {"name": "mute", "connect_timeout": 600, "pins": False}
+    server = McpServer.stdio("sleep", "600", **options)
+    opening = asyncio.create_task(server.open())
+    for _ in range(6000):
+        if started := sleepers():
+            break
+        await asyncio.sleep(0.01)
+    assert started
+    async with asyncio.timeout(30):
+        await server.close()
+        with pytest.raises(ConfigError):
+            await opening
+    assert not started & sleepers()
+
+
+def sleepers() -> set[int]:
+    """The programs of this process that sleep for ten minutes."""
+    listed = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    found = {int(pid) for one in listed for pid in one.read_text().split()}
+    return {pid for pid in found if b"sleep\x00600" in said(pid)}
+
+
+def said(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -397,11 +397,21 @@ def test_a_server_gets_a_short_name_of_what_it_runs(command: list[str], label: s
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://x/y", "http://", "nothing", "https://user:secret@example.org/mcp"]
+    "url",
+    ["ftp://x/y", "http://", "nothing", "https://user:secret@example.org/mcp", "http://[x"],
 )
 def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
     with pytest.raises(ConfigError):
         McpServer.http(url)
+
+
+async def test_a_secret_in_an_address_is_in_no_message() -> None:
+    url = "http://127.0.0.1:9/mcp?api_key=abcdef123456"
+    for server in (McpServer.http(url, pins=False), McpServer.stdio("nope", f"--url={url}")):
+        with pytest.raises(ConfigError) as caught:
+            await server.open()
+        assert "[redacted]" in str(caught.value)
+        assert "abcdef123456" not in f"{caught.value}{server!r}"
 
 
 def test_what_a_place_is_called_does_not_hold_its_secrets() -> None:

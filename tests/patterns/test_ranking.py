@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 from tests.patterns.make import (
     ALWAYS,
     APART,
@@ -20,13 +21,13 @@ from tests.patterns.make import (
 )
 
 from taofold.logs.registry import memory_registry
-from taofold.patterns.judge import baseline, chance, needed, prior
+from taofold.patterns.judge import baseline, chance, initial, needed
 from taofold.patterns.notes import Stats, Tally
 from taofold.patterns.rank import Ranked, choose
 from taofold.patterns.registry import Registry
 from taofold.patterns.relate import context_of
 from taofold.patterns.settings import Injection
-from taofold.patterns.values import Arm, Pattern
+from taofold.patterns.values import Arm, Claim, Pattern
 
 FIXES = (
     "guard the argument", "parse it earlier", "default to empty", "raise on absence",
@@ -378,7 +379,16 @@ def test_the_baseline_is_what_loops_without_patterns_do() -> None:
     many_loops = Stats(plain=Arm(100, 3900, 0, 60))
     assert baseline(many_loops) == pytest.approx(104 / 3920)
     assert needed(many_loops) < needed(Stats())
-    assert prior(0.9, Stats(), claimed=True) < prior(0.9, Stats(), claimed=False)
+
+
+def test_a_fix_is_expected_to_help_the_more_its_line_and_the_signs_suit_the_case() -> None:
+    fix = error()
+    assert initial(fix, 0.4, 1.0, 1.0) > 2 * initial(fix, 0.4, 1.0, 0.0)
+    assert initial(fix, 0.4, 1.0, None) > 2 * initial(fix, 0.4, 0.4, None)
+    assert initial(fix, 0.4, None, None) > initial(fix, 0.2, None, None)
+    assert initial(fix, 1.0, 1.0, 1.0) <= 0.6, "nothing is sure that never helped"
+    claiming = replace(fix, claim=Claim())
+    assert initial(claiming, 0.4, 1.0, 1.0) < initial(fix, 0.4, 1.0, 1.0)
 
 
 def test_the_control_share_is_drawn_by_the_loops_id() -> None:

@@ -211,7 +211,9 @@ async def test_a_back_end_that_is_not_there_is_named_without_its_password():
     assert "127.0.0.1:9" in str(caught.value)
 
 
-@pytest.mark.parametrize("said", ["localhost:4318", "file:///etc/passwd", "http://", "ftp://x/y"])
+@pytest.mark.parametrize(
+    "said", ["localhost:4318", "file:///etc/passwd", "http://", "http://[x", "http://x:99999"]
+)
 async def test_an_endpoint_that_is_no_url_is_the_programmers_mistake(said):
     with pytest.raises(ConfigError, match="http or https"):
         otel.traced("memory", endpoint=said)

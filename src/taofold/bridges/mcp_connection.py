@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from taofold.bridges.mcp_place import Place
 from taofold.bridges.mcp_sdk import CLOSED, Session, code, innermost, opened
 from taofold.core.errors import ConfigError
+from taofold.policy.redaction import Redactor
 
 T = TypeVar("T")
 
@@ -132,10 +133,13 @@ class Connection:
 
     async def close(self) -> None:
         """End the session and whatever was started for it."""
-        owner, self._owner, self._ready = self._owner, None, None
+        owner, ready = self._owner, self._ready
+        self._owner = self._ready = None
         self._stop.set()
         _open.discard(self)
         if owner is not None:
+            if ready is not None and not ready.done():
+                owner.cancel()  # it may be waiting for a greeting that never comes
             await asyncio.wait([owner])
 
     async def _drop(self, ready: "asyncio.Future[Session] | None") -> None:
@@ -172,7 +176,7 @@ class Connection:
         if late or isinstance(cause, TimeoutError):
             said = f"it did not answer within {self._seconds:g} s"
         else:
-            said = f"{type(cause).__name__}: {str(cause)[:300]}"
+            said = f"{type(cause).__name__}: {Redactor().text(str(cause))[:300]}"
         return Unreachable(f"{self._place.words} cannot be reached: {said}{self._last()}")
 
     def _last(self) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from taofold.core.errors import ConfigError
+from taofold.policy.redaction import Redactor
 from taofold.store.fields import is_list
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
@@ -43,9 +44,14 @@ class Place:
         if self.kind == "stdio" and not self.command.strip():
             raise ConfigError("a stdio server needs the command that starts it")
         if self.kind in ("http", "sse"):
-            parts = urlsplit(self.url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ConfigError(f"a server's url is http(s)://…, not {self.url!r}")
+            wrong = f"a server's url is http(s)://…, not {self.url!r}"
+            try:
+                parts = urlsplit(self.url)
+                fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            except ValueError as error:
+                raise ConfigError(wrong) from error
+            if not fine:
+                raise ConfigError(wrong)
             if parts.username or parts.password:
                 raise ConfigError("credentials do not belong in a url: use headers with ${NAME}")
 
@@ -57,11 +63,11 @@ class Place:
 
     @property
     def words(self) -> str:
-        """For messages."""
+        """For messages: without what looks like a secret."""
         if self.kind == "stdio":
-            said = " ".join(" ".join([self.command, *self.args]).split())
+            said = Redactor().text(" ".join(" ".join([self.command, *self.args]).split()))
             return said if len(said) <= 100 else f"{said[:100]}…"
-        return self.url or "a server in this process"
+        return Redactor().text(self.url) or "a server in this process"
 
     @property
     def label(self) -> str:

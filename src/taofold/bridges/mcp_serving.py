@@ -4,6 +4,7 @@ Runs on the loop of the connections. What the server says of a tool is compared 
 accepted before each call, as fresh as the server lets us know; if it changed, a person is asked.
 """
 
+import asyncio
 from collections.abc import Callable
 from time import monotonic
 from typing import Any, Final
@@ -42,6 +43,7 @@ class Serving:
         self, name: str, place: Place, pins: Pins, *, mode: str, connect_timeout: float
     ) -> None:
         self.name, self.place, self.pins = name, place, pins
+        self._seconds = connect_timeout
         self._flights = Flights(name)
         self.connection = Connection(place, mode, connect_timeout, self._flights.asked, self._heard)
         self.skipped: tuple[str, ...] = ()
@@ -76,9 +78,13 @@ class Serving:
             return self._listed
         opened = self.connection.opened
         try:
-            found, seconds = await self.connection.use(self._all)
+            async with asyncio.timeout(self._seconds):
+                found, seconds = await self.connection.use(self._all)
         except (Unreachable, ConfigError):
             raise
+        except TimeoutError:
+            text = f"{self.place.words} did not list its tools within {self._seconds:g} s"
+            raise Unreachable(text) from None
         except Exception as error:  # a list that is none: whatever the server did to it
             text = f"the tools of {self.name!r} cannot be listed: {str(error)[:300]}"
             raise Unreachable(text) from error

@@ -70,7 +70,7 @@ def loop(
     ] = None,
     branch: Annotated[
         str,
-        typer.Option("--branch", metavar="B", help="That branch [ralph/LOOP]; implies --commit."),
+        typer.Option("--branch", metavar="B", help="That branch (ralph/LOOP); implies --commit."),
     ] = "",
     allow_edit: Annotated[
         list[str] | None,

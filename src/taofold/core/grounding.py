@@ -200,10 +200,21 @@ def _words(event: e.Event) -> Any:
     match event:
         case e.RunStarted():
             history = [message.content for message in event.history if message.role != "tool"]
-            return [event.goal, event.settings.get("instructions", ""), history]
+            return [_asked(event), event.settings.get("instructions", ""), history]
         case e.Replied():
             return event.text
         case e.Steered():
             return event.text
         case _:
             return None
+
+
+def _asked(start: e.RunStarted) -> str:
+    """The goal without its reference data: what the world said before the run, and brings anew.
+
+    The setting `reference` is how each line of it begins; who started the run says so.
+    """
+    mark: Any = start.settings.get("reference")
+    if not isinstance(mark, str) or not mark:
+        return start.goal
+    return "\n".join([one for one in start.goal.splitlines() if not one.startswith(mark)])

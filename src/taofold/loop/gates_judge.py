@@ -73,6 +73,7 @@ class Judge:
         network: bool = False,
         contain: Contain = "auto",
         redact: Redactor | None = None,
+        bytecode: Path | None = None,
     ) -> "Judge":
         """Go on with the baseline that was kept in `folder`.
 
@@ -85,7 +86,7 @@ class Judge:
             raise ConfigError(f"this loop works in {baseline.root!r}, not in {str(root)!r}")
         judge = cls(
             root, folder, baseline.gates, allow_edit=baseline.allow_edit, network=network,
-            contain=contain, redact=redact,
+            contain=contain, redact=redact, bytecode=bytecode,
         )  # fmt: skip
         judge.baseline = baseline
         return judge

@@ -41,18 +41,30 @@ async def warm(bench: Bench, gate: Gate) -> None:
     if kept is None or bench.why_not or plan.runner not in _WORDS or plan.program:
         return
     program = Path(bench.program(gate))
-    inside = [one.is_relative_to(bench.root) for one in (program, program.resolve())]
-    if not program.is_absolute() or any(inside):
+    if not _outside(program, bench.root):
         return
     mark = kept / f"{plan.runner}-{sha256(str(program).encode()).hexdigest()[:16]}"
     if mark.exists():
         return
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="taofold-trial-") as folder:
-        root = Path(folder).resolve()
-        (root / "test_trial.py").write_text(_TRIAL, encoding="utf-8")
+        root = _trial(folder)
         words = (str(program), "-m", plan.runner, *_WORDS[plan.runner])
         trial = Gate(" ".join(words), timeout=SECONDS, argv=words)
         empty = replace(bench, root=root, frozen=(), network=False, keeps=True)
-        await empty.run(trial, Trust())
-    mark.touch()
+        ran = await empty.run(trial, Trust())
+    if not ran.fault:
+        mark.touch()
+
+
+def _outside(program: Path, root: Path) -> bool:
+    """Is it surely beyond the reach of who works in `root`?"""
+    ways = (program, program.resolve())
+    return program.is_absolute() and not any([one.is_relative_to(root) for one in ways])
+
+
+def _trial(folder: str) -> Path:
+    """A project of one test that fails, so that what tells of failures is compiled too."""
+    root = Path(folder).resolve()
+    (root / "test_trial.py").write_text(_TRIAL, encoding="utf-8")
+    return root

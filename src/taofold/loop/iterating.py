@@ -90,7 +90,7 @@ async def _work(driver: "Driver", move: d.Iterate) -> None:
         work = agent.resume(move.run, listener=driver.tell)
     else:
         told = prompt.goal(state, move.number, _failing(driver))
-        mine = {"loop": driver.loop, "iteration": move.number}
+        mine = {"loop": driver.loop, "iteration": move.number, "reference": prompt.BAR}
         settings = {**means.settings(state, agent), **mine}
         work = agent.run(told, run_id=move.run, listener=driver.tell, settings=settings)
     left = max(0.0, d.left_ms(state, now) / 1000)

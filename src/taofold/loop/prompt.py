@@ -25,6 +25,8 @@ RULES: Final = (
 )
 SAID: Final = 1600
 """Characters of an earlier answer that are told."""
+BAR: Final = "|"
+"""Begins each line of a goal that tools, models or gates said."""
 _MARKS: Final = re.compile(r"Tried without success: \[([0-9a-f ]{1,2000})\]")
 _MOST_MARKS: Final = 400
 _MOST_FAILED: Final = 12
@@ -66,7 +68,7 @@ def goal(state: LoopState, number: int, failing: str) -> str:
 
 def quoted(text: str) -> str:
     """`text` as data: a bar before every line, and nothing in it that a terminal would obey."""
-    return "\n".join([f"| {one}".rstrip() for one in visible(text).splitlines()])
+    return "\n".join([f"{BAR} {one}".rstrip() for one in visible(text).splitlines()])
 
 
 def _criteria(state: LoopState) -> str:

@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from taofold.core.errors import ConfigError
+from taofold.core.errors import ConfigError, Refused
 from taofold.loop.check import Verdict, unexecuted
 from taofold.loop.gate import gates
 from taofold.loop.gates_judge import Judge
@@ -15,6 +15,8 @@ from taofold.loop.ground import Judged
 from taofold.loop.state import LoopState
 from taofold.loop.values import Wish
 from taofold.loop.workspace import Workspace, open_workspace, state_folder
+from taofold.loop.workspace_commits import usable
+from taofold.loop.workspace_git import repository
 from taofold.policy.redaction import Redactor
 
 _SPACES = {"in-place": "place", "worktree": "worktree", "copy": "copy"}
@@ -126,12 +128,30 @@ def open_site(
     wish = state.wish
     project = Path(wish.root)
     folder = state_folder(project, home, loop)
+    if state.baseline is None and wish.commit:
+        _committable(project, wish.branch)
     given: dict[str, Any] = {"network": network, "redact": redact or Redactor()}
     space = _space(project, folder, wish, loop)
     if state.baseline is not None:
         return Site(space, Judge.resume(space.root, folder, state.baseline.baseline, **given))
     wanted = gates(wish.commands, space.root, timeout=timeout)
     return Site(space, Judge(space.root, folder, wanted, allow_edit=wish.allow_edit, **given))
+
+
+def _committable(project: Path, branch: str) -> None:
+    """Find out before the loop whether its iterations can be committed.
+
+    Raises:
+        ConfigError: they cannot, and why.
+    """
+    found = repository(project)
+    if found is None:
+        raise ConfigError(f"{str(project)!r} is no git repository", path="--commit")
+    try:
+        if branch:
+            usable(found, branch)
+    except Refused as refused:
+        raise ConfigError(str(refused), path="--branch") from refused
 
 
 def _space(project: Path, folder: Path, wish: Wish, loop: str) -> Workspace:

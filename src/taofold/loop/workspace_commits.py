@@ -18,13 +18,7 @@ def committed(project: Git, root: Path, index: Path, branch: str, title: str, bo
         RunError: git failed.
     """
     git = Git(project.store, project.tree, index, own=False)
-    reference = f"refs/heads/{branch}"
-    try:
-        git.run("check-ref-format", reference)
-    except RunError:
-        raise Refused(f"{branch!r} is no name for a branch") from None
-    if any([f"branch {reference}" == line for line in _worktrees(git)]):
-        raise Refused(f"the branch {branch!r} is checked out; commit to another one")
+    reference = usable(git, branch)
     parent = _commit(git, reference) or _commit(git, "HEAD")
     index.unlink(missing_ok=True)
     git.run("read-tree", parent or "--empty")
@@ -38,6 +32,22 @@ def committed(project: Git, root: Path, index: Path, branch: str, title: str, bo
     commit = os.fsdecode(raw).strip()
     git.run("update-ref", "-m", title, reference, commit, _commit(git, reference) or "0" * 40)
     return commit
+
+
+def usable(git: Git, branch: str) -> str:
+    """The reference of a branch that may be committed to beside the person's own work.
+
+    Raises:
+        Refused: the branch is checked out, or its name is none.
+    """
+    reference = f"refs/heads/{branch}"
+    try:
+        git.run("check-ref-format", reference)
+    except RunError:
+        raise Refused(f"{branch!r} is no name for a branch") from None
+    if any([f"branch {reference}" == line for line in _worktrees(git)]):
+        raise Refused(f"the branch {branch!r} is checked out; commit to another one")
+    return reference
 
 
 def _commit(git: Git, name: str) -> str:

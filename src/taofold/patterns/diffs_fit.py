@@ -12,7 +12,7 @@ from taofold.patterns.bodies import ErrorFix
 from taofold.patterns.diffs import abstracted
 from taofold.patterns.values import Pattern
 
-UNSEEN: Final = 0.5
+UNSEEN: Final = 0.8
 """The fit where no code is known."""
 _MOST: Final = 0.9
 """The fit of a line that holds all of the replaced one, and more."""

@@ -1,8 +1,8 @@
 """Which injected patterns a loop applied, and whether that helped: read from its log (D18).
 
 Applied = an edit that does to such lines what the pattern's fix does, names apart, or an edit
-after a thought that cites the pattern. Successful = a check that its signature describes turned green by it.
-What was shown and not used is no application.
+after a thought that cites the pattern. Successful = a check that its signature describes
+turned green by it. What was shown and not used is no application.
 """
 
 from collections.abc import Iterable

@@ -25,6 +25,8 @@ _SAME_LINE: Final = 10.0
 _LIKE_LINE: Final = 3.4
 _USUAL_LINE: Final = 0.2
 """The likeness of lines that have nothing to do with one another."""
+_MOST_START: Final = 0.6
+"""What is expected at most of a pattern that never helped."""
 _AGREE: Final = 4.0
 _DISAGREE: Final = 0.8
 _USUAL_ITERATIONS: Final = 5.0
@@ -93,7 +95,7 @@ def initial(pattern: Pattern, relevance: float, line: float | None, agree: float
     odds = exp(_START + _RELEVANT * relevance) * _of_line(line)
     if agree is not None:
         odds *= _DISAGREE + (_AGREE - _DISAGREE) * agree**2
-    return odds / (1 + odds) * half
+    return min(odds / (1 + odds), _MOST_START) * half
 
 
 def _of_line(line: float | None) -> float:

@@ -52,7 +52,8 @@ async def detail(call: Call) -> BaseModel:
     records = await log.read(row.run)
     children = await log.rows(parent=row.run, limit=0)
     pending = await pending_of(call, row.run) if row.status in ("running", "waiting") else []
-    return views.detail(row, records, reversed(children), pending)
+    # A long run takes a while to fold: the other clients are served meanwhile.
+    return await asyncio.to_thread(views.detail, row, records, reversed(children), pending)
 
 
 async def records(call: Call) -> BaseModel:
@@ -71,7 +72,7 @@ async def state(call: Call) -> BaseModel:
     if at is not None and at >= row.events:
         raise Problem(422, "at", f"the run has the events 0 to {row.events - 1}")
     found = await call.server.log.read(row.run, limit=0 if at is None else at + 1)
-    return views.moment(row.run, found)
+    return await asyncio.to_thread(views.moment, row.run, found)
 
 
 async def audit(call: Call) -> BaseModel:

@@ -6,7 +6,7 @@ holds. Knows nothing of what is streamed.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -39,7 +39,7 @@ class Watching:
             raise Problem(503, "busy", "too many streams are open", headers={"Retry-After": "5"})
 
     @contextmanager
-    def place(self, who: str) -> Iterator[None]:
+    def place(self, who: str) -> Generator[None]:
         """Hold a place while the stream is open."""
         self._open[who] += 1
         try:

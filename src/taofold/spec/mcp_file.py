@@ -4,6 +4,7 @@ Knows where the bridge is, by name only: it is imported when an agent is made.
 """
 
 import re
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -12,10 +13,10 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from taofold.core.errors import ConfigError
-from taofold.policy.redaction import named
+from taofold.policy.redaction import Redactor, named
 from taofold.spec.document import Document, Strict
 from taofold.spec.faults import Fault
-from taofold.store.fields import is_mapping
+from taofold.store.fields import is_list, is_mapping
 
 BRIDGE: Final = "taofold.bridges.mcp"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,30}")
@@ -62,7 +63,7 @@ def read_servers(document: Document) -> list[Fault]:
     return faults
 
 
-def _server(document: Document, name: str, value: Any) -> list[Fault]:
+def _server(document: Document, name: str, value: Mapping[str, Any]) -> list[Fault]:
     faults: list[Fault] = []
 
     def fault(key: str, text: str, hint: str = "") -> None:
@@ -74,21 +75,43 @@ def _server(document: Document, name: str, value: Any) -> list[Fault]:
     for key in ("args", "env", "cwd") if url else ("headers", "transport"):
         if key in value:
             fault(key, f"{key!r} belongs to a {'command' if url else 'url'}")
-    parts = urlsplit(url) if isinstance(url, str) and url else None
-    if parts is not None and (parts.scheme not in ("http", "https") or not parts.hostname):
-        fault("url", f"{url!r} is no http(s) address")
-    if parts is not None and (parts.username or parts.password):
-        fault("url", "credentials do not belong in a url", "use headers with ${NAME}")
+    if isinstance(url, str) and url:
+        wrong, hint = _flaw(url)
+        if wrong:
+            fault("url", wrong, hint)
+    return faults + _secrets(document, name, value)
+
+
+def _flaw(url: str) -> tuple[str, str]:
+    """Why `url` is no address of a server, and a hint."""
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is none
+        return f"{url!r} is no http(s) address", ""
+    if not fine:
+        return f"{url!r} is no http(s) address", ""
+    if parts.username or parts.password:
+        return "credentials do not belong in a url", "use headers with ${NAME}"
+    return "", ""
+
+
+def _secrets(document: Document, name: str, value: Mapping[str, Any]) -> list[Fault]:
+    """Secrets that stand in the file instead of the environment."""
+    said = "secrets do not belong in files"
+    faults: list[Fault] = []
+    for key, texts in (("args", value.get("args")), ("url", [value.get("url")])):
+        for text in texts if is_list(texts) else ():
+            shown = isinstance(text, str) and not (key == "url" and _flaw(text)[0])
+            if shown and Redactor().text(text) != text:
+                hint = "a program reads them from its env, an address from its headers: ${NAME}"
+                faults.append(document.fault(("mcp", name, key), said, hint))
     for key in ("env", "headers"):
         held: Any = value.get(key)
-        for inner, said in (held if is_mapping(held) else {}).items():
-            if isinstance(said, str) and _REFERENCE not in said and named(str(inner), said):
+        for inner, text in (held if is_mapping(held) else {}).items():
+            if isinstance(text, str) and _REFERENCE not in text and named(str(inner), text):
                 hint = f"write ${{NAME}} and set the variable NAME, as in {inner}: ${{TOKEN}}"
-                faults.append(
-                    document.fault(
-                        ("mcp", name, key, str(inner)), "secrets do not belong in files", hint
-                    )
-                )
+                faults.append(document.fault(("mcp", name, key, str(inner)), said, hint))
     return faults
 
 

@@ -4,11 +4,13 @@ The exporter's libraries are loaded with the first span, for most commands have 
 """
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 from taofold.core.errors import ConfigError
 from taofold.store.log import Log
+from taofold.telemetry.post import place
 from taofold.telemetry.spans import Span
 from taofold.telemetry.traced import Exporter, TracedLog
 
@@ -27,11 +29,25 @@ def traced(log: Log, name: str, *, content: bool = False) -> Log:
                 raise ConfigError(
                     "traces: otlp needs OpenTelemetry: pip install 'taofold[otel]'", path="traces"
                 )
+            _check("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
             return TracedLog(log, Lazy(lambda: _otlp(content)))
         case "opik":
+            _check("OPIK_URL_OVERRIDE")
             return TracedLog(log, Lazy(lambda: _opik(content)))
         case _:
             raise ConfigError(f"traces is otlp or opik, not {name!r}", path="traces")
+
+
+def _check(*names: str) -> None:
+    """Raises ConfigError if the first that is set is no URL."""
+    for name in names:
+        said = os.environ.get(name, "").strip()
+        if said:
+            try:
+                place(said)
+            except ConfigError as error:
+                raise ConfigError(str(error), path=name) from error
+            return
 
 
 class Lazy:

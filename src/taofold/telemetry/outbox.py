@@ -47,6 +47,7 @@ class Outbox(Generic[T]):
             if self._closed or len(self._waiting) + len(entries) > MOST:
                 self.lost += len(entries)
                 return
+            first = not self._waiting
             self._waiting += entries
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -54,7 +55,8 @@ class Outbox(Generic[T]):
                 )
                 self._thread.start()
                 atexit.register(self.close)
-            self._lock.notify()
+            if first:  # else it lingers: to wake it for each would cost more than the sending
+                self._lock.notify()
 
     def close(self) -> None:
         """Send what waits: for a second, or five if the back end is known to answer."""

@@ -81,8 +81,12 @@ def place(url: str) -> str:
     Raises:
         ConfigError: it is no HTTP URL.
     """
-    parts = urlsplit(url)
+    wrong = f"an endpoint is an http or https URL, not {url[:100]!r}"
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError as error:
+        raise ConfigError(wrong) from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"an endpoint is an http or https URL, not {url[:100]!r}")
-    port = f":{parts.port}" if parts.port else ""
+        raise ConfigError(wrong)
     return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"

@@ -182,7 +182,8 @@ async def own() -> dict[str, Any]:
             thread.join(10)
     alive = [t.name for t in threading.enumerate() if t.name == "taofold-dspy"]
     return {"answer": answer, "as_tool": asked.steps[0].observations[0].result,
-            "threads": many.error, "graded": graded.output, "stopped": endless.stop_reason, "alive": alive}  # fmt: skip
+            "threads": many.error, "graded": graded.output, "stopped": endless.stop_reason,
+            "alive": alive}  # fmt: skip
 
 
 async def example(folder: Path) -> dict[str, Any]:

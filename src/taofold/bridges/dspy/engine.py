@@ -10,7 +10,6 @@ use, so it is `Any` here and everything that comes out of it is made ours at onc
 
 import importlib
 import importlib.metadata
-import logging
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from taofold.bridges.dspy.line import THREAD, Line
+from taofold.bridges.dspy.line import Line
 from taofold.bridges.dspy.shape import Shape, Typed, told
 from taofold.bridges.dspy.turns import Question, Said, read_again
 from taofold.core.errors import ConfigError
@@ -164,10 +163,15 @@ class Bench:
 def bench(
     line: Line, adapter: str = "taofold", temperature: float | None = None
 ) -> Generator[Bench]:
-    """DSPy with our models, for the block and the thread that it runs in."""
+    """DSPy with our models, for the block and the thread that it runs in.
+
+    Raises:
+        ConfigError: DSPy is missing, or there is no such adapter.
+    """
+    if adapter not in ADAPTERS:
+        known = ", ".join(ADAPTERS)
+        raise ConfigError(f"unknown adapter {adapter!r}; known: {known}", path="adapter")
     library = dspy()
-    for handler in logging.getLogger("dspy").handlers:
-        handler.addFilter(_quiet)  # the same one again changes nothing
     rendered = Rendered()
     engine, other = Engine(line, rendered), Engine(line, rendered, "critic")
     made = _adapter(library)(rendered) if adapter == "taofold" else _theirs(library, adapter)
@@ -176,16 +180,6 @@ def bench(
     second = library.LM("taofold/critic", engine=other, cache=False, num_retries=0)
     with library.context(lm=lm, adapter=made, num_threads=1, disable_history=True):
         yield Bench(library, lm, second, made, line)
-
-
-class _Quiet(logging.Filter):
-    """DSPy's progress is in our log; of what it logs in our threads errors are shown."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.threadName != THREAD or record.levelno >= logging.ERROR
-
-
-_quiet: Final = _Quiet()
 
 
 def _theirs(library: Any, name: str) -> Any:

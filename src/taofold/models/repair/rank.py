@@ -27,7 +27,7 @@ _FADE: Final = 0.75
 """What a call further away from the test takes from a function's suspicion."""
 _LINE: Final = 3.0
 """What a line gains by standing in the traceback."""
-OWN_FIRST: Final = 3
+OWN_FIRST: Final = 2
 """Candidates that are tried before what patterns speak for."""
 PATTERN_TRIES: Final = 2
 """Candidates that one pattern may put forward."""

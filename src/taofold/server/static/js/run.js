@@ -63,24 +63,41 @@ function show(main, run, undo) {
   }
 
   let due = 0;
+  let took = 0;
   function refresh() {
     if (due) return;
     due = setTimeout(async () => {
       due = 0;
+      const begun = performance.now();
       try {
         const [now] = await Promise.all([get(`/runs/${part(id)}`), time.more()]);
         facts(now);
       } catch {
         // the connection's own line says that the server is away
       }
-    }, 250);
+      took = performance.now() - begun;
+    }, Math.min(5000, Math.max(250, 3 * took))); // a long run costs more to look at
+  }
+
+  // Where the page ends is only asked when it was scrolled: asking lays out all of a long story.
+  let atEnd = true;
+  let scrolling = 0;
+  const scrolled = () => (atEnd = window.innerHeight + window.scrollY > document.body.scrollHeight - 160);
+  addEventListener("scroll", scrolled, { passive: true });
+  undo.push(() => removeEventListener("scroll", scrolled));
+
+  function keepUp() {
+    if (scrolling || !atEnd || run.status !== "running" || story.classList.contains("travelling")) return;
+    scrolling = requestAnimationFrame(() => {
+      scrolling = 0;
+      window.scrollTo(0, document.body.scrollHeight);
+    });
   }
 
   const words = { live: "live", lost: "reconnecting …", ended: "" };
   undo.push(() => clearTimeout(due), follow(id, (event) => {
-    const near = window.innerHeight + window.scrollY > document.body.scrollHeight - 160;
     told.tell(event);
-    if (near && run.status === "running" && !story.classList.contains("travelling")) window.scrollTo(0, document.body.scrollHeight);
+    keepUp();
     if (event.type !== "answer_chunk" && event.type !== "progress") refresh();
   }, (state) => {
     wire.textContent = words[state];

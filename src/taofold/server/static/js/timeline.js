@@ -31,6 +31,8 @@ export function timeline(run, { changed, fork, seen }) {
   let held = null;
   let here = null;
   let asked = 0;
+  let drawing = 0;
+  let showing = 0;
 
   const at = () => here ?? (records.length ? records[records.length - 1].seq : 0);
 
@@ -97,9 +99,14 @@ export function timeline(run, { changed, fork, seen }) {
     if (!record) return;
     here = index === records.length - 1 && held === null ? null : record.seq;
     range.value = index;
-    changed(here);
-    draw();
-    show();
+    if (drawing) return;
+    drawing = requestAnimationFrame(() => {
+      drawing = 0;
+      changed(here);
+      draw();
+      clearTimeout(showing);
+      showing = setTimeout(show, 60); // a state is only asked for where the slider rests
+    });
   }
 
   const step = (by) => move(Math.min(records.length - 1, Math.max(0, Number(range.value) + by)));
