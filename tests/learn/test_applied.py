@@ -80,7 +80,5 @@ def test_the_same_change_to_another_kind_of_line_is_an_application_only_if_it_is
     wrong = fault("AssertionError", "assert 8 == 9")
     met = attempt(ELSEWHERE, before=(wrong,), kept=kept)
     assert applications(history(met), [learnt(BOUND)]) == ()
-    (use,) = applications(
-        history(replace(met, cited=("pat-error-bound-001",))), [learnt(BOUND)]
-    )
+    (use,) = applications(history(replace(met, cited=("pat-error-bound-001",))), [learnt(BOUND)])
     assert (use.won, use.cited) == (kept, True)

@@ -272,17 +272,6 @@ def test_what_a_file_says_of_learning_takes_effect(
     assert "ralph.cross_loop_learning.injection.top_k" in err
 
 
-def test_a_thought_may_rest_on_what_failed_before_once_it_was_seen_again(
-    taofold: Taofold, project: Path
-) -> None:
-    code, out, err = taofold(
-        "loop", TASK, "-c", GATE, "-m", "offline:repair", "--loop-id", "x", "--steps", "60"
-    )
-    assert code == 0, err
-    code, out, _ = taofold("runs", "check", "x.1")
-    assert code == 0, out
-
-
 def test_ralph_is_another_name(taofold: Taofold) -> None:
     code, out, _ = taofold("ralph", TASK, "-c", GATE, "--agent", "agents:fixer")
     assert code == 0

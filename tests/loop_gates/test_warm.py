@@ -1,6 +1,7 @@
 """What the runner's kept modules are made of, and who may write to them."""
 
 import asyncio
+import marshal
 import shutil
 import subprocess
 import sys
@@ -69,13 +70,17 @@ def test_of_an_interpreter_in_the_work_root_nothing_is_kept(tmp_path: Path) -> N
     assert not (tmp_path / "bytecode").exists()
 
 
-def test_without_a_container_kept_modules_are_neither_made_nor_read(tmp_path: Path) -> None:
+@HELD
+def test_without_a_container_kept_modules_are_not_read(tmp_path: Path) -> None:
+    judged(written(tmp_path / "other" / "shop", SHOP))
     root = written(tmp_path / "shop", SHOP)
     kept = tmp_path / "bytecode"
-    if not REASON:
-        shutil.copytree(bytecode(), kept)
-    for path in kept.rglob("*.pyc"):
-        path.write_bytes(b"forged")
+    shutil.copytree(bytecode(), kept)
+    forged = marshal.dumps(compile("import os; os._exit(0)", "forged", "exec"))
+    runner = list(kept.rglob("_pytest/*.pyc"))
+    assert runner
+    for path in runner:
+        path.write_bytes(path.read_bytes()[:16] + forged)
     judge, first = judged(root, contain="never", bytecode=kept)
     assert first.quality == 0.5, first.reasons
     written(root, {"shop/till.py": RIGHT})

@@ -25,6 +25,10 @@ DOUBLED = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in rang
 """Sixty lines that ask for 2**60 looks at one value."""
 CHOICES = {"a": {"anyOf": [*[{"$ref": "#/$defs/a"}] * 100, {"type": "integer"}]}}
 """A choice of a hundred, each of which is that choice again."""
+NESTED = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 30} for n in range(6)} | {
+    "a6": {"type": "integer"}
+}
+"""Six choices of thirty within each other, none of which fits."""
 
 
 def bomb(definitions: dict[str, Any], first: str) -> dict[str, Any]:
@@ -36,7 +40,7 @@ def bomb(definitions: dict[str, Any], first: str) -> dict[str, Any]:
 
 
 @pytest.mark.scenario("PEER-22")
-@pytest.mark.parametrize("schema", [bomb(DOUBLED, "a0"), bomb(CHOICES, "a")])
+@pytest.mark.parametrize("schema", [bomb(DOUBLED, "a0"), bomb(CHOICES, "a"), bomb(NESTED, "a0")])
 async def test_a_schema_that_takes_for_ever_to_check_holds_nobody_up(
     schema: dict[str, Any],
 ) -> None:

@@ -49,7 +49,8 @@ def many() -> list[Pattern]:
 @pytest.mark.scenario("XTL-09")
 async def test_the_best_few_are_shown_in_order_and_none_twice(opener: Opener, clock: Clock) -> None:
     registry = opener()
-    await registry.discover("loop-a", many(), APART)
+    drafts = [error(f"Null {n}", fix=fix, code=fix) for n, fix in enumerate(FIXES)]
+    await registry.discover("loop-a", drafts, APART)
     assert len(await registry.patterns()) == 20
     for top, most in ((5, 5), (50, 10), (0, 0)):
         wanted = Injection(top_k_patterns=top, control_share=0.0)

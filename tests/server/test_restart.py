@@ -13,9 +13,8 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from click.testing import Result
 from tests.server.live import Event, read, settled
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from taofold.cli.serve import app
 from taofold.core.errors import ConfigError

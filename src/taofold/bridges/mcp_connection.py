@@ -88,6 +88,7 @@ class Connection:
         self._owner: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[Session] | None = None
         self._stop = asyncio.Event()
+        self._greeting: asyncio.Timeout | None = None
         self._tail = deque[str](maxlen=LINES)
         self.opened = 0
         """How often it was opened."""
@@ -138,9 +139,16 @@ class Connection:
         self._stop.set()
         _open.discard(self)
         if owner is not None:
-            if ready is not None and not ready.done():
-                owner.cancel()  # it may be waiting for a greeting that never comes
+            self._hurry(ready)
             await asyncio.wait([owner])
+
+    def _hurry(self, ready: "asyncio.Future[Session] | None") -> None:
+        """Wait no longer for a greeting. One that is being given up is left to clean up."""
+        greeting = self._greeting
+        if ready is None or ready.done() or greeting is None or greeting.expired():
+            return
+        with suppress(RuntimeError):  # it is over meanwhile
+            greeting.reschedule(asyncio.get_running_loop().time())
 
     async def _drop(self, ready: "asyncio.Future[Session] | None") -> None:
         """Close what became of `ready`, unless it was opened anew already."""
@@ -149,7 +157,7 @@ class Connection:
 
     async def _own(self, ready: "asyncio.Future[Session]", stop: asyncio.Event) -> None:
         """Open, wait for the end, and close: all in this one task."""
-        greeting = asyncio.timeout(self._seconds)
+        self._greeting = greeting = asyncio.timeout(self._seconds)
         try:
             async with greeting:
                 leaving = opened(self._place, self._mode, self._elicit, self._hear, self._tail)

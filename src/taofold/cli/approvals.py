@@ -1,6 +1,7 @@
 """`taofold approvals list|approve|deny`: a person's word, from any process."""
 
 import json as jsonlib
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -98,6 +99,7 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
     """Decide; what was decided, and whether a process waits for it and goes on by itself."""
     from taofold.cli.ending import driven
     from taofold.cli.place import operator_policy
+    from taofold.policy.redaction import Redactor
     from taofold.runtime import people
 
     one = await _pending(log, said)
@@ -107,7 +109,9 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
     if decision.answer is not None and not question:
         fail(f"{one.action.tool} asks for approval, not for an answer: leave --answer out")
     live = driven(await log.row(one.run))
-    return await people.decide(log, one.id, decision, policy=operator_policy()), live
+    secrets = Redactor(Redactor.secrets_in(os.environ))
+    given = await people.decide(log, one.id, decision, policy=operator_policy(), redactor=secrets)
+    return given, live
 
 
 async def _pending(log: "Log", said: str) -> "Approval":

@@ -131,7 +131,7 @@ def open_site(
     if state.baseline is None and wish.commit:
         _committable(project, wish.branch)
     given: dict[str, Any] = {"network": network, "redact": redact or Redactor()}
-    space = _space(project, folder, wish, loop)
+    space = _space(project, folder, wish, loop, begun=state.baseline is not None)
     if state.baseline is not None:
         return Site(space, Judge.resume(space.root, folder, state.baseline.baseline, **given))
     wanted = gates(wish.commands, space.root, timeout=timeout)
@@ -154,10 +154,15 @@ def _committable(project: Path, branch: str) -> None:
         raise ConfigError(str(refused), path="--branch") from refused
 
 
-def _space(project: Path, folder: Path, wish: Wish, loop: str) -> Workspace:
+def _space(project: Path, folder: Path, wish: Wish, loop: str, *, begun: bool) -> Workspace:
+    """The workspace. Of a loop that has begun it is never opened anew: snapshots would be lost."""
     try:
         return Workspace.load(project, folder)
-    except (ConfigError, OSError):
+    except (ConfigError, OSError) as error:
+        if begun:
+            raise ConfigError(
+                f"the workspace of {loop} cannot be used any more: {error}"
+            ) from error
         mode = _SPACES[wish.mode]
         return open_workspace(project, folder, mode=mode, loop_id=loop)  # type: ignore[arg-type]
 

@@ -103,9 +103,12 @@ def inject(
     shown = tuple(
         [
             e.Shown(
-                p.pattern.id, round(p.relevance, 3), round(p.effectiveness, 3),
-                claimed(p.pattern), round(p.start, 4),
-            )  # fmt: skip
+                p.pattern.id,
+                round(p.relevance, 3),
+                round(p.effectiveness, 3),
+                claimed(p.pattern),
+                round(p.start, 4),
+            )
             for p in choice.chosen
             if p.pattern.id in rendered.ids
         ]

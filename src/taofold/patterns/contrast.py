@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import isclose
-from typing import Any, Final
+from typing import Any, Final, cast
 
 _COMPARED: Final = re.compile(
     r"^(?:\w*Error: )?assert (.{1,300}?) (==|is|<=|>=|<|>) (.{1,300})$", re.MULTILINE
@@ -50,9 +50,9 @@ def _unlike(found: Any, wanted: Any) -> Iterator[str]:
         case str(), str():
             yield from _texts(found, wanted)
         case (list(), list()) | (tuple(), tuple()):
-            yield from _sequences(found, wanted)
+            yield from _sequences(cast("Sequence[Any]", found), cast("Sequence[Any]", wanted))
         case dict(), dict():
-            yield from _mappings(found, wanted)
+            yield from _mappings(cast("dict[Any, Any]", found), cast("dict[Any, Any]", wanted))
         case set(), set():
             yield "missing" if found < wanted else "surplus" if found > wanted else "other"
         case None, _:

@@ -3,7 +3,8 @@
 A pattern's wins and losses count by how near the case where they happened is to the present
 one, and are shrunk towards what patterns without a record did at this relevance. What a file
 claims counts for nothing. Effectiveness is a chance, compared with the chance of an iteration
-that is told nothing. The figures were chosen by measurement (docs/learning.md).
+that is told nothing. The odds of a fix without a record were counted on the bugs of
+`bench/learn` (docs/learning-benchmark.md); the other figures are judgement.
 """
 
 from math import exp, sqrt

@@ -22,7 +22,7 @@ Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 BOOST: Final = 8.0
 WHOLE: Final = 20.0
-"""What an edit gains if the line that it changes is, names apart, the line that was changed then."""
+"""What an edit gains if its line is, names apart, the one that was changed then."""
 _SWAP: Final = "swap"
 _START: Final = re.compile(r"(?im)cross-loop learning context|\bfix_category\b")
 _ENTRY: Final = re.compile(r"(?m)^(?=\s{0,4}(?:\d+[.)] |- (?:pattern_)?id:|pattern_id:|#{2,5} ))")

@@ -1,0 +1,57 @@
+"""`taofold patterns extract` and `inject` on real loops of a small broken project."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.loop.conftest import GATE, Taofold, project, taofold
+
+__all__ = ["project", "taofold"]
+TASK = "Make the failing tests pass"
+
+
+def loop(taofold: Taofold, agent: str, name: str) -> None:
+    taofold("loop", TASK, "-c", GATE, "--agent", f"agents:{agent}", "--loop-id", name)
+
+
+def broken(project: Path) -> None:
+    (project / "calc.py").write_text("def double(n):\n    return n\n")
+
+
+def rows(taofold: Taofold, *arguments: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(taofold("patterns", *arguments, "--json").out)
+    return found
+
+
+@pytest.mark.scenario("XTL-07")
+def test_extract_all_leaves_out_what_still_runs_and_takes_each_ended_loop_once(
+    project: Path, taofold: Taofold
+) -> None:
+    loop(taofold, "fixer", "ended")
+    broken(project)
+    loop(taofold, "asker", "open")
+    first = {str(one["loop"]): one for one in rows(taofold, "extract", "--all")}
+    assert "extracted_patterns" in first["ended"]
+    assert str(first["open"]["skipped"]).startswith("it is ")
+    known = rows(taofold, "list")
+    assert known
+    again = {str(one["loop"]): one for one in rows(taofold, "extract", "--all")}
+    assert again["ended"]["extracted_patterns"]
+    assert not [one for one in again["ended"]["extracted_patterns"] if one["new"]]  # type: ignore[attr-defined]
+    assert rows(taofold, "list") == known, "nothing was counted twice"
+
+
+@pytest.mark.scenario("XTL-30")
+def test_an_open_loop_is_told_by_hand_and_reads_it_in_its_next_iteration(
+    project: Path, taofold: Taofold
+) -> None:
+    loop(taofold, "fixer", "ended")
+    taofold("patterns", "extract", "--all")
+    broken(project)
+    loop(taofold, "asker", "open")
+    code, out, err = taofold(
+        "patterns", "inject", "open", "--top-k", "10", "--min-success-rate", "0.8", "--json"
+    )
+    assert (code, err) == (0, "")
+    said = json.loads(out)
+    assert said["iteration"] == 2, "not the current one"

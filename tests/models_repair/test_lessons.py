@@ -1,0 +1,118 @@
+"""What lessons do to the order of candidates, and what is tried again after a retreat."""
+
+from itertools import islice, pairwise
+
+from taofold.models.repair.hints import read_hints, shape
+from taofold.models.repair.project import Project
+from taofold.models.repair.rank import OWN_FIRST, PATTERN_TRIES, Candidate, ranked
+from taofold.models.repair.source import Source
+from taofold.models.repair.story import tell
+from taofold.models.repair.transcript import Deed
+from taofold.parsing.pytest_report import parse
+
+CODE = """\
+def gap(high, low):
+    wide = high
+    if wide > low:
+        return low - wide
+    return wide
+
+
+def widest(pairs):
+    best = 0
+    for high, low in pairs:
+        if gap(high, low) > best:
+            best = gap(high, low)
+    return best
+"""
+TEST = """\
+from shop import gap, widest
+
+
+def test_gap():
+    assert gap(9, 4) == 5
+"""
+SAID = """\
+F
+=================================== FAILURES ===================================
+___________________________________ test_gap ___________________________________
+test_shop.py:5: in test_gap
+    assert gap(9, 4) == 5
+E   assert -5 == 5
+E    +  where -5 = gap(9, 4)
+=========================== short test summary info ============================
+FAILED test_shop.py::test_gap - assert -5 == 5
+1 failed in 0.01s
+"""
+LESSON = """\
+## Cross-Loop Learning Context
+### Error Patterns
+1. **AssertionError: copy** (100% success, 1 use) [pat-error-copy-001]
+   - Error: AssertionError: "assert .* == .*"
+   - Category: fix_logic_error
+   - Change:
+     ```diff
+     -{{variable}} = {{variable_2}}
+     +{{variable}} = list({{variable_2}})
+     ```
+"""
+
+
+def order(lesson: str = "") -> list[Candidate]:
+    project = Project([Source("shop.py", CODE), Source("test_shop.py", TEST)], ())
+    report = parse(SAID)
+    assert report is not None
+    return list(islice(ranked(project, report, read_hints(lesson)), 200))
+
+
+def test_the_models_own_best_candidates_come_before_what_a_pattern_speaks_for() -> None:
+    plain, told = order(), order(LESSON)
+    keys = [one.edit.key for one in plain]
+    assert [one.edit.key for one in told[:OWN_FIRST]] == keys[:OWN_FIRST]
+    learnt = told[OWN_FIRST]
+    assert learnt.edit.new.strip() == "wide = list(high)"
+    assert learnt.pattern == "pat-error-copy-001"
+    assert keys.index(learnt.edit.key) > OWN_FIRST, "it would have come later"
+    assert sorted(one.edit.key for one in told) == sorted(keys), "the order, not the set"
+
+
+def test_a_pattern_may_put_forward_few_candidates_and_own_ones_come_between() -> None:
+    lesson = LESSON.replace("-{{variable}} = {{variable_2}}", "-if {{variable}} > {{variable_2}}:")
+    lesson = lesson.replace("+{{variable}} = list({{variable_2}})",
+                            "+if {{variable}} >= {{variable_2}}:")  # fmt: skip
+    keys = [one.edit.key for one in order()]
+    moved = [n for n, one in enumerate(order(lesson)) if keys.index(one.edit.key) > n]
+    assert len(moved) <= PATTERN_TRIES
+    assert all(b - a > 1 for a, b in pairwise(moved))
+
+
+def test_a_swap_has_the_same_shape_in_the_lesson_and_in_the_code() -> None:
+    stored = shape("return {{function}}({{variable}}) - {{variable_2}}",
+                   "return {{variable_2}} - {{function}}({{variable}})")  # fmt: skip
+    assert stored == shape("    return rebate - full", "    return full - rebate")
+    assert stored != shape("return a + b", "return b + a")
+    assert stored != ((), ())
+
+
+def ran(*failed: str) -> Deed:
+    lines = "\n".join([f"FAILED test_shop.py::{one} - assert 1 == 2" for one in failed])
+    text = f"=== short test summary info ===\n{lines}\n{len(failed)} failed, 1 passed in 0.01s\n"
+    return Deed("run_command", {"command": "pytest"}, "success", text, 0)
+
+
+def edit(old: str, new: str) -> Deed:
+    parameters = {"path": "shop.py", "old": old, "new": new}
+    return Deed("edit_file", parameters, "success", "", 0)
+
+
+def test_what_was_tried_beside_an_edit_that_is_given_up_may_be_tried_without_it() -> None:
+    lucky, other = edit("a", "b"), edit("c", "d")
+    before = [ran("test_x", "test_y"), lucky, ran("test_y")]
+    told = tell([*before, other, ran("test_y"), edit("d", "c")])
+    assert [deed.parameters["new"] for deed in told.kept] == ["b"]
+    assert len(told.tried) == 2
+    back = tell([*before, other, ran("test_y"), edit("d", "c"), edit("b", "a")])
+    assert (back.kept, back.tried) == ([], {"shop.py\0a\0b"})
+    assert list(back.further) == ["shop.py\0a\0b"], "it may be kept once more"
+    assert back.report is not None
+    assert len(back.report.failures) == 2
