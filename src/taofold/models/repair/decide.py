@@ -31,7 +31,7 @@ RETREAT: Final = 12
 """Candidates without success after which the newest kept edit is given up for now."""
 LAST_RETREAT: Final = 60
 """The same for an edit that was given up before."""
-_PATIENCE: Final = 20.0
+_PATIENCE: Final = 60.0
 """Seconds a candidate's test run may take at least; twenty times the first run's, if longer."""
 
 
