@@ -77,7 +77,7 @@ def test_what_one_project_taught_shortens_the_other(warm: Pytest, tmp_path: Path
     without = drive(demo_project(tmp_path / "a", "library"), warm)
     informed = drive(demo_project(tmp_path / "b", "library"), warm, goal=GOAL + section)
     assert informed.repaired
-    assert informed.turns <= 0.7 * without.turns
+    assert informed.turns <= 0.8 * without.turns
     cited = [r["thought"] for r in informed.replies if "pat-error-" in r["thought"]]
     assert cited
 
