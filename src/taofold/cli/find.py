@@ -1,13 +1,12 @@
 """Finds the run that a person means, and closes the log behind a command."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError, UnknownRun
-from taofold.store.fields import is_list, is_mapping
 
 if TYPE_CHECKING:
     from taofold.core.events import Record
@@ -66,16 +65,3 @@ async def records_of(log: "Log", said: str, at: int | None = None) -> "tuple[str
             f"run {run!r} has the events 0 to {len(records) - 1}, not {at}", path="--at"
         )
     return run, [record for record in records if record.seq <= at]
-
-
-def plain(value: Any) -> Any:
-    """A value of ours as plain JSON, with the fields that hold their default."""
-    import msgspec
-
-    if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    if is_mapping(value):
-        return {str(name): plain(one) for name, one in value.items()}
-    if isinstance(value, tuple) or is_list(value):
-        return [plain(one) for one in cast("Iterable[Any]", value)]
-    return value

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from taofold.cli.clean import clean, parameters, value
 from taofold.cli.colours import Rich
-from taofold.cli.find import plain
 from taofold.cli.story import Story, totals
 from taofold.cli.voices import Plain
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.state import RunState, fold, live
 from taofold.core.trace import opening
+from taofold.store.plain import plain
 
 if TYPE_CHECKING:
     from taofold.cli.story import Voice

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taofold.cli import options
-from taofold.cli.find import find, plain, records_of, with_log
+from taofold.cli.find import find, records_of, with_log
 from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
+from taofold.store.plain import plain
 
 if TYPE_CHECKING:
     from taofold.core.events import Record

@@ -21,8 +21,9 @@ from taofold.server import shapes_learning as shapes
 from taofold.server.endpoint import Call, Endpoint
 from taofold.server.problem import Problem
 from taofold.server.shapes_asked import LoopsQuery, PatternsQuery
-from taofold.server.views import LOCAL, plain
+from taofold.server.views import LOCAL
 from taofold.store.journal import Journal
+from taofold.store.plain import plain
 
 _NONE: Final = "this server keeps no loops and patterns"
 

@@ -20,8 +20,8 @@ from taofold.policy import Facts
 from taofold.runtime.model import Model
 from taofold.runtime.setup import Approval
 from taofold.server import shapes
-from taofold.store.fields import is_list, is_mapping
 from taofold.store.log import RunRow
+from taofold.store.plain import plain
 
 LOCAL = "local"
 """The principal of this machine: shares its sessions with the command line."""
@@ -167,14 +167,3 @@ def agent(name: str, known: Agent[Any, Any]) -> shapes.AgentShown:
         strategy=strategy,
         tools=tools,
     )
-
-
-def plain(value: Any) -> Any:
-    """A value of ours as plain JSON, with the fields that hold their default."""
-    if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    if is_mapping(value):
-        return {str(name): plain(one) for name, one in value.items()}
-    if isinstance(value, tuple) or is_list(value):
-        return [plain(one) for one in cast("Iterable[Any]", value)]
-    return value
