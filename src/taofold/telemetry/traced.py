@@ -7,11 +7,12 @@ failure of an exporter reaches a run.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from taofold.core.events import Forked, Parked, Record, RunFinished
-from taofold.store.log import Claim, Log, RunRow, Signal
+from taofold.store.log import Claim, Log
+from taofold.store.wrapped import WrappedLog
 from taofold.telemetry.projection import Projection
 from taofold.telemetry.spans import Span
 
@@ -30,11 +31,12 @@ class Exporter(Protocol):
         ...
 
 
-class TracedLog:
+class TracedLog(WrappedLog):
     """`log`, with an exporter that is told of every span."""
 
     def __init__(self, log: Log, exporter: Exporter) -> None:
-        self.log, self.exporter = log, exporter
+        super().__init__(log)
+        self.exporter = exporter
         self._runs: dict[str, Projection] = {}
         self._starts: dict[str, int] = {}
 
@@ -42,43 +44,17 @@ class TracedLog:
         """What a log can do beyond the protocol."""
         return getattr(self.log, name)
 
-    async def create(self, row: RunRow) -> None:
-        """Register a run."""
-        await self.log.create(row)
-
     async def claim(self, run: str, owner: str, *, epoch: int | None = None) -> Claim:
         """Become the owner, and learn what happened in the run before."""
-        claim = await self.log.claim(run, owner, epoch=epoch)
+        claim = await super().claim(run, owner, epoch=epoch)
         projection = self._runs.setdefault(run, Projection(run, self._starts))
         for record in await self.log.read(run, after=projection.head):
             projection.feed(record)
         return claim
 
-    async def append(
-        self,
-        run: str,
-        epoch: int,
-        records: Sequence[Record],
-        *,
-        disk: bool = False,
-        consume: Sequence[str] = (),
-        blobs: Mapping[str, bytes] | None = None,
-        status: str = "",
-        waiting_for: str = "",
-        if_quiet: bool = False,
-    ) -> bool:
+    async def append(self, run: str, epoch: int, records: Sequence[Record], **named: Any) -> bool:
         """Write the records, then tell the exporter what is over with them."""
-        written = await self.log.append(
-            run,
-            epoch,
-            records,
-            disk=disk,
-            consume=consume,
-            blobs=blobs,
-            status=status,
-            waiting_for=waiting_for,
-            if_quiet=if_quiet,
-        )
+        written = await super().append(run, epoch, records, **named)
         if written:
             self._tell(run, records)
         return written
@@ -102,40 +78,14 @@ class TracedLog:
         except Exception:
             _LOGGER.exception("run %s goes on, but a part of its trace is lost", run)
 
-    async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
-        """Records of a run."""
-        return await self.log.read(run, after=after, limit=limit)
-
-    async def row(self, run: str) -> RunRow:
-        """The run's row."""
-        return await self.log.row(run)
-
-    async def rows(
-        self, *, status: str = "", session: str = "", parent: str = "", limit: int = 100
-    ) -> list[RunRow]:
-        """Runs, newest first."""
-        return await self.log.rows(status=status, session=session, parent=parent, limit=limit)
-
-    async def post(self, run: str, signal: Signal) -> bool:
-        """Put a message in the run's inbox."""
-        return await self.log.post(run, signal)
-
-    async def inbox(self, run: str) -> list[Signal]:
-        """Messages not yet consumed."""
-        return await self.log.inbox(run)
-
-    async def blob(self, digest: str) -> bytes:
-        """A content by its digest."""
-        return await self.log.blob(digest)
-
     async def delete(self, run: str) -> None:
         """Forget the run. What a back end was sent stays there."""
         self._runs.pop(run, None)
-        await self.log.delete(run)
+        await super().delete(run)
 
     async def close(self) -> None:
         """Close the log and the exporter."""
         try:
-            await self.log.close()
+            await super().close()
         finally:
             await asyncio.to_thread(self.exporter.close)

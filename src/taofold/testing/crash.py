@@ -7,7 +7,7 @@ nothing is cleaned up. Wrap log, model and tools of an agent with it, in a proce
 
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any
@@ -16,6 +16,7 @@ from taofold.core.events import Record
 from taofold.core.values import Profile, Reply
 from taofold.runtime.model import Model, OnText, Request
 from taofold.store.log import Claim, Log, RunRow, Signal
+from taofold.store.wrapped import WrappedLog
 from taofold.tools import Tool
 
 
@@ -69,87 +70,36 @@ def crashing(tool: Tool, points: Points) -> Tool:
     return replace(tool, function=call)
 
 
-class CrashLog:
+class CrashLog(WrappedLog):
     """A log with a point on either side of everything that writes."""
 
     def __init__(self, log: Log, points: Points) -> None:
-        self._log, self._points = log, points
+        super().__init__(log)
+        self._points = points
 
     async def create(self, row: RunRow) -> None:
         """Write, or die."""
         self._points()
-        await self._log.create(row)
+        await super().create(row)
         self._points()
 
     async def claim(self, run: str, owner: str, *, epoch: int | None = None) -> Claim:
         """Write, or die."""
         self._points()
-        claim = await self._log.claim(run, owner, epoch=epoch)
+        claim = await super().claim(run, owner, epoch=epoch)
         self._points()
         return claim
 
-    async def append(
-        self,
-        run: str,
-        epoch: int,
-        records: Sequence[Record],
-        *,
-        disk: bool = False,
-        consume: Sequence[str] = (),
-        blobs: Mapping[str, bytes] | None = None,
-        status: str = "",
-        waiting_for: str = "",
-        if_quiet: bool = False,
-    ) -> bool:
+    async def append(self, run: str, epoch: int, records: Sequence[Record], **named: Any) -> bool:
         """Write, or die."""
         self._points()
-        written = await self._log.append(
-            run,
-            epoch,
-            records,
-            disk=disk,
-            consume=consume,
-            blobs=blobs,
-            status=status,
-            waiting_for=waiting_for,
-            if_quiet=if_quiet,
-        )
+        written = await super().append(run, epoch, records, **named)
         self._points()
         return written
 
     async def post(self, run: str, signal: Signal) -> bool:
         """Write, or die."""
         self._points()
-        posted = await self._log.post(run, signal)
+        posted = await super().post(run, signal)
         self._points()
         return posted
-
-    async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
-        """Read."""
-        return await self._log.read(run, after=after, limit=limit)
-
-    async def row(self, run: str) -> RunRow:
-        """Read."""
-        return await self._log.row(run)
-
-    async def rows(
-        self, *, status: str = "", session: str = "", parent: str = "", limit: int = 100
-    ) -> list[RunRow]:
-        """Read."""
-        return await self._log.rows(status=status, session=session, parent=parent, limit=limit)
-
-    async def inbox(self, run: str) -> list[Signal]:
-        """Read."""
-        return await self._log.inbox(run)
-
-    async def blob(self, digest: str) -> bytes:
-        """Read."""
-        return await self._log.blob(digest)
-
-    async def delete(self, run: str) -> None:
-        """Delete."""
-        await self._log.delete(run)
-
-    async def close(self) -> None:
-        """Close."""
-        await self._log.close()
