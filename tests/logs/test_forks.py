@@ -1,6 +1,7 @@
 """A forked process: it never waits for a thread it does not have, nor shares a connection.
 
-Mutants it catches: no `register_at_fork`, a `refuse` that never does."""
+Mutants it catches: no `register_at_fork`, a `refuse` that never does, a `check` or `backup` that
+connects on its own."""
 
 import os
 import signal
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import taofold
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
@@ -19,6 +22,8 @@ from pathlib import Path
 from taofold.core.errors import LogError
 from taofold.core.events import Record, Updated
 from taofold.logs import SqliteLog
+from taofold.logs.check import check
+from taofold.logs.schema import backup
 from taofold.store.log import RunRow
 warnings.simplefilter("ignore")
 path, other, again = (Path(name) for name in sys.argv[1:4])
@@ -42,6 +47,11 @@ if pid == 0:
             asyncio.run(use(one, "r", 1))
         except LogError as error:
             print("forked" in str(error) and "spawn" in str(error), flush=True)
+    print(["forked" in line for line in check(again)], flush=True)
+    try:
+        backup(path, 1)
+    except LogError as error:
+        print("forked" in str(error), flush=True)
     asyncio.run(begin(unused))
     print("unused works", flush=True)
     asyncio.run(log.close())
@@ -72,8 +82,20 @@ def test_a_forked_process_is_refused_the_logs_of_its_parent_and_does_not_hang(
         output, errors = worker.communicate()
     assert output.splitlines() == [
         *["True"] * 3,
+        "[True]",
+        "True",
         "unused works",
         "closed",
         "child 0",
         "[0, 1]",
     ], errors
+
+
+def test_only_one_place_connects_to_a_file() -> None:
+    source = Path(taofold.__file__).parent
+    said = [
+        path.relative_to(source).as_posix()
+        for path in sorted(source.rglob("*.py"))
+        if "sqlite3.connect(" in path.read_text(encoding="utf-8")
+    ]
+    assert said == ["logs/opening.py"]

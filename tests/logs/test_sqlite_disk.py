@@ -13,7 +13,7 @@ from taofold.core.errors import Conflict, LogError
 from taofold.core.events import Decided, Event, Observed, Proposed, Record, Replied, Started
 from taofold.core.values import Action, Observation, Thought, Usage
 from taofold.logs import SqliteLog
-from taofold.logs.connect import plain
+from taofold.logs.opening import plain
 from taofold.store.log import RunRow, Signal
 
 

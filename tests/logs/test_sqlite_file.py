@@ -16,7 +16,7 @@ from taofold.core.errors import Incompatible, LogError
 from taofold.core.events import Record, Updated
 from taofold.logs import SqliteLog, schema
 from taofold.logs.check import check
-from taofold.logs.connect import plain
+from taofold.logs.opening import plain
 from taofold.store.log import RunRow
 
 T = TypeVar("T")

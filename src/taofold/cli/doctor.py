@@ -76,6 +76,7 @@ def _store() -> "Finding":
     from taofold.cli.place import FILE, home, open_store
     from taofold.cli.probe import Finding
     from taofold.core.errors import TaofoldError
+    from taofold.logs.check import check
 
     try:
         path = home() / FILE
@@ -89,26 +90,11 @@ def _store() -> "Finding":
             return len(rows)
 
         runs = asyncio.run(count())
-        broken = _damage(str(path))
+        broken = check(path)
     except TaofoldError as error:
         return Finding("store", False, str(error))
     said = f"{path}: {runs} runs, {path.stat().st_size / 1e6:.1f} MB"
-    return Finding("store", not broken, f"{said}, {broken or 'healthy'}")
-
-
-def _damage(path: str) -> str:
-    """What SQLite says is wrong with the file; "" if nothing."""
-    import sqlite3
-    from contextlib import closing
-    from pathlib import Path
-
-    uri = f"{Path(path).absolute().as_uri()}?mode=ro"
-    try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=5)) as db:
-            said = str(db.execute("pragma quick_check(3)").fetchone()[0])
-    except sqlite3.Error as error:
-        return str(error)
-    return "" if said == "ok" else said
+    return Finding("store", not broken, f"{said}, {'; '.join(broken[:3]) or 'healthy'}")
 
 
 def _configuration() -> "Finding":

@@ -9,7 +9,9 @@ from typing import Final
 from taofold.core.errors import LogError
 from taofold.logs import statements as sql
 from taofold.logs.faults import explain
+from taofold.logs.opening import opened
 
+_WAIT_S: Final = 5.0
 _LOST_BLOBS: Final = (
     "select digest, run from refs left join runs using(number) "
     "where not exists (select 1 from blobs where blobs.digest = refs.digest)"
@@ -23,10 +25,11 @@ def check(path: Path) -> list[str]:
     Reads every record: some 10 microseconds each.
     """
     try:
-        uri = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, timeout=1.0)) as db:
+        with closing(opened(path, "ro", _WAIT_S)) as db:
             found = [row[0] for row in db.execute("pragma quick_check") if row[0] != "ok"]
             return found or _inconsistencies(db)
+    except LogError as error:
+        return [str(error)]
     except sqlite3.Error as error:
         return [str(explain(error, path))]
 

@@ -12,12 +12,12 @@ from taofold.core.errors import LogError
 from taofold.logs import forks, schema
 from taofold.logs.faults import busy, explain
 from taofold.logs.identity import creator
+from taofold.logs.opening import opened, plain
 
 T = TypeVar("T")
 
 _PAGE_BYTES: Final = 2048
 """Each commit writes at least a page to the -wal file, and an event is a few hundred bytes."""
-_KEPT_WAL_BYTES: Final = 8 << 20
 _MANY_FRAMES: Final = 1000
 _PAUSE_S: Final = 0.01
 
@@ -36,27 +36,6 @@ def connect(
         return _patiently(lambda: _connect(path, wait_s, adopt, max_bytes), wait_s)
     except sqlite3.Error as error:
         raise explain(error, path) from error
-
-
-def plain(path: Path, wait_s: float) -> sqlite3.Connection:
-    """A connection to a file that is known to be a log."""
-    forks.refuse(path)
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
-        uri=True,
-        timeout=wait_s,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-    # The -wal file is folded back by the disk thread, never in the middle of a step.
-    for pragma in (
-        "synchronous = normal",
-        "wal_autocheckpoint = 0",
-        f"journal_size_limit = {_KEPT_WAL_BYTES}",
-        "trusted_schema = off",
-    ):
-        connection.execute(f"pragma {pragma}")
-    return connection
 
 
 def fold(connection: sqlite3.Connection) -> None:
@@ -125,11 +104,8 @@ def _touch(path: Path) -> None:
 
 def _inspect(path: Path, owner: str, *, adopt: bool) -> int:
     """The layout version of the file, found without changing a byte of it."""
-    reader = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=0)
-    try:
+    with closing(opened(path, "ro", 0)) as reader:
         return schema.check(reader, path, owner, adopt=adopt)
-    finally:
-        reader.close()
 
 
 def _patiently(work: Callable[[], T], wait_s: float) -> T:

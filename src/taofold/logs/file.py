@@ -15,9 +15,10 @@ from typing import Final, TypeAlias, TypeVar
 
 from taofold.core.errors import LogError
 from taofold.logs import forks
-from taofold.logs.connect import connect, fold, plain
+from taofold.logs.connect import connect, fold
 from taofold.logs.disk import Disk
 from taofold.logs.faults import busy, explain
+from taofold.logs.opening import plain
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from taofold.core.errors import LogError
-from taofold.logs.connect import empty, plain
+from taofold.logs.connect import empty
 from taofold.logs.faults import explain
+from taofold.logs.opening import plain
 from taofold.logs.statements import LAST
 
 _STATEMENTS: Final = (

@@ -9,15 +9,18 @@ owners or threads.
 
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from taofold.core.errors import Incompatible, LogError
+from taofold.logs.opening import opened
 
 VERSION: Final = 2
 """Version of the layout. Raise it with statements in `UPGRADES`."""
 
 APPLICATION: Final = 0x7A0F01D5
+_WAIT_S: Final = 5.0
 
 _JOURNAL: Final = (
     """create table streams(
@@ -116,16 +119,16 @@ def backup(path: Path, version: int) -> Path:
     partial = final.with_name(final.name + ".part")
     partial.unlink(missing_ok=True)
     partial.touch(mode=0o600)
-    source, copy = sqlite3.connect(path), sqlite3.connect(partial)
     try:
-        source.backup(copy)
+        with (
+            closing(opened(path, "rw", _WAIT_S)) as source,
+            closing(opened(partial, "rw", _WAIT_S)) as copy,
+        ):
+            source.backup(copy)
     except sqlite3.Error as error:
         raise LogError(
             f"{str(path)!r} was not upgraded: its backup {str(final)!r} failed ({error})"
         ) from error
-    finally:
-        source.close()
-        copy.close()
     partial.replace(final)
     return final
 
