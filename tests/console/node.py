@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -11,18 +10,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.environments import cache
 
 PINNED: Final[Mapping[str, str]] = {
     "@ag-ui/client": "1.0.0",
     "axe-core": "4.14.1",
 }
 """What the tests need."""
-
-
-def cache() -> Path:
-    """The folder for everything that tests install."""
-    said = os.environ.get("TAOFOLD_TEST_CACHE", "")
-    return Path(said) if said else Path.home() / ".cache" / "taofold-tests"
 
 
 def install() -> Path | str:

@@ -17,34 +17,9 @@ from taofold.testing import FunctionModel
 from taofold.testing.replay import assert_replays
 
 from .kit import LOGS, Memo, act, batch, events, finish
+from .payer import RAN, agent, look
 
 pytestmark = pytest.mark.anyio
-RAN: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    RAN.clear()
-
-
-@tool(effect="read")
-def look(what: str = "x") -> str:
-    """Look."""
-    RAN.append(what)
-    return f"{what} {len(RAN)}"
-
-
-@tool(tier=3)
-def pay(amount: int) -> str:
-    """Pay."""
-    RAN.append(amount)
-    return "paid"
-
-
-def agent(*script: Any, **options: Any) -> Agent[Any, Any]:
-    options.setdefault("log", MemoryLog())
-    options.setdefault("tools", [look, pay])
-    return Agent(Memo(script), **options)
 
 
 @pytest.mark.scenario("PEER-28")

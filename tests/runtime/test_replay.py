@@ -18,34 +18,9 @@ from taofold.runtime.run import rewind
 from taofold.testing.replay import assert_replays
 
 from .kit import Memo, act, batch, events, finish, neutral, planted
+from .payer import RAN, agent
 
 pytestmark = pytest.mark.anyio
-RAN: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    RAN.clear()
-
-
-@tool(effect="read")
-def look(what: str = "x") -> str:
-    """Look."""
-    RAN.append(what)
-    return f"{what} {len(RAN)}"
-
-
-@tool(tier=3)
-def pay(amount: int) -> str:
-    """Pay."""
-    RAN.append(amount)
-    return "paid"
-
-
-def agent(*script: Any, **options: Any) -> Agent[Any, Any]:
-    options.setdefault("log", MemoryLog())
-    options.setdefault("tools", [look, pay])
-    return Agent(Memo(script), **options)
 
 
 SCRIPT = (act("look", what="a"), '{ "thought": ', batch(("look", {}), ("nope", {})), finish())

@@ -93,6 +93,19 @@ class Extra(Wire, frozen=True):
     tags: Texts = ()
 
 
+class Entry(Wire, frozen=True, kw_only=True):
+    """What every kind of pattern has; behind its own keys."""
+
+    source_loops: tuple[Loop, ...] = ()
+    taofold: Extra = Extra()
+
+
+class Tagged(Entry, frozen=True, kw_only=True):
+    """What all kinds but anti-patterns have."""
+
+    tags: Texts = ()
+
+
 class WireFix(Wire, frozen=True):
     """`fix_approach`."""
 
@@ -103,7 +116,7 @@ class WireFix(Wire, frozen=True):
     diff_pattern: Text = ""
 
 
-class WireError(Wire, frozen=True):
+class WireError(Tagged, frozen=True):
     """An error pattern."""
 
     pattern_id: Annotated[str, _id("error")]
@@ -114,13 +127,10 @@ class WireError(Wire, frozen=True):
     type: str = "error_pattern"
     successful_applications: Count | None = None
     failed_applications: Count | None = None
-    source_loops: tuple[Loop, ...] = ()
     last_used: str = ""
     first_discovered: str = ""
     effectiveness_trend: tuple[Point, ...] = ()
     related_patterns: Texts = ()
-    tags: Texts = ()
-    taofold: Extra = Extra()
 
 
 class Iterations(Wire, frozen=True):
@@ -140,7 +150,7 @@ class WireApproach(Wire, frozen=True):
     typical_iterations: Iterations = Iterations()
 
 
-class WireSuccess(Wire, frozen=True):
+class WireSuccess(Tagged, frozen=True):
     """A success pattern."""
 
     pattern_id: Annotated[str, _id("success")]
@@ -150,13 +160,10 @@ class WireSuccess(Wire, frozen=True):
     usage_count: Count
     type: str = "success_pattern"
     task_description_pattern: Text = ""
-    source_loops: tuple[Loop, ...] = ()
     average_iterations: Annotated[float, Meta(ge=0)] | None = None
     preconditions: Texts = ()
     benefits: Texts = ()
     limitations: Texts = ()
-    tags: Texts = ()
-    taofold: Extra = Extra()
 
 
 class Better(Wire, frozen=True):
@@ -166,7 +173,7 @@ class Better(Wire, frozen=True):
     success_pattern_id: Annotated[str, Meta(pattern=f"^(|{FORMS['success'].pattern})$")] = ""
 
 
-class WireAnti(Wire, frozen=True):
+class WireAnti(Entry, frozen=True):
     """An anti-pattern."""
 
     pattern_id: Annotated[str, _id("anti")]
@@ -178,11 +185,9 @@ class WireAnti(Wire, frozen=True):
     failure_symptoms: Texts = ()
     why_it_fails: Text = ""
     better_alternative: Better | None = None
-    source_loops: tuple[Loop, ...] = ()
-    taofold: Extra = Extra()
 
 
-class WireTemplate(Wire, frozen=True):
+class WireTemplate(Tagged, frozen=True):
     """A code template."""
 
     template_id: Annotated[str, _id("template")]
@@ -193,9 +198,6 @@ class WireTemplate(Wire, frozen=True):
     placeholders: dict[str, Text] = {}
     use_case: Text = ""
     success_rate: Rate | None = None
-    source_loops: tuple[Loop, ...] = ()
-    tags: Texts = ()
-    taofold: Extra = Extra()
 
 
 AnyWire: TypeAlias = WireError | WireSuccess | WireAnti | WireTemplate
