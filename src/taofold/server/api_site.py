@@ -1,5 +1,6 @@
 """The routes about the server itself: agents, signing in and out, health, counts, OpenAPI."""
 
+import asyncio
 from collections import Counter
 from typing import Final
 
@@ -12,7 +13,7 @@ from taofold.server.counts import MEDIA
 from taofold.server.endpoint import Call, Endpoint, Nothing
 from taofold.server.problem import Problem
 from taofold.server.shapes_asked import Login
-from taofold.server.signin import COOKIE, SESSION_S, Session
+from taofold.server.signin import SESSION_S, Session
 
 
 async def agents(call: Call) -> BaseModel:
@@ -34,7 +35,7 @@ async def enter(call: Call) -> Response:
     """Sign in by the link that was printed when the server began."""
     if call.request.method == "HEAD":  # a preview of the link must not use it up
         raise Problem(405, "method", "this cannot be done here", headers={"Allow": "GET"})
-    cookie = call.server.signin.redeem(call.path["code"])
+    cookie = await asyncio.to_thread(call.server.signin.redeem, call.path["code"])
     if cookie is None:
         raise Problem(404, "not_found", "this link was used or is too old: start one anew")
     call.server.audit("signin", "local", detail="by link")
@@ -49,7 +50,7 @@ async def login(call: Call) -> Response:
     token = server.tokens.check(call.body.token)
     if token is None:
         raise Problem(401, "unauthorized", "the token is not valid")
-    cookie = server.signin.cookie(token)
+    cookie = await asyncio.to_thread(server.signin.cookie, token)
     session = server.signin.read(cookie)
     assert isinstance(session, Session)
     server.audit("signin", token.principal, detail=f"by token {token.id}")
@@ -60,16 +61,20 @@ async def login(call: Call) -> Response:
 
 
 async def logout(call: Call) -> Response:
-    """Forget the cookie."""
+    """End the session: its cookie is refused from now on, whoever has it."""
+    door, signin = call.server.door, call.server.signin
+    cookie = door.cookie(call.request.headers)
+    if cookie is not None:
+        await asyncio.to_thread(signin.end, cookie)
     call.server.audit("signout", call.principal.id)
     answer = JSONResponse(shapes.Accepted(id=call.principal.id).model_dump(), 202)
-    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    answer.delete_cookie(signin.name, path="/", httponly=True, samesite="strict")
     return answer
 
 
 def _set(call: Call, answer: Response, cookie: str) -> None:
     answer.set_cookie(
-        COOKIE,
+        call.server.signin.name,
         cookie,
         max_age=SESSION_S,
         path="/",

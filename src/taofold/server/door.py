@@ -15,7 +15,7 @@ from starlette.requests import cookie_parser
 
 from taofold.core.values import Principal
 from taofold.server.problem import Problem
-from taofold.server.signin import COOKIE, Signin
+from taofold.server.signin import Signin
 from taofold.server.tokens import Tokens
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -83,9 +83,9 @@ class Door:
         said = headers.get("authorization")
         if said is not None:
             return self._bearer(said)
-        cookies = cookie_parser(headers.get("cookie", ""))
-        if COOKIE in cookies:
-            session = self.signin.read(cookies[COOKIE])
+        cookie = self.cookie(headers)
+        if cookie is not None:
+            session = self.signin.read(cookie)
             if session is None:
                 raise _unknown("you are not signed in any more")
             if unsafe and not _same(headers.get(CSRF, ""), session.csrf):
@@ -95,6 +95,10 @@ class Door:
         if named or self.tokens.configured or not loopback(client):
             return None
         return Guest(Principal())
+
+    def cookie(self, headers: Headers) -> str | None:
+        """What the request has as our cookie."""
+        return cookie_parser(headers.get("cookie", "")).get(self.signin.name)
 
     def _bearer(self, said: str) -> Guest:
         scheme, _, token = said.partition(" ")

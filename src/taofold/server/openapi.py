@@ -62,7 +62,12 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "schemas": schemas.get("$defs", {}),
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "session": {"type": "apiKey", "in": "cookie", "name": "taofold_session"},
+                "session": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "taofold_session_ID",
+                    "description": "Set by signing in. ID is the server's own, 8 hex digits.",
+                },
             },
         },
         "security": [{"token": []}, {"session": []}, {}],

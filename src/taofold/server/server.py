@@ -3,7 +3,6 @@
 `Server` is what handlers work with. It opens no port; `taofold serve` and tests do.
 """
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from taofold.server.door import Door
 from taofold.server.hub import Hub
 from taofold.server.keeper import Keeper
 from taofold.server.rates import Rates
-from taofold.server.signin import Signin, load_key
+from taofold.server.signin import Signin
 from taofold.server.tokens import Tokens
 from taofold.server.watching import Watching
 from taofold.server.worker import Worker
@@ -90,7 +89,11 @@ class Server:
         rebuild: Rebuild | None = None,
         now: Callable[[], int] = clock,
     ) -> None:
-        """`folder` keeps the audit and the key that signs cookies; None: only in memory."""
+        """`folder` keeps the audit and who is signed in; None: only in memory.
+
+        Raises:
+            ConfigError: what the folder keeps cannot be read.
+        """
         self.log, self.settings, self.now = log, settings, now
         self.journal, self.registry = journal, registry
         self.tokens = tokens or Tokens()
@@ -112,8 +115,8 @@ class Server:
             now=now,
             secrets=[secret for agent in offered for secret in agent.redactor.known],
         )
-        key = load_key(folder / "server.key") if folder else os.urandom(32)
-        self.signin = Signin(self.tokens, key, now)
+        self.signin = Signin(self.tokens, folder / "sessions.json" if folder else None, now)
+        self.signin.check()
         self.door = Door(self.tokens, self.signin, settings.hosts, settings.origins)
         self.rates = Rates(settings.requests_per_s, settings.requests_burst)
         self.failures = Rates(1 / 6, settings.failures_burst)

@@ -1,32 +1,31 @@
 """How a browser signs in: a one-time link or a token, then a cookie that scripts cannot read.
 
-The cookie is a signed statement, so it survives a restart and holds for every server that
-has the key file. Whoever changes something with it must also send the CSRF token, which a
-page of another site can neither read nor guess. A cookie that came from a token is worth
-what that token is worth today.
+A session is kept by the hash of its cookie, so it survives a restart, holds for every server
+of the folder, and ends when its owner signs out, whoever else has the cookie. Whoever changes
+something with it must also send the CSRF token, which a page of another site can neither read
+nor guess. A cookie that came from a token is worth what that token is worth today.
 """
 
-import base64
 import hashlib
 import hmac
-import json
-import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from secrets import token_bytes, token_urlsafe
-from typing import Any, Final
+from secrets import token_hex, token_urlsafe
+from typing import Any, Final, TypeAlias
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Principal
+from taofold.server.kept import Form, Kept
 from taofold.server.tokens import Token, Tokens
 from taofold.store.fields import is_mapping
 from taofold.store.store import clock
 
-COOKIE: Final = "taofold_session"
 CODE_S: Final = 600
 """Seconds that a one-time link can be used."""
 SESSION_S: Final = 7 * 24 * 3600
+MOST: Final = 50
+"""Sessions of one token, or by link. One more ends the oldest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,80 +37,114 @@ class Session:
     token: str = ""
 
 
-@dataclass(slots=True)
-class Signin:
-    """The codes and cookies of one server. `key` signs cookies."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is kept of a session: the token's id ("" = by link), milliseconds since the epoch."""
 
-    tokens: Tokens
-    key: bytes = field(default_factory=lambda: token_bytes(32))
-    now: Callable[[], int] = clock
-    _codes: dict[str, int] = field(default_factory=dict[str, int])
+    token: str
+    until: int
+
+
+Entries: TypeAlias = Mapping[str, Entry]
+
+
+def _entries(said: Any) -> Entries:
+    if not is_mapping(said):
+        raise ValueError("it has no sessions")
+    return {digest: Entry(str(one["token"]), int(one["until"])) for digest, one in said.items()}
+
+
+_FORM: Final = Form[Entries](
+    {}, _entries, lambda entries: {digest: asdict(one) for digest, one in entries.items()}
+)
+
+
+class Signin:
+    """The codes and sessions of one server; `path` keeps the sessions, None = in memory."""
+
+    def __init__(
+        self, tokens: Tokens, path: Path | None = None, now: Callable[[], int] = clock
+    ) -> None:
+        self._tokens, self._now = tokens, now
+        self._kept = Kept(path, _FORM)
+        self._codes: dict[str, int] = {}
+        self.name: Final = f"taofold_session_{_server(tokens, path)}"
+        """The cookie's. Browsers send cookies to every port of a host: each server has its own."""
+
+    def check(self) -> None:
+        """Can the sessions be read?
+
+        Raises:
+            ConfigError: no.
+        """
+        self._kept.value()
 
     def code(self) -> str:
         """A new one-time code for the principal `local`."""
         said = token_urlsafe(24)
-        self._codes[_hash(said)] = self.now() + CODE_S * 1000
+        self._codes[_hash(said)] = self._now() + CODE_S * 1000
         return said
 
     def redeem(self, code: str) -> str | None:
-        """The cookie for a code; None if it was used, is too old, or never was one."""
+        """The cookie for a code; None if it was used, is too old, or never was one. Blocks."""
         expires = self._codes.pop(_hash(code), 0)
-        return self._cookie("") if self.now() < expires else None
+        return self._begin("") if self._now() < expires else None
 
     def cookie(self, token: Token) -> str:
-        """The cookie for a token."""
-        return self._cookie(token.id)
+        """The cookie for a token. Blocks."""
+        return self._begin(token.id)
 
     def read(self, cookie: str) -> Session | None:
-        """Whose cookie it is, None if it is not ours, too old, or its token was revoked."""
-        body, _, signature = cookie.partition(".")
-        ours = self._sign("cookie", body).encode()
-        if not hmac.compare_digest(ours, signature.encode("utf-8", "replace")):
+        """Whose cookie it is, None if it is not ours, has ended, or its token was revoked."""
+        try:
+            found = self._kept.value().get(_hash(cookie))
+        except ConfigError:
             return None
-        said: Any = json.loads(base64.urlsafe_b64decode(body))
-        if not is_mapping(said) or self.now() > int(said["until"]):
+        if found is None or self._now() > found.until:
             return None
-        csrf, token_id = self._sign("csrf", body), str(said["token"])
-        if not token_id:
-            return Session(Principal(), csrf)
-        token = self.tokens.get(token_id)
+        if not found.token:
+            return Session(Principal(), _csrf(cookie))
+        token = self._tokens.get(found.token)
         if token is None:
             return None
-        return Session(self.tokens.principal(token), csrf, token_id)
+        return Session(self._tokens.principal(token), _csrf(cookie), found.token)
 
-    def _cookie(self, token: str) -> str:
-        until = self.now() + SESSION_S * 1000
-        said = {"token": token, "until": until, "nonce": token_urlsafe(12)}
-        body = base64.urlsafe_b64encode(json.dumps(said).encode()).decode()
-        return f"{body}.{self._sign('cookie', body)}"
+    def end(self, cookie: str) -> None:
+        """Refuse the cookie from now on, everywhere. Blocks.
 
-    def _sign(self, purpose: str, body: str) -> str:
-        said = f"{purpose}:{body}".encode("utf-8", "replace")
-        return hmac.new(self.key, said, hashlib.sha256).hexdigest()
+        Raises:
+            ConfigError: the sessions cannot be read, so no cookie is good anyway.
+            LogError: they cannot be written: the cookie is still good.
+        """
+        gone = _hash(cookie)
+        self._kept.change(lambda known: {at: one for at, one in known.items() if at != gone})
 
+    def _begin(self, token: str) -> str:
+        cookie, now = token_urlsafe(32), self._now()
+        entry = Entry(token, now + SESSION_S * 1000)
 
-def load_key(path: Path) -> bytes:
-    """The key in the file, made if it is missing.
+        def begun(known: Entries) -> Entries:
+            good = {at: one for at, one in known.items() if now <= one.until}
+            mine = [at for at, one in good.items() if one.token == token]  # the oldest first
+            for at in mine[: max(0, len(mine) - MOST + 1)]:
+                del good[at]
+            return {**good, _hash(cookie): entry}
 
-    Raises:
-        ConfigError: it cannot be read, or others can.
-    """
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise ConfigError(f"{str(path)!r} cannot be written: {error.strerror}") from error
-    else:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(token_bytes(32))
-    if os.name == "posix" and path.stat().st_mode & 0o077:
-        raise ConfigError(f"{str(path)!r} is open to others: chmod 600 it")
-    key = path.read_bytes()
-    if len(key) != 32:
-        raise ConfigError(f"{str(path)!r} holds no key: delete it and start again")
-    return key
+        self._kept.change(begun)
+        return cookie
 
 
-def _hash(code: str) -> str:
-    return hashlib.sha256(code.encode("utf-8", "replace")).hexdigest()
+def _server(tokens: Tokens, path: Path | None) -> str:
+    """Which server it is: the same after a restart, another one for another folder."""
+    if path is None:
+        return token_hex(4)
+    said = f"{path.absolute()}\n{tokens.path and tokens.path.absolute()}"
+    return _hash(said)[:8]
+
+
+def _csrf(cookie: str) -> str:
+    return hmac.new(cookie.encode("utf-8", "replace"), b"csrf", hashlib.sha256).hexdigest()
+
+
+def _hash(said: str) -> str:
+    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()

@@ -1,25 +1,23 @@
 """Bearer tokens: a file of hashes, each with a principal and roles.
 
 A token is `tf_<id>_<secret>`; only the SHA-256 of it is kept, which is enough for 256 random
-bits. The file is read again when it changes, so a revoked token is refused at once. A file
-that cannot be read lets nobody in.
+bits. A revoked token is refused at once. A file that cannot be read lets nobody in.
 """
 
 import hashlib
 import hmac
-import json
-import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from taofold.core.errors import ConfigError
 from taofold.core.instant import iso
 from taofold.core.values import Principal
 from taofold.policy.roles import ROLES
+from taofold.server.kept import Form, Kept
 from taofold.store.fields import is_list, is_mapping
 from taofold.store.store import clock
 
@@ -45,14 +43,33 @@ class Token:
         return not self.revoked_at and (not self.expires_at or now < self.expires_at)
 
 
-@dataclass(slots=True)
+Known: TypeAlias = Mapping[str, Token]
+"""Tokens by their ids, the oldest first."""
+
+
+def _token(entry: Any) -> Token:
+    said: dict[str, Any] = {**entry, "roles": tuple(entry["roles"])}
+    return Token(**said)
+
+
+def _known(said: Any) -> Known:
+    entries = said["tokens"] if is_mapping(said) else None
+    if not is_list(entries):
+        raise ValueError("it has no list of tokens")
+    return {token.id: token for token in map(_token, entries)}
+
+
+_FORM: Final = Form[Known](
+    {}, _known, lambda known: {"tokens": [asdict(token) for token in known.values()]}
+)
+
+
 class Tokens:
     """The tokens in the file at `path`; None = there are none."""
 
-    path: Path | None = None
-    now: Callable[[], int] = clock
-    _known: dict[str, Token] = field(default_factory=dict[str, Token])
-    _seen: tuple[int, int] = (-1, -1)
+    def __init__(self, path: Path | None = None, now: Callable[[], int] = clock) -> None:
+        self.path, self.now = path, now
+        self._kept = Kept(path, _FORM)
 
     def all(self) -> Sequence[Token]:
         """Every token, the oldest first.
@@ -60,8 +77,7 @@ class Tokens:
         Raises:
             ConfigError: the file cannot be read.
         """
-        self._refresh()
-        return tuple(self._known.values())
+        return tuple(self._kept.value().values())
 
     @property
     def configured(self) -> bool:
@@ -82,10 +98,9 @@ class Tokens:
     def get(self, id_: str) -> Token | None:
         """The token with this id, None if it may not be used."""
         try:
-            self._refresh()
+            token = self._kept.value().get(id_)
         except ConfigError:
             return None
-        token = self._known.get(id_)
         return token if token is not None and token.active(self.now()) else None
 
     def principal(self, token: Token) -> Principal:
@@ -109,7 +124,8 @@ class Tokens:
         """Make a token and return it: the only time that it is seen.
 
         Raises:
-            ConfigError: the name is taken by us, or a role is unknown.
+            ConfigError: the name is taken by us, a role is unknown, or there is no file.
+            LogError: the file cannot be written.
         """
         if not _NAME.fullmatch(principal) or principal in _RESERVED:
             raise ConfigError(
@@ -123,7 +139,7 @@ class Tokens:
         said = f"tf_{id_}_{token_urlsafe(32)}"
         expires = now + round(seconds * 1000) if seconds else 0
         token = Token(id_, _digest(said), principal, tuple(roles), now, expires)
-        self._write([*self.all(), token])
+        self._change(lambda known: {**known, id_: token})
         return said
 
     def revoke(self, id_: str) -> Token:
@@ -131,44 +147,22 @@ class Tokens:
 
         Raises:
             ConfigError: there is no such token.
+            LogError: the file cannot be written.
         """
-        known = list(self.all())
-        for number, token in enumerate(known):
-            if token.id == id_:
-                known[number] = token = replace(token, revoked_at=token.revoked_at or self.now())
-                self._write(known)
-                return token
-        raise ConfigError(f"there is no token {id_!r}")
 
-    def _refresh(self) -> None:
-        if self.path is None:
-            return
-        try:
-            stat = self.path.stat()
-        except FileNotFoundError:
-            self._known, self._seen = {}, (-1, -1)
-            return
-        except OSError as error:
-            raise ConfigError(f"the tokens cannot be read: {error.strerror}") from error
-        seen = (stat.st_mtime_ns, stat.st_ino)
-        if seen != self._seen:
-            if os.name == "posix" and stat.st_mode & 0o077:
-                raise ConfigError(f"{str(self.path)!r} is open to others: chmod 600 it")
-            self._known = {token.id: token for token in _read(self.path)}
-            self._seen = seen
+        def revoked(known: Known) -> Known:
+            if id_ not in known:
+                raise ConfigError(f"there is no token {id_!r}")
+            token = known[id_]
+            return {**known, id_: replace(token, revoked_at=token.revoked_at or self.now())}
 
-    def _write(self, tokens: Sequence[Token]) -> None:
+        self._change(revoked)
+        return self._kept.value()[id_]
+
+    def _change(self, step: Callable[[Known], Known]) -> None:
         if self.path is None:
             raise ConfigError("there is no file for tokens")
-        body = json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=1)
-        partial = self.path.with_name(f"{self.path.name}.{token_hex(4)}.part")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(body + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path)
-        self._refresh()
+        self._kept.change(step)
 
 
 def shown(token: Token) -> dict[str, Any]:
@@ -186,19 +180,3 @@ def shown(token: Token) -> dict[str, Any]:
 
 def _digest(said: str) -> str:
     return hashlib.sha256(said.encode()).hexdigest()
-
-
-def _token(entry: Any) -> Token:
-    said: dict[str, Any] = {**entry, "roles": tuple(entry["roles"])}
-    return Token(**said)
-
-
-def _read(path: Path) -> list[Token]:
-    try:
-        said: Any = json.loads(path.read_text(encoding="utf-8"))
-        entries = said["tokens"] if is_mapping(said) else None
-        if not is_list(entries):
-            raise ValueError("no list of tokens")
-        return [_token(entry) for entry in entries]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ConfigError(f"{str(path)!r} holds no tokens: {error}") from error

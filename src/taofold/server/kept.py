@@ -1,0 +1,113 @@
+"""A small JSON file that several processes share, for its owner only.
+
+It is read again when it changed, so a change holds at once everywhere; it is changed by one
+process at a time, as a whole or not at all. Knows nothing of what it holds.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from taofold.core.errors import ConfigError, LogError
+
+T = TypeVar("T")
+_Seen = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Form(Generic[T]):
+    """How a value stands in the file."""
+
+    empty: T
+    """What a file that does not exist says."""
+    decode: Callable[[Any], T]
+    """From JSON. ValueError, TypeError and KeyError mean that it is not such a file."""
+    encode: Callable[[T], Any]
+
+
+class Kept(Generic[T]):
+    """The value in the file at `path`; without one it lives in memory."""
+
+    def __init__(self, path: Path | None, form: Form[T]) -> None:
+        self.path, self._form = path, form
+        self._known: tuple[_Seen | None, T] = (None, form.empty)
+        self._lock = Lock()
+
+    def value(self) -> T:
+        """What the file says now.
+
+        Raises:
+            ConfigError: it cannot be read, or others can read it.
+        """
+        if self.path is None:
+            return self._known[1]
+        try:
+            stat = self.path.stat()
+        except FileNotFoundError:
+            self._known = (None, self._form.empty)
+            return self._form.empty
+        except OSError as error:
+            raise ConfigError(f"{str(self.path)!r} cannot be read: {error.strerror}") from error
+        seen = (stat.st_mtime_ns, stat.st_ino, stat.st_mode)
+        if seen != self._known[0]:
+            if os.name == "posix" and stat.st_mode & 0o077:
+                raise ConfigError(f"{str(self.path)!r} is open to others: chmod 600 it")
+            self._known = (seen, self._read(self.path))
+        return self._known[1]
+
+    def change(self, step: Callable[[T], T]) -> None:
+        """Write what `step` makes of the value. Blocks while somebody else does so.
+
+        Raises:
+            ConfigError: the file cannot be read; nothing was changed.
+            LogError: it cannot be written; nothing was changed.
+        """
+        try:
+            with self._alone():
+                made = step(self.value())
+                if self.path is None:
+                    self._known = (None, made)
+                else:
+                    self._write(self.path, made)
+        except OSError as error:
+            raise LogError(f"{str(self.path)!r} cannot be written: {error.strerror}") from error
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        with self._lock:
+            if self.path is None:
+                yield
+                return
+            lock = os.open(f"{self.path}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(lock)
+
+    def _read(self, path: Path) -> T:
+        try:
+            return self._form.decode(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise ConfigError(f"{str(path)!r} is damaged: {error}") from error
+
+    def _write(self, path: Path, value: T) -> None:
+        body = json.dumps(self._form.encode(value), indent=1) + "\n"
+        partial = path.with_name(f"{path.name}.{token_hex(4)}.part")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
