@@ -22,7 +22,7 @@ _ANSWER: Final = {
     "properties": {"answer": {"type": "string", "minLength": 1}},
     "required": ["answer"],
 }
-_DECISION: Final = {
+_DECISION: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "approved": {"type": "boolean"},
@@ -37,14 +37,15 @@ def interrupt(record: e.Record, call: str, action: Action, *, child: str = "") -
     """The question that `record`, a `Decided` with verdict ask, puts about `action`."""
     event = record.event
     assert isinstance(event, e.Decided)
-    asks = action.tool == ASK_USER
+    form: Any = (event.request or {}).get("form")
+    asks = action.tool == ASK_USER or event.request is not None
     until = datetime.fromtimestamp(event.expires_at / 1000, UTC) if event.expires_at else None
     return Interrupt(
         id=f"{record.run}:{record.seq}",
         reason=INPUT if asks else APPROVAL,
         message=(event.reason if asks else "") or event.preview or event.reason,
         tool_call_id=call,
-        response_schema=_ANSWER if asks else _DECISION,
+        response_schema=_ANSWER if action.tool == ASK_USER else _decided(form),
         expires_at=until.isoformat().replace("+00:00", "Z") if until else None,
         subagent_run_id=child or None,
         metadata={
@@ -55,6 +56,13 @@ def interrupt(record: e.Record, call: str, action: Action, *, child: str = "") -
             "digest": event.digest,
         },
     )
+
+
+def _decided(form: Any) -> dict[str, Any]:
+    """A yes or no; to a tool's own question with the filled form."""
+    if not form:
+        return _DECISION
+    return {**_DECISION, "properties": {**_DECISION["properties"], "parameters": form}}
 
 
 def decision(entry: ResumeEntry) -> shapes_asked.Decide:

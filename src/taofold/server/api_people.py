@@ -4,6 +4,7 @@ Who may decide is the policy's word, asked with the roles that decider and reque
 now. Every attempt that is refused is on the run's record and in the server's audit.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -18,7 +19,7 @@ from taofold.policy.roles import may
 from taofold.runtime import people
 from taofold.runtime.inbox import SHAPES
 from taofold.runtime.setup import Approval, Decision
-from taofold.server import shapes, views
+from taofold.server import filling, shapes, views
 from taofold.server.catalog import AnyAgent, facts_of
 from taofold.server.endpoint import Call, Endpoint
 from taofold.server.keeper import root
@@ -84,6 +85,7 @@ async def decide(call: Call) -> BaseModel:
     facts = _facts(agent, one)
     if one is not None:
         _fits(one, body)
+        decision = _filled(one, decision)
         await _requester(call, one, facts, policy)
     try:
         done = await people.decide(
@@ -145,6 +147,20 @@ def _fits(one: Approval, body: Decide) -> None:
         raise Problem(422, "parameters", "only an edit brings parameters")
     if said == "edit" and one.action.tool == ASK_USER:
         raise Problem(422, "parameters", "a question is answered with text")
+
+
+def _filled(one: Approval, decision: Decision) -> Decision:
+    """The decision with what was filled in as the form wants it.
+
+    Raises:
+        Problem: 422, it does not fit the form.
+    """
+    if not one.form or decision.verdict == "deny":
+        return decision
+    if decision.parameters is not None:
+        filling.check(one.form, decision.parameters, "parameters")
+        return decision
+    return replace(decision, answer=filling.answer(one.form, decision.answer or ""))
 
 
 async def _requester(call: Call, one: Approval, facts: Facts | None, policy: Policy) -> None:

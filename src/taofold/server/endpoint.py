@@ -151,9 +151,15 @@ def _checked(model: type[BaseModel], said: Any, where: str, *, strings: bool) ->
     try:
         return model.model_validate_strings(said) if strings else model.model_validate(said)
     except ValidationError as error:
-        faults = [
-            {"where": where, "path": "/".join(map(str, one["loc"])), "fault": one["msg"]}
-            for one in error.errors(include_url=False, include_input=False, include_context=False)
-        ]
-        said_ = "; ".join(f"{one['path'] or where}: {one['fault']}" for one in faults[:5])
-        raise Problem(422, "invalid", said_, faults=faults[:50]) from None
+        raise invalid(error, where) from None
+
+
+def invalid(error: ValidationError, where: str, under: str = "") -> Problem:
+    """422 with every fault: where it is, and its path, below `under`."""
+    faults = [
+        {"where": where, "path": "/".join(filter(None, (under, *map(str, one["loc"])))),
+         "fault": one["msg"]}
+        for one in error.errors(include_url=False, include_input=False, include_context=False)
+    ]  # fmt: skip
+    said = "; ".join(f"{one['path'] or where}: {one['fault']}" for one in faults[:5])
+    return Problem(422, "invalid", said, faults=faults[:50])
