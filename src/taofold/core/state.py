@@ -17,6 +17,7 @@ from taofold.core.values import Action, Message, Observation, Step, Thought, Usa
 Status: TypeAlias = Literal[
     "new", "running", "waiting", "finished", "limited", "failed", "cancelled"
 ]
+_Called: TypeAlias = e.Decided | e.Started | e.Observed
 ENDED: frozenset[str] = frozenset({"finished", "limited", "failed", "cancelled"})
 
 
@@ -83,16 +84,18 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901 - one c
             opened = OpenStep(event.thought, tuple([Slot(action) for action in event.actions]))
             return replace(state, open={**state.open, event.key: opened}, at=at, active_ms=active)
         case e.Decided():
-            slots = _slots(state, event.key, event.index, decided=event)
+            slot = _slot(state, event)
+            slot = replace(slot, decided=event, action=event.action or slot.action)
+            slots = _slots(state, event, slot)
             return replace(state, open=slots, status="running", at=at, active_ms=active)
         case e.Started():
-            slot = state.open[event.key].slots[event.index]
+            slot = _slot(state, event)
             if slot.started:  # the same call once more, after a crash
                 return replace(state, at=at, active_ms=active)
             tool = slot.action.tool
             return replace(
                 state,
-                open=_slots(state, event.key, event.index, started=True),
+                open=_slots(state, event, replace(slot, started=True)),
                 tool_calls=state.tool_calls + 1,
                 per_tool={**state.per_tool, tool: state.per_tool.get(tool, 0) + 1},
                 refused_row=0,
@@ -168,14 +171,21 @@ def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunStat
 def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunState:
     said = event.observation
     refused = bool(said.refused)
-    opened = _slots(state, event.key, event.index, observation=said, update=event.update)
+    slot = replace(_slot(state, event), observation=said, update=event.update)
+    opened = _slots(state, event, slot)
     done = opened[event.key]
     steps, data = state.steps, state.data
-    if all(slot.observation is not None for slot in done.slots):
+    seen = tuple([slot.observation for slot in done.slots if slot.observation is not None])
+    if len(seen) == len(done.slots):  # updates fold in declared order
         del opened[event.key]
-        steps, data = _close(state, done)
+        actions = tuple([slot.action for slot in done.slots])
+        steps = steps.plus(Step(len(steps) + 1, done.thought, actions, seen))
+        updates = [slot.update for slot in done.slots if slot.update is not None]
+        data = {**data, **dict(updates)} if updates else data
+    if event.usage is not None or event.calls is not None or event.tools:
+        state = _spent(state, event)
     return replace(
-        _spent(state, event),
+        state,
         open=opened,
         steps=steps,
         data=data,
@@ -199,27 +209,17 @@ def _spent(state: RunState, event: e.Observed) -> RunState:
     )
 
 
-def _close(state: RunState, done: OpenStep) -> tuple[Chain, Mapping[str, Any]]:
-    """The steps and data once the last observation is in: updates fold in declared order."""
-    updates = [slot.update for slot in done.slots if slot.update is not None]
-    step = Step(
-        len(state.steps) + 1,
-        done.thought,
-        tuple([slot.action for slot in done.slots]),
-        tuple([slot.observation for slot in done.slots if slot.observation is not None]),
-    )
-    return state.steps.plus(step), {**state.data, **dict(updates)} if updates else state.data
+def _slot(state: RunState, event: _Called) -> Slot:
+    """Where the event's action stands. Raises KeyError if its step is not open."""
+    return state.open[event.key].slots[event.index]
 
 
-def _slots(state: RunState, key: str, index: int, **change: Any) -> dict[str, OpenStep]:
-    """The open steps with one slot changed. Raises KeyError if `key` is not open."""
-    opened = state.open[key]
-    slot = opened.slots[index]
-    decided = change.get("decided")
-    if decided is not None and decided.action is not None:
-        change["action"] = decided.action
-    slots = (*opened.slots[:index], replace(slot, **change), *opened.slots[index + 1 :])
-    return {**state.open, key: replace(opened, slots=slots)}
+def _slots(state: RunState, event: _Called, slot: Slot) -> dict[str, OpenStep]:
+    """The open steps with `slot` for the event's action."""
+    opened = state.open[event.key]
+    slots = list(opened.slots)
+    slots[event.index] = slot
+    return {**state.open, event.key: OpenStep(opened.thought, tuple(slots))}
 
 
 def live(records: Iterable[e.Record]) -> list[e.Record]:

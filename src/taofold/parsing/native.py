@@ -26,10 +26,11 @@ def read_call(
 
     No text at all stands for no arguments, unless the output limit ended it (`finish_reason`).
     """
-    if is_cut(finish_reason) and isinstance(arguments, str) and not arguments.strip():
+    if isinstance(arguments, str) and not arguments.strip() and is_cut(finish_reason):
         return Call(name, {}, "", id, (), f"the arguments of {name!r} were cut off: send it again")
     parameters, repairs, error = arguments_of(name, arguments, ())
-    return finite(Call(name, parameters, "", id, repairs, error))
+    call = Call(name, parameters, "", id, repairs, error)
+    return call if isinstance(arguments, str) else finite(call)  # what text holds is finite
 
 
 def finite(call: Call) -> Call:

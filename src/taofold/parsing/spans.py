@@ -15,7 +15,7 @@ from taofold.parsing.kinds import is_object
 from taofold.parsing.outcome import Repair
 from taofold.parsing.reader import Reader, Reading
 from taofold.parsing.shape import ANYTHING, Plan
-from taofold.parsing.strict import DECODER, is_finite
+from taofold.parsing.strict import DECODER, decoded, is_finite
 
 _THINK = r"(?:think|thinking|reasoning|thought|reflection|scratchpad|analysis)"
 _OPEN = re.compile(
@@ -158,7 +158,7 @@ def object_in(text: str) -> tuple[dict[str, Any], tuple[Repair, ...]] | None:
     """
     note = _ENCODED
     try:
-        value: Any = DECODER.decode(text)
+        value: Any = decoded(text)
     except (ValueError, RecursionError):
         start = len(text) - len(text.lstrip())
         if text[start : start + 1] != "{":

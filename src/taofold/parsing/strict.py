@@ -35,6 +35,20 @@ DECODER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object_
 """Raises ValueError, or RecursionError for text that is nested too deep."""
 
 
+def decoded(text: str) -> Any:
+    """The one value that makes up `text`.
+
+    Raises:
+        ValueError: it is none, or more than one.
+        RecursionError: it is nested too deep.
+    """
+    if text.startswith("{"):  # nothing to skip before it, and most often nothing after it
+        value, end = DECODER.raw_decode(text)
+        if end == len(text):
+            return value
+    return DECODER.decode(text)
+
+
 def is_finite(value: Any) -> bool:
     """Whether all numbers in a value are numbers of JSON; its depth is bounded by the reader's."""
     if isinstance(value, float):

@@ -100,7 +100,8 @@ class Limits:
         """The limit that makes the coming turn the last one: it is offered without tools."""
         if self.steps is not None and len(state.steps) + 1 >= self.steps:
             return "steps"
-        if self.calls is not None and self._asked(state) + 1 >= self.calls:
+        calls = self.calls
+        if calls is not None and self._asked(state) + 1 >= calls:
             return "model_calls"
         if self.tool_calls is not None and _acted(state) >= self.tool_calls:
             return "tool_calls"
@@ -123,9 +124,10 @@ class Limits:
             if _acted(state) + len(ready) + reserved >= self.tool_calls:
                 return f"limit reached: {self.tool_calls} tool calls"
         bound = self.per_tool.get(tool)
-        begun = sum([one.per_tool.get(tool, 0) for one in held]) + ready.count(tool)
-        if bound is not None and state.per_tool.get(tool, 0) + begun >= bound:
-            return f"limit reached: {bound} calls of {tool!r}"
+        if bound is not None:
+            begun = sum([one.per_tool.get(tool, 0) for one in held]) + ready.count(tool)
+            if state.per_tool.get(tool, 0) + begun >= bound:
+                return f"limit reached: {bound} calls of {tool!r}"
         if self.seconds is not None and state.active_ms >= self.seconds * 1000:
             return f"limit reached: {self.seconds:g} seconds"
         return ""

@@ -36,6 +36,11 @@ _TRIGGERS: Final = (
     *("auth_token", "auth-token", "authtoken"),
 )
 """Without one of these the slow expression above cannot match."""
+_HINTS: Final = (
+    *("k-", "gh", "key", "token", "xox", "akia", "aiza", "eyj", "bearer", "basic", "://"),
+    *("passw", "secret"),
+)
+"""Every trigger holds one of these, and most texts hold none."""
 _NAMES: Final = re.compile(r"(?i)(key|token|secret|passw|credential)")
 _SAYING: Final = re.compile(
     r"(?i)(?:password|passwd|passphrase|secret|token|credentials?|authorization"
@@ -107,7 +112,7 @@ class Redactor:
             found += [match.span() for match in self._known.finditer(text)]
         if self._shapes and len(text) > _SHORTEST:
             lower = text.lower()
-            if any([trigger in lower for trigger in _TRIGGERS]):
+            if _holds(lower, _HINTS) and _holds(lower, _TRIGGERS):
                 found += [match.span(match.lastgroup or 0) for match in _SHAPES.finditer(text)]
         if layers and "\\" in text:
             plain, escapes = unescaped(text)
@@ -141,6 +146,14 @@ class Redactor:
             parts = [self.json(said) for said in old]
             return old if parts == list(old) else parts
         return value
+
+
+def _holds(text: str, words: tuple[str, ...]) -> bool:
+    # A plain loop: `any` of a generator takes three times as long, for every text there is.
+    for word in words:  # noqa: SIM110
+        if word in text:
+            return True
+    return False
 
 
 def unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:

@@ -8,8 +8,9 @@ is progress and forgives. Pure: the same steps give the same judgements.
 
 import re
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from taofold.core.rules import fingerprint, timeout
 from taofold.core.values import Action, Observation, Step
@@ -47,6 +48,13 @@ class Judgement:
 _RUN: Final = Judgement()
 
 
+class Call(NamedTuple):
+    """What tells calls apart: `plain`, the fingerprint; `key`, the same or the tool's own idea."""
+
+    plain: str
+    key: str
+
+
 @dataclass(slots=True)
 class _Call:
     text: str = ""
@@ -73,23 +81,19 @@ class Repetition:
         """Has the model earned a turn without tools?"""
         return self._blocked >= 2
 
-    def judge(
-        self, action: Action, loop_key: str = "", beside: int = 0, *, plain: str = ""
-    ) -> Judgement:
+    def judge(self, action: Action, call: Call | None = None, beside: int = 0) -> Judgement:
         """May this call be made? Asking changes nothing.
 
-        `beside` counts the same calls that stand before it in its batch; `plain` is the
-        action's fingerprint, if the caller has it.
+        `beside` counts the same calls that stand before it in its batch.
         """
-        plain = plain or fingerprint(action)
-        call = loop_key or plain
-        failed = self._failed.get(plain)
+        plain, key = call or _plain(action)
+        failed = self._failed.get(plain) if self._failed else None
         if failed is not None and timeout(action) <= failed:
             return Judgement(
                 "repeat_same_action_unchanged",
                 f"{action.tool} just failed with exactly these parameters: change something",
             )
-        known = self._calls.get(call) if call in self._recent else None
+        known = self._calls.get(key) if key in self._recent else None
         if known is None and beside < ALLOWED:
             return _RUN
         same = (known.same if known is not None else 0) + beside
@@ -106,23 +110,22 @@ class Repetition:
         return Judgement(backoff_ms=min(BACKOFF_MS[0] << min(over, 10), BACKOFF_MS[1]))
 
     def seen(
-        self, step: Step, *, mutating: frozenset[str] = frozenset(), keys: tuple[str, ...] = ()
+        self, step: Step, *, mutating: frozenset[str] = frozenset(), calls: Sequence[Call] = ()
     ) -> None:
         """Take note of a complete step. `mutating` are the tools that are not reads."""
         self._failed = {}
         self.hint = ""
-        refused = sum([bool(o.refused) for o in step.observations])
+        refused = 0
+        calls = calls or [_plain(action) for action in step.actions]
+        for action, observation, call in zip(step.actions, step.observations, calls, strict=True):
+            refused += bool(observation.refused)
+            self._one(action, observation, mutating, call)
         self.refused_row = self.refused_row + refused if refused == len(step.actions) else 0
-        for index, (action, observation) in enumerate(
-            zip(step.actions, step.observations, strict=True)
-        ):
-            self._one(action, observation, mutating, keys[index] if keys else "")
 
     def _one(
-        self, action: Action, observation: Observation, mutating: frozenset[str], key: str
+        self, action: Action, observation: Observation, mutating: frozenset[str], known_as: Call
     ) -> None:
-        plain = fingerprint(action)
-        call = key or plain
+        plain, call = known_as
         if observation.refused in ("blocked", "toolless", "stop"):
             self._blocked += 1
             self._recent.append(call)
@@ -152,6 +155,11 @@ class Repetition:
             else:
                 known.text, known.same = text, 1
         self._recent.append(call)
+
+
+def _plain(action: Action) -> Call:
+    plain = fingerprint(action)
+    return Call(plain, plain)
 
 
 def masked(text: str) -> str:

@@ -12,13 +12,15 @@ def to_action(call: Call, whole: tuple[Repair, ...] = ()) -> Action:
 
     `whole` is what was changed to read the reply: what may have changed a call changed each.
     """
-    repairs = (*call.repairs, *[repair for repair in whole if repair.content])
+    kinds: dict[str, None] = {}
+    guessed = False
+    for repair in call.repairs:
+        kinds[repair.kind] = None
+        guessed = guessed or repair.content
+    for repair in whole:
+        if repair.content:
+            kinds[repair.kind] = None
+            guessed = True
     return Action(
-        call.tool,
-        call.parameters,
-        call.rationale,
-        call.id,
-        tuple(dict.fromkeys([repair.kind for repair in repairs])),
-        any([repair.content for repair in repairs]),
-        call.error,
+        call.tool, call.parameters, call.rationale, call.id, tuple(kinds), guessed, call.error
     )

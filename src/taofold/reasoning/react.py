@@ -4,8 +4,7 @@ A pure generator: limits, policy, tools and repetition are the runtime's; it hea
 them through the `Outlook` of each turn and the observations.
 """
 
-from taofold.core.effects import Act as _Act
-from taofold.core.effects import Answer, Halt, Strategy, act, begin, note
+from taofold.core.effects import Act, Answer, Begin, Halt, Outlook, Strategy, note
 from taofold.core.values import Observation
 from taofold.reasoning.talk import Talk
 from taofold.reasoning.task import Task
@@ -21,7 +20,7 @@ def react(task: Task) -> Strategy[Answer]:
     number = 0
     try:
         while True:
-            outlook = yield from begin()
+            outlook: Outlook = yield Begin()
             if outlook.stop:
                 return Answer(None, outlook.stop)
             if talk.crowded:
@@ -40,7 +39,7 @@ def react(task: Task) -> Strategy[Answer]:
                     stop = outlook.wrap_up
                 return Answer(taken.answer, stop, taken.failed)
             number += 1
-            observations = yield from act(taken.thought, *taken.actions)
+            observations: tuple[Observation, ...] = yield Act(taken.thought, taken.actions)
             failed = any([o.status in ("failure", "timeout") for o in observations])
             talk.tell(number, taken.reply, taken.kept, taken.actions, observations)
     except Halt as halt:
@@ -50,7 +49,7 @@ def react(task: Task) -> Strategy[Answer]:
 def _close(taken: Taken) -> Strategy[None]:
     """The last triplet: `finish`, whose observation is the accepted output (R2)."""
     observation = Observation(taken.answer, extraction="answer accepted", auto=True)
-    yield _Act(taken.thought, taken.actions, (observation,))
+    yield Act(taken.thought, taken.actions, (observation,))
 
 
 def _lost(task: Task, lost: Lost, wrap_up: str, toolless: bool) -> Answer:

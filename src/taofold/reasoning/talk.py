@@ -4,14 +4,13 @@ Older observations fold to their key line near the end of the window; failures s
 (D12). It decides nothing: compaction happens when the strategy asks for it.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from taofold.core.conversation import Conversation
 from taofold.core.effects import Outlook
-from taofold.core.values import Action, Message, Observation, Reply
+from taofold.core.values import FINISH, Action, Message, Observation, Reply, Value
 from taofold.reasoning.form import reply_schema
 from taofold.reasoning.prompt import system_prompt, wrap_up
 from taofold.reasoning.task import Task
@@ -22,8 +21,7 @@ ECHO: Final = 2000
 """Characters of an unreadable reply that are shown back to the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(Value, frozen=True):
     """One step in the conversation: its messages, and what a line about it is made of."""
 
     number: int
@@ -48,7 +46,9 @@ class Talk:
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        self._budget = task.budget
         self._forms: dict[bool, dict[str, Any]] = {}
+        self._offers: dict[bool, tuple[str, ...]] = {}
         opening = [Message("system", system_prompt(task)), *task.history]
         if not opening[0].content:
             del opening[0]
@@ -79,6 +79,15 @@ class Talk:
             self._forms[toolless] = reply_schema(self.task, toolless=toolless)
         return self._forms[toolless]
 
+    def offered(self, toolless: bool) -> tuple[str, ...]:
+        """The names offered natively; none to models that write their calls as text."""
+        if not self.task.native:
+            return ()
+        if toolless not in self._offers:
+            names = () if toolless else [name for name in self.task.names if name != FINISH]
+            self._offers[toolless] = (*names, *(() if self.task.output.text else (FINISH,)))
+        return self._offers[toolless]
+
     def correct(self, reply: Reply, feedback: str) -> None:
         """Show the model its unusable reply and what is wrong with it."""
         said = reply.text if len(reply.text) <= ECHO else reply.text[:ECHO] + " […]"
@@ -96,16 +105,12 @@ class Talk:
         observations: tuple[Observation, ...],
     ) -> None:
         """Add a finished step: the reply (as far as it was `kept`) and what came back."""
-        native = bool(reply.calls)
-        messages = [Message("assistant", kept, reply.calls if native else ())]
-        texts = [show(number, a, o) for a, o in zip(actions, observations, strict=True)]
-        if native:
-            messages += [
-                Message("tool", text, call_id=action.id)
-                for text, action in zip(texts, actions, strict=True)
-            ]
+        messages = [Message("assistant", kept, reply.calls)]
+        told = zip(actions, observations, strict=True)
+        if reply.calls:
+            messages += [Message("tool", show(number, a, o), call_id=a.id) for a, o in told]
         else:
-            messages.append(Message("user", "\n\n".join(texts)))
+            messages.append(Message("user", "\n\n".join([show(number, a, o) for a, o in told])))
         for message in messages:
             self.conversation.append(message)
         self._told.append(_Told(number, tuple(messages), actions, observations))
@@ -113,7 +118,7 @@ class Talk:
     @property
     def crowded(self) -> bool:
         """Is the conversation near the end of the window?"""
-        return self.conversation.chars > self.task.budget
+        return self.conversation.chars > self._budget
 
     def compact(self) -> tuple[int, int, int] | None:
         """Fold older steps to a line each, in place of their messages.

@@ -8,7 +8,7 @@ beyond their names, and nothing about what they return.
 from dataclasses import dataclass
 from typing import Any
 
-from taofold.core.effects import Outlook, Strategy, ask, note
+from taofold.core.effects import Ask, Outlook, Strategy, note
 from taofold.core.rules import check_thought
 from taofold.core.values import FINISH, Action, Reply, Thought, Value
 from taofold.parsing import Call, Prose, Remark, Turn, Unparsed, parse, read_call, read_reply
@@ -55,12 +55,12 @@ def take_turn(
 ) -> Strategy[Taken | Lost]:
     """Ask until a reply can be acted on, at most `task.attempts` times."""
     toolless = bool(outlook.wrap_up) or outlook.toolless
-    tools = _offered(task, toolless)
+    tools = talk.offered(toolless)
     corrected: set[str] = set()
     broken = Broken("", "")
     said = ""
     for _ in range(task.attempts):
-        reply = yield from ask(talk.conversation, tools=tools, schema=talk.form(toolless))
+        reply: Reply = yield Ask(talk.conversation, tools=tools, schema=talk.form(toolless))
         if reply.finish == "overflow":
             folded = talk.compact()
             if folded is None:
@@ -89,7 +89,8 @@ def take_turn(
 def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:
     """What the reply says, before the rules of the loop are applied."""
     if reply.calls:
-        remark = Remark(reply.text.strip()) if reply.text.strip() else None
+        text = reply.text.strip()
+        remark = Remark(text) if text else None
         why = reply.finish or None
         calls = tuple(
             [read_call(c.name, c.arguments, c.id, finish_reason=why) for c in reply.calls]
@@ -134,11 +135,15 @@ def _check(
     """Apply the rules of the loop to a readable turn."""
     if not turn.calls:
         return Broken("R2", "A thought needs an action: reply again with a thought and an action.")
-    thought = yield from _thought(task, turn, after_failure, corrected)
+    thought = _unsaid(task, turn)
+    if thought is None:
+        thought = yield from _thought(task, turn, after_failure, corrected)
     if isinstance(thought, Broken):
         return thought
-    finish = next((call for call in turn.calls if call.tool == FINISH), None)
-    others = tuple([call for call in turn.calls if call.tool != FINISH])
+    others = [call for call in turn.calls if call.tool != FINISH]
+    finish = None
+    if len(others) < len(turn.calls):
+        finish = next(call for call in turn.calls if call.tool == FINISH)
     if toolless and finish is None:
         return Broken(
             "tools_withdrawn", 'No tool can be used any more: answer with "tool": "finish".'
@@ -149,8 +154,8 @@ def _check(
         yield from note(
             "violation", rule="finish_in_batch", detail="finish beside other actions; not taken"
         )
-    for call in others:
-        if not call.rationale and not task.native:
+    for call in others if not task.native else ():
+        if not call.rationale:
             yield from note("violation", rule="missing_rationale", detail=call.tool)
     actions = tuple([to_action(call, turn.repairs) for call in others])
     return Taken(reply, _kept(reply, turn), thought, actions)
@@ -178,16 +183,22 @@ def _finish(task: Task, reply: Reply, thought: Thought, finish: Call) -> Taken |
     return Taken(reply, reply.text, thought, (action,), accepted.value, "final_answer", failed)
 
 
+def _unsaid(task: Task, turn: Turn) -> Thought | Broken | None:
+    """What stands for a thought that was not given; None if there is one."""
+    if turn.remark is not None and turn.remark.content.strip():
+        return None
+    if task.strict:
+        return Broken("R1", "No action without a thought: say why you act, then act.")
+    tools = ", ".join([call.tool for call in turn.calls])
+    return Thought(f"(no thought given) calls {tools}", "reasoning", synthesized=True)
+
+
 def _thought(
     task: Task, turn: Turn, after_failure: bool, corrected: set[str]
 ) -> Strategy[Thought | Broken]:
     """The turn's thought, typed; or what is wrong with it."""
     remark = turn.remark
-    if remark is None or not remark.content.strip():
-        if task.strict:
-            return Broken("R1", "No action without a thought: say why you act, then act.")
-        tools = ", ".join([call.tool for call in turn.calls])
-        return Thought(f"(no thought given) calls {tools}", "reasoning", synthesized=True)
+    assert remark is not None
     kind, problem = check_thought(remark.type, research=task.research)
     if task.native and remark.type is None:
         kind, problem = ("exception" if after_failure else "reasoning"), ""
@@ -221,13 +232,3 @@ def _kept(reply: Reply, turn: Turn) -> str:
         return reply.text
     place = reply.text.find(cut[:80])
     return reply.text[:place].rstrip() if place > 0 else reply.text
-
-
-def _offered(task: Task, toolless: bool) -> tuple[str, ...]:
-    """The names offered natively this turn."""
-    if not task.native:
-        return ()
-    finish = () if task.output.text else (FINISH,)
-    if toolless:
-        return finish
-    return tuple([name for name in task.names if name != FINISH]) + finish

@@ -6,19 +6,21 @@ a log from which the next activation knows what may be repeated.
 """
 
 import asyncio
+from functools import partial
 from typing import NamedTuple
 
 from taofold.core import events as e
 from taofold.core.effects import Act
-from taofold.core.rules import fingerprint
-from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
-from taofold.policy import Facts, Ruling
+from taofold.core.values import ASK_USER, Action, Observation, Step
+from taofold.policy import Ruling
+from taofold.policy.repetition import Call
 from taofold.runtime.approving import settle
 from taofold.runtime.calling import call
 from taofold.runtime.cleaning import cleaned
 from taofold.runtime.doubting import doubt, lost, ruled
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.questions import started
+from taofold.runtime.refusing import facts, unfit
 from taofold.runtime.signals import Denied, Park
 from taofold.tools import BadArguments, Bound, Tool
 
@@ -31,18 +33,18 @@ async def act(ledger: Ledger, key: str, effect: Act) -> tuple[Observation, ...]:
     await batch.perform()
     observations = tuple([o for o in batch.observations if o is not None])
     if not effect.planned:
-        ledger.saw(key, Step(0, effect.thought, tuple(batch.actions), observations))
+        step = Step(0, effect.thought, tuple(batch.actions), observations)
+        ledger.saw(key, step, batch.calls)
     return observations
 
 
 class Ready(NamedTuple):
-    """A call that may start. `begun` if an earlier life started it already."""
+    """A call that may start."""
 
     place: int
     action: Action
     tool: Tool
     bound: Bound
-    begun: bool = False
 
 
 class Batch:
@@ -52,6 +54,8 @@ class Batch:
         self.ledger, self.key, self.effect = ledger, key, effect
         self.actions = list(effect.actions)
         self.observations: list[Observation | None] = [None] * len(effect.actions)
+        self.calls: list[Call | None] = [None] * len(effect.actions)
+        """As the guard judged them."""
         self._ready: list[Ready] = []
         self._same: dict[str, int] = {}
         self._pause = 0
@@ -74,11 +78,11 @@ class Batch:
 
     def _recalled(self, index: int) -> bool:
         """On resume what was observed stands, whatever this code would have decided."""
-        tape = self.ledger.tape
-        if self.ledger.exact or tape.peek(e.Observed, self.key, index) is None:
+        ledger, tape = self.ledger, self.ledger.tape
+        if ledger.fresh or ledger.exact or tape.peek(e.Observed, self.key, index) is None:
             return False
         for record in tape.call(self.key, index):
-            self.ledger.replayed(record)
+            ledger.replayed(record)
             event = record.event
             if isinstance(event, e.Observed):
                 self.observations[index] = event.observation
@@ -87,29 +91,27 @@ class Batch:
         return True
 
     async def _consider(self, index: int, action: Action) -> None:
-        ledger = self.ledger
-        tool = ledger.setup.tools.get(action.tool)
-        refusal = self._refusal(action, tool)
-        bound: Bound | None = None
-        if refusal is None and tool is not None:
-            try:
-                bound = tool.bind(action.parameters)
-            except BadArguments as error:
-                refusal = Observation(str(error), "failure", refused="invalid")
-        if refusal is not None or tool is None or bound is None:
-            refusal = refusal or Observation("refused", "failure", refused="unknown")
-            self._observe(index, await lost(ledger, self.key, index, action, tool, refusal))
+        tool = self.ledger.tools.get(action.tool)
+        bound = self._refusal(index, action, tool) or _bound(tool, action)
+        if isinstance(bound, Observation):
+            await self._lost(index, action, tool, bound)
             return
-        verdict = self._was_started(index, action) or await self._decide(index, action, tool)
+        tool = bound.tool
+        verdict = self._was_started(index, action)
         if verdict is None:
-            return
+            ruling = self._rule(index, action, tool)
+            if ruling.verdict == "ask":
+                verdict = await self._asked(index, action, tool, ruling)
+            elif self._ruled(index, ruling):
+                verdict = action
+            if verdict is None or self._blocked(index, verdict.tool):
+                return
         if verdict is not action:
             action = self.actions[index] = verdict
-            try:
-                bound = tool.bind(action.parameters)
-            except BadArguments as error:  # edited for another version of the tool
-                refusal = Observation(str(error), "failure", refused="invalid")
-                self._observe(index, await lost(ledger, self.key, index, action, tool, refusal))
+            self.calls[index] = None
+            bound = _bound(tool, action)
+            if isinstance(bound, Observation):  # edited for another version of the tool
+                await self._lost(index, action, tool, bound)
                 return
         if tool.sequential:
             await self._run_ready()
@@ -117,74 +119,50 @@ class Batch:
         if tool.sequential:
             await self._run_ready()
 
-    def _refusal(self, action: Action, tool: Tool | None) -> Observation | None:
-        """Why the action cannot even be ruled on."""
-        if action.error:
-            return Observation(action.error, "failure", refused="malformed")
-        if tool is None:
-            names = ", ".join(sorted(self.ledger.setup.tools.names)) or "none"
-            text = f"unknown tool {action.tool!r}; available tools: {names}"
-            return Observation(text, "failure", refused="unknown")
-        if action.guessed and self._matters(tool):
-            repairs = ", ".join(action.repairs)
-            text = (
-                f"the parameters of {action.tool} were not well-formed ({repairs}) and it must "
-                "not run on guessed parameters: send the action again, exactly"
-            )
-            return Observation(text, "failure", refused="guessed")
-        if self.effect.planned:
-            return None
-        loop_key = self.ledger.loop_key(action.tool, action.parameters)
-        plain = fingerprint(action)
-        call = loop_key or plain
-        before = self._same.get(call, 0)
-        judged = self.ledger.guard(self.key).judge(action, loop_key, before, plain=plain)
+    async def _lost(self, index: int, action: Action, tool: Tool | None, why: Observation) -> None:
+        self._observe(index, await lost(self.ledger, self.key, index, action, tool, why))
+
+    def _refusal(self, index: int, action: Action, tool: Tool | None) -> Observation | None:
+        """Why the action is not ruled on: it is none, or one too many of its kind."""
+        flaw = unfit(self.ledger.setup, action, tool)
+        if flaw is not None or self.effect.planned:
+            return flaw
+        call = self.calls[index] = self.ledger.call(action)
+        before = self._same.get(call.key, 0)
+        judged = self.ledger.guard(self.key).judge(action, call, before)
         if judged.level != "run":
             rule = judged.level if judged.level.startswith("repeat") else "repetition"
             self.ledger.put(e.Violated(key=self.key, rule=rule, detail=judged.reason))
             return Observation(judged.reason, "failure", refused=judged.level)
-        self._same[call] = before + 1
+        self._same[call.key] = before + 1
         self._pause = max(self._pause, judged.backoff_ms)
         return None
 
-    def _matters(self, tool: Tool) -> bool:
-        """Is a guess about its parameters one too many?"""
-        once = tool.effect == "once" or (tool.agent is not None and tool.effect != "read")
-        return once or self.ledger.setup.policy.tier(tool.name, _facts(tool)) >= Tier.CONFIRM
-
-    async def _decide(self, index: int, action: Action, tool: Tool) -> Action | None:
-        """The action to run (perhaps edited by a person), or None if it was answered."""
-        ledger, setup = self.ledger, self.ledger.setup
-        thought = self.effect.thought
+    def _rule(self, index: int, action: Action, tool: Tool) -> Ruling:
+        """What the policy says, and the doubt whether it has happened."""
+        ledger, setup, thought = self.ledger, self.ledger.setup, self.effect.thought
         critical = thought.critical and thought.type == "exception"
-        facts = _facts(tool)
+        ruling = setup.policy.rule(action, facts(tool), setup.principal, critical=critical)
+        return ruled(ledger, self.key, index, action, tool, ruling)
 
-        def rule() -> Ruling:
-            ruling = setup.policy.rule(action, facts, setup.principal, critical=critical)
-            return ruled(ledger, self.key, index, action, tool, ruling)
-
-        ruling = rule()
-        if ruling.verdict == "ask":
-            await self._run_ready()
-            settled = await settle(ledger, self.key, index, action, tool, ruling, rule=rule)
-            if isinstance(settled, Observation):
-                self._observe(index, settled)
-                if settled.refused == "denied" and setup.on_denial == "stop":
-                    raise Denied(str(settled.result))
-                return None
-            action = settled
-        elif not self._ruled(index, ruling):
-            return None
-        blocked = self._blocked(index, action.tool)
-        if blocked:
-            self._observe(index, Observation(blocked, "failure", refused="limit"))
-            return None
-        return action
+    async def _asked(self, index: int, action: Action, tool: Tool, ruling: Ruling) -> Action | None:
+        """The action to run, perhaps edited by a person, or None if it was answered."""
+        await self._run_ready()
+        ledger, rule = self.ledger, partial(self._rule, index, action, tool)
+        settled = await settle(ledger, self.key, index, action, tool, ruling, rule=rule)
+        if not isinstance(settled, Observation):
+            return settled
+        self._observe(index, settled)
+        if settled.refused == "denied" and ledger.setup.on_denial == "stop":
+            raise Denied(str(settled.result))
+        return None
 
     def _was_started(self, index: int, action: Action) -> Action | None:
         """On resume what an earlier life started is ruled on no more: it may have happened."""
         ledger = self.ledger
-        if ledger.exact or ledger.tape.peek(e.Started, self.key, index) is None:
+        if ledger.fresh or ledger.exact:
+            return None
+        if ledger.tape.peek(e.Started, self.key, index) is None:
             return None
         for record in ledger.tape.ruled(self.key, index):
             ledger.replayed(record)
@@ -195,7 +173,7 @@ class Batch:
     def _ruled(self, index: int, ruling: Ruling) -> bool:
         """Record a ruling that asks nobody; answer the action if it is denied."""
         ledger, key = self.ledger, self.key
-        recorded = ledger.tape.peek(e.Decided, key, index)
+        recorded = None if ledger.fresh else ledger.tape.peek(e.Decided, key, index)
         if recorded is not None and not ledger.exact and recorded.verdict != ruling.verdict:
             ledger.overruled(key, index)
         tier, why = int(ruling.tier), ruling.reason
@@ -207,10 +185,18 @@ class Batch:
             raise Denied(why)
         return False
 
-    def _blocked(self, index: int, tool: str) -> str:
+    def _blocked(self, index: int, tool: str) -> bool:
+        """Answer the action if a limit forbids the call."""
+        why = self._limited(index, tool)
+        if why:
+            self._observe(index, Observation(why, "failure", refused="limit"))
+        return bool(why)
+
+    def _limited(self, index: int, tool: str) -> str:
         """Why a limit forbids the call, or "": in a fork's past, what was recorded."""
         ledger, key = self.ledger, self.key
-        past = not ledger.exact or "." in key  # a replay derives it anew, except in a fork
+        # A replay derives it anew, except in a fork.
+        past = not ledger.fresh and (not ledger.exact or "." in key)
         if past and ledger.tape.peek(e.Started, key, index) is not None:
             return ""
         recorded = ledger.tape.peek(e.Observed, key, index) if past else None
@@ -233,16 +219,14 @@ class Batch:
             return
         if self._pause:
             await self._slow_down()
-        if not self.ledger.exact:
+        if self.ledger.inbox.news and not self.ledger.exact:
             await self.ledger.heed()  # nothing may start after a cancellation, not even on record
-        begun = [one._replace(begun=self._begin(one)) for one in ready]
-        self.ledger.queue |= {
-            f"{self.key}[{one.place}]" for one in ready if one.tool.agent is not None
-        }
-        if len(begun) == 1:
-            await self._run(begun[0])
+        begun = [self._begin(one) for one in ready]
+        if len(ready) == 1:
+            await self._run(ready[0], begun[0])
             return
-        results = await asyncio.gather(*[self._run(one) for one in begun], return_exceptions=True)
+        running = [self._run(*one) for one in zip(ready, begun, strict=True)]
+        results = await asyncio.gather(*running, return_exceptions=True)
         failed = [r for r in results if isinstance(r, BaseException)]
         for error in sorted(failed, key=lambda r: isinstance(r, Park)):
             raise error
@@ -259,16 +243,21 @@ class Batch:
     def _begin(self, one: Ready) -> bool:
         """Record that the call starts. True if an earlier life had started it."""
         ledger, key = self.ledger, self.key
+        if one.tool.agent is not None:
+            ledger.queue.add(f"{key}[{one.place}]")
+        if ledger.fresh:
+            ledger.put(started(key, one.place, one.tool))
+            return False
         begun = ledger.tape.peek(e.Started, key, one.place) is not None
         ledger.put(started(key, one.place, one.tool))
         while (again := ledger.tape.take(e.Started, key, one.place)) is not None:
             ledger.replayed(again)
         return begun
 
-    async def _run(self, one: Ready) -> None:
-        """Make one call, or find out what became of it in an earlier life."""
+    async def _run(self, one: Ready, begun: bool) -> None:
+        """Make one call, or find out what became of it if an earlier life has `begun` it."""
         ledger, key, index = self.ledger, self.key, one.place
-        recorded = ledger.tape.peek(e.Observed, key, index)
+        recorded = None if ledger.fresh else ledger.tape.peek(e.Observed, key, index)
         if recorded is not None:
             for record in ledger.tape.call(key, index):
                 ledger.replayed(record)
@@ -277,8 +266,9 @@ class Batch:
         if ledger.exact:  # it waits in the middle of its call, or was cut off there
             for record in ledger.tape.call(key, index):
                 ledger.replayed(record)
-        ledger.touch(f"{key}[{index}]")
-        how = doubt if one.begun else call
+        if not ledger.fresh:
+            ledger.touch(f"{key}[{index}]")
+        how = doubt if begun else call
         observed = await how(ledger, key, index, one.action, one.tool, one.bound)
         ledger.put(observed)
         self.observations[index] = observed.observation
@@ -291,5 +281,11 @@ class Batch:
         self.observations[index] = observation
 
 
-def _facts(tool: Tool) -> Facts:
-    return Facts(tool.tier, tool.effect, tool.role, tool.definition)
+def _bound(tool: Tool | None, action: Action) -> Bound | Observation:
+    """The call with its parameters checked, or what is wrong with them."""
+    if tool is None:
+        return Observation("refused", "failure", refused="unknown")
+    try:
+        return tool.bind(action.parameters)
+    except BadArguments as error:
+        return Observation(str(error), "failure", refused="invalid")

@@ -26,11 +26,27 @@ BYTES_PER_TOKEN = 3.0
 """A cautious estimate for the upper bound of a prompt's tokens."""
 DEFAULT_MAX_TOKENS = 4096
 """Assumed length of a reply when pricing a call that does not bound it."""
+_ONE_CALL = Held(model_calls=1)
 
 
 async def ask(ledger: Ledger, key: str, effect: Ask) -> Reply:
     """Resolve an `Ask`."""
     prompt = effect.conversation.digest
+    known = None if ledger.fresh else _past(ledger, key, effect, prompt)
+    if known is not None:
+        return known
+    ledger.touch(key)
+    model = ledger.setup.model(effect.model or effect.role)
+    request = _request(ledger, effect, model)
+    ledger.held[key] = _check_limits(ledger, key, request, model)
+    try:
+        return await _live(ledger, key, effect, request, model, prompt)
+    finally:
+        del ledger.held[key]
+
+
+def _past(ledger: Ledger, key: str, effect: Ask, prompt: str) -> Reply | None:
+    """What became of the call in an earlier life; None if it is to be made now."""
     recorded = ledger.tape.peek(e.Replied, key)
     if recorded is not None:
         return _recorded(ledger, key, prompt, recorded)
@@ -46,14 +62,7 @@ async def ask(ledger: Ledger, key: str, effect: Ask) -> Reply:
     if limited is not None:
         ledger.put(limited)
         raise Halt(STOP_REASON[limited.limit])
-    ledger.touch(key)
-    model = ledger.setup.model(effect.model or effect.role)
-    request = _request(ledger, effect, model)
-    ledger.held[key] = _check_limits(ledger, key, request, model)
-    try:
-        return await _live(ledger, key, effect, request, model)
-    finally:
-        del ledger.held[key]
+    return None
 
 
 def _failed(ledger: Ledger, key: str) -> e.AskFailed | None:
@@ -122,7 +131,7 @@ def _check_limits(ledger: Ledger, key: str, request: Request, model: Model) -> H
     if hit is not None and hit != "steps":
         ledger.put(e.LimitHit(key=key, limit=hit, value=1))
         raise Halt(STOP_REASON[hit])
-    return Held(model_calls=1, usd=bound)
+    return Held(model_calls=1, usd=bound) if bound else _ONE_CALL
 
 
 def _most_tokens(request: Request) -> int:
@@ -138,8 +147,9 @@ def _most_tokens(request: Request) -> int:
     return int(size / BYTES_PER_TOKEN) + 8 * len(request.conversation) + 64
 
 
-async def _live(ledger: Ledger, key: str, effect: Ask, request: Request, model: Model) -> Reply:
-    prompt = effect.conversation.digest
+async def _live(
+    ledger: Ledger, key: str, effect: Ask, request: Request, model: Model, prompt: str
+) -> Reply:
     await ledger.save()
     setup, run = ledger.setup, ledger.store.run
     place = "" if setup.cache is None else _place(request, model, prompt)
@@ -150,9 +160,12 @@ async def _live(ledger: Ledger, key: str, effect: Ask, request: Request, model: 
     else:
         on_text = None if setup.on_delta is None else Heard(partial(setup.on_delta, run), setup)
         try:
-            reply = checked(
-                await _within(ledger, _bounded(model.complete(request, on_text), effect.seconds))
-            )
+            said = model.complete(request, on_text)
+            if effect.seconds is not None:
+                said = _bounded(said, effect.seconds)
+            if setup.limits.seconds is not None:
+                said = _within(ledger, said, setup.limits.seconds)
+            reply = checked(await said)
         except ModelError as error:
             message = setup.redactor.text(str(error))
             ledger.put(e.AskFailed(key=key, kind=error.kind, message=message))
@@ -219,10 +232,8 @@ class OutOfTime(Exception):
     """The run's seconds ran out while a model was asked."""
 
 
-async def _bounded(call: Awaitable[Reply], seconds: float | None) -> Reply:
+async def _bounded(call: Awaitable[Reply], seconds: float) -> Reply:
     """Await `call`, for at most `seconds`."""
-    if seconds is None:
-        return await call
     timer = asyncio.timeout(seconds)
     try:
         async with timer:
@@ -233,12 +244,9 @@ async def _bounded(call: Awaitable[Reply], seconds: float | None) -> Reply:
         raise
 
 
-async def _within(ledger: Ledger, call: Awaitable[Reply]) -> Reply:
-    """Await `call`, for at most what is left of the run's seconds."""
-    limits, state = ledger.setup.limits, ledger.store.state
-    if limits.seconds is None:
-        return await call
-    timer = asyncio.timeout(max(0.0, limits.seconds - state.active_ms / 1000))
+async def _within(ledger: Ledger, call: Awaitable[Reply], seconds: float) -> Reply:
+    """Await `call`, for at most what is left of the run's `seconds`."""
+    timer = asyncio.timeout(max(0.0, seconds - ledger.store.state.active_ms / 1000))
     try:
         async with timer:
             return await call

@@ -58,20 +58,8 @@ async def call(
     if tool.agent is not None:
         return await delegate(ledger, key, index, action, tool)
     seconds = _deadline(ledger, bound)
-    setup = ledger.setup
-    context: RunContext[Any] = RunContext(
-        deps=setup.deps,
-        run_id=ledger.store.run,
-        effect_id=effect_id(ledger.store.run, key, index),
-        step=len(ledger.store.state.steps) + 1,
-        principal=setup.principal,
-        timeout_s=seconds,
-        data=ledger.store.state.data,
-        answer=answer,
-        on_progress=_progress(ledger, tool),
-    )
     desk = Desk(ledger, key, index, action, tool)
-    context.ask = None if setup.approve is None else desk
+    context = _context(ledger, desk, seconds, answer) if bound.contextual else None
     begin = perf_counter()
     timer = desk.timer = None if bound.inline else asyncio.timeout(seconds)
     try:
@@ -100,6 +88,23 @@ async def call(
     return observed(ledger, key, index, tool, outcome, perf_counter() - begin)
 
 
+def _context(ledger: Ledger, desk: Desk, seconds: float, answer: Answer | None) -> RunContext[Any]:
+    """What the tool is told about its call."""
+    setup, store = ledger.setup, ledger.store
+    return RunContext(
+        deps=setup.deps,
+        run_id=store.run,
+        effect_id=effect_id(store.run, *desk.place),
+        step=len(store.state.steps) + 1,
+        principal=setup.principal,
+        timeout_s=seconds,
+        data=store.state.data,
+        answer=answer,
+        ask=None if setup.approve is None else desk,
+        on_progress=_progress(ledger, desk.tool),
+    )
+
+
 def effect_id(run: str, key: str, index: int) -> str:
     """The same for every attempt at this very call, in this run only."""
     said = f"{run}\x1f{key}\x1f{index}".encode()
@@ -113,13 +118,14 @@ def observed(
     result = ledger.setup.redactor.json(outcome.value)
     text = result if isinstance(result, str) else render(result)
     blob = ""
-    cut = len(text) > min(tool.max_chars, BLOB)
+    longest = min(tool.max_chars, BLOB)
+    cut = len(text) > longest
     if cut:
         if len(text) > BLOB:
             content = text.encode("utf-8", "surrogatepass")
             blob = blake2b(content, digest_size=20).hexdigest()
             ledger.store.keep(blob, content)
-        result = text = excerpt(text, min(tool.max_chars, BLOB))
+        result = text = excerpt(text, longest)
     extraction = outcome.extraction
     if not extraction and tool.extract is not None:
         extraction = _extracted(tool, outcome.value)
@@ -167,11 +173,11 @@ def _progress(ledger: Ledger, tool: Tool) -> Callable[[str], None] | None:
     return lambda text: hear(ledger.store.run, tool.name, setup.redactor.text(utf8(text)))
 
 
-def _timed_out(tool: Tool, context: RunContext[Any], seconds: float) -> Outcome:
+def _timed_out(tool: Tool, context: RunContext[Any] | None, seconds: float) -> Outcome:
     text = f"{tool.name} timed out after {seconds:g} s."
     if tool.effect == "once":
         text += " It may have happened or may still finish."
-    if context.partial:
+    if context is not None and context.partial:
         text += utf8(" Output so far:\n" + "".join(context.partial))
     options = "; ".join(_options(tool))
     return Outcome(f"{text}\nOptions: {options}.", "timeout", extraction=text.splitlines()[0])

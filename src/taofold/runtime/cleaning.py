@@ -29,6 +29,8 @@ def checked(reply: Any) -> Reply:
     Raises:
         ModelError: of kind "reply", if one is not.
     """
+    if type(reply) is Reply and _sound(reply):
+        return reply
     if not isinstance(reply, Reply):
         raise ModelError(f"the model gave {type(reply).__name__}, not a Reply", kind="reply")
     said: list[Any] = [reply.model, reply.finish, reply.reasoning]
@@ -50,6 +52,26 @@ def checked(reply: Any) -> Reply:
     return cast("Reply", reply)
 
 
+def _sound(reply: Reply) -> bool:
+    """Is everything exactly of its type? Nearly every reply is; the others get a closer look."""
+    said, used = reply, reply.usage
+    if not type(said.text) is type(said.model) is type(said.finish) is type(said.reasoning) is str:
+        return False
+    if type(said.calls) is not tuple or type(used) is not Usage:
+        return False
+    for call in said.calls:
+        if type(call) is not ToolCall:
+            return False
+        if not type(call.name) is type(call.arguments) is type(call.id) is str:
+            return False
+    if not type(used.input_tokens) is type(used.output_tokens) is type(used.cached_tokens) is int:
+        return False
+    fit = 0 <= used.input_tokens < MOST and 0 <= used.output_tokens < MOST
+    return (
+        fit and 0 <= used.cached_tokens < MOST and type(used.usd) is float and 0 <= used.usd < MOST
+    )
+
+
 def _check(usage: Any) -> None:
     if not isinstance(usage, Usage):
         raise ModelError(f"the reply's usage is a {type(usage).__name__}", kind="reply")
@@ -64,9 +86,10 @@ def _check(usage: Any) -> None:
 def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
     """`reply` without secrets and lone surrogates; `model` is what it is called if it is silent."""
     said = Walk(redactor).text
+    calls = [ToolCall(said(c.name), said(c.arguments), said(c.id)) for c in reply.calls]
     return Reply(
         said(reply.text),
-        tuple([ToolCall(said(c.name), said(c.arguments), said(c.id)) for c in reply.calls]),
+        tuple(calls),
         usage,
         said(reply.model or model),
         said(reply.finish),
@@ -76,16 +99,13 @@ def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
 
 def cleaned(redactor: Redactor, effect: Act) -> Act:
     """The step without secrets; an action whose parameters lost one counts as guessed."""
-    content = plain(redactor, effect.thought.content)
     thought = effect.thought
+    content = plain(redactor, thought.content)
     if content != thought.content:
         thought = replace(thought, content=content)
-    return replace(
-        effect,
-        thought=thought,
-        actions=tuple([_action(redactor, action) for action in effect.actions]),
-        local=tuple([_observation(redactor, given) for given in effect.local]),
-    )
+    actions = tuple([_action(redactor, action) for action in effect.actions])
+    local = effect.local and tuple([_observation(redactor, given) for given in effect.local])
+    return Act(thought, actions, local, effect.planned)
 
 
 def unsaid(redactor: Redactor, message: Message) -> Message:
@@ -177,15 +197,12 @@ def _action(redactor: Redactor, action: Action) -> Action:
     if walk.lost and action.tool not in RESERVED and ALTERED not in repairs:
         repairs = (*repairs, ALTERED)
     said = walk.text
-    clean = Action(
-        said(action.tool),
-        parameters,
-        said(action.rationale),
-        said(action.id),
-        tuple([said(one) for one in repairs]),
-        action.guessed or ALTERED in repairs,
-        said(error),
-    )
+    tool, rationale, id_, error = [
+        said(one) for one in (action.tool, action.rationale, action.id, error)
+    ]
+    repairs = tuple([said(one) for one in repairs])
+    guessed = action.guessed or ALTERED in repairs
+    clean = Action(tool, parameters, rationale, id_, repairs, guessed, error)
     return action if clean == action else clean
 
 

@@ -6,7 +6,7 @@ in how long the tape is, and in whether the world may be touched (`exact`: it ma
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, assert_never
 
 from taofold.core import events as e
@@ -15,7 +15,6 @@ from taofold.core.effects import (
     Answer,
     Ask,
     Begin,
-    Effect,
     Fork,
     Halt,
     Note,
@@ -40,31 +39,32 @@ class Drive(Ledger):
         try:
             while True:
                 effect = strategy.send(result)
+                key = f"{prefix}{position}"
+                if isinstance(effect, Note):  # it has no place: a new one moves no other effect
+                    self.note(key, effect)
+                    result = None
+                    continue
                 try:
-                    result = await self.resolve(f"{prefix}{position}", effect)
+                    result = await self.resolve(key, effect)
                 except Halt as halt:
                     return self._halted(strategy, halt)
-                if type(effect) is not Note:  # so that a new note moves no other effect
-                    position += 1
+                position += 1
         except StopIteration as stop:
             return stop.value
         finally:
             strategy.close()
 
-    async def resolve(self, key: str, effect: Effect) -> Any:
+    def resolve(self, key: str, effect: Begin | Ask | Act | Fork) -> Awaitable[Any]:
         """Answer one effect."""
         match effect:
             case Begin():
-                return await self.begin(key)
+                return self.begin(key)
             case Ask():
-                return await ask(self, key, effect)
+                return ask(self, key, effect)
             case Act():
-                return await act(self, key, effect)
-            case Note():
-                self.note(key, effect)
-                return None
+                return act(self, key, effect)
             case Fork():
-                return await self.fork(key, effect.branches)
+                return self.fork(key, effect.branches)
             case _:
                 assert_never(effect)
 
@@ -72,10 +72,9 @@ class Drive(Ledger):
         """Open a turn: what people said meanwhile, which limits are near, what the guard says."""
         heard = await self.steering(key)
         hit, last = self._limits(key)
-        messages = tuple([Message("user", f"[message from {s.by}] {s.text}") for s in heard])
         guard = self.guard(key)
         return Outlook(
-            heard=messages,
+            heard=tuple([_framed(said) for said in heard]) if heard else (),
             wrap_up=STOP_REASON[last] if last else "",
             stop=STOP_REASON[hit] if hit else "",
             hint=guard.hint,
@@ -84,7 +83,7 @@ class Drive(Ledger):
 
     def _limits(self, key: str) -> tuple[str | None, str | None]:
         """The limit that forbids this turn, and the one that makes it the last."""
-        if self.tape.behind(key) and (not self.exact or "." in key):
+        if not self.fresh and self.tape.behind(key) and (not self.exact or "." in key):
             recorded = self.tape.peek(e.LimitHit, key)
             if recorded is None:
                 return None, None
@@ -131,3 +130,8 @@ class Drive(Ledger):
         except Halt:
             return Answer(None, halt.reason)
         raise RuntimeError("a strategy yielded an effect after Halt")
+
+
+def _framed(said: e.Steered) -> Message:
+    """What a person said to the running agent, as the model reads it."""
+    return Message("user", f"[message from {said.by}] {said.text}")

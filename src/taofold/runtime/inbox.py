@@ -29,6 +29,11 @@ class Inbox:
         self.stale = True
         """Has the world been waited for since the last look?"""
 
+    @property
+    def news(self) -> bool:
+        """May there be something that nobody has looked at?"""
+        return self.stale or bool(self._waiting)
+
     async def refresh(self, store: Store | None = None) -> None:
         """Look for new messages. Refused attempts go straight into the log of `store`."""
         if self._log is None:

@@ -5,13 +5,15 @@ compares the two, says when the past ends and the present begins, and refuses th
 to an exact replay. It knows nothing about strategies.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 from taofold.core import events as e
 from taofold.core.errors import ReplayDiverged
-from taofold.core.values import Step
+from taofold.core.rules import fingerprint
+from taofold.core.values import Action, Step
 from taofold.policy import Repetition
 from taofold.policy.limits import Held
+from taofold.policy.repetition import Call
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.setup import Setup
 from taofold.runtime.signals import Cancelled, EndOfTape
@@ -40,10 +42,13 @@ class Ledger:
         """Places of child runs that are about to start."""
         self.others = 0
         """How many branches run beside the one that asks."""
-        self._live = self._fresh = False
+        self.fresh = False
+        """No event is left on the tape (steering may be): what comes now happens now."""
+        self.tools = {tool.name: tool for tool in setup.tools.values()}
+        self._live = False
         self._late: list[e.Event] = []
         self._guards: dict[str, Repetition] = {}
-        self._mutating = frozenset(t.name for t in setup.tools.values() if t.effect != "read")
+        self._mutating = frozenset([t.name for t in self.tools.values() if t.effect != "read"])
 
     def put(self, event: e.Event) -> e.Record:
         """Record `event`, or find that the tape already has it.
@@ -51,7 +56,7 @@ class Ledger:
         Raises:
             ReplayDiverged: the tape has something else there.
         """
-        if self._fresh:
+        if self.fresh:
             return self.store.record(event)
         key: str = getattr(event, "key", "")
         record = self.tape.take(_kind(event), key, getattr(event, "index", 0))
@@ -94,7 +99,7 @@ class Ledger:
             self.store.dispatch(e.Resumed(epoch=self.store.epoch))
         for event in self._late:
             self.store.dispatch(event)
-        self._fresh = not self.tape.rest()
+        self.fresh = not self.tape.rest()
 
     def reworded(self, key: str, recorded: str, requested: str) -> None:
         """This code builds another prompt than the one recorded: said once per activation."""
@@ -105,7 +110,8 @@ class Ledger:
         """Call before touching the world: an exact replay never does."""
         if self.exact:
             raise EndOfTape(key)
-        self.live()
+        if not self._live:
+            self.live()
 
     async def steering(self, key: str) -> list[e.Steered]:
         """The messages to be read at `key`: recorded ones, or what has arrived since."""
@@ -114,11 +120,12 @@ class Ledger:
             self.replayed(record)
             if isinstance(record.event, e.Steered):
                 heard.append(record.event)
-        if self.exact or self.tape.behind(key):
-            return heard
-        self.live()
+        if not self.fresh:
+            if self.exact or self.tape.behind(key):
+                return heard
+            self.live()
         await self.inbox.refresh(self.store)
-        return [*heard, *self.hear(key)]
+        return [*heard, *self.hear(key)] if self.inbox.news else heard
 
     def hear(self, key: str) -> list[e.Steered]:
         """Put what people said on the record; the next turn at or after `key` tells the model."""
@@ -135,7 +142,8 @@ class Ledger:
     async def save(self) -> None:
         """Make what happened so far durable; honour a cancellation that arrived meanwhile."""
         await self.store.flush(consume=self.inbox.spend())
-        await self.heed()
+        if self.inbox.news:
+            await self.heed()
 
     async def heed(self) -> None:
         """Honour a cancellation that arrived while the world was waited for."""
@@ -154,10 +162,12 @@ class Ledger:
             raise ReplayDiverged(key, None, event)
         raise EndOfTape(key)
 
-    def loop_key(self, name: str, parameters: dict[str, Any]) -> str:
-        """The tool's own idea of what a repetition is, or ""."""
-        tool = self.setup.tools.get(name)
-        return tool.loop_key(parameters) if tool is not None and tool.loop_key is not None else ""
+    def call(self, action: Action) -> Call:
+        """The action as the guard knows it: by what it says, or as its tool tells calls apart."""
+        plain = fingerprint(action)
+        tool = self.tools.get(action.tool)
+        own = tool.loop_key(action.parameters) if tool is not None and tool.loop_key else ""
+        return Call(plain, own or plain)
 
     def guard(self, key: str) -> Repetition:
         """The repetition guard of the branch in which `key` stands."""
@@ -167,10 +177,10 @@ class Ledger:
             guard = self._guards[branch] = Repetition()
         return guard
 
-    def saw(self, key: str, step: Step) -> None:
-        """Show the guard a step that is complete."""
-        keys = tuple([self.loop_key(a.tool, a.parameters) for a in step.actions])
-        self.guard(key).seen(step, mutating=self._mutating, keys=keys)
+    def saw(self, key: str, step: Step, calls: Sequence[Call | None]) -> None:
+        """Show the guard a step that is complete; `calls` are those that it has judged."""
+        known = [call or self.call(step.actions[index]) for index, call in enumerate(calls)]
+        self.guard(key).seen(step, mutating=self._mutating, calls=known)
 
 
 def _kind(event: e.Event) -> type[e.Happened]:

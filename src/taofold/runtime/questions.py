@@ -54,7 +54,8 @@ class Desk:
     """`RunContext.ask`: asks the person who is there, while the tool waits in its call."""
 
     def __init__(self, ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> None:
-        self._ledger, self._place, self._action, self._tool = ledger, (key, index), action, tool
+        self.place, self.tool = (key, index), tool
+        self._ledger, self._action = ledger, action
         self.timer: asyncio.Timeout | None = None
         """The call's deadline: it waits while a person thinks."""
         self.signal: Park | Cancelled | None = None
@@ -69,15 +70,15 @@ class Desk:
         flaw = unanswerable(self._ledger, wants)
         if flaw:
             raise ValueError(flaw)
-        key, index = self._place
+        key, index = self.place
         clock, timer = asyncio.get_running_loop().time, self.timer
         left = timer.when() if timer is not None else None
         left = None if left is None else left - clock()
         if timer is not None:
             timer.reschedule(None)
         try:
-            answer = await answered(self._ledger, key, index, self._action, self._tool, wants)
-            self._ledger.new(started(key, index, self._tool))
+            answer = await answered(self._ledger, key, index, self._action, self.tool, wants)
+            self._ledger.new(started(key, index, self.tool))
             await self._ledger.save()
         except (Park, Cancelled) as signal:
             self.signal = signal

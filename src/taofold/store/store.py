@@ -52,6 +52,8 @@ class Store:
         self._log, self._now = log, now
         self.records: list[e.Record] = []
         self._unsaved: list[e.Record] = []
+        self._disk = False
+        """Must the next flush survive a power cut?"""
         self._writing: deque[list[Any]] = deque()
         self._blobs: dict[str, bytes] = {}
         self._listeners: list[Listener] = []
@@ -84,14 +86,15 @@ class Store:
 
     def record(self, event: e.Event) -> e.Record:
         """Record an event."""
-        at, state = self._now(), self.state
-        record = e.Record(self.run, self.head, at if at > state.at else state.at, event)
+        at, last = self._now(), self.state.at
+        record = e.Record(self.run, self.head, at if at > last else last, event)
         self.head += 1
         self._apply(record)
         if self._log is None:
             self._tell((record,))
         else:
             self._unsaved.append(record)
+            self._disk = self._disk or event.disk
         return record
 
     def restore(self, record: e.Record) -> None:
@@ -120,9 +123,10 @@ class Store:
         unsaved = self._unsaved
         if self._log is None or not (unsaved or consume or status):
             return True
-        self._unsaved = []
-        disk = any([record.event.disk for record in unsaved])
-        blobs, self._blobs = self._blobs, {}
+        disk, blobs = self._disk, self._blobs
+        self._unsaved, self._disk = [], False
+        if blobs:
+            self._blobs = {}
         entry = [unsaved, False]
         self._writing.append(entry)
         written = False
@@ -172,6 +176,8 @@ class Store:
             self.state = reduce(self.state, record)
 
     def _tell(self, records: Sequence[e.Record]) -> None:
+        if not self._listeners:
+            return
         for listener in tuple(self._listeners):
             for record in records:
                 listener(record)

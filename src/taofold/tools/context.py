@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
+import msgspec
 from typing_extensions import TypeVar
 
 from taofold.core.values import JSON, ObservationStatus, Principal
@@ -76,8 +77,7 @@ class RunContext(Generic[Deps]):
             self.on_progress(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What a tool may return instead of a bare value, when it has more to say."""
 
     value: JSON = None

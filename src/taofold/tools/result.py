@@ -34,10 +34,11 @@ def outcome_of(value: object) -> Outcome:
     An `Outcome` is kept as it is, apart from making its parts JSON. A mapping with
     `success: false` and a returned exception are failures.
     """
-    if type(value) is str and value.isascii():
-        return Outcome(value)
     if value is None:
         return Outcome(None, extraction=NOTHING)
+    scalar = _SCALARS.get(type(value))
+    if scalar is not None:
+        return Outcome(scalar(value))
     if isinstance(value, Outcome):
         return _checked(value)
     if isinstance(value, BaseException):
@@ -142,6 +143,11 @@ def _checked(said: Outcome) -> Outcome:
     if update is not None:
         update = (utf8(str(update[0])), jsonable(update[1]))
     return Outcome(jsonable(said.value), said.status, utf8(str(said.extraction)), update)
+
+
+def is_scalar(value: object) -> bool:
+    """Is it a text, a number, a truth value or None, and of no class derived from these?"""
+    return type(value) in _SCALARS
 
 
 def _integer(value: Any) -> JSON:

@@ -20,7 +20,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import RESERVED, Sideeffect, Tier
 from taofold.tools.arguments import BadArguments, quote
 from taofold.tools.context import Outcome, RunContext
-from taofold.tools.result import outcome_of, stateful, utf8
+from taofold.tools.result import is_scalar, outcome_of, stateful, utf8
 from taofold.tools.signature import RESERVED_PARAMETER, Signature, described
 from taofold.tools.worker import WORKERS
 
@@ -143,15 +143,24 @@ class Bound:
         """Does the call run on the event loop to its end, so that no deadline can reach it?"""
         return not self.tool.thread and cast("Signature", self.tool.signature).blocking
 
-    async def run(self, ctx: RunContext[Any]) -> Outcome:
-        """Make the call, without a time limit. What the tool raises, this raises."""
+    @property
+    def contextual(self) -> bool:
+        """Does the function want to be told about its call, or about the run's state?"""
+        signature = cast("Signature", self.tool.signature)
+        return signature.context or signature.style == "stateful"
+
+    async def run(self, ctx: RunContext[Any] | None) -> Outcome:
+        """Make the call, without a time limit. What the tool raises, this raises.
+
+        `ctx` may be None if the call is not `contextual`.
+        """
         tool = self.tool
         function = tool.function
         if function is None:
             raise ConfigError(f"tool {tool.name!r} has no function: it is served by the runtime")
         signature = cast("Signature", tool.signature)
         args = self.args
-        if signature.style == "stateful":
+        if ctx is not None and signature.style == "stateful":
             args = (ctx.state, *args)
         elif signature.context:
             args = (ctx, *args)
@@ -163,7 +172,7 @@ class Bound:
                 value = function(*args, **self.kwargs)
             except SystemExit as error:
                 raise RuntimeError(f"the tool raised {error!r}") from error
-        if inspect.isawaitable(value):
+        if not is_scalar(value) and inspect.isawaitable(value):
             value = await value
         return self._outcome(value, signature)
 
