@@ -1,5 +1,6 @@
 """`POST /ag-ui` over HTTP: threads, answers that come late, and what a request may not say."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from tests.agui.grammar import apply, check, types
 from tests.server.agents import Bench, Slowly, act, finish, scripted
 from tests.server.live import Client, serving
 
-from taofold import Agent
+from taofold import Agent, RunContext, tool
 from taofold.server.tokens import Tokens
 
 pytestmark = pytest.mark.anyio
@@ -322,3 +323,39 @@ async def test_the_protocols_route_is_in_the_published_document(
     async with at_work(bench, tmp_path) as client:
         document = (await client.get("/openapi.json")).json()
         assert "post" in document["paths"]["/ag-ui"]
+
+
+async def test_what_a_tool_says_of_its_work_is_told_beside_its_call(tmp_path: Path) -> None:
+    heard = {"own": asyncio.Event(), "child's": asyncio.Event()}
+
+    @tool(effect="read")
+    async def dig(ctx: RunContext[Any]) -> str:
+        """Dig."""
+        while not heard["child's" if "." in ctx.run_id else "own"].is_set():
+            ctx.report(f"{'deep ' * 1000}")
+            await asyncio.sleep(0.02)
+        return "dug"
+
+    child = Agent(scripted(act("I dig", "dig"), finish("dug")), tools=[dig], name="digger")
+    outer = scripted(act("dig", "dig"), act("let dig", "digger", goal="dig"), finish("done"))
+    agent = Agent(outer, tools=[dig, child])
+    seen: list[dict[str, Any]] = []
+    async with (
+        serving(agent, tmp_path / "runs.db") as client,
+        client.http.stream("POST", "/ag-ui", json=request()) as answer,
+    ):
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                seen.append(json.loads(line.removeprefix("data: ")))
+                if seen[-1].get("name") == "progress":
+                    heard["child's" if seen[-1].get("subagentRunId") else "own"].set()
+    check(seen)
+    calls = {one["toolCallId"]: one for one in seen if one["type"] == "TOOL_CALL_START"}
+    told = [one for one in seen if one.get("name") == "progress"]
+    assert [bool(one.get("subagentRunId")) for one in (told[0], told[-1])] == [False, True]
+    for one in told:
+        value = one["value"]
+        assert (value["tool"], len(value["text"])) == ("dig", 2000)
+        call = calls[value["toolCallId"]]
+        assert call["toolCallName"] == "dig"
+        assert call.get("subagentRunId") == one.get("subagentRunId")

@@ -28,6 +28,7 @@ from taofold.server.endpoint import Call, Endpoint
 from taofold.server.problem import Problem
 from taofold.server.server import Server
 from taofold.server.shapes_asked import LONGEST_GOAL, Decide
+from taofold.server.stream import LONGEST_REPORT
 from taofold.server.watching import allowed
 from taofold.store.fields import is_mapping
 from taofold.store.log import ENDED, RunRow
@@ -95,23 +96,34 @@ async def _events(
     for event in (*scene.open(), *notes, *scene.waiting()):
         yield event
     async with server.hub.watch(scene.run) as channel:
+        heard = channel.reports
         while not scene.ended:
             change = channel.change
             if channel.live:
                 for event in scene.draft(channel.answer):
                     yield event
-            try:
-                async for record in tail.pull():
-                    for event in scene.tell(record):
-                        yield event
-            except LogError as error:
-                for event in scene.fail(str(error), "unavailable"):
-                    yield event
+            async for event in _recorded(scene, tail):
+                yield event
             if scene.ended:
                 return
+            if channel.reports != heard and (said := channel.progress) is not None:
+                heard = channel.reports
+                for event in scene.report(said.run, said.tool, said.text[:LONGEST_REPORT]):
+                    yield event
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await change.wait()
+
+
+async def _recorded(scene: Scene, tail: Tail) -> AsyncIterator[BaseEvent]:
+    """What the log has beyond what was told."""
+    try:
+        async for record in tail.pull():
+            for event in scene.tell(record):
+                yield event
+    except LogError as error:
+        for event in scene.fail(str(error), "unavailable"):
+            yield event
 
 
 async def _start(call: Call, said: RunAgentInput, session: str) -> str:

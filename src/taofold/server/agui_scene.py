@@ -89,6 +89,16 @@ class Scene:
         self._text = text
         yield ag.TextMessageContentEvent(message_id=self._message, delta=text[sent:])
 
+    def report(self, run: str, tool: str, text: str) -> Iterator[ag.BaseEvent]:
+        """What a tool says while it works. It is in no log, so nothing else depends on it."""
+        if self.ended or (run != self.run and run not in self._children):
+            return
+        value = {"tool": tool, "text": text}
+        calls = self._working(run, tool)
+        if len(calls) == 1:  # of several calls at once it is not known which one speaks
+            value["toolCallId"] = calls[0]
+        yield self._of(run, ag.CustomEvent(name="progress", value=value))
+
     def waiting(self) -> Iterator[ag.BaseEvent]:
         """The end of this activation, if somebody is asked who has not answered."""
         yield from self._parked(self.run)
@@ -98,6 +108,15 @@ class Scene:
         if not self.ended:
             self.ended = True
             yield ag.RunErrorEvent(message=message, code=code)
+
+    def _working(self, run: str, tool: str) -> list[str]:
+        """The calls of the tool that have begun and not ended."""
+        return [
+            self._calls[run, key, index][0]
+            for key, step in self._states.get(run, RunState()).open.items()
+            for index, slot in enumerate(step.slots)
+            if slot.action.tool == tool and slot.started and slot.observation is None
+        ]
 
     def _told(self, record: e.Record) -> Iterator[ag.BaseEvent]:
         run, event = record.run, record.event
