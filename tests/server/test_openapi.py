@@ -45,7 +45,6 @@ def test_every_route_says_what_goes_wrong() -> None:
             assert said["summary"]
 
 
-@pytest.mark.fuzz
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_arbitrary_requests_are_answered_as_the_document_says(
     tmp_path: Path, mode: GenerationMode
