@@ -1,16 +1,11 @@
 """A project in a temporary directory, and the program run in it."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from tests.terminal import enter, started, taofold
 
-from taofold.cli import main
+__all__ = ["started", "taofold"]
 
 AGENTS = '''
 import asyncio, json, pathlib, time
@@ -101,62 +96,10 @@ nothing = 3
 '''
 
 
-class Result(NamedTuple):
-    """What the program gave back."""
-
-    code: int
-    out: str
-    err: str
-
-
-Taofold = Callable[..., Result]
-
-
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty project with scripted agents, and an operator without a policy."""
-    folder = tmp_path / "project"
-    folder.mkdir()
+    folder = enter(tmp_path / "project", monkeypatch)
     (folder / "agents.py").write_text(AGENTS, encoding="utf-8")
     (folder / ".taofold").mkdir(mode=0o700)
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in list(os.environ):
-        if name.startswith("TAOFOLD_"):
-            monkeypatch.delenv(name)
     return folder
-
-
-@pytest.fixture
-def taofold(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Taofold:
-    """Runs the program in this process."""
-
-    def run(*arguments: str, stdin: str = "") -> Result:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "stdin", StringIO(stdin))
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Result(code if isinstance(code, int) else 0, out, err)
-
-    return run
-
-
-@pytest.fixture
-def started(project: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Starts the program as a process of its own."""
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "taofold.cli", *arguments],
-            cwd=project,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    return start

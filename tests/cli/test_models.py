@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from tests.cli.conftest import Taofold
+from tests.terminal import Taofold
 
 from taofold.runtime import registry
 from taofold.spec.document import load

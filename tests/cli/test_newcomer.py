@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Taofold
 from tests.cli.test_prompt import Terminal, terminal
 from tests.cli.test_run import until
+from tests.terminal import Taofold
 
 from taofold.cli.environment import KNOWN, unknown
 from taofold.spec.config_file import LimitKeys

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Taofold
+from tests.terminal import Taofold
 
 import taofold as package
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Taofold
+from tests.terminal import Taofold
 
 from taofold.cli.prompt import Asking
 from taofold.core.values import Action, Tier

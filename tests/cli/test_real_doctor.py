@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Taofold
 from tests.llama import KEY, TOOLS, serving
+from tests.terminal import Taofold
 
 pytestmark = [
     pytest.mark.real_server,

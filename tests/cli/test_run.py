@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Result, Taofold
+from tests.terminal import Result, Taofold
 
 Start = Callable[..., subprocess.Popen[str]]
 

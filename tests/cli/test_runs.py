@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Taofold
+from tests.terminal import Taofold
 
 
 @pytest.fixture

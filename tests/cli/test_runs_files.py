@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Taofold
+from tests.terminal import Taofold
 
 BAD = """\
 model: opnai:gpt-5

@@ -2,17 +2,12 @@
 
 import asyncio
 import json
-import os
-import sys
-from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from msgspec.structs import replace
+from tests.terminal import Result, Taofold, enter, taofold
 
-from taofold.cli.app import main
 from taofold.logs.registry import open_registry
 from taofold.loop.learner import CrossLoopLearner
 from taofold.patterns.case import Case, Failing
@@ -21,14 +16,9 @@ from taofold.patterns.settings import Injection, Learning
 
 from .make import BOUND, GUARD, attempt, fault, history
 
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
+__all__ = ["taofold"]
 
 
-Taofold = Callable[..., Result]
 NONE, SWAP = (
     "pat-error-attributeerror-add-null-check-001",
     "pat-error-assertionerror-swap-comparison-001",
@@ -38,30 +28,7 @@ ANTI = "repeated_same_error"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in list(os.environ):
-        if name.startswith("TAOFOLD_"):
-            monkeypatch.delenv(name)
-    return folder
-
-
-@pytest.fixture
-def taofold(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Taofold:
-    def run(*arguments: str) -> Result:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "stdin", StringIO(""))
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Result(code if isinstance(code, int) else 0, out, err)
-
-    return run
+    return enter(tmp_path / "project", monkeypatch)
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.loop.conftest import GATE, Taofold, project, taofold
+from tests.loop.conftest import GATE, project
+from tests.terminal import Taofold, taofold
 
 __all__ = ["project", "taofold"]
 TASK = "Make the failing tests pass"

@@ -1,16 +1,11 @@
 """The program in this process, on a small broken project of its own."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from tests.terminal import enter, started, taofold
 
-from taofold.cli.app import main
+__all__ = ["started", "taofold"]
 
 AGENTS = '''
 """Agents with scripted models, for the tests of loops."""
@@ -68,6 +63,7 @@ async def wait() -> str:
 
 waiter = Agent(script([act("I wait", "wait", "goal"), write("calc.py", RIGHT), done]),
                tools=[file_tools(here), wait], policy=FREE)
+idler = Agent(script([act("I wait", "wait", "goal"), done]), tools=[wait], policy=FREE)
 '''
 TEST = """from calc import double
 
@@ -82,65 +78,13 @@ def test_zero():
 GATE = "python -m pytest -q"
 
 
-class Result(NamedTuple):
-    """What the program gave back."""
-
-    code: int
-    out: str
-    err: str
-
-
-Taofold = Callable[..., Result]
-
-
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A broken project; what loops keep lies beside it."""
-    folder = tmp_path / "project"
-    folder.mkdir()
+    folder = enter(tmp_path / "project", monkeypatch)
     (folder / "calc.py").write_text("def double(n):\n    return n\n")
     (folder / "test_calc.py").write_text(TEST)
     (folder / "agents.py").write_text(AGENTS)
     (folder / ".taofold").mkdir(mode=0o700)
     (folder / ".taofold" / ".gitignore").write_text("*\n")
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for name in list(os.environ):
-        if name.startswith("TAOFOLD_"):
-            monkeypatch.delenv(name)
     return folder
-
-
-@pytest.fixture
-def taofold(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Taofold:
-    """Runs the program in this process."""
-
-    def run(*arguments: str) -> Result:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "stdin", StringIO(""))
-        for name in ("agents", "calc"):
-            sys.modules.pop(name, None)
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Result(code if isinstance(code, int) else 0, out, err)
-
-    return run
-
-
-@pytest.fixture
-def started(project: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Starts the program as a process of its own."""
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "taofold.cli", *arguments],
-            cwd=project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    return start

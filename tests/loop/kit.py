@@ -16,7 +16,7 @@ from taofold.loop.driver import Means
 from taofold.loop.ground import Judged
 from taofold.loop.learned import Learnt, Lessons
 from taofold.loop.state import LoopState, fold
-from taofold.loop.values import Bounds, Spent, Wish
+from taofold.loop.values import Bounds, Left, Spent, Wish
 from taofold.store.journal import MemoryJournal
 from taofold.store.memory import MemoryLog
 from taofold.testing.models import FunctionModel, ScriptedModel
@@ -143,6 +143,10 @@ class Folder:
         if keep:
             return ()
         return await self.restore(next(iter(self.kept)))
+
+    async def clear(self, *, keep: str = "") -> Left:
+        self.log.append(f"clear {keep}".rstrip())
+        return Left(str(self.root), removed=not keep, why=keep, remove="rm" if keep else "")
 
 
 class Teacher:

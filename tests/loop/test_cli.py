@@ -3,13 +3,12 @@
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.terminal import Started, Taofold, until
 
-from .conftest import GATE, Taofold
+from .conftest import GATE
 
 TASK = "Make the failing tests pass"
 
@@ -145,15 +144,11 @@ def test_an_approval_pauses_the_loop_with_3_and_resume_goes_on(
 @pytest.mark.scenario("RLP-12")
 @pytest.mark.crash
 def test_a_killed_loop_is_found_crashed_and_goes_on(
-    taofold: Taofold, project: Path, started: Callable[..., subprocess.Popen[str]]
+    taofold: Taofold, project: Path, started: Started
 ) -> None:
     process = started("loop", TASK, "-c", GATE, "--agent", "agents:waiter", "--loop-id", "x")
     signs = project / ".taofold"
-    end = time.monotonic() + 60
-    while not (signs / "waiting").exists():
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: (signs / "waiting").exists(), process)
     assert "x: running" in taofold("loops", "status").out
     code, _, err = taofold("loops", "resume")
     assert code == 1
@@ -170,15 +165,11 @@ def test_a_killed_loop_is_found_crashed_and_goes_on(
 
 @pytest.mark.crash
 def test_aborting_a_running_loop_stops_its_process_and_reverts(
-    taofold: Taofold, project: Path, started: Callable[..., subprocess.Popen[str]]
+    taofold: Taofold, project: Path, started: Started
 ) -> None:
     before = (project / "calc.py").read_text()
     process = started("loop", TASK, "-c", GATE, "--agent", "agents:waiter", "--loop-id", "x")
-    end = time.monotonic() + 60
-    while not (project / ".taofold" / "waiting").exists():
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: (project / ".taofold" / "waiting").exists(), process)
     assert taofold("loops", "abort", "--revert").code == 2  # nobody there to confirm
     code, out, err = taofold("loops", "abort", "--revert", "--yes")
     assert code == 0, err

@@ -10,9 +10,10 @@ import pytest
 from taofold.core.errors import ConfigError, Refused
 from taofold.loop import events as e
 from taofold.loop.learned import Lessons
-from taofold.loop.lifecycle import abort, new_id, paths, resume, rows, start
+from taofold.loop.lifecycle import new_id, paths, resume, rows, start
 from taofold.loop.pulse import STALE, MemoryPulse
 from taofold.loop.state import LoopState
+from taofold.loop.stopping import abort
 from taofold.loop.stream import Stream, inject, load
 from taofold.loop.values import Bounds
 from taofold.store.journal import MemoryJournal
@@ -453,7 +454,7 @@ async def test_of_loops_that_start_at_the_same_moment_the_last_gives_way(tmp_pat
     with pytest.raises(Refused, match="started at the same time: rival0, rival1"):
         await start(but(given, ground=meanwhile), wish(tmp_path), loop="x")
     assert (await load(given.journal, "x")).state.status == "aborted"
-    assert place.log == []
+    assert place.log == ["clear"]
 
 
 @pytest.mark.scenario("RLP-12")

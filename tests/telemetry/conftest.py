@@ -1,7 +1,8 @@
 """Markers of this folder's slow tests, and the program in a project."""
 
 import pytest
-from tests.cli.conftest import project, taofold
+from tests.cli.conftest import project
+from tests.terminal import taofold
 
 __all__ = ["project", "taofold"]
 

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Taofold
 from tests.telemetry.kit import capturing, told
+from tests.terminal import Taofold
 
 
 @pytest.fixture

@@ -76,8 +76,14 @@ def tell(row: "Row", *, verbose: bool) -> None:
         give(
             f"  waits for   {state.pause.reason}{f' of {state.pause.run}' * bool(state.pause.run)}"
         )
+    if state.asked is not None:
+        give(f"  will pause  before the next iteration, asked to by {state.asked.by}")
     if state.ended is not None:
         give(f"  ended       {state.ended.reason}")
+    if state.cleared is not None and state.cleared.left.remove:
+        left = state.cleared.left
+        give(f"  folder      {left.folder}: {left.why}")
+        give(f"  remove it   {left.remove}")
     if not verbose:
         return
     for one in state.done:

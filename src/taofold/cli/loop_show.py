@@ -118,6 +118,8 @@ class Show:
             case e.Paused():
                 self.busy("")
                 self._say(("‖ ", "yellow"), (f"paused: {line(event.reason, 200)}", "bold yellow"))
+            case e.PauseAsked():
+                self._say(("‖ ", "yellow"), (f"{event.by} asks for a pause", "yellow"))
             case e.Resumed():
                 self._say(("▸ ", "cyan"), ("resumed", "bold"), (f"  {self._limits()}", "dim"))
             case e.Crashed():
@@ -128,6 +130,8 @@ class Show:
                 self._say(("   ", ""), (f"files of iteration {event.number} restored", "yellow"))
             case e.LoopEnded():
                 self._last(event)
+            case e.Cleared():
+                self._cleared(event)
             case e.Taught():
                 self._taught(event)
 
@@ -224,6 +228,14 @@ class Show:
             self._say((f"  kept: {event.why_best}", ""))
         if event.warning:
             self._say((f"  ! {event.warning}", "yellow"))
+
+    def _cleared(self, event: e.Cleared) -> None:
+        left = event.left
+        if left.removed:
+            self._say((f"  the {self._state.wish.mode} was removed", "dim"))
+        elif left.remove:
+            self._say((f"  ! {left.folder} stays: {left.why}", "yellow"))
+            self._say((f"    remove it with: {left.remove}", "dim"))
 
     def _taught(self, event: e.Taught) -> None:
         for used in event.learnt.injected:

@@ -130,6 +130,26 @@ def resume(
     )
 
 
+@app.command("pause")
+def pause(loop: Loop = "", json: options.Json = False) -> None:
+    """Let a loop finish its iteration and stand still before the next. `loops resume` goes on."""
+    from taofold.cli.loop_place import with_means
+    from taofold.loop.status import DRIVEN
+    from taofold.loop.stopping import pause as ask
+
+    async def work(given: "Means") -> "tuple[str, LoopState]":
+        name = await which(given, loop, DRIVEN)
+        return name, await ask(given, name)
+
+    name, state = with_means(work)
+    after = len(state.iterations)
+    if json:
+        give_json({"loop_id": name, "status": state.status, "pauses_after": after})
+        return
+    give(f"{name}: pauses {f'after iteration {after}' if after else 'before iteration 1'}")
+    say("it ends earlier if its gates pass or a limit is reached")
+
+
 @app.command("abort")
 def abort(
     loop: Loop = "",
@@ -144,22 +164,30 @@ def abort(
 ) -> None:
     """End a loop for good. It cannot be resumed."""
     from taofold.cli.loop_place import settle, with_means
-    from taofold.loop.lifecycle import abort as give_up
     from taofold.loop.status import LIVE
+    from taofold.loop.stopping import abort as give_up
 
-    async def work(given: "Means") -> "tuple[str, Sequence[str]]":
+    async def work(given: "Means") -> "tuple[str, LoopState, Sequence[str]]":
         name = await which(given, loop, {*LIVE, "crashed"})
         state, paths = await give_up(given, name, keep=not revert, force=force)
         await settle(given, [one.run for one in state.iterations if one.ended is None])
-        return name, paths
+        return name, state, paths
 
     if revert and not yes:
         _confirm()
-    name, paths = with_means(work)
+    name, state, paths = with_means(work)
+    left = state.cleared.left if state.cleared is not None else None
+    stays = left is not None and bool(left.remove)
     if json:
-        give_json({"loop_id": name, "status": "aborted", "reverted": list(paths)})
+        folder = left.folder if left is not None and stays else None
+        said = {"loop_id": name, "status": "aborted", "reverted": list(paths), "folder": folder}
+        give_json(said)
         return
-    give(f"{name}: aborted" + (f", {len(paths)} files put back" if revert else ", changes kept"))
+    count = f"{len(paths)} file{'s' * (len(paths) != 1)} put back"
+    gone = f", the {state.wish.mode} was removed" if left is not None and left.removed else ""
+    give(f"{name}: aborted, {count if revert else 'changes kept'}{gone}")
+    if left is not None and stays:
+        say(f"{left.folder} stays: {left.why}. Remove it with: {left.remove}")
 
 
 def _confirm() -> None:

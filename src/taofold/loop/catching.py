@@ -1,11 +1,11 @@
-"""Learning that was missed: loops that ended, and whose process died before it could learn."""
+"""What was missed: loops that ended, and whose process died before it could clear up or learn."""
 
 import asyncio
 from contextlib import suppress
 
 from taofold.core.errors import Conflict, Refused, TaofoldError
 from taofold.loop import events as e
-from taofold.loop.decide import Learn, decide
+from taofold.loop.decide import Clear, Learn, decide
 from taofold.loop.driver import LoopWork, Means
 from taofold.loop.stream import Stream, ids, load
 from taofold.runtime import owner
@@ -15,7 +15,10 @@ RECENT = 20
 
 
 async def catch_up(means: Means, *, but: str = "") -> list[str]:
-    """Learn from loops that were missed; their ids. What cannot be learnt now is left."""
+    """Clear up after, and learn from, loops that were missed; the ids of those learnt from.
+
+    What cannot be done now is left.
+    """
     caught: list[str] = []
     for loop in (await ids(means.journal))[:RECENT]:
         if loop == but:
@@ -28,11 +31,15 @@ async def catch_up(means: Means, *, but: str = "") -> list[str]:
 
 async def _caught(means: Means, stream: Stream) -> bool:
     state, loop = stream.state, stream.loop
-    if not isinstance(decide(loop, state, means.now()), Learn):
+    move = decide(loop, state, means.now())
+    if not isinstance(move, Learn | Clear):
         return False
     if not owner.mine(state.owner) and owner.alive(state.owner) is not False:
         return False
     ground = await asyncio.to_thread(means.ground, loop, state)
+    if isinstance(move, Clear):
+        await stream.append(e.Cleared(left=await ground.clear()))
+        return await _caught(means, stream)
     learnt = await means.learner.learn(loop, state, LoopWork(means.log, ground))
     with suppress(Conflict, Refused):  # somebody else was quicker
         await stream.append(e.Taught(learnt=learnt))

@@ -55,6 +55,11 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class Clear:
+    """Remove the worktree or the copy, whose result is in the project."""
+
+
+@dataclass(frozen=True, slots=True)
 class Learn:
     """Take in what the loop taught."""
 
@@ -64,7 +69,7 @@ class Stop:
     """Nothing is left to do here."""
 
 
-Move: TypeAlias = Measure | Ask | Iterate | Wait | Close | Finish | Learn | Stop
+Move: TypeAlias = Measure | Ask | Iterate | Wait | Close | Finish | Clear | Learn | Stop
 
 
 def run_id(loop: str, number: int) -> str:
@@ -75,6 +80,8 @@ def run_id(loop: str, number: int) -> str:
 def decide(loop: str, state: LoopState, now: int) -> Move:
     """The next move at `now` (ms since the epoch)."""
     if state.status in ENDED:
+        if clears(state):
+            return Clear()
         taught = state.learnt is not None or not teaches(state)
         return Stop() if taught else Learn()
     if state.status == "completing":
@@ -92,6 +99,12 @@ def decide(loop: str, state: LoopState, now: int) -> Move:
     return _between(loop, state, now)
 
 
+def clears(state: LoopState) -> bool:
+    """Is its place still to be removed? Only where everything that was made is in the project."""
+    delivered = state.ended is not None and state.ended.delivered
+    return delivered and state.wish.mode != "in-place" and state.cleared is None
+
+
 def teaches(state: LoopState) -> bool:
     """May something be learnt from this loop? Not where it did nothing, cheated or was given up."""
     over = state.status not in ("aborted", "tampered")
@@ -105,6 +118,8 @@ def _between(loop: str, state: LoopState, now: int) -> Move:
         if state.verified and ended.ending not in ("tampered", "aborted", "failed"):
             return Close("completed", ended.reason)
         return ended
+    if state.asked is not None:
+        return Wait(f"asked to by {state.asked.by}")
     last = state.done[-1] if state.done else None
     if last is not None and last.number > state.resumed_after:
         for one in state.interventions:
@@ -144,7 +159,8 @@ def _limit(state: LoopState, now: int) -> Close | None:
     if left_ms(state, now) <= 0:
         return Close("timeout", f"{bounds.seconds / 60:g} minutes are over")
     if len(state.iterations) >= bounds.iterations:
-        return Close("exhausted", f"{bounds.iterations} iterations, and the gates do not pass")
+        count = f"{bounds.iterations} iteration{'s' * (bounds.iterations != 1)}"
+        return Close("exhausted", f"{count}, and the gates do not pass")
     return None
 
 

@@ -17,8 +17,11 @@ from taofold.core.errors import LogError, TaofoldError
 from taofold.core.events import Record
 from taofold.loop import decide as d
 from taofold.loop import events as e
+from taofold.loop.check import Verdict
 from taofold.loop.findings import failing, slim
 from taofold.loop.finishing import finish
+from taofold.loop.gate import refusal
+from taofold.loop.gates_absent import absent
 from taofold.loop.ground import Ground, MakeGround
 from taofold.loop.iterating import iterate
 from taofold.loop.learned import Learnt, Lessons
@@ -151,6 +154,8 @@ class Driver:
                 await self.record(e.Completing(ending=move.ending, reason=move.reason))
             case d.Finish():
                 await finish(self)
+            case d.Clear():
+                await self.record(e.Cleared(left=await self.ground.clear()))
             case d.Learn():
                 await self.record(e.Taught(learnt=await self._learnt()))
             case d.Stop():
@@ -163,6 +168,7 @@ class Driver:
         begun = await self.during(self.ground.begin())
         assert begun is not None
         judged, baseline = begun
+        await self._runnable(judged.verdict)
         await self.record(
             e.BaselineTaken(
                 verdict=slim(judged.verdict),
@@ -171,6 +177,21 @@ class Driver:
                 folder=str(self.ground.root),
             )
         )
+
+    async def _runnable(self, verdict: Verdict) -> None:
+        """Give the loop up before iteration 1 if a gate names what is not there.
+
+        Raises:
+            ConfigError: so it is, and what to write instead.
+        """
+        found = absent(verdict.results)
+        if found is None:
+            return
+        error = refusal(found[0].command, found[1], self.ground.root)
+        why = f"a gate cannot be run: {found[0].command}"
+        await self.record(e.LoopEnded(ending="aborted", reason=why))
+        await self.record(e.Cleared(left=await self.ground.clear()))
+        raise error
 
     async def _ask(self) -> None:
         """Earlier loops' lessons; a registry that fails costs the lessons, not the loop."""

@@ -12,7 +12,7 @@ import msgspec
 from taofold.core.values import Value
 from taofold.loop.check import Verdict
 from taofold.loop.learned import Learnt, Lessons
-from taofold.loop.values import Bounds, Ending, Kind, Level, Spent, Wish
+from taofold.loop.values import Bounds, Ending, Kind, Left, Level, Spent, Wish
 
 PREFIX: Final = "loop/"
 
@@ -123,6 +123,12 @@ class Paused(Happened, frozen=True, tag="paused"):
     run: str = ""
 
 
+class PauseAsked(Happened, frozen=True, tag="pause_asked"):
+    """Somebody wants the loop to pause before its next iteration."""
+
+    by: str = "local"
+
+
 class Resumed(Happened, frozen=True, tag="resumed"):
     """The loop goes on in the process `owner`, with a fresh timer."""
 
@@ -161,8 +167,20 @@ class LoopEnded(Happened, frozen=True, tag="loop_ended"):
     why_best: str = ""
     degraded: bool = False
     """Was the last iteration worse than the best?"""
+    delivered: bool = False
+    """Is everything that was made in the project?"""
     warning: str = ""
     by: str = "loop"
+
+
+class Cleared(Happened, frozen=True, tag="cleared"):
+    """What became of the place where an ended loop worked.
+
+    `reverted` are the paths that were put back as they were at the start; None = they were not.
+    """
+
+    left: Left
+    reverted: tuple[str, ...] | None = None
 
 
 class Taught(Happened, frozen=True, tag="taught"):
@@ -179,11 +197,13 @@ LoopEvent: TypeAlias = (
     | IterationEnded
     | Intervened
     | Paused
+    | PauseAsked
     | Resumed
     | Crashed
     | Completing
     | Restored
     | LoopEnded
+    | Cleared
     | Taught
 )
 

@@ -32,12 +32,17 @@ async def finish(driver: "Driver") -> None:
         await driver.record(
             e.Restored(number=choice.number, snapshot=choice.snapshot, reason=choice.reason)
         )
-    warning = GREEN if closing.ending == "completed" and not state.iterations else ""
-    if closing.ending == "completed" and state.iterations:
+    delivered = closing.ending == "completed"
+    warning = GREEN if delivered and not state.iterations else ""
+    if delivered and state.iterations:
         warning = await _delivered(driver)
-    elif state.iterations and str(ground.root) != state.wish.root:
+        delivered = not warning
+    elif state.iterations and state.wish.mode != "in-place":
         warning = f"the work is in {ground.root}; it was not brought to {state.wish.root}"
-    await driver.record(_last_word(closing, choice, warning), disk=True)
+    if state.iterations and not delivered and state.wish.mode != "in-place":
+        left = await ground.clear(keep=warning)
+        warning += f". When you have what you want of it: {left.remove}"
+    await driver.record(_last_word(closing, choice, warning, delivered=delivered), disk=True)
 
 
 def _standing(state: LoopState) -> str:
@@ -54,12 +59,15 @@ async def _delivered(driver: "Driver") -> str:
     return ""
 
 
-def _last_word(closing: e.Completing, choice: Choice | None, warning: str) -> e.LoopEnded:
+def _last_word(
+    closing: e.Completing, choice: Choice | None, warning: str, *, delivered: bool
+) -> e.LoopEnded:
     return e.LoopEnded(
         ending=closing.ending,
         reason=closing.reason,
         best=choice.number if choice is not None else 0,
         why_best=choice.reason if choice is not None else "",
         degraded=choice.degraded if choice is not None else False,
+        delivered=delivered,
         warning=warning,
     )

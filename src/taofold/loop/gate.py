@@ -4,10 +4,11 @@
 commands. Looks at the work root and at `PATH`, runs nothing.
 """
 
+import json
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -160,7 +161,7 @@ def _first_word(text: str) -> str:
 
 def _checked(text: str, words: list[str], root: Path, folder: str, path: str | None) -> None:
     if not words or not words[0]:
-        raise _refusal(text, "it names no program", root)
+        raise refusal(text, "it names no program", root)
     program = words[0]
     if program in _BUILTINS:
         known = True
@@ -168,12 +169,18 @@ def _checked(text: str, words: list[str], root: Path, folder: str, path: str | N
         known = shutil.which(str(root / folder / program)) is not None
     else:
         known = program == "python" or shutil.which(program, path=path) is not None
+    if not known and "/" in program and (root / folder / program).is_file():
+        why = f"{program} is not executable; make it so (chmod +x), or say: sh {program}"
+        raise refusal(text, why, root)
     if not known:
-        raise _refusal(text, f"there is no program {program!r}", root)
+        raise refusal(text, f"there is no program {program!r}", root)
     if program == "make" and not _targets(words[1:], root / folder):
-        raise _refusal(text, "the Makefile has no such target", root)
+        raise refusal(text, "the Makefile has no such target", root)
+    script = _script(words) if program == "npm" else ""
+    if script and script not in _scripts(root / folder):
+        raise refusal(text, f"package.json has no script {script!r}", root)
     if len(words) >= 3 and _prose(words, root / folder):
-        raise _refusal(text, "it reads like a sentence, not like a command", root)
+        raise refusal(text, "it reads like a sentence, not like a command", root)
 
 
 _SPOKEN: Final = frozenset(
@@ -254,11 +261,32 @@ def _targets(words: list[str], folder: Path) -> bool:
     return named >= set(targets) or "$" in "".join(named)
 
 
-def _refusal(text: str, why: str, root: Path) -> ConfigError:
+def _script(words: list[str]) -> str:
+    """The script of package.json that `npm` is to run, "" if that cannot be seen."""
+    match words[1:]:
+        case [("test" | "t"), *_]:
+            return "test"
+        case ["run" | "run-script", name, *_] if not name.startswith("-"):
+            return name
+        case _:
+            return ""
+
+
+def _scripts(folder: Path) -> Mapping[str, object]:
+    try:
+        said = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+        return dict(said["scripts"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+
+
+def refusal(text: str, why: str, root: Path) -> ConfigError:
+    """The error for a command that proves nothing, with what to write instead."""
     wish = suggestion(text, root) or "python -m pytest -q"
+    such = f", such as {wish!r}" if wish != text else ""
     return ConfigError(
         f"{text!r} cannot be run to prove completion: {why}. "
-        f"Write a command that exits with 0 when the work is done, such as {wish!r}"
+        f"Write a command that exits with 0 when the work is done{such}"
     )
 
 

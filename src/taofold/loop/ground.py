@@ -10,6 +10,7 @@ from typing import Protocol
 from taofold.core.values import Value
 from taofold.loop.check import Verdict
 from taofold.loop.state import LoopState
+from taofold.loop.values import Left
 
 
 class Judged(Value, frozen=True):
@@ -79,6 +80,10 @@ class Ground(Protocol):
 
     async def leave(self, *, keep: bool, force: bool = False) -> tuple[str, ...]:
         """Give the work up: keep the files as they are, or put back the ones of the start."""
+        ...
+
+    async def clear(self, *, keep: str = "") -> Left:
+        """Remove a worktree or a copy if nothing would be lost; `keep` is a reason not to."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What people do to loops: start, resume, abort, and see which there are.
+"""What people do to loops: start, resume, and see which there are.
 
 Everything goes through the stream, so it works from any process; a loop whose process is
 gone is found here and marked as crashed.
@@ -6,7 +6,7 @@ gone is found here and marked as crashed.
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +21,11 @@ from taofold.core.state import RunState
 from taofold.loop import events as e
 from taofold.loop.catching import catch_up
 from taofold.loop.driver import Driver, Means
+from taofold.loop.ground import Ground
 from taofold.loop.iterating import shaped
 from taofold.loop.pulse import lost, stalled
 from taofold.loop.state import LoopState
-from taofold.loop.status import DRIVEN, LIVE, RESUMABLE
+from taofold.loop.status import DRIVEN, RESUMABLE
 from taofold.loop.stream import Stream, ids, load
 from taofold.loop.values import MOST_MEMORY, Bounds, Wish
 from taofold.runtime import owner
@@ -33,8 +34,6 @@ from taofold.store.memory import MemoryLog
 AT_ONCE: Final = 4
 """Loops that may run at the same time without force."""
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
-_PATIENCE: Final = 30.0
-"""Seconds to wait for the process of an aborted loop to let go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ async def start(
     me = owner.me()
     await stream.append(e.LoopStarted(wish=wish, owner=me))
     if not force:
-        await _was_room(means, stream)
+        await _was_room(means, stream, ground)
     return await Driver(stream, means, ground, me)()
 
 
@@ -120,37 +119,6 @@ async def resume(
     facts: list[e.LoopEvent] = [e.Crashed(why=gone)] if gone and lost_now else []
     await stream.append(*facts, e.Resumed(bounds=bounds, owner=me, by=by))
     return await Driver(stream, means, ground, me)()
-
-
-async def abort(
-    means: Means, loop: str, *, keep: bool = True, force: bool = False, by: str = "local"
-) -> tuple[LoopState, Sequence[str]]:
-    """End a loop for good; with `keep` off its files are put back as they were at the start.
-
-    Returns the state and the paths that were put back.
-
-    Raises:
-        UnknownRun: there is no such loop.
-        Refused: it has ended already, or files were changed by others since.
-    """
-    stream = await _loaded(means, loop)
-    while True:
-        state = stream.state
-        if state.status not in LIVE and state.status != "crashed":
-            raise Refused(f"loop {loop!r} has ended already: {state.status}")
-        try:
-            word = e.LoopEnded(ending="aborted", reason=f"aborted by {by}", by=by)
-            await stream.append(word, disk=True)
-            break
-        except Conflict:
-            continue
-    await _let_go(means, loop, state)
-    if state.baseline is None:
-        return stream.state, ()
-    ground = await asyncio.to_thread(means.ground, loop, stream.state)
-    if state.open is not None:  # what changed since the last snapshot is the agent's work
-        await ground.snapshot("as it was given up")
-    return stream.state, await ground.leave(keep=keep, force=force)
 
 
 async def rows(means: Means) -> list[Row]:
@@ -201,7 +169,7 @@ async def _room(means: Means, loop: str, *, force: bool, warn: Callable[[str], N
     warn(f"{count} loops at once have {paths(count)} ways to get in each other's way")
 
 
-async def _was_room(means: Means, stream: Stream) -> None:
+async def _was_room(means: Means, stream: Stream, ground: Ground) -> None:
     """Of loops that started at the same moment the last ones give way."""
     rows = sorted(await running(means), key=lambda one: (one.state.started_at, one.loop))
     first = [one.loop for one in rows[:AT_ONCE]]
@@ -209,6 +177,7 @@ async def _was_room(means: Means, stream: Stream) -> None:
         return
     word = e.LoopEnded(ending="aborted", reason="other loops started first", by="loop")
     await stream.append(word)
+    await stream.append(e.Cleared(left=await ground.clear()))
     raise Refused(f"{AT_ONCE} other loops started at the same time: {', '.join(first)}")
 
 
@@ -267,13 +236,3 @@ def _leaves_room(state: LoopState, bounds: Bounds) -> None:
 
 async def _loaded(means: Means, loop: str) -> Stream:
     return await load(means.journal, loop, now=means.now)
-
-
-async def _let_go(means: Means, loop: str, state: LoopState) -> None:
-    """Wait until the process that drove the loop has stopped."""
-    if state.status not in DRIVEN or owner.mine(state.owner):
-        return
-    waited = 0.0
-    while waited < _PATIENCE and owner.alive(state.owner) and means.pulse.last(loop) is not None:
-        await means.sleep(0.1)
-        waited += 0.1

@@ -13,7 +13,7 @@ from taofold.loop.gates_judge import Judge
 from taofold.loop.gates_observation import observation
 from taofold.loop.ground import Judged
 from taofold.loop.state import LoopState
-from taofold.loop.values import Wish
+from taofold.loop.values import Left, Wish
 from taofold.loop.workspace import Workspace, open_workspace, state_folder
 from taofold.loop.workspace_commits import usable
 from taofold.loop.workspace_git import repository
@@ -109,6 +109,10 @@ class Site:
     async def leave(self, *, keep: bool, force: bool = False) -> tuple[str, ...]:
         """Keep or revert."""
         return await asyncio.to_thread(lambda: self._space.abort(keep=keep, force=force))
+
+    async def clear(self, *, keep: str = "") -> Left:
+        """Remove it, or say why not."""
+        return await asyncio.to_thread(lambda: self._space.close(keep=keep))
 
 
 def open_site(

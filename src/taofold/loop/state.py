@@ -46,10 +46,13 @@ class LoopState(Value, frozen=True):
     """Iterations that had ended when it was last resumed: detection looks no further back."""
     resumptions: int = 0
     pause: e.Paused | None = None
+    asked: e.PauseAsked | None = None
+    """Somebody wants it to pause before the next iteration."""
     crash: e.Crashed | None = None
     closing: e.Completing | None = None
     restored: e.Restored | None = None
     ended: e.LoopEnded | None = None
+    cleared: e.Cleared | None = None
     learnt: Learnt | None = None
     spent: Spent = Spent()
     head: int = -1
@@ -127,7 +130,11 @@ def _follow(state: LoopState, event: e.LoopEvent, at: int) -> LoopState:  # noqa
             _need(state, "running", "an intervention")
             return replace(state, interventions=(*state.interventions, event))
         case e.Paused():
-            return replace(_to(state, "paused"), pause=event)
+            return replace(_to(state, "paused"), pause=event, asked=None)
+        case e.PauseAsked():
+            if state.status not in ("pending", "running"):
+                raise Refused(f"a loop that is {state.status} has no iteration to pause before")
+            return replace(state, asked=event)
         case e.Resumed():
             return _resumed(state, event, at)
         case e.Crashed():
@@ -135,12 +142,16 @@ def _follow(state: LoopState, event: e.LoopEvent, at: int) -> LoopState:  # noqa
         case e.Completing():
             if state.open is not None:
                 raise Refused(f"iteration {state.open.number} has not ended")
-            return replace(_to(state, "completing"), closing=event)
+            return replace(_to(state, "completing"), closing=event, asked=None)
         case e.Restored():
             _need(state, "completing", "restoring files")
             return replace(state, restored=event)
         case e.LoopEnded():
             return _ended(state, event)
+        case e.Cleared():
+            if state.status not in ENDED:
+                raise Refused(f"a loop that is {state.status} still needs its place")
+            return replace(state, cleared=event)
         case e.Taught():
             if state.status not in ENDED:
                 raise Refused(f"a loop that is {state.status} has taught nothing yet")
@@ -198,11 +209,12 @@ def _over(state: LoopState, event: e.IterationEnded) -> LoopState:
 def _resumed(state: LoopState, event: e.Resumed, at: int) -> LoopState:
     moved = _to(state, "running")
     return replace(
-        moved, bounds=event.bounds, owner=event.owner, active_at=at, pause=None, crash=None,
-        closing=None, restored=None, ended=None, learnt=None, resumptions=state.resumptions + 1,
-        resumed_after=len(state.done),
+        moved, bounds=event.bounds, owner=event.owner, active_at=at, pause=None, asked=None,
+        crash=None,
+        closing=None, restored=None, ended=None, cleared=None, learnt=None,
+        resumptions=state.resumptions + 1, resumed_after=len(state.done),
     )  # fmt: skip
 
 
 def _ended(state: LoopState, event: e.LoopEnded) -> LoopState:
-    return replace(_to(state, event.ending), ended=event)
+    return replace(_to(state, event.ending), ended=event, asked=None)

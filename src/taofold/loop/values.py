@@ -97,3 +97,14 @@ class Spent(Value, frozen=True):
             self.tool_calls + other.tool_calls,
             self.ms + other.ms,
         )
+
+
+class Left(Value, frozen=True):
+    """What is left of the folder that a loop worked in, after its end."""
+
+    folder: str = ""
+    removed: bool = False
+    why: str = ""
+    """Why it is still there."""
+    remove: str = ""
+    """The command with which a person removes it."""

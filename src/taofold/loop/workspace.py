@@ -7,7 +7,6 @@ branch, index and files, and whatever would overwrite somebody else's change is 
 
 import hashlib
 import os
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,9 @@ import msgspec
 
 from taofold.core.errors import ConfigError, Refused, RunError
 from taofold.core.values import Value
+from taofold.loop import workspace_remove as removal
 from taofold.loop import workspace_snapshots as snapshots
+from taofold.loop.values import Left
 from taofold.loop.workspace_commits import committed
 from taofold.loop.workspace_git import Git, repository, shadow
 from taofold.loop.workspace_snapshots import DIFF, Snapshot
@@ -37,6 +38,10 @@ class _Kept(Value, frozen=True):
     loop_id: str = ""
     top: str = ""
     """The worktree, of which the root may be a part."""
+    whole: str = ""
+    """Snapshot of the whole worktree at its beginning, if the root is a part of it."""
+    closed: bool = False
+    """Was the worktree or the copy removed? Its snapshots can still be read."""
 
 
 @dataclass(slots=True)
@@ -51,6 +56,8 @@ class Workspace:
     last: Snapshot
     loop_id: str = ""
     top: str = ""
+    whole: str = ""
+    closed: bool = False
 
     @classmethod
     def load(cls, project: Path | str, folder: Path | str) -> "Workspace":
@@ -66,17 +73,17 @@ class Workspace:
         home = Path(project).resolve()
         if kept.project != str(home):
             raise ConfigError(f"this loop belongs to {kept.project!r}, not to {str(home)!r}")
-        if not Path(kept.root).is_dir():
+        if not kept.closed and not Path(kept.root).is_dir():
             raise ConfigError(f"the work root {kept.root!r} is gone")
         return cls(
             home, Path(folder).resolve(), Path(kept.root), kept.mode, kept.first, kept.last,
-            kept.loop_id, kept.top,
+            kept.loop_id, kept.top, kept.whole, kept.closed,
         )  # fmt: skip
 
     @property
     def git(self) -> Git:
         """The store of the snapshots."""
-        return shadow(self.folder, self.root)
+        return shadow(self.folder, self.folder if self.closed else self.root)
 
     def snapshot(self, label: str = "") -> Snapshot:
         """Keep the files as they are now."""
@@ -170,20 +177,37 @@ class Workspace:
         self.snapshot("reverted")
         return tuple(touched)
 
-    def close(self) -> None:
-        """Remove the worktree or the copy. Its states stay."""
+    def close(self, *, keep: str = "") -> Left:
+        """Remove the worktree or the copy, unless something would be lost. Its states stay.
+
+        `keep` is a reason to leave it in any case. What was brought back or put back last is
+        no loss, so this comes after `bring_back` or `abort`.
+        """
+        top = Path(self.top or self.root)
         if self.mode == "place":
-            return
-        self.snapshot("closed")
-        home = repository(self.project)
-        if self.mode == "worktree" and home is not None:
-            home.run("worktree", "remove", "--force", self.top or str(self.root))
-        shutil.rmtree(self.top or self.root, ignore_errors=True)
+            return Left(str(top), why=keep)
+        worktree = self.mode == "worktree"
+        how = removal.command(self.project, top, worktree=worktree)
+        try:
+            why = keep
+            if not why and not self.closed:
+                now = snapshots.take(self.git, repository(self.root), "closed")
+                why = removal.losses(
+                    self.git, self.project, self.root, top, self.last, now, self.whole
+                )
+            if why:
+                return Left(str(top), why=why, remove=how)
+            self.closed = True
+            self._save()  # before it goes, so that a process that dies here leaves no riddle
+            removal.remove(self.project, top, worktree=worktree)
+        except (OSError, RunError) as error:
+            return Left(str(top), why=f"it could not be removed: {error}", remove=how)
+        return Left(str(top), removed=True)
 
     def _save(self) -> None:
         kept = _Kept(
             str(self.project), self.mode, str(self.root), self.first, self.last, self.loop_id,
-            self.top,
+            self.top, self.whole, self.closed,
         )  # fmt: skip
         temporary = self.folder / f"{FILE}.{os.getpid()}"
         temporary.write_bytes(msgspec.json.encode(kept))
@@ -213,7 +237,7 @@ def open_workspace(
     place.mkdir(parents=True, exist_ok=True)
     own = Git(shadow(place, home).store, home, place / "project.index")
     first = snapshots.take(own, repository(home), "before iteration 1")
-    root, top = home, ""
+    root, top, whole = home, "", ""
     if mode == "worktree":
         root, top = _worktree(home, place / "work")
     elif mode == "copy":
@@ -221,9 +245,10 @@ def open_workspace(
         root.mkdir()
     if mode != "place":
         git = shadow(place, root)
+        whole = removal.outer(git, Path(top)) if top and Path(top) != root else ""
         now = snapshots.take(git, None)
         snapshots.restore(git, first.id, now.id)
-    space = Workspace(home, place, root, mode, first, first, loop_id, top)
+    space = Workspace(home, place, root, mode, first, first, loop_id, top, whole)
     space.snapshot("before iteration 1")
     return space
 

@@ -15,11 +15,12 @@ from typing import Final
 from taofold.core.errors import ConfigError, RunError
 
 SECONDS: Final = 300
-_IGNORED: Final = (
+MADE_AGAIN: Final = (
     *(".taofold/", "__pycache__/", "*.pyc", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/"),
     *(".venv/", "node_modules/", ".hypothesis/", ".tox/", ".nox/", ".coverage", "target/debug/"),
     *("target/release/", ".DS_Store"),
 )
+"""Caches and installed packages: never kept, and no loss."""
 _PLAIN: Final = "* -text -eol -filter -ident -working-tree-encoding\n"
 _AUTHOR: Final = {
     "GIT_AUTHOR_NAME": "taofold", "GIT_AUTHOR_EMAIL": "taofold@localhost",
@@ -100,7 +101,7 @@ def shadow(folder: Path, root: Path) -> Git:
         folder.mkdir(parents=True, exist_ok=True)
         git.run("init", "--quiet", "--template=", str(root))
     (store / "info").mkdir(exist_ok=True)
-    (store / "info" / "exclude").write_text("\n".join(_IGNORED) + "\n", encoding="utf-8")
+    (store / "info" / "exclude").write_text("\n".join(MADE_AGAIN) + "\n", encoding="utf-8")
     (store / "info" / "attributes").write_text(_PLAIN, encoding="utf-8")
     return git
 

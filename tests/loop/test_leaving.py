@@ -1,0 +1,233 @@
+"""What becomes of the place of a loop after its end: brought back, kept, put back, removed.
+
+Mutants it catches: worktrees that stay for ever; that go although the result could not be
+brought back; a revert that was refused and cannot be tried again; a workspace that is gone and
+is opened anew; a death between the end and the clearing.
+"""
+
+import asyncio
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.terminal import Taofold
+
+from taofold.core.errors import ConfigError
+from taofold.logs.journal import SqliteJournal
+from taofold.loop import events as e
+from taofold.loop.catching import catch_up
+from taofold.loop.site import Site, open_site
+from taofold.loop.state import LoopState
+from taofold.loop.stream import load
+from taofold.loop.values import Bounds, Wish
+
+from .conftest import GATE
+from .kit import Teacher, act, contains, done, ground_of, means, wish, write
+
+REPAIR = ("-c", GATE, "-m", "offline:repair", "--steps", "60", "--loop-id", "x", "--quiet")
+TASK = "Make the failing tests pass"
+
+
+def git(root: Path, *words: str) -> str:
+    flags = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    done = subprocess.run(["git", *flags, *words], cwd=root, capture_output=True, check=True)
+    return done.stdout.decode()
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    """The project with a commit, and a file that is not committed."""
+    git(project, "init", "-q")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "first")
+    (project / "notes.txt").write_text("not committed")
+    return project
+
+
+def places(root: Path) -> list[Path]:
+    """Worktrees and copies that are still there."""
+    return sorted((root.parent / "state").glob("**/x/work"))
+
+
+def broken(project: Path) -> None:
+    (project / "calc.py").write_text("def double(n):\n    return 3 * n\n")
+
+
+@pytest.mark.parametrize("mode", ["worktree", "copy"])
+def test_after_a_completed_loop_the_place_goes_and_its_report_stays(
+    taofold: Taofold, repository: Path, mode: str
+) -> None:
+    broken(repository)
+    code, _, err = taofold("loop", TASK, *REPAIR, f"--{mode}")
+    assert code == 0, err
+    assert "2 * n" in (repository / "calc.py").read_text()
+    assert places(repository) == []
+    assert git(repository, "worktree", "list").count("\n") == 1
+    report = taofold("loops", "report", "x").out
+    assert "+    return 2 * n" in report
+    assert taofold("patterns", "extract", "x").code == 0
+
+
+def test_an_unfinished_loop_keeps_its_worktree_and_says_where(
+    taofold: Taofold, repository: Path
+) -> None:
+    broken(repository)
+    given = ("--worktree", "--max-iterations", "1", "--steps", "1", "--json")
+    code, out, _ = taofold("loop", TASK, *REPAIR, *given)
+    assert code == 1
+    [place] = places(repository)
+    assert str(place) in json.loads(out)["warning"]
+    assert "worktree remove --force" in json.loads(out)["warning"]
+
+
+def test_green_from_the_start_leaves_no_worktree_behind(taofold: Taofold, repository: Path) -> None:
+    (repository / "calc.py").write_text("def double(n):\n    return 2 * n\n")
+    assert taofold("loop", TASK, *REPAIR, "--worktree").code == 0
+    assert places(repository) == []
+
+
+@pytest.mark.parametrize("revert", [True, False])
+def test_aborting_with_revert_removes_the_worktree_and_keeping_says_where_it_is(
+    taofold: Taofold, repository: Path, revert: bool
+) -> None:
+    broken(repository)
+    before = git(repository, "status", "--porcelain")
+    given = ("--worktree", "--max-iterations", "9", "--steps", "1")
+    crashed(taofold, repository, given)
+    [place] = places(repository)
+    more = ("--revert", "--yes") if revert else ()
+    code, out, err = taofold("loops", "abort", "x", *more)
+    assert code == 0, err
+    assert git(repository, "status", "--porcelain") == before
+    if revert:
+        assert "the worktree was removed" in out
+        assert places(repository) == []
+        assert git(repository, "worktree", "list").count("\n") == 1
+    else:
+        assert places(repository) == [place]
+        assert f"{place} stays" in err
+        command = err.partition("Remove it with: ")[2].strip()
+        subprocess.run(command, shell=True, check=True)
+        assert git(repository, "worktree", "list").count("\n") == 1
+
+
+def crashed(taofold: Taofold, project: Path, given: tuple[str, ...]) -> None:
+    """A loop whose process died after its baseline."""
+    taofold("loop", TASK, *REPAIR, *given)
+
+    async def cut() -> None:
+        path = project / ".taofold" / "runs.db"
+        journal = SqliteJournal(path)
+        facts = await journal.facts("loop/x")
+        at = next(n for n, f in enumerate(facts) if isinstance(e.decode(f.body), e.IterationEnded))
+        await journal.drop("loop/x")
+        kept = [(fact.at, fact.body) for fact in facts[: at + 1]]
+        await journal.write("loop/x", -1, kept)
+        await journal.close()
+        assert (await load(SqliteJournal(path), "x")).state.status == "running"
+
+    asyncio.run(cut())
+
+
+def site(project: Path, home: Path, **more: object) -> Site:
+    state = LoopState(wish=Wish(TASK, (GATE,), str(project), Bounds(), **more))  # type: ignore[arg-type]
+    return open_site("x", state, home)
+
+
+@pytest.mark.parametrize("gone", ["work", "workspace.json"])
+def test_the_place_of_a_loop_that_began_is_never_made_anew(
+    project: Path, tmp_path: Path, gone: str
+) -> None:
+    home = tmp_path / "home"
+    place = site(project, home, mode="copy")
+    kept = place.root.parent / gone
+    if kept.is_dir():
+        shutil.rmtree(kept)
+    else:
+        kept.unlink()
+    begun = LoopState(
+        wish=Wish(TASK, (GATE,), str(project), mode="copy"),
+        baseline=e.BaselineTaken(verdict=contains("x")(project), baseline="digest"),
+    )
+    with pytest.raises(ConfigError, match="workspace of x cannot be used any more"):
+        open_site("x", begun, home)
+    assert not kept.exists()
+
+
+@pytest.mark.anyio
+async def test_a_revert_that_was_refused_can_be_tried_again(tmp_path: Path) -> None:
+    from dataclasses import replace as but
+
+    from taofold.core.errors import Refused
+    from taofold.loop.lifecycle import start
+    from taofold.loop.stopping import abort
+
+    given = means(tmp_path, [*rounds_and_a_question()], contains("x"))
+    made = given.agent(tmp_path, LoopState()).but(ask_user=True)
+    given = but(given, agent=lambda folder, state: made)
+    await start(given, wish(tmp_path), loop="x")
+    ground, refuse = ground_of(given), [True]
+    leave = ground.leave
+
+    async def picky(*, keep: bool, force: bool = False) -> tuple[str, ...]:
+        if refuse:
+            raise Refused("changed after the loop's last iteration")
+        return await leave(keep=keep, force=force)
+
+    ground.leave = picky  # type: ignore[method-assign]
+    with pytest.raises(Refused, match="changed after"):
+        await abort(given, "x", keep=False)
+    refuse.clear()
+    state, paths = await abort(given, "x", keep=False, force=True)
+    assert (state.status, paths) == ("aborted", ("a.py",))
+    with pytest.raises(Refused, match="has ended already"):
+        await abort(given, "x", keep=False)
+
+
+def rounds_and_a_question() -> list[str]:
+    return [write("a.py", "one"), done(), act("may I?", "ask_user", question="?")]
+
+
+@pytest.mark.anyio
+async def test_what_a_dead_process_did_not_clear_the_next_one_does_before_it_learns(
+    tmp_path: Path,
+) -> None:
+    from taofold.loop.lifecycle import start
+
+    teacher = Teacher()
+    given = means(tmp_path, [write("a.py", "good"), done()], contains("good"), learner=teacher)
+    asked = wish(tmp_path, mode="copy")
+    state = await start(given, asked, loop="x")
+    assert state.cleared is not None
+    assert state.cleared.left.removed
+    facts = await given.journal.facts("loop/x")
+    ended = next(n for n, f in enumerate(facts) if isinstance(e.decode(f.body), e.LoopEnded))
+    await given.journal.drop("loop/x")
+    await given.journal.write("loop/x", -1, [(f.at, f.body) for f in facts[: ended + 1]])
+    ground_of(given).log.clear()
+    assert await catch_up(given) == ["x"]
+    assert ground_of(given).log == ["clear"]
+    assert await catch_up(given) == []
+
+
+@pytest.mark.anyio
+async def test_a_place_whose_result_was_not_brought_back_is_not_cleared(tmp_path: Path) -> None:
+    from taofold.core.errors import Refused
+    from taofold.loop.lifecycle import start
+
+    given = means(tmp_path, [write("a.py", "good"), done()], contains("good"))
+    ground = ground_of(given)
+
+    async def clash() -> tuple[str, ...]:
+        raise Refused("changed meanwhile: a.py")
+
+    ground.deliver = clash  # type: ignore[method-assign]
+    state = await start(given, wish(tmp_path, mode="copy"))
+    assert state.status == "completed"
+    assert state.ended is not None
+    assert "changed meanwhile: a.py" in state.ended.warning
+    assert "rm" in state.ended.warning
+    assert "clear" not in ground.log
+    assert state.cleared is None

@@ -1,0 +1,84 @@
+"""The program as a person at a terminal meets it: in this process, or as one of its own."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from taofold.cli.app import main
+
+PATIENCE = 60.0
+"""Seconds after which a process that does not get anywhere has failed."""
+
+
+class Result(NamedTuple):
+    """What the program gave back."""
+
+    code: int
+    out: str
+    err: str
+
+
+Taofold = Callable[..., Result]
+Started = Callable[..., subprocess.Popen[str]]
+
+
+def enter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in `folder`, made if need be, with settings of nobody."""
+    folder.mkdir(exist_ok=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent / "state"))
+    for name in list(os.environ):
+        if name.startswith("TAOFOLD_"):
+            monkeypatch.delenv(name)
+    return folder
+
+
+@pytest.fixture
+def taofold(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Taofold:
+    """Runs the program in this process; what the project's modules hold is read anew."""
+
+    def run(*arguments: str, stdin: str = "") -> Result:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "stdin", StringIO(stdin))
+        for path in project.glob("*.py"):
+            sys.modules.pop(path.stem, None)
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        out, err = capsys.readouterr()
+        code = ended.value.code
+        return Result(code if isinstance(code, int) else 0, out, err)
+
+    return run
+
+
+@pytest.fixture
+def started(project: Path) -> Started:
+    """Starts the program as a process of its own."""
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "taofold.cli", *arguments],
+            cwd=project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    return start
+
+
+def until(holds: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    """Wait for what a process will bring about; fail if it ends before, or never does."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < end, "the process gets nowhere"
+        time.sleep(0.02)
