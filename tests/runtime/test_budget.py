@@ -1,18 +1,23 @@
 """Budgets that hold: what a call may cost at most, children's calls, what is spent for good."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from taofold import Agent, Limits, MemoryLog, tool
+from taofold.core.effects import Answer, Strategy, fork
+from taofold.core.effects import act as do
 from taofold.core.errors import ModelError
 from taofold.core.state import fold
-from taofold.core.values import Profile, Reply, Usage
+from taofold.core.values import Action, Profile, Reply, Thought, Usage
+from taofold.reasoning import Task
 from taofold.runtime import run as runs
 from taofold.runtime.model import Request
 from taofold.testing import FunctionModel, ScriptedModel
+from taofold.tools import InputRequired
 
-from .kit import act, finish
+from .kit import act, batch, finish
 
 pytestmark = pytest.mark.anyio
 
@@ -51,6 +56,138 @@ async def test_children_share_the_bound_of_a_tool() -> None:
     result = await agent.run("goal")
     assert len(ran) == 1
     assert result.state.per_tool["look"] == 1
+
+
+@pytest.mark.parametrize("siblings", [2, 3])
+@pytest.mark.parametrize("bound", range(6))
+@pytest.mark.parametrize("how", ["batch", "fork"])
+async def test_children_at_once_share_the_bound_of_a_tool_to_the_last_call(
+    how: str, bound: int, siblings: int
+) -> None:
+    """Mutants: shares rounded down, shares that nobody holds, branches served that count again."""
+    ran: list[str] = []
+
+    @tool(effect="read")
+    async def look(what: str) -> str:
+        """Look."""
+        ran.append(what)
+        await asyncio.sleep(0)
+        return f"seen {what}"
+
+    def eager(request: Request) -> str:
+        turn = len(request.conversation)
+        return act("look", what=f"thing {turn}") if turn < 16 else finish()
+
+    def together(task: Task) -> Strategy[Answer]:
+        def branch(number: int) -> Strategy[None]:
+            yield from do(Thought("I ask", "progress"), Action("kid", {"goal": str(number)}))
+
+        yield from fork([branch(number) for number in range(siblings)])
+        return Answer("done")
+
+    kid = Agent(FunctionModel(eager), tools=[look], name="kid", limits=Limits(steps=9))
+    script = [batch(*[("kid", {"goal": str(n)}) for n in range(siblings)]), finish()]
+    agent = Agent(
+        ScriptedModel(script),
+        tools=[kid, look],
+        limits=Limits(per_tool={"look": bound}),
+        strategy=together if how == "fork" else "react",
+    )
+    result = await agent.run("goal")
+    assert len(ran) == bound
+    assert result.state.per_tool.get("look", 0) == bound
+
+
+async def test_a_share_is_not_kept_for_a_branch_that_asks_nobody() -> None:
+    """Mutant: shares rounded down."""
+    ran: list[str] = []
+
+    @tool(effect="read")
+    def look(what: str = "it") -> str:
+        """Look."""
+        ran.append(what)
+        return "seen"
+
+    def together(task: Task) -> Strategy[Answer]:
+        def one() -> Strategy[None]:
+            yield from do(Thought("I ask", "progress"), Action("kid", {"goal": "x"}))
+
+        def two() -> Strategy[None]:
+            yield from do(Thought("I look", "progress"), Action("nothing", {}))
+            return None
+
+        yield from fork([one(), two()])
+        return Answer("done")
+
+    kid = Agent(ScriptedModel([act("look"), finish()]), tools=[look], name="kid")
+    agent = Agent(
+        ScriptedModel([]), tools=[kid], limits=Limits(per_tool={"look": 1}), strategy=together
+    )
+    await agent.run("goal")
+    assert ran == ["it"]
+
+
+def pausing(log: MemoryLog) -> Any:
+    """A tool that returns when a child of the run `r` waits and its parent has heard of it."""
+
+    @tool(effect="read")
+    async def pause() -> str:
+        """Pause."""
+        while [row.status for row in await log.rows(parent="r")] != ["waiting"]:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return "it waits"
+
+    return pause
+
+
+async def test_the_share_of_a_child_that_waits_is_kept_for_it() -> None:
+    """Mutant: what a waiting child holds is given to others."""
+    ran: list[str] = []
+    log = MemoryLog()
+
+    @tool(effect="read")
+    def look(what: str) -> str:
+        """Look."""
+        ran.append(what)
+        return f"seen {what}"
+
+    @tool(effect="read")
+    def wonder() -> str:
+        """Wonder."""
+        raise InputRequired("Why?")
+
+    def waits(request: Request) -> str:
+        return [act("look", what="a"), act("wonder"), finish()][len(request.conversation) // 2 - 1]
+
+    def together(task: Task) -> Strategy[Answer]:
+        def one() -> Strategy[None]:
+            yield from do(Thought("I ask", "progress"), Action("patient", {"goal": "x"}))
+
+        def two() -> Strategy[None]:
+            for name, said in (("pause", {}), ("kid", {"goal": "x"}), ("kid", {"goal": "y"})):
+                yield from do(Thought("I ask", "progress"), Action(name, said))
+
+        yield from fork([one(), two()])
+        return Answer("done")
+
+    patient = Agent(FunctionModel(waits), tools=[look, wonder], name="patient")
+    kid = Agent(
+        FunctionModel(lambda rq: act("look", what="b") if len(rq.conversation) < 4 else finish()),
+        tools=[look],
+        name="kid",
+    )
+    agent = Agent(
+        ScriptedModel([]),
+        tools=[patient, kid, pausing(log)],
+        limits=Limits(per_tool={"look": 2}),
+        strategy=together,
+        log=log,
+    )
+    result = await agent.run("goal", run_id="r")
+    assert result.status == "waiting"
+    assert sorted(ran) == ["a", "b"]
 
 
 async def test_what_a_rewound_child_spent_stays_spent() -> None:

@@ -135,9 +135,11 @@ class Limits:
     def left(self, state: RunState, held: Iterable[Held] = (), among: int = 1) -> "Limits":
         """What remains for a child run, of which `among` are about to start at once.
 
+        Whoever comes first gets the odd one: the last call of a bound is not lost between two.
+
         Args:
             state: what was spent.
-            held: what calls under way may still spend.
+            held: what calls under way may still spend, so that all together keep the bound.
             among: how many share the remainder evenly.
         """
         held = tuple(held)
@@ -153,7 +155,7 @@ class Limits:
             "tokens": state.usage.tokens + whole.tokens,
         }
         rest: dict[str, Any] = {
-            name: max(0, bound - gone) // among
+            name: _share(bound - gone, among)
             for name, gone in spent.items()
             if (bound := getattr(self, name)) is not None
         }
@@ -163,7 +165,7 @@ class Limits:
             rest["seconds"] = max(0.0, self.seconds - state.active_ms / 1000)
         counts = (state.per_tool, *[one.per_tool for one in held])
         rest["per_tool"] = {
-            tool: max(0, bound - sum([one.get(tool, 0) for one in counts])) // among
+            tool: _share(bound - sum([one.get(tool, 0) for one in counts]), among)
             for tool, bound in self.per_tool.items()
         }
         return replace(self, **rest, depth=self.depth - 1)
@@ -192,6 +194,11 @@ class Limits:
             per_tool=per_tool,
             depth=min(self.depth, other.depth),
         )
+
+
+def _share(rest: int, among: int) -> int:
+    """The first of `among` shares of `rest`, rounded up."""
+    return -(-max(0, rest) // among)
 
 
 def _acted(state: RunState) -> int:

@@ -203,7 +203,7 @@ async def delegate(ledger: Ledger, key: str, index: int, action: Action, tool: T
     run = f"{ledger.store.run}.{key.replace('.', '-')}-{index}"
     held = [one for at, one in ledger.held.items() if at != place]
     ledger.queue.discard(place)
-    limits = setup.limits.left(state, held, 1 + len(ledger.queue) + ledger.others)
+    limits = setup.limits.left(state, held, ledger.sharing(key))
     parent = Parent(
         run=ledger.store.run,
         limits=limits,
@@ -217,13 +217,16 @@ async def delegate(ledger: Ledger, key: str, index: int, action: Action, tool: T
     begin = perf_counter()
     try:
         child = await setup.children(tool, action.parameters, run=run, parent=parent)
-    finally:
+    except BaseException:
         del ledger.held[place]
+        raise
+    finally:
         ledger.inbox.stale = True
-    if child.waiting_for:
+    if child.waiting_for:  # its share stays held: what it did is not counted, and it goes on
         await ledger.heed()
         ledger.hear(key)
         raise Park(child.waiting_for)
+    del ledger.held[place]
     said = child.observation
     outcome = Outcome(said.result, said.status, said.extraction)
     ended = observed(ledger, key, index, tool, outcome, perf_counter() - begin)

@@ -113,10 +113,19 @@ class Drive(Ledger):
 
     async def fork(self, key: str, branches: Sequence[Strategy[Any]]) -> tuple[Any, ...]:
         """Run all branches to their end, even when one stops: their work must reach the log."""
-        drives = [self(branch, f"{key}.{i}.") for i, branch in enumerate(branches)]
-        self.others += len(drives) - 1
+        running = len(branches)
+
+        async def whole(number: int, branch: Strategy[Any]) -> Any:
+            nonlocal running
+            try:
+                return await self(branch, f"{key}.{number}.")
+            finally:
+                running -= 1
+                self.others -= running > 0  # the last one had nobody beside it
+
+        self.others += max(0, running - 1)
+        drives = [whole(number, branch) for number, branch in enumerate(branches)]
         results = await asyncio.gather(*drives, return_exceptions=True)
-        self.others -= len(drives) - 1
         failed = [r for r in results if isinstance(r, BaseException)]
         for error in sorted(failed, key=lambda r: isinstance(r, Park | EndOfTape)):
             raise error

@@ -50,6 +50,15 @@ class Ledger:
         self._guards: dict[str, Repetition] = {}
         self._mutating = frozenset([t.name for t in self.tools.values() if t.effect != "read"])
 
+    def sharing(self, key: str) -> int:
+        """How many may want a share of what is left now: who asks at `key`, and all who have none.
+
+        A branch whose child runs are queued or at work counts by these.
+        """
+        working = [place for place in self.held if place.endswith("]")]
+        served = {_branch(place) for place in (*self.queue, *working)} - {_branch(key)}
+        return 1 + len(self.queue) + max(0, self.others - len(served))
+
     def put(self, event: e.Event) -> e.Record:
         """Record `event`, or find that the tape already has it.
 
@@ -171,7 +180,7 @@ class Ledger:
 
     def guard(self, key: str) -> Repetition:
         """The repetition guard of the branch in which `key` stands."""
-        branch = key.rpartition(".")[0]
+        branch = _branch(key)
         guard = self._guards.get(branch)
         if guard is None:
             guard = self._guards[branch] = Repetition()
@@ -185,3 +194,8 @@ class Ledger:
 
 def _kind(event: e.Event) -> type[e.Happened]:
     return e.Started if isinstance(event, e.Started) else type(event)
+
+
+def _branch(place: str) -> str:
+    """The branch of a fork that an effect stands in: "3.1" of "3.1.0"."""
+    return place.rpartition(".")[0]
