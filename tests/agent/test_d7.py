@@ -43,6 +43,7 @@ BROKEN = {
     "not a number": '{"thought":"I","tool":"send","parameters":{"to":"x","amount":NaN}}',
     "infinite": '{"thought":"I","tool":"send","parameters":{"to":"x","amount":1e999}}',
     "ReAct": 'Thought: I\nAction: send\nAction Input: {"to": "say "hi" now"}',
+    "ReAct, an object": 'Thought: I\nAction: {"tool":"send","parameters":{"to":"x"},"title":"t"}',
     "Python": 'Thought: I\nAction: send(to="alice", amount=1',
 }
 
@@ -95,9 +96,21 @@ def test_a_call_that_is_right_runs():
     assert calls == [{"to": "a, b", "amount": 100}]
 
 
+def test_native_arguments_that_were_lost_are_told_to_the_model():
+    said = Reply(text="t", calls=(ToolCall("send", "", "1"),), finish="stop")
+    calls, _, result = story(said, "read", NATIVE)
+    assert calls == []
+    (seen,) = result.state.steps[0].observations
+    assert "no arguments of 'send' arrived" in seen.result
+    assert seen.status == "failure"
+    whole = Reply(text="t", calls=(ToolCall("send", "", "1"),), finish="tool_calls")
+    assert story(whole, "read", NATIVE)[0] == [{"to": "everyone", "amount": 0}]
+
+
 @pytest.mark.parametrize(
     ("arguments", "finish"),
-    [("", "length"), (" ", "max_tokens"), ('{"to":"a"', "length"), ('{"to":"a"', "stop"),
+    [("", "length"), (" ", "max_tokens"), ("", "stop"), (" ", ""),
+     ('{"to":"a"', "length"), ('{"to":"a"', "stop"),
      ('{"to":"say "x" y"}', "stop"), ('{"to":"a","to":"b"}', "stop"), ('{"amount":NaN}', "stop"),
      ('{"amount":1e999}', "stop")],
 )  # fmt: skip

@@ -85,6 +85,29 @@ async def test_tool_call_deltas_are_assembled(
     assert reply.finish == "tool_calls"
 
 
+@pytest.mark.parametrize(
+    ("reason", "arguments", "finish"),
+    [
+        ("tool_calls", "{}", "tool_calls"),
+        ("stop", "", "stop"),
+        ("length", "", "length"),
+        (None, "", ""),
+    ],
+)
+async def test_no_arguments_are_an_empty_object_only_where_the_calls_are_whole(
+    connect: Connect, hello: Request, reason: str | None, arguments: str, finish: str
+) -> None:
+    """What was cut off or lost must not look like a call without arguments."""
+    call = {"id": "c1", "type": "function", "function": {"name": "now", "arguments": ""}}
+    answer = said("", usage=None)
+    answer["json"]["choices"][0] = {
+        "index": 0, "finish_reason": reason, "message": {"content": None, "tool_calls": [call]},
+    }  # fmt: skip
+    model, _ = connect("openai:gpt-4o", answer)
+    reply = await model.complete(hello)
+    assert (reply.calls, reply.finish) == ((ToolCall("now", arguments, "c1"),), finish)
+
+
 async def test_tools_are_offered_and_calls_come_back_under_their_own_names(
     connect: Connect, hello: Request
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from taofold.parsing import Parsed, Turn, parse, read_call, read_reply
+from taofold.parsing import Parsed, Turn, Unparsed, parse, read_call, read_reply
 
 
 def call(text: str):
@@ -102,6 +102,60 @@ def test_native_arguments_that_were_cut_to_nothing_are_an_error():
     assert read_call("send", "", finish_reason="length").error
     assert read_call("send", "").parameters == {}
     assert not read_call("send", "", finish_reason="stop").error
+
+
+@pytest.mark.parametrize("reason", ["stop", "", None, "content_filter"])
+@pytest.mark.parametrize("nothing", ["", "  \n"])
+def test_native_arguments_that_did_not_arrive_are_no_wish_for_the_defaults(reason, nothing):
+    """Mutant: no text always stands for no arguments."""
+    takes = {"type": "object", "properties": {"to": {"type": "string", "default": "all"}}}
+    none = {"type": "object", "properties": {}}
+    lost = read_call("send", nothing, "c1", finish_reason=reason, schema=takes)
+    assert (lost.tool, lost.id, lost.parameters) == ("send", "c1", {})
+    assert "no arguments of 'send' arrived" in lost.error
+    assert not read_call("send", nothing, finish_reason="tool_calls", schema=takes).error
+    assert not read_call("send", nothing, finish_reason=reason, schema=none).error
+    assert not read_call("send", "{}", finish_reason=reason, schema=takes).error
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_native_call_without_a_name_is_an_error(name):
+    assert "names no tool" in read_call(name, '{"a": 1}', "c1", finish_reason="tool_calls").error
+
+
+BESIDE = '{"tool": "send", "parameters": {"to": "x"}, %s}'
+
+
+@pytest.mark.parametrize("beside", ['"amount": 5', '"message": "hi"', '"title": "t", "code": 1'])
+@pytest.mark.parametrize("form", ["%s", "```json\n%s\n```", '{"action": %s}', "[%s]"])
+def test_what_stands_beside_the_parameters_of_an_action_is_never_dropped_in_silence(beside, form):
+    """Whether the action stands alone or under a label. Mutant: `labelled` reads it."""
+    said = form % (BESIDE % beside)
+    turn = read_reply(f"Thought: t\nAction: {said}\n", ["send"])
+    assert isinstance(turn, Turn)
+    (found,) = turn.calls
+    assert found.parameters == {"to": "x"}
+    assert any(repair.content for repair in found.repairs)
+
+
+def test_an_action_under_a_label_may_be_an_object_with_its_reason_or_a_list_of_them():
+    reason = BESIDE % '"rationale": "because"'
+    turn = read_reply(f"Thought: t\nAction: {reason}\nObservation: sent", ["send"])
+    assert isinstance(turn, Turn)
+    assert turn.remark is not None
+    assert (turn.calls[0].rationale, turn.calls[0].repairs) == ("because", ())
+    assert turn.role_violation
+    two = read_reply(f"Thought: t\nAction: [{reason}, {reason}]", ["send"])
+    assert isinstance(two, Turn)
+    assert [one.parameters for one in two.calls] == [{"to": "x"}] * 2
+    plain = read_reply('Thought: t\nAction: [send]\nAction Input: {"to": "y"}', ["send"])
+    assert isinstance(plain, Turn)
+    assert (plain.calls[0].tool, plain.calls[0].parameters) == ("send", {"to": "y"})
+    cut = read_reply('Thought: t\nAction: {"tool": "send", "parameters": {"to": "x"', ["send"])
+    assert isinstance(cut, Unparsed)
+    assert cut.reason == "incomplete"
+    nameless = read_reply('Thought: t\nAction: {"parameters": {"to": "x"}}', ["send"])
+    assert isinstance(nameless, Unparsed) or nameless.calls[0].error
 
 
 @pytest.mark.parametrize(

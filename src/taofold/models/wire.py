@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, Reply, ToolCall, Usage
@@ -116,6 +117,20 @@ def estimate(request: Request) -> int:
     return request.conversation.chars // 4 + request.max_tokens
 
 
+def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[tuple[ToolCall, ...], str]:
+    """The calls, and the reason why they ended: some servers say "stop" of calls too.
+
+    No arguments stand for an empty object only where the provider says that the calls are
+    whole. Elsewhere they may have been lost, which whoever knows the tool must judge.
+    """
+    if finish == "tool_calls":
+        return tuple(
+            [one if one.arguments else replace(one, arguments="{}") for one in calls]
+        ), finish
+    whole = finish == "stop" and calls and all(one.arguments for one in calls)
+    return calls, "tool_calls" if whole else finish
+
+
 class Frame(msgspec.Struct, frozen=True):
     """What the reader of a reply must know about the call."""
 
@@ -129,9 +144,7 @@ class Frame(msgspec.Struct, frozen=True):
 
     def call(self, name: str, arguments: str, id: str, index: int) -> ToolCall:  # noqa: A002
         """A tool call under the tool's own name, with an id in any case."""
-        return ToolCall(
-            self.names.get(name, name), arguments or "{}", id or f"call_{self.turn}_{index}"
-        )
+        return ToolCall(self.names.get(name, name), arguments, id or f"call_{self.turn}_{index}")
 
     def usage(self, input_tokens: int, output_tokens: int, cached: int) -> Usage:
         """Usage with its cost."""
@@ -144,7 +157,7 @@ class Frame(msgspec.Struct, frozen=True):
         self, text: str, calls: tuple[ToolCall, ...], usage: Usage, finish: str, reasoning: str
     ) -> Reply:
         """The finished reply."""
-        finish = "tool_calls" if calls and finish == "stop" else finish
+        calls, finish = _ended(calls, finish)
         return Reply(text, calls, usage, self.model, finish, reasoning)
 
     def unreadable(self, why: str) -> ModelError:

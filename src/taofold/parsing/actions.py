@@ -5,23 +5,29 @@ Knows nothing about types or which tools exist.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from taofold.parsing.conversion import Text
+from taofold.parsing.decision import Tools, turn_of
+from taofold.parsing.feedback import refusal
 from taofold.parsing.fitting import Request, request_of
 from taofold.parsing.hedging import is_hedged
 from taofold.parsing.keys import PARAMETER_KEYS
 from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.labels import parameters_of, sections_of
-from taofold.parsing.outcome import Repair
+from taofold.parsing.outcome import Repair, Unparsed
 from taofold.parsing.outline import outline_in
 from taofold.parsing.pythonic import pythonic
 from taofold.parsing.reader import Reader, Reading
 from taofold.parsing.shape import ANYTHING, fold
 from taofold.parsing.spans import unescaped
+from taofold.parsing.turn import Turn
 
+NO_TOOL: Final = "The action names no tool."
 _HEADINGS = frozenset(map(fold, PARAMETER_KEYS))
+_OBJECTS = re.compile(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
 
 
 def labelled(text: str) -> Request | None:
@@ -52,6 +58,21 @@ def labelled(text: str) -> Request | None:
     if rest.lstrip()[:1] in ("{", "`"):
         return _encoded(rest, replace(blank, tool=name))
     return _listed(rest, replace(blank, tool=name))
+
+
+def described(section: str, reply: str, tools: Tools) -> Turn | Unparsed | None:
+    """An action of `reply` that is one object, or a list of them; None if it is neither.
+
+    It is read as a reply in JSON is: nothing beside the parameters is lost without a trace.
+    """
+    reading = _object(section) if _OBJECTS.match(section) else None
+    if reading is None:
+        return None
+    if not reading.whole:
+        return refusal("incomplete", reply)
+    value = reading.value if is_object(reading.value) else {"actions": reading.value}
+    turn = turn_of(value, tools, tuple(reading.repairs))
+    return turn if turn.calls else refusal("invalid", reply, note=NO_TOOL)
 
 
 def _listed(text: str, request: Request) -> Request:

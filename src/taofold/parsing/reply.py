@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace as cut
 
-from taofold.parsing.actions import labelled
+from taofold.parsing.actions import NO_TOOL, described, labelled
 from taofold.parsing.batch import (
     MARKER,
     RESERVED,
@@ -60,7 +60,6 @@ _FOREIGN = re.compile(
 )
 _INVALID = "The action could not be read. Send one valid JSON object and nothing else."
 _SEVERAL = "The reply holds several different decisions. Send exactly one."
-_NO_TOOL = "The action names no tool."
 _NOT_YOURS = "Observations are written by the tools, not by you. Send a thought and an action."
 
 
@@ -209,9 +208,15 @@ class _Reply:
         if section.label == "final_answer":
             answer = Call(FINISH, {"answer": section.text.strip()})
             return Turn(remark, (answer,), notes, violation)
+        given = parts.text("action_input")
+        turn = None if given else described(section.text, self._text, self._tools)
+        if isinstance(turn, Turn):
+            return Turn(remark or turn.remark, turn.calls, (*notes, *turn.repairs), violation)
+        if turn is not None:
+            return turn
         request = labelled(visible)
         if request is None:
-            return self._refuse("invalid", _NO_TOOL)
+            return self._refuse("invalid", NO_TOOL)
         if not request.closed:
             return refusal("incomplete", self._text)
         if self._finished:  # a stop sequence takes the end line away

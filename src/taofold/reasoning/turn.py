@@ -92,8 +92,12 @@ def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:
         text = reply.text.strip()
         remark = Remark(text) if text else None
         why = reply.finish or None
+        takes = {offer.name: offer.schema for offer in task.offers}
         calls = tuple(
-            [read_call(c.name, c.arguments, c.id, finish_reason=why) for c in reply.calls]
+            [
+                read_call(c.name, c.arguments, c.id, finish_reason=why, schema=takes.get(c.name))
+                for c in reply.calls
+            ]
         )
         return Turn(remark, calls)
     if not reply.text.strip():
