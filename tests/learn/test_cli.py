@@ -176,4 +176,5 @@ def test_what_cannot_be_done_is_said(
 def test_a_project_without_a_store_says_how_to_get_one(taofold: Taofold) -> None:
     result = taofold("patterns", "list")
     assert result.code == 2
-    assert "there are no runs yet" in result.err
+    assert "there are no patterns yet" in result.err
+    assert "patterns import" in result.err

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from hashlib import sha256
@@ -13,7 +13,7 @@ from taofold.agent import Agent
 from taofold.loop import events as e
 from taofold.loop.check import Check, Gate, GateResult, Place, Verdict, unexecuted
 from taofold.loop.driver import Means
-from taofold.loop.ground import Judged
+from taofold.loop.ground import Judged, Settled
 from taofold.loop.learned import Learnt, Lessons
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import Bounds, Left, Spent, Wish
@@ -75,6 +75,8 @@ class Folder:
     kept: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     log: list[str] = field(default_factory=list[str])
     on_judge: Callable[[], None] = lambda: None
+    protected: tuple[str, ...] = ()
+    first: dict[str, str] = field(default_factory=dict[str, str])
 
     def _now(self) -> dict[str, str]:
         files = sorted(p for p in self.root.rglob("*") if p.is_file())
@@ -85,6 +87,7 @@ class Folder:
 
     async def begin(self) -> tuple[Judged, str]:
         self.log.append("begin")
+        self.first = {path: (self.root / path).read_text() for path in self.protected}
         return Judged(self.judging(self.root), await self.snapshot("first")), "digest"
 
     async def snapshot(self, label: str) -> str:
@@ -103,6 +106,19 @@ class Folder:
             **{**{n: getattr(found, n) for n in found.__struct_fields__}, "tree": before}
         )
         return Judged(judged, after, unexecuted(judged, after) if found.passed else "")
+
+    async def touched(self) -> Mapping[str, str]:
+        now = {path: (self.root / path).read_text() for path in self.protected}
+        return {path: text for path, text in now.items() if text != self.first[path]}
+
+    async def settle(self, paths: Collection[str], *, keep: bool) -> Settled:
+        self.log.append(f"settle {' '.join(paths)} keep={keep}")
+        for path in paths:
+            if keep:
+                self.first[path] = (self.root / path).read_text()
+            else:
+                (self.root / path).write_text(self.first[path])
+        return Settled("newer" if keep else "digest")
 
     async def changed(self, a: str, b: str) -> tuple[str, ...]:
         one, two = self.kept[a], self.kept[b]

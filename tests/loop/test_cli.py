@@ -36,6 +36,16 @@ def test_a_criterion_that_is_no_command_is_refused_and_one_is_asked_for(taofold:
     assert taofold("loops", "list").err == "no loops\n"
 
 
+@pytest.mark.parametrize("verb", ["list", "status", "pause", "resume", "abort", "report"])
+def test_where_nothing_was_started_yet_it_is_loops_that_are_spoken_of(
+    taofold: Taofold, verb: str
+) -> None:
+    code, out, err = taofold("loops", verb)
+    assert (code, out) == (2, "")
+    assert "there are no loops yet" in err
+    assert " loop`" in err
+
+
 def test_a_loop_fixes_the_project_and_everything_can_be_looked_at(
     taofold: Taofold, project: Path, tmp_path: Path
 ) -> None:

@@ -281,7 +281,7 @@ async def test_a_waiting_run_pauses_the_loop_and_resume_goes_on_with_it(tmp_path
     given = but(given, agent=lambda folder, state: made)
     state = await start(given, wish(tmp_path), loop="x")
     assert (state.status, state.pause) == (
-        "paused", e.Paused(reason="awaiting_approval", run="x.1")
+        "paused", e.Paused(reason="awaiting_approval", run="x.1", touched={})
     )  # fmt: skip
     [asked] = await pending(given.log, "x.1")
     await decide(given.log, asked.id, Decision("allow"))
@@ -546,7 +546,7 @@ async def test_ctrl_c_pauses_the_loop_and_resume_carries_the_same_iteration_on(
     with pytest.raises(asyncio.CancelledError):
         await loop
     kept = (await load(given.journal, "x")).state
-    assert (kept.status, kept.pause) == ("paused", e.Paused(reason="interrupted"))
+    assert (kept.status, kept.pause) == ("paused", e.Paused(reason="interrupted", touched={}))
     hang.clear()
     state = await resume(given, "x")
     assert (state.status, [one.run for one in state.iterations]) == ("completed", ["x.1"])

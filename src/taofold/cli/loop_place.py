@@ -50,7 +50,7 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
     from taofold.loop.learner import CrossLoopLearner
     from taofold.loop.pulse import FilePulse
 
-    log = place.open_store(create=create)
+    log = place.open_store(create=create, kind="loops")
     path = place.home() / place.FILE
     journal, registry = SqliteJournal(path), open_registry(path)
     try:

@@ -120,6 +120,10 @@ class Show:
                 self._say(("‖ ", "yellow"), (f"paused: {line(event.reason, 200)}", "bold yellow"))
             case e.PauseAsked():
                 self._say(("‖ ", "yellow"), (f"{event.by} asks for a pause", "yellow"))
+            case e.Edited():
+                how = "hold from now on" if event.kept else "were put back"
+                named = line(", ".join(event.paths), self.width - 40)
+                self._say(("   ! ", "yellow"), (f"edited files {how}: {named}", "yellow"))
             case e.Resumed():
                 self._say(("▸ ", "cyan"), ("resumed", "bold"), (f"  {self._limits()}", "dim"))
             case e.Crashed():

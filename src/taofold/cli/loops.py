@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from taofold.loop.driver import Means
+    from taofold.loop.editing import Word
     from taofold.loop.lifecycle import Row
     from taofold.loop.state import LoopState
 
@@ -99,6 +100,16 @@ def resume(
     timeout: Timeout = None,
     budget: Budget = None,
     force: Force = False,
+    keep_edits: Annotated[
+        bool,
+        typer.Option(
+            "--keep-edits",
+            help="Protected files that were edited meanwhile hold from now on.",
+        ),
+    ] = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Put such files back as they were.")
+    ] = False,
     approve: options.Approve = "ask",
     network: Annotated[
         bool, typer.Option("--network", help="Let contained commands use the network.")
@@ -118,11 +129,14 @@ def resume(
         name = await which(given, loop, {*RESUMABLE, *DRIVEN})
         return name, await load(given.journal, name)
 
+    if keep_edits and restore:
+        fail("--keep-edits and --restore exclude one another")
+    word: Word = "keep" if keep_edits else "restore" if restore else ""
     name, stream = with_means(find)
     bounds = bounds_of(stream.state, max_iterations, timeout, budget)
     drive(
         name,
-        lambda given: go_on(given, name, bounds=bounds, force=force, warn=warn),
+        lambda given: go_on(given, name, bounds=bounds, force=force, edited=word, warn=warn),
         approve=approve,
         network=network,
         json=json,

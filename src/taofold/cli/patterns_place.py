@@ -23,7 +23,7 @@ def with_registry(work: "Callable[[Registry], Awaitable[T]]", *, create: bool = 
     from taofold.logs.registry import open_registry
 
     async def done() -> T:
-        log = place.open_store(create=create)
+        log = place.open_store(create=create, kind="patterns")
         registry = open_registry(place.home() / place.FILE)
         try:
             result = await work(registry)

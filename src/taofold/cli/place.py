@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 FOLDER: Final = ".taofold"
 FILE: Final = "runs.db"
+BEGIN: Final = {
+    "runs": "start one with `{0} run`",
+    "loops": "start one with `{0} loop`",
+    "patterns": "loops learn them: `{0} loop`, or take some in with `{0} patterns import`",
+}
+"""How there come to be things of a kind."""
 
 
 def home(environment: Mapping[str, str] = os.environ, start: Path | None = None) -> Path:
@@ -89,8 +95,8 @@ def config() -> "Config":
     return read
 
 
-def open_store(*, create: bool = False) -> "SqliteLog":
-    """The project's log, traced where the configuration says so.
+def open_store(*, create: bool = False, kind: str = "runs") -> "SqliteLog":
+    """The project's log, traced where the configuration says so; `kind` is what is looked for.
 
     Raises:
         ConfigError: there is none, and it is not to be created.
@@ -103,8 +109,8 @@ def open_store(*, create: bool = False) -> "SqliteLog":
     path = folder / FILE
     if not path.exists() and not create:
         raise ConfigError(
-            f"there are no runs yet: {str(path)!r} does not exist; start one with "
-            f"`{invocation()} run`, "
+            f"there are no {kind} yet: {str(path)!r} does not exist; "
+            f"{BEGIN[kind].format(invocation())}, "
             "or go to the project's folder (or set TAOFOLD_HOME)"
         )
     if create:

@@ -132,6 +132,16 @@ class Driver:
             for timer in late:
                 timer.cancel()
 
+    async def paused(self, reason: str, run: str = "") -> e.Paused:
+        """The fact that it pauses, with what an open iteration has done to protected files."""
+        if self.state.open is None or self.state.baseline is None:
+            return e.Paused(reason=reason, run=run)
+        try:
+            touched = dict(await self.ground.touched())
+        except (TaofoldError, OSError):
+            return e.Paused(reason=reason, run=run)
+        return e.Paused(reason=reason, run=run, touched=touched)
+
     def tell(self, happening: Happening) -> None:
         """Pass on what happens in an iteration's run."""
         if self.means.hear is not None:
@@ -148,7 +158,7 @@ class Driver:
             case d.Iterate():
                 return await iterate(self, move)
             case d.Wait():
-                await self.record(e.Paused(reason=move.reason))
+                await self.record(await self.paused(move.reason))
                 return False
             case d.Close():
                 await self.record(e.Completing(ending=move.ending, reason=move.reason))
@@ -237,7 +247,7 @@ class Driver:
         """Ctrl-C: the iteration stays open, the loop waits to be resumed."""
         with suppress(TaofoldError):
             if self.state.status == "running":
-                await self.record(e.Paused(reason="interrupted"))
+                await self.record(await self.paused("interrupted"))
 
 
 class LoopWork:

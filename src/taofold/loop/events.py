@@ -117,10 +117,29 @@ class Intervened(Happened, frozen=True, tag="intervened"):
 
 
 class Paused(Happened, frozen=True, tag="paused"):
-    """The loop stands still until somebody resumes it. `run` waits for a person, if any."""
+    """The loop stands still until somebody resumes it. `run` waits for a person, if any.
+
+    `touched` are the protected files that the open iteration had changed by then, each with a
+    mark of its content; None = that is not known.
+    """
 
     reason: str
     run: str = ""
+    touched: dict[str, str] | None = None
+
+
+class Edited(Happened, frozen=True, tag="edited"):
+    """A person's word about protected files that were changed while the loop stood still.
+
+    `kept`: verdicts are compared with them from now on, `baseline` being the digest of that;
+    else they were put back. `dropped` names tests that need not be there any more.
+    """
+
+    paths: tuple[str, ...]
+    kept: bool
+    baseline: str = ""
+    dropped: tuple[str, ...] = ()
+    by: str = "local"
 
 
 class PauseAsked(Happened, frozen=True, tag="pause_asked"):
@@ -198,6 +217,7 @@ LoopEvent: TypeAlias = (
     | Intervened
     | Paused
     | PauseAsked
+    | Edited
     | Resumed
     | Crashed
     | Completing

@@ -5,7 +5,9 @@ must have passed. A linter's findings of the baseline must be gone, which its ex
 """
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+
+from msgspec import structs
 
 from taofold.loop.baseline import Expected
 from taofold.loop.check import TESTS, Check, Runner, Status
@@ -45,6 +47,47 @@ def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str
         parts = {part.partition("[")[0] for name in inside for part in [name.rpartition(joint)[2]]}
         lacking += [f"{whole}{joint}{test}" for test in tests if test not in parts]
     return tuple(lacking)
+
+
+def rebased(runner: Runner, was: Expected, now: Expected, edited: Collection[str]) -> Expected:
+    """What must be shown after a person's edit of these files, `now` being a run with them.
+
+    Of edited test files it is what they hold now. An edited file that holds no tests itself
+    (configuration, helpers, data) may change which tests there are anywhere; even then a test
+    that is still there must pass if it had to.
+    """
+    if runner not in TESTS:
+        return was
+    ids = {*was.checks, *was.names, *now.checks, *now.names}
+    every = not all([any([_in(runner, one, path) for one in ids]) for path in edited])
+
+    def mine(name: str) -> bool:
+        return any([_in(runner, name, path) for path in edited])
+
+    checks = {name: status for name, status in was.checks.items() if not (every or mine(name))}
+    names = {name: tests for name, tests in was.names.items() if not (every or mine(name))}
+    for name, status in now.checks.items():
+        if every or mine(name):
+            checks[name] = status if mine(name) else was.checks.get(name, status)
+    names |= {name: tests for name, tests in now.names.items() if every or mine(name)}
+    plugins = tuple(dict.fromkeys([*was.plugins, *(now.plugins if every else ())]))
+    patched = tuple(dict.fromkeys([*was.patched, *now.patched]))
+    return structs.replace(was, checks=checks, names=names, plugins=plugins, patched=patched)
+
+
+def _in(runner: Runner, name: str, path: str) -> bool:
+    """Is this the name of a test in the file at `path`?"""
+    match runner:
+        case "pytest":
+            return name == path or name.startswith(f"{path}::")
+        case "node":
+            return name.startswith(f"{path} > ")
+        case "unittest":
+            whole = path.removesuffix(".py").replace("/", ".")
+            modules = {whole, whole.rpartition(".")[2]}  # also where the start is a folder below
+            return any([name == one or name.startswith(f"{one}.") for one in modules])
+        case _:
+            return False  # names of these say nothing about files: any test may be meant
 
 
 def interference(was: Expected, report: Report, root: str) -> tuple[str, ...]:

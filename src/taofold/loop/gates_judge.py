@@ -14,17 +14,7 @@ from msgspec import structs
 from taofold.core.errors import ConfigError
 from taofold.core.excerpt import excerpt
 from taofold.loop import gates_expect
-from taofold.loop.baseline import (
-    Baseline,
-    Expected,
-    Kept,
-    above,
-    kept,
-    load,
-    save,
-    scan,
-    walk,
-)
+from taofold.loop.baseline import Baseline, Expected, Kept, above, kept, load, save, scan, walk
 from taofold.loop.check import TESTS, Change, Check, Gate, GateResult, Verdict
 from taofold.loop.gate import holds
 from taofold.loop.gates_bench import Bench, Ran, Trust, contained
@@ -112,9 +102,9 @@ class Judge:
         self.folder.mkdir(parents=True, exist_ok=True)
         baseline = await WORKERS.run(self._captured)
         for gate in self.gates:
-            await warm(self._bench(baseline), gate)
+            await warm(self.bench(baseline), gate)
         trust = Trust(exempt=baseline.exempt)
-        ran = [await self._bench(baseline).run(gate, trust) for gate in self.gates]
+        ran = [await self.bench(baseline).run(gate, trust) for gate in self.gates]
         sources = {
             path: (self.root / path).read_text(encoding="utf-8", errors="replace")
             for path in baseline.files
@@ -144,7 +134,7 @@ class Judge:
         ran: list[Ran] = []
         for gate, was in zip(baseline.gates, baseline.expected, strict=True):
             trust = Trust(was.modules, baseline.exempt)
-            ran.append(await self._bench(baseline).run(gate, trust))
+            ran.append(await self.bench(baseline).run(gate, trust))
         after = await self._mended(baseline)
         changes = before + tuple([change for change in after if change not in before])
         return self._verdict(baseline, ran, changes, tree)
@@ -174,7 +164,8 @@ class Judge:
         found = {path for one in ran for path in one.report.toolchain}
         return sorted(path for path in found if path not in baseline.files)
 
-    def _bench(self, baseline: Baseline) -> Bench:
+    def bench(self, baseline: Baseline) -> Bench:
+        """Runs gates on the files as they are, with those of `baseline` read-only."""
         frozen, kept = tuple(baseline.files), self.bytecode
         return Bench(self.root, baseline.path, self.network, self.contain, frozen, kept)
 

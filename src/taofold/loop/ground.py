@@ -3,7 +3,7 @@
 Knows nothing about how files are kept or commands are run; `site` is the one with real files.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,18 @@ class Judged(Value, frozen=True):
     verdict: Verdict
     snapshot: str
     blocked: str = ""
+
+
+class Settled(Value, frozen=True):
+    """What became of protected files that a person edited.
+
+    `baseline` is the digest of what verdicts are compared with from now on; `dropped` names some
+    of the tests that need not be there any more, `lost` counts all of them.
+    """
+
+    baseline: str = ""
+    dropped: tuple[str, ...] = ()
+    lost: int = 0
 
 
 class Ground(Protocol):
@@ -48,6 +60,14 @@ class Ground(Protocol):
 
     async def judge(self, label: str) -> Judged:
         """Put protected files back, run the gates, and keep what was judged."""
+        ...
+
+    async def touched(self) -> Mapping[str, str]:
+        """Protected paths that are not as the baseline has them, with a mark of what is there."""
+        ...
+
+    async def settle(self, paths: Collection[str], *, keep: bool) -> Settled:
+        """A person's word about such files: they hold from now on, or they are put back."""
         ...
 
     async def changed(self, a: str, b: str) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ async def iterate(driver: "Driver", move: d.Iterate) -> bool:
     records = await _records(driver, move.run)
     state = fold(records)
     if state.status == "waiting":
-        await driver.record(e.Paused(reason=state.waiting_for, run=move.run))
+        await driver.record(await driver.paused(state.waiting_for, move.run))
         return False
     judged = await driver.during(ground.judge(f"iteration {move.number}"))
     assert judged is not None

@@ -21,6 +21,7 @@ from taofold.core.state import RunState
 from taofold.loop import events as e
 from taofold.loop.catching import catch_up
 from taofold.loop.driver import Driver, Means
+from taofold.loop.editing import Word, edits
 from taofold.loop.ground import Ground
 from taofold.loop.iterating import shaped
 from taofold.loop.pulse import lost, stalled
@@ -91,14 +92,18 @@ async def resume(
     *,
     bounds: Bounds | None = None,
     force: bool = False,
+    edited: Word = "",
     warn: Callable[[str], None] = lambda text: None,
     by: str = "local",
 ) -> LoopState:
     """Go on with a loop, with other limits if need be, and drive it until it ends or waits.
 
+    `edited` is a person's word about protected files that were changed while it stood still.
+
     Raises:
         UnknownRun: there is no such loop.
-        Refused: it ended for good, goes on elsewhere, or its limits leave no room.
+        Refused: it ended for good, goes on elsewhere, its limits leave no room, or protected
+            files were changed and nothing was said of them.
     """
     stream = await _loaded(means, loop)
     state = stream.state
@@ -111,13 +116,14 @@ async def resume(
     await _room(means, loop, force=force, warn=warn)
     _check_agent(means, replace(state, bounds=bounds))
     ground = await asyncio.to_thread(means.ground, loop, state)
+    word = await edits(loop, state, ground, edited, by, warn)
     me = owner.me()
     lost_now = (await stream.read()).status in DRIVEN  # it may have been marked meanwhile
     if means.before is not None:
         means.before(stream.records)
     stream.heard = means.hear
     facts: list[e.LoopEvent] = [e.Crashed(why=gone)] if gone and lost_now else []
-    await stream.append(*facts, e.Resumed(bounds=bounds, owner=me, by=by))
+    await stream.append(*facts, *word, e.Resumed(bounds=bounds, owner=me, by=by))
     return await Driver(stream, means, ground, me)()
 
 

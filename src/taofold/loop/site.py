@@ -1,17 +1,18 @@
 """The place where real loops work: a workspace with snapshots, and the gates that judge it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from taofold.core.errors import ConfigError, Refused
+from taofold.loop import gates_edits as edits
 from taofold.loop.check import Verdict, unexecuted
 from taofold.loop.gate import gates
 from taofold.loop.gates_judge import Judge
 from taofold.loop.gates_observation import observation
-from taofold.loop.ground import Judged
+from taofold.loop.ground import Judged, Settled
 from taofold.loop.state import LoopState
 from taofold.loop.values import Left, Wish
 from taofold.loop.workspace import Workspace, open_workspace, state_folder
@@ -77,6 +78,14 @@ class Site:
     async def _touched(self, before: str, after: str, work: set[str]) -> bool:
         """Did the gate change a file that is part of the work (not only leave one of its own)?"""
         return before != after and bool(work & {*await self.changed(before, after)})
+
+    async def touched(self) -> Mapping[str, str]:
+        """Protected paths that are not as they were."""
+        return await edits.touched(self._judge)
+
+    async def settle(self, paths: Collection[str], *, keep: bool) -> Settled:
+        """They hold from now on, or they are put back."""
+        return await (edits.keep if keep else edits.restore)(self._judge, paths)
 
     async def changed(self, a: str, b: str) -> tuple[str, ...]:
         """Paths that differ."""

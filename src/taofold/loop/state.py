@@ -135,6 +135,8 @@ def _follow(state: LoopState, event: e.LoopEvent, at: int) -> LoopState:  # noqa
             if state.status not in ("pending", "running"):
                 raise Refused(f"a loop that is {state.status} has no iteration to pause before")
             return replace(state, asked=event)
+        case e.Edited():
+            return _edited(state, event)
         case e.Resumed():
             return _resumed(state, event, at)
         case e.Crashed():
@@ -204,6 +206,14 @@ def _over(state: LoopState, event: e.IterationEnded) -> LoopState:
         iterations=(*state.iterations[:-1], replace(going, ended=event)),
         spent=state.spent + event.spent,
     )
+
+
+def _edited(state: LoopState, event: e.Edited) -> LoopState:
+    if state.status not in RESUMABLE or state.baseline is None:
+        raise Refused(f"protected files of a loop that is {state.status} are not a person's to set")
+    if not event.kept:
+        return state
+    return replace(state, baseline=replace(state.baseline, baseline=event.baseline))
 
 
 def _resumed(state: LoopState, event: e.Resumed, at: int) -> LoopState:
