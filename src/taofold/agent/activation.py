@@ -232,7 +232,7 @@ class Activation:
         state = store.state
         waiting = state.status == "waiting"
         questions = tuple(await pending(self.log, store.run)) if waiting else ()
-        records = tuple(live(store.records))
+        records = tuple(live(store.records) if state.rewinds else store.records)
         result = result_of(self.log, state, records, questions, self.output.load)
         if self.agent.raise_on_limit and self.parent is None and state.status == "limited":
             raise LimitReached(f"run {store.run!r} ended with {state.stop_reason}", result)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 Span: TypeAlias = tuple[int, int]
 
 MARK: Final = "[redacted]"
+NUMBERS: Final = (int, float)
 _SHAPES: Final = re.compile(
     r"""\b(?:sk|pk|rk)-[A-Za-z0-9_\-]{16,}
     | \bgh[pousr]_[A-Za-z0-9]{20,}
@@ -37,10 +38,12 @@ _TRIGGERS: Final = (
 )
 """Without one of these the slow expression above cannot match."""
 _HINTS: Final = (
-    *("k-", "gh", "key", "token", "xox", "akia", "aiza", "eyj", "bearer", "basic", "://"),
-    *("passw", "secret"),
+    *("k-", "gh", "_pat_", "key", "token", "xox", "akia", "aiza", "eyj", "bearer", "basic"),
+    *("://", "passw", "secret"),
 )
 """Every trigger holds one of these, and most texts hold none."""
+_ODD: Final = (*_HINTS, "passphrase", "credential", "authorization", MARK[1:-1], "\\")
+"""Where none of these occurs there is no secret, no name that makes one, and none was taken out."""
 _NAMES: Final = re.compile(r"(?i)(key|token|secret|passw|credential)")
 _SAYING: Final = re.compile(
     r"(?i)(?:password|passwd|passphrase|secret|token|credentials?|authorization"
@@ -93,6 +96,16 @@ class Redactor:
             at = end
         return "".join([*parts, text[at:]])
 
+    def spotless(self, texts: Iterable[str]) -> bool:
+        """Is there surely nothing in `texts`, names and values, that would be taken out?
+
+        One look for all of them. False says nothing: then look at each.
+        """
+        text = "\x1f".join(texts)
+        if not text.isascii() or (self._known is not None and self._known.search(text)):
+            return False
+        return not _holds(text.lower(), _ODD)
+
     def spans(self, text: str) -> list[Span]:
         """Where the secrets of `text` lie, in order, none touching another."""
         found = self._found(text, _LAYERS)
@@ -132,7 +145,7 @@ class Redactor:
         """`value` with every secret in its strings replaced. Copies only what changes."""
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, int | float) or value is None:
+        if value is None or isinstance(value, NUMBERS):
             return self.number(value)
         if isinstance(value, dict):
             known = cast("dict[str, Any]", value)
@@ -141,7 +154,7 @@ class Redactor:
                 for name, said in known.items()
             }
             return known if items == known else items
-        if isinstance(value, list | tuple):
+        if isinstance(value, (list, tuple)):
             old = cast("Sequence[Any]", value)
             parts = [self.json(said) for said in old]
             return old if parts == list(old) else parts

@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from taofold.core.effects import Act
 from taofold.core.errors import ModelError
 from taofold.core.values import RESERVED, Action, Message, Observation, Reply, ToolCall, Usage
-from taofold.policy.redaction import MARK, Redactor, named
+from taofold.policy.redaction import MARK, NUMBERS, Redactor, named
 from taofold.tools.result import utf8
 
 DEEPEST: Final = 100
 """How deep lists and dicts may be nested."""
 MOST: Final = 1 << 53
 """More tokens than any call consumes."""
+_SCALARS: Final = frozenset({int, float, bool, type(None)})
 ALTERED: Final = "a secret was taken out"
 
 
@@ -85,13 +86,18 @@ def _check(usage: Any) -> None:
 
 def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
     """`reply` without secrets and lone surrogates; `model` is what it is called if it is silent."""
+    name = reply.model or model
+    texts = [reply.text, name, reply.finish, reply.reasoning]
+    for call in reply.calls:
+        texts += (call.name, call.arguments, call.id)
+    if redactor.spotless(texts):
+        return Reply(reply.text, reply.calls, usage, name, reply.finish, reply.reasoning)
     said = Walk(redactor).text
-    calls = [ToolCall(said(c.name), said(c.arguments), said(c.id)) for c in reply.calls]
     return Reply(
         said(reply.text),
-        tuple(calls),
+        tuple([ToolCall(said(c.name), said(c.arguments), said(c.id)) for c in reply.calls]),
         usage,
-        said(reply.model or model),
+        said(name),
         said(reply.finish),
         said(reply.reasoning),
     )
@@ -140,7 +146,7 @@ class Walk:
         """`text` without secrets and lone surrogates."""
         if not text or text in self._harmless:
             return text
-        said = self._redactor.text(utf8(text))
+        said = self._redactor.text(text if text.isascii() else utf8(text))
         if MARK in said:
             self.lost = True
         return said
@@ -153,18 +159,18 @@ class Walk:
         """
         if isinstance(value, str):
             return self.text(value)
+        if value is None or isinstance(value, NUMBERS):
+            said = self._redactor.number(value)
+            self.lost = self.lost or said is MARK
+            return said
         if isinstance(value, dict):
             return self._mapping(cast("dict[str, Any]", value), depth)
-        if isinstance(value, list | tuple):
+        if isinstance(value, (list, tuple)):
             old = cast("Sequence[Any]", value)
             if depth >= DEEPEST and old:
                 raise TooDeep
             parts = [self.value(said, depth + 1) for said in old]
             return old if all(map(is_, parts, old)) else parts
-        if value is None or isinstance(value, int | float):
-            said = self._redactor.number(value)
-            self.lost = self.lost or said is MARK
-            return said
         return value  # no JSON: whoever writes it will say so
 
     def _mapping(self, old: dict[str, Any], depth: int) -> dict[str, Any]:
@@ -190,19 +196,38 @@ def _parameters(walk: Walk, action: Action) -> tuple[dict[str, Any], str]:
         return {}, f"the parameters are nested deeper than {DEEPEST}: make them flatter"
 
 
+def _spotless(redactor: Redactor, action: Action) -> bool:
+    """Is there surely no secret in the action? Only flat parameters are looked at, as one text."""
+    texts = [action.tool, action.rationale, action.id, action.error, *action.repairs]
+    for name, value in action.parameters.items():
+        if type(name) is not str:
+            return False
+        texts.append(name)
+        if type(value) is str:
+            texts.append(value)
+        elif type(value) not in _SCALARS or redactor.number(value) is MARK:
+            return False
+    return redactor.spotless(texts)
+
+
 def _action(redactor: Redactor, action: Action) -> Action:
+    if _spotless(redactor, action):
+        return action
     walk = Walk(redactor)
     parameters, error = _parameters(walk, action)
     repairs = action.repairs
     if walk.lost and action.tool not in RESERVED and ALTERED not in repairs:
         repairs = (*repairs, ALTERED)
     said = walk.text
-    tool, rationale, id_, error = [
-        said(one) for one in (action.tool, action.rationale, action.id, error)
-    ]
-    repairs = tuple([said(one) for one in repairs])
-    guessed = action.guessed or ALTERED in repairs
-    clean = Action(tool, parameters, rationale, id_, repairs, guessed, error)
+    clean = Action(
+        said(action.tool),
+        parameters,
+        said(action.rationale),
+        said(action.id),
+        tuple([said(one) for one in repairs]),
+        action.guessed or ALTERED in repairs,
+        said(error),
+    )
     return action if clean == action else clean
 
 

@@ -89,17 +89,22 @@ class Store:
         at, last = self._now(), self.state.at
         record = e.Record(self.run, self.head, at if at > last else last, event)
         self.head += 1
-        self._apply(record)
+        self.restore(record)
         if self._log is None:
             self._tell((record,))
-        else:
-            self._unsaved.append(record)
-            self._disk = self._disk or event.disk
+            return record
+        self._unsaved.append(record)
+        if event.disk:
+            self._disk = True
         return record
 
     def restore(self, record: e.Record) -> None:
         """Take in a record that the log already holds."""
-        self._apply(record)
+        self.records.append(record)
+        if type(record.event) is e.Rewound:
+            self.state = fold(self.records, self._initial)
+        else:
+            self.state = reduce(self.state, record)
 
     def keep(self, digest: str, content: bytes) -> None:
         """Write `content` to the log's blobs with the next flush."""
@@ -167,13 +172,6 @@ class Store:
             raise ConfigError(f"cannot rewind to {seq}: the records run from 0 to {self.head - 1}")
         self.dispatch(e.Rewound(to=seq))
         return self.state
-
-    def _apply(self, record: e.Record) -> None:
-        self.records.append(record)
-        if type(record.event) is e.Rewound:
-            self.state = fold(self.records, self._initial)
-        else:
-            self.state = reduce(self.state, record)
 
     def _tell(self, records: Sequence[e.Record]) -> None:
         if not self._listeners:
