@@ -5,7 +5,7 @@ to the process, what was dispatched before the last flush is kept.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -75,7 +75,13 @@ async def start(
     for listener in setup.listeners:
         store.subscribe(listener)
     store.dispatch(started)
-    await store.flush(status="running")
+    try:
+        await store.flush(status="running")
+    except LogError:
+        raise
+    except Exception as error:  # a listener's: what it was told is written all the same
+        await _fail(store, error, setup)
+        raise
     return await _activate(log, store, Tape(), strategy, setup)
 
 
@@ -233,7 +239,7 @@ async def _activate(
                 drive.live()
                 store.dispatch(cancelled("interrupted"))
                 with suppress(LogError):  # a write was interrupted: then the run stays open
-                    await asyncio.shield(_close(store, inbox, "cancelled"))
+                    await asyncio.shield(store.flush(consume=inbox.spend(), status="cancelled"))
                 raise
             drive.live()
             if await _written(store, inbox, event, quiet=turn < NEWS):
@@ -285,10 +291,10 @@ async def _outcome(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | e.Pa
         return failed(error, drive.setup.redactor)
     except Exception as error:
         drive.live()
-        drive.store.dispatch(failed(error, drive.setup.redactor))
-        await drive.store.flush(status="failed", consume=drive.inbox.spend())
+        await _fail(drive.store, error, drive.setup, drive.inbox.spend())
         raise
 
 
-async def _close(store: Store, inbox: Inbox, status: str) -> None:
-    await store.flush(consume=inbox.spend(), status=status)
+async def _fail(store: Store, error: Exception, setup: Setup, spent: Sequence[str] = ()) -> None:
+    store.dispatch(failed(error, setup.redactor))
+    await store.flush(consume=spent, status="failed")
