@@ -13,8 +13,9 @@ from taofold.core.conversation import Conversation
 from taofold.core.errors import ConfigError
 from taofold.core.grounding import ground
 from taofold.core.values import Action, Message, Observation, Step, Thought
-from taofold.models.repair import NAME, RepairModel, connect
+from taofold.models.repair import NAME, RepairModel, connect, speech
 from taofold.models.repair.goal import COMMAND, about_tests, command_in
+from taofold.models.repair.story import key_of, standing, tell
 from taofold.models.repair.transcript import read
 from taofold.runtime.model import Model, Request
 
@@ -179,6 +180,51 @@ def test_a_later_attempt_does_not_try_again_what_the_first_one_tried(outcome: Ou
     again = ask([*opening, *outcome.messages[2 : 2 + 2 * at]])
     assert again["action"]["tool"] == "edit_file"
     assert again["action"]["parameters"] != first["action"]["parameters"]
+
+
+def cut(outcome: Outcome, at: int, earlier: str = "") -> dict[str, Any]:
+    """The reply after `at` replies; `earlier` stands in the goal."""
+    opening = [outcome.messages[0], Message("user", f"{GOAL}\nEarlier: {earlier}")]
+    return ask([*opening, *outcome.messages[2 : 2 + 2 * at]])
+
+
+def proposals(outcome: Outcome) -> list[int]:
+    """Which replies propose a candidate."""
+    return [
+        number
+        for number, reply in enumerate(outcome.replies)
+        if "Candidate" in reply["thought"] and "one candidate edit per turn" in reply["thought"]
+    ]
+
+
+def test_a_candidate_that_was_not_tested_is_not_marked_as_tried(outcome: Outcome) -> None:
+    last = Message("user", "This is your last turn and no tool can be used any more.")
+    at = proposals(outcome)[0]
+    answer = ask([*outcome.messages[: 2 + 2 * (at + 1)], last])["action"]["parameters"]["answer"]
+    assert "Not taken back" in answer
+    assert "Tried without success" not in answer
+
+
+def test_an_edit_tried_when_something_else_failed_comes_again_after_all_that_is_new(
+    outcome: Outcome,
+) -> None:
+    at = proposals(outcome)[0]
+    seen: list[str] = []
+    while True:  # each time with one more mark of another state of the code
+        said = " ".join([speech.mark(key, "something else failed") for key in seen])
+        reply = cut(outcome, at, f"Tried without success: [{said}].")
+        key = key_of(reply["action"]["parameters"])
+        if key in seen:
+            break
+        seen.append(key)
+    assert len(seen) > 3
+    assert key == seen[0]
+
+    now = standing(tell(read(outcome.messages[: 2 + 2 * at], ()).deeds).report)
+    said = " ".join([speech.mark(key, now) for key in seen])
+    reply = cut(outcome, at, f"Tried without success: [{said}].")
+    assert reply["action"]["tool"] == "finish"
+    assert "no template helps" in reply["action"]["parameters"]["answer"]
 
 
 def test_a_refused_edit_counts_as_tried_and_the_next_one_follows(outcome: Outcome) -> None:

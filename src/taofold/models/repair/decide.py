@@ -18,7 +18,7 @@ from taofold.models.repair.hints import read_hints
 from taofold.models.repair.project import Project
 from taofold.models.repair.rank import Candidate, ranked
 from taofold.models.repair.source import Source
-from taofold.models.repair.story import Story, key_of, tell
+from taofold.models.repair.story import Story, key_of, standing, tell
 from taofold.models.repair.transcript import Transcript, read
 from taofold.models.repair.unread import unread
 from taofold.parsing.pytest_report import Report
@@ -208,13 +208,20 @@ class _Move:
         return speech.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
 
     def _next(self, report: Report) -> Candidate | None:
+        """The best candidate that was not tried on what fails now; new ones come first."""
         order = ranked(self.project, report, read_hints(self.told.said))
-        known, earlier = self.story.tried, speech.marks(self.told.said)
+        known, earlier, now = self.story.tried, speech.marks(self.told.said), standing(report)
+        edits = {speech.edit_of(one) for one in earlier}
+        again: Candidate | None = None
         for candidate in islice(order, 4 * MOST_CANDIDATES):
             key = candidate.edit.key
-            if key not in known and speech.mark(key) not in earlier:
+            here = speech.mark(key, now)
+            if key in known or here in earlier:
+                continue
+            if speech.edit_of(here) not in edits:
                 return candidate
-        return None
+            again = again or candidate
+        return again
 
     def _read_steps(self, path: str) -> list[int]:
         read = [
@@ -256,7 +263,6 @@ class _Move:
         kept = self.story.kept
         open_ = self.story.pending or self.story.undo
         note = f" Not taken back: {speech.changed([open_])}." if open_ else ""
-        fruitless = self.story.tried - {key_of(deed.parameters) for deed in kept}
-        tried = speech.tried(fruitless)
+        tried = speech.tried(self.story.fruitless)
         answer = f"{why}. Kept: {speech.changed(kept)}.{left}{note}{tried}"
         return speech.finish(answer, f"{why}.{left}", self.kind("synthesis"), [self.story.step])

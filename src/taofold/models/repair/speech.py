@@ -81,14 +81,27 @@ def proposal(candidate: Candidate, number: int) -> tuple[str, str]:
     return thought, f"template {edit.template} at {edit.path}:{edit.line}"
 
 
-def mark(key: str) -> str:
-    """Eight hex digits that stand for an edit, from one conversation to the next."""
-    return blake2b(key.encode("utf-8", "replace"), digest_size=4).hexdigest()
+def mark(key: str, standing: str) -> str:
+    """Eight hex digits for an edit that was tried, from one conversation to the next.
+
+    Four stand for the edit, four for the edit where `standing` failed: what did not help there
+    may help when something else fails.
+    """
+    return _digest(key) + _digest(f"{standing}\0{key}")
 
 
-def tried(keys: Iterable[str]) -> str:
-    """What a later attempt need not try again, for the answer."""
-    marks = sorted(mark(key) for key in keys)[:_MOST_MARKS]
+def edit_of(mark: str) -> str:
+    """The part of a mark that stands for the edit."""
+    return mark[:4]
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "replace"), digest_size=2).hexdigest()
+
+
+def tried(keys: Iterable[tuple[str, str]]) -> str:
+    """What a later attempt need not try again, for the answer: edits, each with what failed."""
+    marks = sorted(mark(key, standing) for key, standing in keys)[:_MOST_MARKS]
     return f" Tried without success: [{' '.join(marks)}]." if marks else ""
 
 

@@ -32,6 +32,8 @@ class Story:
     undo: Deed | None = None
     """Tested and no better: to be taken back."""
     tried: set[str] = field(default_factory=set[str])
+    fruitless: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
+    """Edits that did not help, each with what failed then. One that was not tested is none."""
     kept: list[Deed] = field(default_factory=list[Deed])
     unreadable: int = 0
     """Test runs in a row that left no report."""
@@ -46,6 +48,12 @@ class Story:
     """Edits that were kept and given up once."""
     lost: bool = False
     """An edit could not be taken back: what the files hold is unclear until they are read."""
+
+
+def standing(report: Report | None) -> str:
+    """What fails, as far as it tells one state of the code from another."""
+    failures = report.failures if report is not None else ()
+    return "\n".join(sorted([f"{one.test}\0{one.error}\0{one.message}" for one in failures]))
 
 
 def key_of(parameters: Mapping[str, Any]) -> str:
@@ -89,7 +97,9 @@ def _edited(story: Story, deed: Deed) -> None:
     story.tried.add(key_of(deed.parameters))
     story.candidates += 1
     story.since += 1
-    if not deed.failed:
+    if deed.failed:
+        story.fruitless[key_of(deed.parameters), standing(story.report)] = None
+    else:
         story.pending = deed
 
 
@@ -101,6 +111,7 @@ def _given_up(story: Story, edit: Deed, before: Before) -> None:
     key = key_of(edit.parameters)
     story.report, story.step, story.since = before.report, before.step, 0
     story.tried = {*before.tried, key}
+    story.fruitless[key, standing(before.report)] = None
     if key not in story.doubted:
         story.doubted.add(key)
         story.further[key] = edit
@@ -128,6 +139,7 @@ def _ran(story: Story, deed: Deed, following: Deed | None) -> None:
         story.report, story.step = report, deed.step
     else:
         story.undo = pending
+        story.fruitless[key_of(pending.parameters), standing(story.report)] = None
         if report is not None and _progress(story.report, report) and not again:
             story.further[key_of(pending.parameters)] = pending
 
