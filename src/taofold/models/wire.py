@@ -83,19 +83,18 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
 def pending(messages: Sequence[Message], end: int) -> tuple[ToolCall, ...]:
     """The calls of the batch that ends before index `end` which have no result yet."""
     answered: set[str] = set()
-    at = end - 1
-    while at >= 0 and messages[at].role == "tool":
-        answered.add(messages[at].call_id)
-        at -= 1
-    if at < 0 or not messages[at].calls:
-        return ()
-    return tuple(call for call in messages[at].calls if call.id not in answered)
+    for at in range(end - 1, -1, -1):
+        message = messages[at]
+        if message.role != "tool":
+            return tuple([call for call in message.calls if call.id not in answered])
+        answered.add(message.call_id)
+    return ()
 
 
 def follows_its_call(messages: Sequence[Message], index: int) -> bool:
     """Does the tool message at `index` answer an open call of the batch before it?"""
     wanted = messages[index].call_id
-    return any(call.id == wanted for call in pending(messages, index))
+    return any([call.id == wanted for call in pending(messages, index)])
 
 
 def as_text(message: Message) -> str:

@@ -6,6 +6,7 @@ a log from which the next activation knows what may be repeated.
 """
 
 import asyncio
+from collections.abc import Awaitable
 from functools import partial
 from typing import NamedTuple
 
@@ -25,17 +26,11 @@ from taofold.runtime.signals import Denied, Park
 from taofold.tools import BadArguments, Bound, Tool
 
 
-async def act(ledger: Ledger, key: str, effect: Act) -> tuple[Observation, ...]:
+def act(ledger: Ledger, key: str, effect: Act) -> Awaitable[tuple[Observation, ...]]:
     """Resolve an `Act`: record the step and perform its batch."""
     effect = cleaned(ledger.setup.redactor, effect)
     ledger.put(e.Proposed(key=key, thought=effect.thought, actions=effect.actions))
-    batch = Batch(ledger, key, effect)
-    await batch.perform()
-    observations = tuple([o for o in batch.observations if o is not None])
-    if not effect.planned:
-        step = Step(0, effect.thought, tuple(batch.actions), observations)
-        ledger.saw(key, step, batch.calls)
-    return observations
+    return Batch(ledger, key, effect).perform()
 
 
 class Ready(NamedTuple):
@@ -60,7 +55,7 @@ class Batch:
         self._same: dict[str, int] = {}
         self._pause = 0
 
-    async def perform(self) -> None:
+    async def perform(self) -> tuple[Observation, ...]:
         """Run what may run, in order; whatever stands behind a waiting action waits too."""
         local = self.effect.local
         for index, action in enumerate(self.effect.actions):
@@ -75,6 +70,11 @@ class Batch:
             else:
                 await self._consider(index, action)
         await self._run_ready()
+        observations = tuple([o for o in self.observations if o is not None])
+        if not self.effect.planned:
+            step = Step(0, self.effect.thought, tuple(self.actions), observations)
+            self.ledger.saw(self.key, step, self.calls)
+        return observations
 
     def _recalled(self, index: int) -> bool:
         """On resume what was observed stands, whatever this code would have decided."""

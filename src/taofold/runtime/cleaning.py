@@ -106,9 +106,10 @@ def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
 def cleaned(redactor: Redactor, effect: Act) -> Act:
     """The step without secrets; an action whose parameters lost one counts as guessed."""
     thought = effect.thought
-    content = plain(redactor, thought.content)
-    if content != thought.content:
-        thought = replace(thought, content=content)
+    if type(thought.content) is not str or thought.content not in redactor.harmless:
+        content = plain(redactor, thought.content)
+        if content != thought.content:
+            thought = replace(thought, content=content)
     actions = tuple([_action(redactor, action) for action in effect.actions])
     local = effect.local and tuple([_observation(redactor, given) for given in effect.local])
     return Act(thought, actions, local, effect.planned)

@@ -70,7 +70,12 @@ class Drive(Ledger):
 
     async def begin(self, key: str) -> Outlook:
         """Open a turn: what people said meanwhile, which limits are near, what the guard says."""
-        heard = await self.steering(key)
+        heard = self.steered(key)
+        if not self.past(key):
+            self.live()
+            await self.inbox.refresh(self.store)
+            if self.inbox.news:
+                heard += self.hear(key)
         hit, last = self._limits(key)
         guard = self.guard(key)
         return Outlook(

@@ -122,19 +122,18 @@ class Ledger:
         if not self._live:
             self.live()
 
-    async def steering(self, key: str) -> list[e.Steered]:
-        """The messages to be read at `key`: recorded ones, or what has arrived since."""
+    def steered(self, key: str) -> list[e.Steered]:
+        """The messages that are recorded as read at `key`."""
         heard: list[e.Steered] = []
         for record in self.tape.steering(key):
             self.replayed(record)
             if isinstance(record.event, e.Steered):
                 heard.append(record.event)
-        if not self.fresh:
-            if self.exact or self.tape.behind(key):
-                return heard
-            self.live()
-        await self.inbox.refresh(self.store)
-        return [*heard, *self.hear(key)] if self.inbox.news else heard
+        return heard
+
+    def past(self, key: str) -> bool:
+        """Is what happens at `key` recorded, or nobody's to add to?"""
+        return not self.fresh and (self.exact or self.tape.behind(key))
 
     def hear(self, key: str) -> list[e.Steered]:
         """Put what people said on the record; the next turn at or after `key` tells the model."""

@@ -82,12 +82,10 @@ class MemoryLog:
         entry = self._runs.get(run) or self._missing(run)
         if epoch != entry.row.epoch:
             raise Conflict(overtaken(entry.row, epoch))
-        head = len(entry.records)
         blobbed: list[str] = []
-        for record in records:
+        for head, record in enumerate(records, len(entry.records)):
             if record.seq != head or record.run != run:
                 raise Conflict(misplaced(run, head, record))
-            head += 1
             event = record.event
             if type(event) is Observed and event.observation.blob:
                 blobbed.append(event.observation.blob)
