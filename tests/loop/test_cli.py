@@ -1,5 +1,6 @@
 """`taofold loop` and `taofold loops`: real files, real pytest, a scripted model."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.terminal import Started, Taofold, until
+
+from taofold.logs.journal import SqliteJournal
 
 from .conftest import GATE
 
@@ -98,6 +101,37 @@ def test_a_liar_is_not_believed(taofold: Taofold) -> None:
     assert "exhausted" in out
     assert "loops resume" in err
     assert "SUCCESS: everything passes" in err  # told, and not believed
+
+
+def test_of_many_loops_only_the_newest_are_named(taofold: Taofold, project: Path) -> None:
+    run(taofold, "liar", "--max-iterations", "1", "--loop-id", "only")
+
+    async def more() -> None:
+        journal = SqliteJournal(project / ".taofold" / "runs.db")
+        [fact, *_] = await journal.facts("loop/only")
+        for n in range(14):
+            await journal.write(f"loop/more{n}", -1, [(fact.at + n, fact.body)])
+        await journal.close()
+
+    asyncio.run(more())
+    err = taofold("loops", "report").err
+    assert "15 come into question" in err
+    assert "… and 5 more" in err
+    assert len(err.splitlines()) == 12
+    assert "… and 5 more" in taofold("loops", "report", "nothing").err
+    assert taofold("loops", "list", "--status", "tampered").err == "no loops that are tampered\n"
+
+
+@pytest.mark.scenario("RLP-05")
+def test_resume_may_allow_more_steps(taofold: Taofold) -> None:
+    code, _, err = run(taofold, "slow_fixer", "--max-iterations", "1", "--steps", "1")
+    assert code == 1
+    assert "1 iteration, and the gates do not pass" in err
+    assert "1 iteration ·" in err
+    more = ("--max-iterations", "3", "--steps", "9")
+    code, _, err = taofold("loops", "resume", *more)
+    assert code == 0, err
+    assert "9 steps each" in err
 
 
 @pytest.mark.scenario("PEER-14", "RLP-17")

@@ -6,6 +6,7 @@ from taofold.loop import events as e
 from taofold.loop.check import Verdict
 from taofold.loop.decide import Close, Iterate, Wait, decide
 from taofold.loop.detect import detect
+from taofold.loop.values import Spent
 
 from .kit import begun, iteration, scored, state_after, verdict
 
@@ -133,3 +134,18 @@ def test_a_confident_model_with_a_failed_gate_does_not_stop_the_loop() -> None:
     assert decide("x", state_after(*passed), 4000) == Close(
         "completed", "the gates passed after iteration 1"
     )
+
+
+def test_a_plateau_of_iterations_that_were_cut_off_names_the_limit() -> None:
+    for reason, named in (("max_steps", True), ("final_answer", False)):
+        events = begun(0.5)
+        for n, error in enumerate("ABC", 1):
+            more = {"stop_reason": reason, "spent": Spent(steps=6)}
+            opened, ended = iteration(n, scored(0.5, error=error), **more)
+            assert isinstance(ended, e.IterationEnded)
+            events.append(opened)
+            events += [ended, *detect(state_after(*events), ended)]
+        last = events[-1]
+        assert isinstance(last, e.Intervened)
+        assert last.kind == "plateau"
+        assert ("cut off after 6 steps: --steps" in last.why) is named

@@ -26,6 +26,9 @@ Timeout = Annotated[
 Budget = Annotated[
     float | None, typer.Option("--budget", min=0, metavar="USD", help="At most so many dollars.")
 ]
+Steps = Annotated[
+    int | None, typer.Option("--steps", min=1, metavar="N", help="Steps of one iteration.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Start although four loops run already.")]
 
 
@@ -50,7 +53,7 @@ def loop(
     max_iterations: MaxIterations = None,
     timeout: Timeout = None,
     budget: Budget = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps of one iteration.")] = None,
+    steps: Steps = None,
     model: options.ModelName = "",
     agent: Annotated[
         str, typer.Option("--agent", metavar="AGENT", help="Agent file or module:attr.")
@@ -113,12 +116,8 @@ def loop(
         typer.Option("--min-pattern-success-rate", min=0, max=1, metavar="X", help="0 to 1."),
     ] = None,
     approve: options.Approve = "ask",
-    autonomy: Annotated[
-        str, typer.Option(metavar="DIAL", help="conservative, balanced or autonomous.")
-    ] = "autonomous",
-    network: Annotated[
-        bool, typer.Option("--network", help="Let contained commands use the network.")
-    ] = False,
+    autonomy: options.Autonomy = "autonomous",
+    network: options.Network = False,
     root: options.Root = None,
     json: options.Json = False,
     quiet: options.Quiet = False,

@@ -133,7 +133,11 @@ def warn(text: str) -> None:
 
 
 def bounds_of(
-    state: "LoopState", iterations: int | None, minutes: float | None, budget: float | None
+    state: "LoopState",
+    iterations: int | None,
+    minutes: float | None,
+    budget: float | None,
+    steps: int | None,
 ) -> "Bounds":
     """The limits of a loop that is resumed: what is said now, else what was."""
     from msgspec.structs import replace
@@ -144,4 +148,5 @@ def bounds_of(
         iterations=iterations or bounds.iterations,
         seconds=bounds.seconds if minutes is None else minutes * 60,
         usd=bounds.usd if budget is None else budget,
+        steps=bounds.steps if steps is None else steps,
     )

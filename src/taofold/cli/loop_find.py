@@ -1,16 +1,20 @@
 """Finds the loop that a person means, and tells where it stands."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from taofold.cli.clean import dollars, duration, line, number
 from taofold.cli.outcome import give
 from taofold.core.errors import ConfigError, UnknownRun
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from taofold.loop.driver import Means
     from taofold.loop.lifecycle import Row
+
+
+_SHOWN: Final = 10
+"""Loops that are named where one must be chosen."""
 
 
 async def which(given: "Means", said: str, fit: "Collection[str]" = ()) -> str:
@@ -27,16 +31,22 @@ async def which(given: "Means", said: str, fit: "Collection[str]" = ()) -> str:
         if len(found) == 1:
             return found[0]
         if found:
-            raise ConfigError(f"{said!r} is the beginning of {len(found)}: {', '.join(found)}")
-        raise UnknownRun(f"no loop {said!r}; there are {', '.join(known) or 'none'}")
+            raise ConfigError(f"{said!r} is the beginning of {len(found)}: {_some(found, ', ')}")
+        raise UnknownRun(f"no loop {said!r}; there are {_some(known, ', ') or 'none'}")
     if fit:
         known = [one for one in known if (await load(given.journal, one)).state.status in fit]
     if len(known) == 1:
         return known[0]
     if not known:
         raise ConfigError("no loop comes into question; see `loops list`")
-    listed = "\n".join([f"  {one}" for one in known])
+    listed = _some([f"  {one}" for one in known], "\n")
     raise ConfigError(f"say which loop is meant; {len(known)} come into question:\n{listed}")
+
+
+def _some(names: "Sequence[str]", between: str) -> str:
+    """The newest of them."""
+    more = [f"… and {len(names) - _SHOWN} more"] * (len(names) > _SHOWN)
+    return between.join([*names[:_SHOWN], *more])
 
 
 def checks(row: "Row") -> str:

@@ -59,6 +59,10 @@ class Show:
         """Characters of a line."""
         return min(self._console.width, _WIDE) if self._live else _WIDE
 
+    def _room(self, taken: int) -> int:
+        """Characters of a line that are left beside `taken` ones: enough to say something."""
+        return max(24, self.width - taken)
+
     def named(self, loop: str) -> "Show":
         """The same, which knows the loop's id."""
         self._loop = loop
@@ -113,7 +117,7 @@ class Show:
                 self._ended(event, before)
             case e.Intervened():
                 colour = _LEVELS[event.level]
-                why = line(event.why, self.width - 30)
+                why = line(event.why, self._room(30))
                 self._say((f"   ! {event.kind} → {event.level}: ", f"bold {colour}"), (why, colour))
             case e.Paused():
                 self.busy("")
@@ -122,7 +126,7 @@ class Show:
                 self._say(("‖ ", "yellow"), (f"{event.by} asks for a pause", "yellow"))
             case e.Edited():
                 how = "hold from now on" if event.kept else "were put back"
-                named = line(", ".join(event.paths), self.width - 40)
+                named = line(", ".join(event.paths), self._room(40))
                 self._say(("   ! ", "yellow"), (f"edited files {how}: {named}", "yellow"))
             case e.Resumed():
                 self._say(("▸ ", "cyan"), ("resumed", "bold"), (f"  {self._limits()}", "dim"))
@@ -152,7 +156,8 @@ class Show:
         bounds = self._state.bounds
         usd = f" · {dollars(bounds.usd)}" if bounds.usd is not None else ""
         steps = f" · {bounds.steps} steps each" if bounds.steps else ""
-        return f"{bounds.iterations} iterations · {duration(bounds.seconds * 1000)}{usd}{steps}"
+        count = f"{bounds.iterations} iteration{'s' * (bounds.iterations != 1)}"
+        return f"{count} · {duration(bounds.seconds * 1000)}{usd}{steps}"
 
     def _verdict(self, name: str, verdict: "Verdict", before: "Verdict | None") -> None:
         self.busy("")
@@ -183,12 +188,12 @@ class Show:
             count = len(lessons.patterns)
             self._say(
                 ("   lessons ", "bold"), (f"{count} of earlier loops: ", ""),
-                (line(", ".join(lessons.patterns), self.width - 30), "magenta"),
+                (line(", ".join(lessons.patterns), self._room(30)), "magenta"),
             )  # fmt: skip
         else:
             why = lessons.reasons[0] if lessons.reasons else "nothing learnt fits"
             said = "control loop: none, to measure what they are worth" if lessons.control else why
-            self._say(("   lessons ", "bold"), (line(said, self.width - 12), "dim"))
+            self._say(("   lessons ", "bold"), (line(said, self._room(12)), "dim"))
 
     def _ended(self, event: e.IterationEnded, before: LoopState) -> None:
         done, start = before.done, before.baseline
@@ -203,7 +208,7 @@ class Show:
         changed = ", ".join(event.changed[:6]) + (", …" if len(event.changed) > 6 else "")
         spent = event.spent
         self._say(
-            ("   changed ", "bold"), (line(changed, self.width - 60) or "nothing", ""),
+            ("   changed ", "bold"), (line(changed, self._room(60)) or "nothing", ""),
             (f" +{added}", "green"), (f" −{gone}", "red"),
             (f"  {spent.steps} steps · {spent.tool_calls} calls · {number(spent.usage.tokens)} "
              f"tokens · {dollars(spent.usage.usd)} · {duration(spent.ms)}", "dim"),
@@ -269,7 +274,7 @@ class Show:
                     self._observed(done, event.observation)
                 self.busy("the model thinks")
             case run.AskFailed():
-                said = line(event.message, self.width - 24)
+                said = line(event.message, self._room(24))
                 self._say((f"   ! the model failed: {said}", "red"))
             case run.RunFinished() | run.Parked():
                 self._actions.clear()
@@ -282,7 +287,7 @@ class Show:
         if action.tool == FINISH and seen.status == "success":
             said = action.parameters.get("answer", "")
             self._say((f"{self._steps:>4} ", "dim"), ("says ", "bold"),
-                      (line(said, self.width - 12), "italic"))  # fmt: skip
+                      (line(said, self._room(12)), "italic"))  # fmt: skip
             return
         room = max(30, self.width - 12 - len(action.tool))
         given = parameters(action.parameters, room * 3 // 5)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from taofold.cli import options
-from taofold.cli.loop import Budget, Force, MaxIterations, Timeout
+from taofold.cli.loop import Budget, Force, MaxIterations, Steps, Timeout
 from taofold.cli.loop_drive import as_json, bounds_of, drive, warn
 from taofold.cli.loop_find import checks, tell, which
 from taofold.cli.outcome import fail, give, give_json, say
@@ -25,7 +25,6 @@ app = typer.Typer(
     help="Loops that there are. LOOP is an id, the beginning of one, or `last`; it may be left "
     "out where only one comes into question.",
 )
-Loop = Annotated[str, typer.Argument(metavar="LOOP", help="Id, its beginning, or `last`.")]
 SHOWN: Final = 30
 
 
@@ -51,7 +50,7 @@ def list_loops(
     if json:
         give_json([{**as_json(row.loop, row.state), "note": row.note} for row in found])
     elif not found:
-        say("no loops")
+        say(f"no loops that are {wanted}" if wanted else "no loops")
     else:
         now = clock()
         table(
@@ -67,7 +66,7 @@ def list_loops(
 
 @app.command("status")
 def status(
-    loop: Loop = "",
+    loop: options.Loop = "",
     every: Annotated[bool, typer.Option("--all", help="All that are not over.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With every iteration.")] = False,
     json: options.Json = False,
@@ -95,10 +94,11 @@ def status(
 
 @app.command("resume")
 def resume(
-    loop: Loop = "",
+    loop: options.Loop = "",
     max_iterations: MaxIterations = None,
     timeout: Timeout = None,
     budget: Budget = None,
+    steps: Steps = None,
     force: Force = False,
     keep_edits: Annotated[
         bool,
@@ -111,9 +111,7 @@ def resume(
         bool, typer.Option("--restore", help="Put such files back as they were.")
     ] = False,
     approve: options.Approve = "ask",
-    network: Annotated[
-        bool, typer.Option("--network", help="Let contained commands use the network.")
-    ] = False,
+    network: options.Network = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -133,7 +131,7 @@ def resume(
         fail("--keep-edits and --restore exclude one another")
     word: Word = "keep" if keep_edits else "restore" if restore else ""
     name, stream = with_means(find)
-    bounds = bounds_of(stream.state, max_iterations, timeout, budget)
+    bounds = bounds_of(stream.state, max_iterations, timeout, budget, steps)
     drive(
         name,
         lambda given: go_on(given, name, bounds=bounds, force=force, edited=word, warn=warn),
@@ -145,7 +143,7 @@ def resume(
 
 
 @app.command("pause")
-def pause(loop: Loop = "", json: options.Json = False) -> None:
+def pause(loop: options.Loop = "", json: options.Json = False) -> None:
     """Let a loop finish its iteration and stand still before the next. `loops resume` goes on."""
     from taofold.cli.loop_place import with_means
     from taofold.loop.status import DRIVEN
@@ -166,7 +164,7 @@ def pause(loop: Loop = "", json: options.Json = False) -> None:
 
 @app.command("abort")
 def abort(
-    loop: Loop = "",
+    loop: options.Loop = "",
     revert: Annotated[
         bool, typer.Option("--revert/--keep-changes", help="Put the files back [default: keep].")
     ] = False,
@@ -216,7 +214,7 @@ def _confirm() -> None:
 
 @app.command("report")
 def report(
-    loop: Loop = "",
+    loop: options.Loop = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")
     ] = None,
@@ -263,7 +261,7 @@ async def _diff(given: "Means", loop: str, state: "LoopState") -> str:
 
 @app.command("export")
 def export(
-    loop: Loop = "",
+    loop: options.Loop = "",
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write into.")
     ] = Path(),

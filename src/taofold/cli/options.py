@@ -8,6 +8,9 @@ import typer
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, its beginning, or `last`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no trace.")]
+Loop = Annotated[
+    str, typer.Argument(metavar="LOOP", help="The loop's id, its beginning, or `last`.")
+]
 AgentName = Annotated[
     str, typer.Option("--agent", metavar="AGENT", help="Agent file or module:attr to use instead.")
 ]
@@ -33,4 +36,9 @@ Seq = Annotated[int | None, typer.Option("--at", metavar="SEQ", help="Event numb
 Root = Annotated[
     Path | None,
     typer.Option("--root", metavar="DIR", help="Work root of the built-in tools [default: here]."),
+]
+Network = Annotated[bool, typer.Option("--network", help="Let contained commands use the network.")]
+Autonomy = Annotated[
+    str,
+    typer.Option("--autonomy", metavar="DIAL", help="conservative, balanced or autonomous."),
 ]

@@ -240,12 +240,9 @@ def import_(
         raise typer.Exit(UNREACHED)
 
 
-Loop = Annotated[str, typer.Argument(metavar="LOOP", help="Id, its beginning, or `last`.")]
-
-
 @app.command("extract")
 def extract(
-    loop: Loop = "",
+    loop: options.Loop = "",
     every: Annotated[bool, typer.Option("--all", help="Every loop that has ended.")] = False,
     types: Annotated[
         str, typer.Option("--types", metavar="LIST", help="Only these, as in error,success.")
@@ -262,7 +259,7 @@ def extract(
 
 @app.command("inject")
 def inject(
-    loop: Loop = "",
+    loop: options.Loop = "",
     min_success_rate: Rate = None,
     top_k: Annotated[
         int | None, typer.Option("--top-k", metavar="N", min=1, help="At most so many (10).")

@@ -44,9 +44,7 @@ def run(
         str, typer.Option("--session", metavar="NAME", help="Carry on the conversation NAME.")
     ] = "",
     approve: options.Approve = "ask",
-    autonomy: Annotated[
-        str, typer.Option(metavar="DIAL", help="conservative, balanced or autonomous.")
-    ] = "",
+    autonomy: options.Autonomy = "",
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Record broken rules instead of correcting them.")
     ] = False,
@@ -56,9 +54,7 @@ def run(
     tokens: Annotated[int | None, typer.Option(min=0, help="At most so many tokens.")] = None,
     usd: Annotated[float | None, typer.Option(min=0, help="At most so many US dollars.")] = None,
     root: options.Root = None,
-    network: Annotated[
-        bool, typer.Option("--network", help="Let contained commands use the network.")
-    ] = False,
+    network: options.Network = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

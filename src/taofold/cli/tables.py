@@ -20,7 +20,14 @@ _COLOURS: Final = {
     "limited": "magenta",
     "failed": "red",
     "cancelled": "dim",
+    "completed": "green",
+    "paused": "yellow",
+    **dict.fromkeys(("exhausted", "timeout", "budget", "no_progress"), "magenta"),
+    **dict.fromkeys(("crashed", "tampered"), "red"),
+    "aborted": "dim",
 }
+_LEAST: Final = 20
+"""Characters that the last column is worth showing with."""
 
 
 def runs_table(rows: "Sequence[RunRow]", now: int) -> None:
@@ -61,13 +68,29 @@ def _rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(highlight=False)
+    shown = fitting(head, rows, console.width)
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for position, name in enumerate(head):
-        last = position == len(head) - 1
-        drawn.add_column(name, no_wrap=not last, overflow="fold" if last else "ellipsis")
+    for position in shown:
+        whole = position not in (0, len(head) - 1)
+        drawn.add_column(head[position], no_wrap=whole, overflow="ellipsis" if whole else "fold")
     for row in rows:
-        drawn.add_row(*[Text(cell, _COLOURS.get(cell, "")) for cell in row])
-    Console(highlight=False).print(drawn)
+        drawn.add_row(*[Text(row[at], _COLOURS.get(row[at], "")) for at in shown])
+    console.print(drawn)
+
+
+def fitting(head: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """The columns that `room` characters are enough for: half a figure tells nothing.
+
+    The first stays whole: it is what other commands are given. Of the rest the second tells
+    most, then the last; what is between them goes from the right.
+    """
+    widths = [max([len(row[at]) for row in (head, *rows)]) + 3 for at in range(len(head))]
+    widths[-1] = min(widths[-1], _LEAST + 3)
+    shown = list(range(len(head)))
+    while len(shown) > 1 and sum([widths[at] for at in shown]) > room:
+        shown.pop(-2 if len(shown) > 3 else -1)
+    return shown
 
 
 def _for(row: "RunRow") -> str:

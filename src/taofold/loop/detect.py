@@ -164,6 +164,8 @@ def _plateau(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, st
     if not flat or turning or _advances(done[-PLATEAU:]):
         return None
     why = f"{PLATEAU} iterations in a row changed less than {FLAT:.0%}; the gates do not pass"
+    if all([one.stop_reason == "max_steps" for one in done[-PLATEAU:]]):
+        why += f". Each was cut off after {done[-1].spent.steps} steps: --steps may allow more"
     return "plateau", why, ""
 
 
