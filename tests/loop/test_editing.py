@@ -60,7 +60,13 @@ async def test_an_edit_is_named_and_nothing_goes_on_without_a_word(tmp_path: Pat
     (tmp_path / "test_a.py").write_text("a person's")
     with pytest.raises(Refused) as refused:
         await resume(given, "x")
-    for word in ("test_a.py (changed)", "--keep-edits", "--restore", "stood still"):
+    for word in (
+        "test_a.py (changed)",
+        "--keep-edits",
+        "--restore",
+        "stood still",
+        f"in {tmp_path},",
+    ):
         assert word in str(refused.value)
     assert "test_b.py" not in str(refused.value)
     assert (await load(given.journal, "x")).state.status == "paused"

@@ -39,7 +39,7 @@ async def edits(
             warn("no protected file was changed while the loop stood still")
         return []
     if not word:
-        raise Refused(_question(loop, state, {one: found[one] for one in paths}, before))
+        raise Refused(_question(loop, state, ground, {one: found[one] for one in paths}, before))
     done = await ground.settle(paths, keep=word == "keep")
     if done.lost:
         some = ", ".join(done.dropped[:5]) + (", …" if done.lost > 5 else "")
@@ -56,7 +56,11 @@ def known(state: LoopState) -> Mapping[str, str] | None:
 
 
 def _question(
-    loop: str, state: LoopState, found: Mapping[str, str], before: Mapping[str, str] | None
+    loop: str,
+    state: LoopState,
+    ground: Ground,
+    found: Mapping[str, str],
+    before: Mapping[str, str] | None,
 ) -> str:
     named: list[str] = []
     for path, mark in found.items():
@@ -71,7 +75,7 @@ def _question(
         )
     listed = "\n".join(named)
     return (
-        f"{head}:\n{listed}\nlook at them, and say which holds:\n"
+        f"{head}:\n{listed}\nlook at them in {ground.root}, and say which holds:\n"
         "  --keep-edits  the gates are compared with these files from now on\n"
         "  --restore     they are put back as they were; what is there is moved aside"
     )
