@@ -49,6 +49,15 @@ def test_no_secret_passes_the_first_look(secret: str) -> None:
     assert not REDACTOR.spotless(["fine", f"it is {secret} here"])
 
 
+WORDS = st.sampled_from([*SHAPES, *NAMES, " ", "=", ": ", "x", "sk", "-", "://", "\n", "a1b2c3d4"])
+
+
+@given(st.lists(WORDS, max_size=12).map("".join))
+def test_looking_only_where_a_secret_may_begin_finds_all_of_them(text: str) -> None:
+    everywhere = REDACTOR.text(f"{text} \N{SNOWMAN}")  # no ASCII, so every place is looked at
+    assert REDACTOR.text(text) + " \N{SNOWMAN}" == everywhere
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_that_makes_a_secret_passes_the_first_look(name: str) -> None:
     assert not REDACTOR.spotless([name, "hunter22"])
