@@ -2,13 +2,14 @@
 
 from itertools import islice, pairwise
 
-from taofold.models.repair.hints import read_hints, shape
+from taofold.models.repair.hints import read_hints
 from taofold.models.repair.project import Project
 from taofold.models.repair.rank import OWN_FIRST, PATTERN_TRIES, Candidate, ranked
 from taofold.models.repair.source import Source
 from taofold.models.repair.story import tell
 from taofold.models.repair.transcript import Deed
 from taofold.parsing.pytest_report import parse
+from taofold.patterns.diffs import shape
 
 CODE = """\
 def gap(high, low):

@@ -278,7 +278,7 @@ async def test_a_failure_elsewhere_does_not_count_here(opener: Opener, clock: Cl
     for n in range(2):
         await looped(registry, f"far-{n}", far, won=False)
     pattern, stats = await registry.show(found.id), await registry.stats()
-    here, there = (chance(pattern, context_of(c), 0.9, stats) for c in (near, far))
+    here, there = (chance(pattern, (), context_of(c), 0.9, stats) for c in (near, far))
     assert here > there
 
 

@@ -198,6 +198,7 @@ class _Draft:
         self._state = state
         self.pattern, self.archived = state.pattern, state.archived
         self.loop, self.loops, self.stats = state.loop, state.loops, state.stats
+        self.fix = state.fix
         self.patterns, self.archive = state.patterns, state.archive
         self.ids, self.same = state.ids, state.same
         self.search, self.frequencies = state.search, state.frequencies

@@ -14,10 +14,10 @@ import msgspec
 
 from taofold.patterns.fold import Changes
 from taofold.patterns.index import POOL, Entry, Hit, best, entry, rarest, rarity
-from taofold.patterns.notes import LoopNote, Stats
+from taofold.patterns.notes import FixNote, LoopNote, Stats
 from taofold.patterns.values import Pattern
 
-FORM: Final = 1
+FORM: Final = 2
 """Of these tables. Raise it when they, the words in them, or a fold's result change."""
 
 TABLES: Final = (
@@ -32,9 +32,14 @@ TABLES: Final = (
     "without rowid",
     "create table if not exists pattern_loops(number integer primary key autoincrement, "
     "loop text not null unique, note blob not null)",
+    "create table if not exists pattern_fixes(key text primary key, note blob not null) "
+    "without rowid",
     "create table if not exists pattern_state(key text primary key, value) without rowid",
 )
-_NAMES: Final = ("pattern_rows", "pattern_words", "pattern_terms", "pattern_loops", "pattern_state")
+_NAMES: Final = (
+    "pattern_rows", "pattern_words", "pattern_terms", "pattern_loops", "pattern_fixes",
+    "pattern_state",
+)  # fmt: skip
 _HAS: Final = "select 1 from sqlite_master where name = 'pattern_state'"
 _SET: Final = "insert or replace into pattern_state values(?, ?)"
 _ROW: Final = "select number, words from pattern_rows where id = ?"
@@ -55,6 +60,7 @@ _NOTE: Final = (
 
 _PATTERN: Final[msgspec.json.Decoder[Pattern]] = msgspec.json.Decoder(Pattern)
 _LOOP: Final[msgspec.json.Decoder[LoopNote]] = msgspec.json.Decoder(LoopNote)
+_FIX: Final[msgspec.json.Decoder[FixNote]] = msgspec.json.Decoder(FixNote)
 _STATS: Final[msgspec.json.Decoder[Stats]] = msgspec.json.Decoder(Stats)
 _ENCODE: Final = msgspec.json.Encoder().encode
 
@@ -103,6 +109,11 @@ class Tables:
         """What is known of the loop."""
         row = self._db.execute("select note from pattern_loops where loop = ?", (loop,)).fetchone()
         return _LOOP.decode(row[0]) if row else None
+
+    def fix(self, key: str) -> FixNote | None:
+        """What became of a change."""
+        row = self._db.execute("select note from pattern_fixes where key = ?", (key,)).fetchone()
+        return _FIX.decode(row[0]) if row else None
 
     def stats(self) -> Stats:
         """The sums."""
@@ -179,6 +190,10 @@ class Tables:
                 self._put(*old)
         if changes.loop is not None:
             self._db.execute(_NOTE, (changes.loop.loop, _ENCODE(changes.loop)))
+        for key, note in changes.fixes.items():
+            self._db.execute(
+                "insert or replace into pattern_fixes values(?, ?)", (key, _ENCODE(note))
+            )
         if changes.stats is not None:
             self._db.execute(_SET, ("stats", _ENCODE(changes.stats)))
 

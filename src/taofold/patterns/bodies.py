@@ -32,13 +32,15 @@ class Signature(Value, frozen=True):
 
     `type` is one of the schema's eight, `name` the real class such as "KeyError". `pattern`
     is the message with `.*` where it varied; it is never run as a regular expression.
-    `hints` are places such as `*.py:validate*`.
+    `hints` are places such as `*.py:validate*`, `signs` how what was found differed from what
+    was expected, such as "negated".
     """
 
     type: ErrorType = "Other"
     pattern: str = ""
     hints: tuple[str, ...] = ()
     name: str = ""
+    signs: tuple[str, ...] = ()
 
 
 class Fix(Value, frozen=True):

@@ -15,17 +15,17 @@ from taofold.core.instant import iso
 from taofold.patterns import events as e
 from taofold.patterns.case import Case, Context
 from taofold.patterns.identity import fresh
-from taofold.patterns.index import Entry, Hit, entry
+from taofold.patterns.index import Hit, entry
 from taofold.patterns.judge import claimed
 from taofold.patterns.likeness import likeness
-from taofold.patterns.rank import Choice, choose, rank
+from taofold.patterns.rank import Choice, Looked, choose, rank
 from taofold.patterns.relate import ask, closest, terms_of
 from taofold.patterns.render import render
 from taofold.patterns.settings import Extraction, Injection, Pruning
 from taofold.patterns.state import View, Writing
 from taofold.patterns.values import Pattern
 
-LOOKED_AT: Final = 24
+LOOKED_AT: Final = 40
 """Patterns that are compared with a case field by field."""
 _COMPARED: Final = 20
 _DAY_MS: Final = 86_400_000
@@ -74,11 +74,12 @@ def candidates(view: View, case: Case, settings: Injection, *, min_uses: int = 3
     return choose(ranked, settings, stats)
 
 
-def _loaded(view: View, hits: Sequence[Hit]) -> Iterator[tuple[Pattern, Entry]]:
+def _loaded(view: View, hits: Sequence[Hit]) -> Iterator[Looked]:
     for hit in hits:
         pattern = view.pattern(hit.id)
         if pattern is not None:
-            yield pattern, hit.entry
+            fix = view.fix(pattern.change) if pattern.change else None
+            yield Looked(pattern, hit.entry, fix.evidence if fix else ())
 
 
 def inject(

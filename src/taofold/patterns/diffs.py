@@ -9,6 +9,8 @@ import keyword
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
 from taofold.patterns.history import Change
@@ -20,6 +22,8 @@ TOKEN: Final = re.compile(
 KNOWN: Final = frozenset([*keyword.kwlist, *dir(builtins)])
 """Words of the language: they are part of a shape, other names are not."""
 HOLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+RENAMED: Final = "rename"
+"""Begins the shape of a change of one name: it says something of lines like its own only."""
 _LONGEST: Final = 400
 """Lines of a side beyond which no line by line comparison is made."""
 
@@ -100,6 +104,8 @@ def shape(old: str, new: str) -> Shape:
         signs = tuple([_kind(one) for one in between if not re.match(r"[\w.()\[\]\"']", one)])
         return ("swap", *(signs or ["around"])), ()
     left, right = abstracted(old), abstracted(new)
+    if left == right:
+        return _renamed(tokens(HOLE.sub(r"\1", old)), tokens(HOLE.sub(r"\1", new))), ()
     out: list[str] = []
     put: list[str] = []
     for tag, a, b, c, d in opcodes(left, right):
@@ -109,13 +115,35 @@ def shape(old: str, new: str) -> Shape:
     return tuple(out), tuple(put)
 
 
+def _renamed(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    """The place of the one name, or text, that is another in `new`; () for none, or for more."""
+    places = [n for n, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
+    return (RENAMED, str(places[0])) if len(places) == 1 else ()
+
+
+@lru_cache(maxsize=4096)
+def change_key(diff: str) -> str:
+    """A name for a stored difference, whatever the names in it; "" if it changes nothing."""
+    lines = [f"{line[:1]} {' '.join(abstracted(line[1:]))}" for line in diff.split("\n") if line]
+    return blake2b("\n".join(lines).encode(), digest_size=8).hexdigest() if lines else ""
+
+
+@lru_cache(maxsize=4096)
+def line_term(line: str) -> str:
+    """A word that stands for all lines like this one, names left out; "" for a bare one."""
+    kinds = abstracted(line)
+    if len(kinds) < 2:
+        return ""
+    return "=" + blake2b(" ".join(kinds).encode(), digest_size=6).hexdigest()
+
+
 def opcodes(left: Sequence[str], right: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
     """How `left` becomes `right`."""
     return SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
 
 
 def deeds(change: Change) -> frozenset[Deed]:
-    """What each hunk does; one that only exchanges a name for a name says nothing."""
+    """What each hunk does; one that exchanges several names for others says nothing."""
     return _deeds((h.removed, h.added) for h in hunks(change))
 
 

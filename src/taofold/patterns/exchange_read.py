@@ -144,7 +144,11 @@ def _common(
 
 def _signature(wire: WireSignature, extra: Extra) -> Signature:
     return Signature(
-        wire.error_type, wire.error_pattern, wire.error_location_hints, extra.error_class
+        wire.error_type,
+        wire.error_pattern,
+        wire.error_location_hints,
+        extra.error_class,
+        extra.error_signs,
     )
 
 

@@ -79,6 +79,7 @@ class Extra(Wire, frozen=True):
     name: Text = ""
     scope: WireScope | None = None
     error_class: Text = ""
+    error_signs: Texts = ()
     fix_template: Text = ""
     fix_language: Text = ""
     task_category: TaskCategory | None = None

@@ -71,6 +71,7 @@ def wire(pattern: Pattern) -> AnyWire:
                     task_category=body.category,
                     error_signature=_signature(error) if error else None,
                     error_class=error.name if error else "",
+                    error_signs=error.signs if error else (),
                     tags=pattern.tags,
                 ),
             )
@@ -109,6 +110,7 @@ def _error(pattern: Pattern, body: ErrorFix, rate: float) -> WireError:
             pattern.name,
             _scope(pattern.scope),
             body.signature.name,
+            body.signature.signs,
             fix.template,
             retired=pattern.retired,
         ),

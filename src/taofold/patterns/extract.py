@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Final, get_args
 
 from taofold.patterns.bodies import ErrorFix, Fix, Kind, Language, Signature, Template
+from taofold.patterns.contrast import contrast
 from taofold.patterns.diffs import Hunk, hunks
 from taofold.patterns.diffs_category import category_of, template_of
 from taofold.patterns.extract_anti import avoidances
@@ -43,8 +44,8 @@ def extract(history: History, kinds: Collection[Kind] = KINDS) -> tuple[Pattern,
 
 def _errors(history: History) -> Iterator[Pattern]:
     seen: set[tuple[str, str, str]] = set()
-    for fault, changes in pairs(history):
-        body = _fix(fault, changes)
+    for alike, changes in pairs(history):
+        fault, body = alike[0], _fix(alike, changes)
         key = (body.signature.name, body.signature.pattern, body.fix.diff)
         if body.fix.diff and key not in seen:
             seen.add(key)
@@ -69,8 +70,8 @@ def _tags(*words: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([w.lower().replace("_", "-") for w in words if w and w != "other"]))
 
 
-def pairs(history: History) -> Iterator[tuple[Fault, tuple[Change, ...]]]:
-    """Each failing check with the changes after which that same check passed.
+def pairs(history: History) -> Iterator[tuple[list[Fault], tuple[Change, ...]]]:
+    """Failing checks of one error with the changes after which these same checks passed.
 
     Changes to tests prove nothing, and what was taken back, or broke other checks, is no fix.
     """
@@ -79,9 +80,9 @@ def pairs(history: History) -> Iterator[tuple[Fault, tuple[Change, ...]]]:
             continue
         changes = tuple([c for c in attempt.changes if not is_test(c.path)])
         settled = [*attempt.turned, *_settled(attempt, history.attempts[number + 1 :])]
-        for fault in _distinct(settled)[:_PER_FIX] if changes else ():
-            near = tuple([c for c in changes if fault.path and c.path == fault.path])
-            yield fault, near or changes
+        for alike in _distinct(settled)[:_PER_FIX] if changes else ():
+            near = tuple([c for c in changes if c.path and c.path == alike[0].path])
+            yield alike, near or changes
 
 
 def _settled(attempt: Attempt, later: tuple[Attempt, ...]) -> Iterator[Fault]:
@@ -95,18 +96,19 @@ def _settled(attempt: Attempt, later: tuple[Attempt, ...]) -> Iterator[Fault]:
             yield fault
 
 
-def _distinct(faults: list[Fault]) -> list[Fault]:
-    """One fault per error and generalised message, the commonest first."""
+def _distinct(faults: list[Fault]) -> list[list[Fault]]:
+    """The faults by error and generalised message, the commonest first."""
     ordered = sorted(faults, key=_sign)
     groups = [list(group) for _, group in groupby(ordered, key=_sign)]
-    return [group[0] for group in sorted(groups, key=lambda g: (-len(g), _sign(g[0])))]
+    return sorted(groups, key=lambda g: (-len(g), _sign(g[0])))
 
 
 def _sign(fault: Fault) -> tuple[str, str]:
     return fault.error_type, pattern_of(fault.message)
 
 
-def _fix(fault: Fault, changes: tuple[Change, ...]) -> ErrorFix:
+def _fix(alike: list[Fault], changes: tuple[Change, ...]) -> ErrorFix:
+    fault = alike[0]
     language = language_of(changes[0].path)
     found = [hunk for change in changes for hunk in hunks(change)]
     template = next(filter(None, [template_of(one, fault.error_type) for one in changes]), "")
@@ -116,6 +118,7 @@ def _fix(fault: Fault, changes: tuple[Change, ...]) -> ErrorFix:
             pattern_of(fault.message),
             hints_of(fault),
             fault.error_type,
+            tuple(sorted({sign for one in alike for sign in contrast(one.message)})),
         ),
         Fix(
             _described(template, found),
@@ -136,7 +139,7 @@ def _described(template: str, found: list[Hunk]) -> str:
 
 def _templates(history: History) -> Iterator[Pattern]:
     seen: set[str] = set()
-    for fault, changes in pairs(history):
+    for (fault, *_), changes in pairs(history):
         found = [hunk for change in changes for hunk in hunks(change)]
         code, holes = template_code(found)
         new = sum(len(h.added) - len(h.removed) for h in found)

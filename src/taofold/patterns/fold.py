@@ -11,7 +11,7 @@ import msgspec
 
 from taofold.patterns import events as e
 from taofold.patterns import settle
-from taofold.patterns.notes import Extract, LoopNote, Stats, Use
+from taofold.patterns.notes import Extract, FixNote, LoopNote, Stats, Use
 from taofold.patterns.values import Arm, Evidence, Outcome, Pattern, Scope, Snapshot, Source
 
 
@@ -30,6 +30,10 @@ class Known(Protocol):
         """What is known of the loop."""
         ...
 
+    def fix(self, key: str) -> FixNote | None:
+        """What became of a change."""
+        ...
+
     def stats(self) -> Stats:
         """The sums."""
         ...
@@ -41,6 +45,7 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     patterns: Mapping[str, Pattern | None] = {}
     archive: Mapping[str, tuple[Pattern, str] | None] = {}
     loop: LoopNote | None = None
+    fixes: Mapping[str, FixNote] = {}
     stats: Stats | None = None
 
 
@@ -185,12 +190,17 @@ def _ended(known: Known, event: e.LoopEnded, at: int) -> Changes:
     note = msgspec.structs.replace(note, ended=at, iterations=event.iterations, solved=event.solved)
     there = [found for one in note.shown if (found := known.pattern(one.id)) is not None]
     fresh: dict[str, Outcome] = {}
+    fixes: dict[str, FixNote] = {}
     for pattern in there:
-        if outcome := settle.fresh(pattern, note):
+        fix = known.fix(pattern.change) if pattern.change else None
+        if outcome := settle.fresh(pattern, fix, note):
             fresh[pattern.id] = outcome
+        if pattern.change and (seen := settle.seen(pattern, note, at)):
+            before = fixes.get(pattern.change) or fix or FixNote(pattern.change)
+            fixes[pattern.change] = before.plus(seen)
     stats = settle.summed(known.stats(), note, fresh, at)
     changed: dict[str, Pattern | None] = {p.id: settle.settled(p, note, stats, at) for p in there}
-    return Changes(changed, loop=note, stats=stats)
+    return Changes(changed, loop=note, fixes=fixes, stats=stats)
 
 
 def _restored(known: Known, event: e.Restored, at: int) -> Changes:
@@ -202,4 +212,9 @@ def _restored(known: Known, event: e.Restored, at: int) -> Changes:
     back = msgspec.structs.replace(
         found, retired="", evidence=evidence, shown=Arm(), held=Arm(), last_used=at
     )
-    return Changes({event.id: back}, {event.id: None})
+    fix = known.fix(found.change) if found.change else None
+    fixes: dict[str, FixNote] = {}
+    if fix is not None:
+        won = tuple([one for one in fix.evidence if one.outcome == "won"])
+        fixes = {fix.key: FixNote(fix.key, won)}
+    return Changes({event.id: back}, {event.id: None}, fixes=fixes)

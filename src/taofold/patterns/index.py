@@ -12,6 +12,7 @@ from math import log
 from typing import Final, NamedTuple, Protocol
 
 from taofold.patterns.bodies import Approach, Avoidance, ErrorFix, Signature, Template
+from taofold.patterns.diffs import line_term
 from taofold.patterns.signature import literal
 from taofold.patterns.values import Pattern
 from taofold.patterns.words import letters, words
@@ -55,7 +56,7 @@ class Search(Protocol):
 def entry(pattern: Pattern) -> Entry:
     """What is indexed: everything a pattern says, and the words of where it was found."""
     text = "\n".join(_texts(pattern))
-    stems = [*_class(pattern), *words(text)]
+    stems = [*_class(pattern), *_replaced(pattern), *words(text)]
     for one in pattern.evidence:
         if one.outcome in ("found", "won"):
             stems += one.context.words
@@ -66,6 +67,14 @@ def entry(pattern: Pattern) -> Entry:
 def classname(name: str) -> str:
     """The term that stands for an error's class, apart from the same word in prose."""
     return f"={name.lower()}"
+
+
+def _replaced(pattern: Pattern) -> list[str]:
+    """The terms that stand for the lines a fix replaced."""
+    if not isinstance(pattern.body, ErrorFix):
+        return []
+    gone = [line[1:] for line in pattern.body.fix.diff.split("\n") if line[:1] == "-"]
+    return [term for line in gone if (term := line_term(line))]
 
 
 def _class(pattern: Pattern) -> list[str]:

@@ -7,18 +7,20 @@ that is told nothing. The odds of a fix without a record were counted on the bug
 `bench/learn` (docs/learning-benchmark.md); the other figures are judgement.
 """
 
+from collections.abc import Iterator, Sequence
 from math import exp, sqrt
 from typing import Final
 
 from taofold.patterns.case import Context
+from taofold.patterns.index import signature_of
 from taofold.patterns.notes import IGNORED, Stats
-from taofold.patterns.values import Arm, Pattern
+from taofold.patterns.values import Arm, Evidence, Pattern
 
 PRIOR_WEIGHT: Final = 2.0
 MARGIN: Final = 0.05
 """How much better than the baseline a pattern must look: reading it is not free either."""
 FRESH: Final = 3
-"""A pattern's outcomes tell about patterns without a record until it has this many."""
+"""Outcomes tell about patterns without a record until their change has this many."""
 _START: Final = -6.66
 """With `_RELEVANT`: the odds of a fix of relevance 0.4 are 3 to 100, of 0.78 60 to 100."""
 _RELEVANT: Final = 7.9
@@ -70,6 +72,18 @@ def _agree(one: Context, other: Context) -> float | None:
     return len(set(one.signs) & set(other.signs)) / fewer if fewer else None
 
 
+def its_own(pattern: Pattern, here: Context) -> bool:
+    """Is the failure of the kind that the pattern's signature describes, as far as can be told?
+
+    A success rate is about this kind: what a fix does to other failures says how far it
+    reaches, and is kept as evidence only.
+    """
+    found = signature_of(pattern)
+    if found is None or not here.errors:
+        return True
+    return found.name in ("", *here.errors) and set(found.signs) <= {*here.signs}
+
+
 def agreement(pattern: Pattern, here: Context) -> float | None:
     """How well the failure's signs agree with the best case where the pattern was right."""
     known = [
@@ -118,16 +132,27 @@ def record(pattern: Pattern) -> int:
 
 
 def chance(
-    pattern: Pattern, here: Context, start: float, stats: Stats, line: float | None = None
+    pattern: Pattern,
+    tried: Sequence[Evidence],
+    here: Context,
+    start: float,
+    stats: Stats,
+    line: float | None = None,
 ) -> float:
     """The chance that the pattern, if it is shown here, is what helps. Its effectiveness.
 
-    `start` is what `initial` expects of it. What happened where its line stood says as much
-    about this case as its `line` is found here.
+    Args:
+        pattern: Its own evidence counts, but for what its change did.
+        tried: What became of its change wherever that was made, for this error or another.
+        here: The present case.
+        start: What `initial` expects of it.
+        stats: The sums over all loops.
+        line: How well the lines that it replaces are found here; what happened where they
+            stood says as much about this case.
     """
     found = 1.0 if line is None else line
     wins = losses = 0.0
-    for one in pattern.evidence:
+    for one in judged(pattern, tried):
         weight = found * nearness(one.context, here) ** 2
         match one.outcome:
             case "won":
@@ -140,6 +165,13 @@ def chance(
                 pass
     expected = prior(pattern, start, stats)
     return (wins + PRIOR_WEIGHT * expected) / (wins + losses + PRIOR_WEIGHT)
+
+
+def judged(pattern: Pattern, tried: Sequence[Evidence]) -> Iterator[Evidence]:
+    """What is known of the pattern: its change's record, and its own where that is silent."""
+    told = {one.loop for one in tried}
+    yield from tried
+    yield from (one for one in pattern.evidence if one.loop not in told)
 
 
 def danger(pattern: Pattern) -> float:

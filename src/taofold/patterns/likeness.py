@@ -62,7 +62,10 @@ def _parts(*parts: tuple[float, float]) -> float:
 
 
 def _same_class(one: Signature, other: Signature) -> bool:
-    return (one.name or one.type) == (other.name or other.type)
+    if (one.name or one.type) != (other.name or other.type):
+        return False
+    here, there = set(one.signs), set(other.signs)
+    return here == there or 2 * len(here & there) >= len(here | there)
 
 
 def _signatures(one: Signature, other: Signature) -> float:

@@ -8,7 +8,7 @@ from typing import Final
 from taofold.core.values import Value
 from taofold.patterns.case import Context
 from taofold.patterns.events import Shown
-from taofold.patterns.values import Arm, Outcome
+from taofold.patterns.values import KEPT_EVIDENCE, Arm, Evidence, Outcome
 
 FADE: Final = 0.99
 """What of a tally is left after each loop, so that an early lesson can be unlearnt."""
@@ -54,10 +54,31 @@ class LoopNote(Value, frozen=True):
     iterations: int = 0
     solved: bool = False
 
+    def use(self, identity: str) -> Use | None:
+        """How the loop used the pattern, if it did."""
+        return next((use for use in self.uses if use.id == identity), None)
+
     @property
     def ids(self) -> frozenset[str]:
         """The patterns that the loop was really shown."""
         return frozenset() if self.control else frozenset([one.id for one in self.shown])
+
+
+class FixNote(Value, frozen=True):
+    """What became of a change where it was made, whatever error it was stored for.
+
+    `key` names the change; `evidence` are the loops that made it, the newest last.
+    """
+
+    key: str
+    evidence: tuple[Evidence, ...] = ()
+
+    def plus(self, seen: Evidence) -> "FixNote":
+        """With one loop more; a loop counts once, and a win is not forgotten for a loss."""
+        if any(one.loop == seen.loop and one.outcome == "won" for one in self.evidence):
+            return self
+        before = [one for one in self.evidence if one.loop != seen.loop]
+        return FixNote(self.key, (*before, seen)[-KEPT_EVIDENCE:])
 
 
 class Tally(Value, frozen=True):

@@ -15,7 +15,7 @@ from taofold.patterns.likeness import likeness
 from taofold.patterns.notes import Stats
 from taofold.patterns.relate import LEAST, Asked, relevance
 from taofold.patterns.settings import MOST_INJECTED, Injection
-from taofold.patterns.values import Pattern
+from taofold.patterns.values import Evidence, Pattern
 
 _ALIKE: Final = 0.80
 _DISAPPOINTED: Final = 0.5
@@ -41,6 +41,14 @@ class Ranked(NamedTuple):
         return self.relevance * self.effectiveness * weight
 
 
+class Looked(NamedTuple):
+    """A pattern that is looked at, as the index has it, and what became of its change."""
+
+    pattern: Pattern
+    entry: Entry
+    tried: tuple[Evidence, ...] = ()
+
+
 class Choice(NamedTuple):
     """The patterns to show, the best first, and why each of the others is not among them."""
 
@@ -49,7 +57,7 @@ class Choice(NamedTuple):
 
 
 def rank(
-    found: Iterable[tuple[Pattern, Entry]],
+    found: Iterable[Looked],
     asked: Asked,
     stats: Stats,
     settings: Injection,
@@ -64,14 +72,14 @@ def rank(
         "template": settings.include_code_templates,
     }
     done: list[Ranked] = []
-    for pattern, entry in found:
+    for pattern, entry, tried in found:
         near = relevance(pattern, entry, asked)
         line = fit(pattern, asked.case.code)
         start = initial(pattern, near, line, agreement(pattern, asked.here))
         if pattern.kind == "anti":
             effect = danger(pattern)
         else:
-            effect = chance(pattern, asked.here, start, stats, line)
+            effect = chance(pattern, tried, asked.here, start, stats, line)
         one = Ranked(pattern, near, effect, start)
         if not included[pattern.kind]:
             one = one._replace(refused="its kind is switched off")
@@ -134,13 +142,15 @@ def choose(ranked: Sequence[Ranked], settings: Injection, stats: Stats) -> Choic
 def _surplus(one: Ranked, chosen: Sequence[Ranked], most: int, stats: Stats) -> str:
     if len(chosen) >= most:
         return f"{most} better ones are shown"
-    if _untried(one) and any(_untried(other) for other in chosen):
+    if _untried(one) and any(map(_untried, chosen)):
         tally = stats.claimed if claimed(one.pattern) else stats.own
         if tally.trust < _DISAPPOINTED:
             return "untried patterns helped too seldom lately, one at a time is shown"
     for other in chosen:
         if likeness(one.pattern, other.pattern) > _ALIKE:
             return f"it says the same as {other.pattern.id}"
+        if one.pattern.change and one.pattern.change == other.pattern.change:
+            return f"{other.pattern.id} holds the same change"
     return ""
 
 

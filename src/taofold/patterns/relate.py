@@ -12,13 +12,15 @@ from typing import Final, NamedTuple
 from taofold.patterns.bodies import Approach, Avoidance, ErrorFix, Signature, Template
 from taofold.patterns.case import Case, Context, Failing
 from taofold.patterns.contrast import contrast
+from taofold.patterns.diffs import line_term
 from taofold.patterns.index import Entry, Hit, classname, rarity, signature_of
 from taofold.patterns.signature import literal, matches, pieces
 from taofold.patterns.values import Pattern
 from taofold.patterns.words import STOPS, distinct, grams, telling, words
 
 _CODE_TERMS: Final = 40
-_MOST_TERMS: Final = 160
+_LINE_TERMS: Final = 80
+_MOST_TERMS: Final = 240
 _CONTEXT_WORDS: Final = 24
 _MOST_FAILING: Final = 12
 _MESSAGE: Final = 2000
@@ -85,6 +87,7 @@ def terms_of(case: Case) -> tuple[str, ...]:
         found += [classname(failing.error)] if failing.error else []
         found += words(failing.message[:_MESSAGE])
     found += telling(case.task[:2000])
+    found += distinct(filter(None, map(line_term, case.code[:8000].split("\n"))), _LINE_TERMS)
     found += distinct(telling(case.code[:8000]), _CODE_TERMS)
     return distinct(found, _MOST_TERMS)
 

@@ -6,8 +6,8 @@ only adds to what happens without. Knows nothing about events.
 
 import msgspec
 
-from taofold.patterns.judge import FRESH, hurts, record
-from taofold.patterns.notes import LoopNote, Stats
+from taofold.patterns.judge import FRESH, hurts, its_own, record
+from taofold.patterns.notes import FixNote, LoopNote, Stats
 from taofold.patterns.values import (
     KEPT_EVIDENCE,
     KEPT_TREND,
@@ -21,6 +21,7 @@ from taofold.patterns.values import (
 
 ONE_WIN = Counts(1, 1, 0)
 ONE_LOSS = Counts(1, 0, 1)
+NO_USE = Counts()
 
 
 def settled(pattern: Pattern, note: LoopNote, stats: Stats, at: int) -> Pattern:
@@ -35,16 +36,24 @@ def settled(pattern: Pattern, note: LoopNote, stats: Stats, at: int) -> Pattern:
 
 
 def _recorded(pattern: Pattern, note: LoopNote, at: int) -> Pattern:
-    use = next((use for use in note.uses if use.id == pattern.id), None)
-    if use is None:
+    use, now = note.use(pattern.id), seen(pattern, note, at)
+    if use is None or now is None:
         if pattern.kind == "anti":  # not doing it is the point
             return pattern
         return _with(pattern, Evidence("ignored", note.loop, at, note.context))
-    seen = Evidence("won" if use.won else "lost", note.loop, at, note.context)
     if note.loop in pattern.loops:  # it found the pattern as well: one loop counts once
-        return _with(msgspec.structs.replace(pattern, last_used=at), seen)
+        return _with(msgspec.structs.replace(pattern, last_used=at), now)
     source = Source(note.loop, at, "applied", use.by, use.won, note.iterations)
-    return counted(pattern, ONE_WIN if use.won else ONE_LOSS, source, seen, at)
+    counts = ONE_WIN if use.won else ONE_LOSS
+    return counted(pattern, counts if its_own(pattern, note.context) else NO_USE, source, now, at)
+
+
+def seen(pattern: Pattern, note: LoopNote, at: int) -> Evidence | None:
+    """What the loop's use of the pattern shows; None if it did not use it."""
+    use = None if note.control else note.use(pattern.id)
+    if use is None:
+        return None
+    return Evidence("won" if use.won else "lost", note.loop, at, note.context)
 
 
 def counted(pattern: Pattern, counts: Counts, source: Source, seen: Evidence, at: int) -> Pattern:
@@ -82,11 +91,14 @@ def summed(stats: Stats, note: LoopNote, fresh: dict[str, Outcome], at: int) -> 
     return msgspec.structs.replace(stats, **{arm: with_loop}, own=own, claimed=claimed, updated=at)
 
 
-def fresh(pattern: Pattern, note: LoopNote) -> Outcome | None:
-    """What the loop says of a pattern with a short record; None if nothing."""
+def fresh(pattern: Pattern, fix: FixNote | None, note: LoopNote) -> Outcome | None:
+    """What the loop says of patterns without a record; None if this one had one before.
+
+    Changes that turned out wrong should not be held against others again and again.
+    """
     if note.control or pattern.kind == "anti":
         return None
-    if record(pattern) >= FRESH:
+    if max(record(pattern), len(fix.evidence) if fix else 0) >= FRESH:
         return None
-    use = next((use for use in note.uses if use.id == pattern.id), None)
+    use = note.use(pattern.id)
     return "ignored" if use is None else "won" if use.won else "lost"

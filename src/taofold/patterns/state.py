@@ -9,7 +9,7 @@ from typing import Protocol
 from taofold.patterns.events import Event
 from taofold.patterns.fold import Changes, Known, step
 from taofold.patterns.index import POOL, Hit, Postings, Search, entry
-from taofold.patterns.notes import LoopNote, Stats
+from taofold.patterns.notes import FixNote, LoopNote, Stats
 from taofold.patterns.values import Pattern
 
 
@@ -52,6 +52,7 @@ class State:
         self._patterns: dict[str, Pattern] = {}
         self._archive: dict[str, tuple[Pattern, str]] = {}
         self._loops: dict[str, LoopNote] = {}
+        self._fixes: dict[str, FixNote] = {}
         self._stats = Stats()
         self._index = Postings()
 
@@ -71,6 +72,10 @@ class State:
     def loop(self, loop: str) -> LoopNote | None:
         """What is known of the loop."""
         return self._loops.get(loop)
+
+    def fix(self, key: str) -> FixNote | None:
+        """What became of a change."""
+        return self._fixes.get(key)
 
     def stats(self) -> Stats:
         """The sums."""
@@ -121,5 +126,6 @@ class State:
                 self._archive[identity] = old
         if changes.loop is not None:
             self._loops[changes.loop.loop] = changes.loop
+        self._fixes.update(changes.fixes)
         if changes.stats is not None:
             self._stats = changes.stats

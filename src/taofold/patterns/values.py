@@ -9,6 +9,7 @@ from typing import Final, Literal
 from taofold.core.values import Value
 from taofold.patterns.bodies import Approach, Avoidance, Body, ErrorFix, Kind, Template
 from taofold.patterns.case import Context
+from taofold.patterns.diffs import change_key
 
 Role = Literal["discovered", "merged", "applied"]
 Outcome = Literal["found", "won", "lost", "ignored"]
@@ -155,6 +156,11 @@ class Pattern(Value, frozen=True):
                 return "anti"
             case Template():
                 return "template"
+
+    @property
+    def change(self) -> str:
+        """The name of the change that it stores; "" if it stores none."""
+        return change_key(self.body.fix.diff) if isinstance(self.body, ErrorFix) else ""
 
     @property
     def told(self) -> Counts:

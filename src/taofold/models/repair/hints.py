@@ -5,25 +5,19 @@ data: nothing in it is run, and no regular expression from it is used. It can ch
 order of candidates, not the set.
 """
 
-import builtins
-import keyword
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from typing import Final, TypeAlias
+from typing import Final
 
 from taofold.models.repair.clue import Clue
 from taofold.models.repair.source import Change, Source
 from taofold.models.repair.templates import NAMES
-
-Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
-"""The tokens that an edit takes out and puts in, names abstracted."""
+from taofold.patterns.diffs import RENAMED, Shape, abstracted, shape
 
 BOOST: Final = 8.0
 WHOLE: Final = 20.0
 """What an edit gains if its line is, names apart, the one that was changed then."""
-_SWAP: Final = "swap"
 _START: Final = re.compile(r"(?im)cross-loop learning context|\bfix_category\b")
 _ENTRY: Final = re.compile(r"(?m)^(?=\s{0,4}(?:\d+[.)] |- (?:pattern_)?id:|pattern_id:|#{2,5} ))")
 _ID: Final = re.compile(r"\b(?:pat|tmpl)[-_][\w-]+")
@@ -32,8 +26,6 @@ _CLASS: Final = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _REMOVED: Final = re.compile(r"(?m)^\s*-(?![-\s*]|\s*$) ?(.*\S)\s*$|^\s*- {1,12}(.*\S)\s*$")
 _ADDED: Final = re.compile(r"(?m)^\s*\+(?!\+) ?(.*\S)\s*$")
 _FENCE: Final = re.compile(r"```[^\n]*\n(.*?)```", re.DOTALL)
-_TOKEN: Final = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|\w+|[<>=!*/+\-%|&^]+|[^\w\s]")
-_KNOWN: Final = frozenset([*keyword.kwlist, *dir(builtins)])
 _KEYWORDS: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), template)
     for pattern, template in (
@@ -149,58 +141,11 @@ def _lines(entry: str) -> frozenset[tuple[str, ...]]:
     """The lines that the changes in `entry` took out."""
     return frozenset(
         [
-            tuple(_abstract(a or b))
+            tuple(abstracted(a or b))
             for block in _FENCE.findall(entry)
             for a, b in _REMOVED.findall(block)
         ]
     )
-
-
-def shape(old: str, new: str) -> Shape:
-    """What an edit does, whatever the names: the tokens taken out and put in.
-
-    Two pieces that change places are one shape whatever they are: it tells what stands between.
-    """
-    left, right = _abstract(old), _abstract(new)
-    between = _between(_named(old), _named(new))
-    if between:
-        return (_SWAP, *between), ()
-    out: list[str] = []
-    put: list[str] = []
-    for tag, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
-        if tag != "equal":
-            out += left[a:b]
-            put += right[c:d]
-    return tuple(out), tuple(put)
-
-
-def _between(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
-    """The signs between two pieces of `old` that changed places in `new`; empty if none did."""
-    if len(old) != len(new) or old == new or sorted(old) != sorted(new):
-        return ()
-    places = [n for n, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
-    first, last = places[0], places[-1] + 1
-    for again in range(first + 1, last):
-        for cut in range(again + 1, last):
-            turned = [*old[cut:last], *old[again:cut], *old[first:again]]
-            if turned == list(new[first:last]):
-                middle = old[again:cut]
-                signs = tuple([one for one in middle if not re.match(r"[\w.()\[\]\"']", one)])
-                return signs or tuple([one for one in middle if one in _KNOWN or one in "()[]"])
-    return ()
-
-
-def _named(text: str) -> list[str]:
-    return _TOKEN.findall(re.sub(r"\{\{\s*(\w+)\s*\}\}", r"\1", text))
-
-
-def _abstract(text: str) -> list[str]:
-    tokens = _TOKEN.findall(re.sub(r"\{\{\s*\w+\s*\}\}", "ID", text))
-    return [
-        "STR" if token[0] in "\"'" else token
-        if not re.match(r"[A-Za-z_]", token) or token in _KNOWN else "ID"
-        for token in tokens
-    ]  # fmt: skip
 
 
 def boost(hints: Iterable[Hint], clue: Clue, source: Source, change: Change) -> tuple[float, str]:
@@ -221,9 +166,9 @@ def boost(hints: Iterable[Hint], clue: Clue, source: Source, change: Change) -> 
         if hint.shapes:  # What it says exactly is worth trying; its name alone is not.
             shape_here = shape_here or _shape_of(source, change)
             if shape_here in hint.shapes:
-                gain = BOOST * near * (2.0 if same else 1.0)
-                if hint.lines:
-                    gain *= WHOLE if _line_of(source, change) in hint.lines else 1.0
+                whole = bool(hint.lines) and _line_of(source, change) in hint.lines
+                if whole or shape_here[0][:1] != (RENAMED,):
+                    gain = BOOST * near * (2.0 if same else 1.0) * (WHOLE if whole else 1.0)
         if gain > best:
             best, by = gain, hint.id or hint.template
     return (best, by) if by else (warned, "")
@@ -242,7 +187,7 @@ def _nearness(hint: Hint, clue: Clue) -> float:
 def _line_of(source: Source, change: Change) -> tuple[str, ...]:
     """The line that `change` begins in, names abstracted."""
     first = source.line_of(change.start)
-    return tuple(_abstract(source.text[source.line_start(first) : source.line_start(first + 1)]))
+    return tuple(abstracted(source.text[source.line_start(first) : source.line_start(first + 1)]))
 
 
 def _shape_of(source: Source, change: Change) -> Shape:

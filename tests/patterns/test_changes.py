@@ -1,0 +1,188 @@
+"""What is known of a change, whatever error it was stored for, and of lines like those replaced."""
+
+from msgspec import json
+from msgspec.structs import replace
+from tests.patterns.make import ALWAYS, APART, EXTRACT, Clock, Opener, case, error, looped, on_both
+
+from taofold.logs.registry import memory_registry
+from taofold.patterns.bodies import ErrorFix
+from taofold.patterns.case import Case
+from taofold.patterns.diffs import RENAMED, change_key, line_term, shape
+from taofold.patterns.exchange_in import Imported
+from taofold.patterns.extract import extract
+from taofold.patterns.history import Attempt, Change, Fault, History
+from taofold.patterns.judge import its_own
+from taofold.patterns.likeness import likeness
+from taofold.patterns.registry import Registry
+from taofold.patterns.relate import context_of
+from taofold.patterns.settings import Injection
+from taofold.patterns.values import Counts, Pattern
+
+COPY = "-{{variable}} = {{variable_2}}\n+{{variable}} = list({{variable_2}})"
+CODE = "def grown(rows):\n    known = rows\n    return known\n"
+LONG = "assert [1, 2, 3] == [1, 2]"
+LESS = "assert 3 == 7"
+
+
+def copying(message: str = "assert .* == .*", kind: str = "AssertionError") -> Pattern:
+    return error("Copy it", message, kind=kind, fix="", code="", diff=COPY, language="python")
+
+
+def signed(pattern: Pattern, *signs: str) -> Pattern:
+    body = pattern.body
+    assert isinstance(body, ErrorFix)
+    return replace(pattern, body=replace(body, signature=replace(body.signature, signs=signs)))
+
+
+def about(message: str, kind: str = "AssertionError", code: str = CODE) -> Case:
+    return case("Make the tests pass", message, kind, language="python", code=code)
+
+
+async def slow(registry: Registry) -> Registry:
+    """A registry that knows how long loops take without help, so that little help is welcome."""
+    for n in range(6):
+        await registry.ended(f"plain-{n}", iterations=60, solved=True)
+    return registry
+
+
+@on_both
+async def test_what_a_change_did_for_one_error_counts_where_it_is_stored_for_another(
+    opener: Opener, clock: Clock
+) -> None:
+    registry = await slow(opener())
+    (first,) = await registry.discover("loop-a", [signed(copying(), "long-end")], EXTRACT)
+    other = signed(copying("list index out of range", "IndexError"))
+    (second,) = await registry.discover("loop-b", [other], EXTRACT)
+    asked = about("list index out of range", "IndexError")
+
+    async def expected() -> float:
+        choice = await registry.candidates(asked, ALWAYS)
+        return next(o.effectiveness for o in choice.chosen if o.pattern.id == second.id)
+
+    before = await expected()
+    for n in range(3):
+        shown = await looped(registry, f"won-{n}", about(LONG), won=True)
+        assert first.id in shown
+    after = await expected()
+    assert after > before
+    assert await registry.show(second.id) == await opener().show(second.id)
+    assert (await registry.show(second.id)).counts == Counts(1, 1, 0), "its own figures stay"
+
+
+@on_both
+async def test_one_change_is_shown_once_whatever_it_was_stored_for(
+    opener: Opener, clock: Clock
+) -> None:
+    registry = await slow(opener())
+    drafts = [signed(copying(), "long-end"), signed(copying(), "less")]
+    one, two = await registry.discover("loop-a", drafts, EXTRACT)
+    lessons = await registry.inject("loop-b", about(LESS), ALWAYS)
+    assert one.id != two.id
+    assert len({one.id, two.id} & {*lessons.ids}) == 1
+    kept = next(identity for identity in lessons.ids if identity in (one.id, two.id))
+    assert f"{kept} holds the same change" in dict(lessons.reasons).values()
+
+
+@on_both
+async def test_a_rate_is_about_failures_of_its_own_kind(opener: Opener, clock: Clock) -> None:
+    registry = await slow(opener())
+    (found,) = await registry.discover("loop-a", [signed(copying(), "long-end")], EXTRACT)
+    for n in range(2):
+        await looped(registry, f"far-{n}", about(LESS), won=False)
+    pattern = await registry.show(found.id)
+    assert pattern.counts == Counts(1, 1, 0), "other failures say nothing of its rate"
+    assert [one.outcome for one in pattern.evidence] == ["found", "lost", "lost"]
+    assert [one.won for one in pattern.sources] == [None, False, False]
+    await looped(registry, "near", about(LONG), won=False)
+    assert (await registry.show(found.id)).counts == Counts(2, 1, 1)
+
+
+def test_its_own_kind_is_the_class_with_all_the_signs() -> None:
+    def kind(pattern: Pattern, message: str, name: str = "AssertionError") -> bool:
+        return its_own(pattern, context_of(about(message, name)))
+
+    longer = signed(copying(), "long-end")
+    assert kind(longer, LONG)
+    assert not kind(longer, LESS)
+    assert not kind(longer, LONG, "ValueError")
+    assert kind(copying(), LESS), "without signs any failure of the class is its own"
+    assert kind(longer, ""), "where nothing is known of the failure"
+
+
+@on_both
+async def test_a_fix_is_found_by_the_line_that_it_replaced(opener: Opener, clock: Clock) -> None:
+    registry = await slow(opener())
+    others = [
+        error(
+            f"Other {n}", "assert .* == .*", kind="AssertionError", fix="", code="",
+            diff=f"-if {{{{variable}}}} > {n}:\n+if {{{{variable}}}} >= {n}:", language="python",
+        )
+        for n in range(80)
+    ]  # fmt: skip
+    for n, draft in enumerate([*others[:40], copying(), *others[40:]]):
+        await registry.discover(f"loop-{n}", [draft], APART)
+    lessons = await registry.inject("loop-x", about(LESS), ALWAYS)
+    shown = [await registry.show(identity) for identity in lessons.ids]
+    assert [p for p in shown if isinstance(p.body, ErrorFix) and p.body.fix.diff == COPY]
+
+
+@on_both
+async def test_a_new_trial_forgets_what_the_change_lost(opener: Opener, clock: Clock) -> None:
+    registry = await slow(opener())
+    (found,) = await registry.discover("loop-a", [copying()], EXTRACT)
+    for n in range(2):
+        await looped(registry, f"lost-{n}", about(LESS), won=False)
+    any_rate = Injection(min_success_rate=0.0, control_share=0.0)
+    (before,) = (await registry.candidates(about(LESS), any_rate)).chosen
+    await registry.retire(found.id, "it did not help")
+    await registry.restore(found.id)
+    (again,) = (await registry.candidates(about(LESS), any_rate)).chosen
+    assert again.effectiveness > 1.9 * before.effectiveness
+
+
+@on_both
+async def test_signs_are_exported_and_come_back(opener: Opener, clock: Clock) -> None:
+    registry = await slow(opener())
+    (found,) = await registry.discover("loop-a", [signed(copying(), "less", "negated")], EXTRACT)
+    files = await registry.export()
+    other = memory_registry(now=clock)
+    done = await other.import_({name: json.encode(content) for name, content in files.items()})
+    assert isinstance(done, Imported)
+    assert (await other.show(found.id)).body == (await registry.show(found.id)).body
+
+
+def test_a_fix_keeps_how_found_and_expected_differed() -> None:
+    change = Change("rows.py", "    known = rows", "    known = list(rows)")
+    failing = (
+        Fault("t::one", "AssertionError", LESS, "rows.py", 2),
+        Fault("t::two", "AssertionError", LONG, "rows.py", 2),
+    )
+    history = History("loop", "Fix it", "python", "completed", (Attempt(1, failing, (change,)),), 1)
+    (pattern,) = extract(history, ["error"])
+    assert isinstance(pattern.body, ErrorFix)
+    assert pattern.body.signature.signs == ("less", "long-end")
+
+
+def test_fixes_of_failures_that_differ_in_other_ways_are_not_one_pattern() -> None:
+    one, other = signed(copying(), "less", "nothing"), signed(copying(), "negated")
+    assert likeness(one, other) == 0
+    assert likeness(one, signed(copying(), "less")) == likeness(one, one) == 1
+
+
+def test_a_change_has_one_name_whatever_names_are_in_it() -> None:
+    same = "-{{variable_7}} = {{attribute}}\n+{{variable_7}} = list({{attribute}})"
+    assert change_key(COPY) == change_key(same) != ""
+    assert change_key(COPY) != change_key(COPY.replace("list", "tuple"))
+    assert change_key("\n".join(reversed(COPY.split("\n")))) != change_key(COPY)
+    assert change_key("") == ""
+
+
+def test_lines_alike_but_for_names_have_one_term_and_bare_ones_none() -> None:
+    assert line_term("    known = rows") == line_term("a = b") != line_term("a == b")
+    assert line_term("else") == line_term("") == ""
+
+
+def test_taking_another_name_is_a_shape_that_says_where() -> None:
+    assert shape("if x not in rows:", "if x not in seen:") == ((RENAMED, "4"), ())
+    assert shape("return rows", "return seen") == ((RENAMED, "1"), ())
+    assert shape("rows = seen", "a = b") == ((), ()), "two names: it cannot be told which"
