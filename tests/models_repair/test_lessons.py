@@ -87,6 +87,21 @@ def test_a_pattern_may_put_forward_few_candidates_and_own_ones_come_between() ->
     assert all(b - a > 1 for a, b in pairwise(moved))
 
 
+def renaming(before: str, after: str) -> str:
+    lesson = LESSON.replace("-{{variable}} = {{variable_2}}", f"-{before}")
+    return lesson.replace("+{{variable}} = list({{variable_2}})", f"+{after}")
+
+
+def test_a_lesson_about_the_wrong_name_speaks_for_the_same_place_of_such_a_line() -> None:
+    told = order(renaming("return {{variable_2}}", "return {{variable}}"))
+    learnt = [one.edit for one in told if one.pattern]
+    assert told[OWN_FIRST].pattern == "pat-error-copy-001"
+    assert {one.old.strip() for one in learnt} <= {"return wide", "return best"}
+    plain = [one.edit.key for one in order()]
+    elsewhere = order(renaming("while {{variable_2}}:", "while {{variable}}:"))
+    assert [one.edit.key for one in elsewhere] == plain, "no such line, nothing to say"
+
+
 def test_a_swap_has_the_same_shape_in_the_lesson_and_in_the_code() -> None:
     stored = shape("return {{function}}({{variable}}) - {{variable_2}}",
                    "return {{variable_2}} - {{function}}({{variable}})")  # fmt: skip
