@@ -66,8 +66,15 @@ def test_the_shape_survives_being_stored_as_a_template() -> None:
         assert deeds(change) <= deeds_in(template_diff(hunks(change)))
 
 
-def test_an_edit_that_only_exchanges_names_has_no_shape_to_be_recognised_by() -> None:
-    assert deeds(Change("a.py", "return wid", "return width")) == frozenset()
+def test_an_edit_that_exchanges_several_names_has_no_shape_to_be_recognised_by() -> None:
+    assert deeds(Change("a.py", "return wid(x)", "return width(y)")) == frozenset()
+
+
+def test_an_edit_that_exchanges_one_name_is_recognised_by_its_line_and_place() -> None:
+    (deed,) = deeds(Change("a.py", "return wid", "return width"))
+    assert deed in deeds(Change("b.py", "return low", "return high"))
+    assert deed not in deeds(Change("b.py", "return low + 1", "return high + 1"))
+    assert deed not in deeds(Change("b.py", "yield low", "yield high"))
 
 
 def test_a_rotation_of_two_parts_is_a_swap_and_an_exchange_is_not() -> None:

@@ -6,6 +6,7 @@ from tests.runtime.kit import Memo, act, finish, settled
 from tests.telemetry.kit import SECRET, calculator, family
 
 from taofold import MemoryLog
+from taofold.core import events as e
 from taofold.core.spans import trace
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.attributes import attributes, title
@@ -50,8 +51,18 @@ async def test_the_spans_agree_with_the_flat_trace_of_the_core():
     assert seen == {one for one in tools if one[0] != "finish"}
 
 
+def timed(event: e.Event, ms: int) -> e.Event:
+    """The event, as a reply that took `ms`: with 3, longer than its run has lasted so far."""
+    return replace(event, ms=ms) if isinstance(event, e.Replied) else event
+
+
 async def test_spans_of_one_millisecond_keep_the_order_in_which_they_began():
-    records = [replace(r, at=1000) for r in (await calculator(approve="all").run("add")).records]
+    result = await calculator(approve="all").run("add")
+    first = next(n for n, r in enumerate(result.records) if isinstance(r.event, e.Replied))
+    records = [
+        replace(r, at=1000, event=timed(r.event, 3 * (n == first)))
+        for n, r in enumerate(result.records)
+    ]
     found = sorted(spans_of(records), key=lambda one: one.start)
     names = [title(one) for one in found]
     assert names[:3] == ["invoke_agent calculator", "chat gpt-test", "execute_tool add"]

@@ -14,6 +14,8 @@ from taofold.telemetry.calls import Calls, Origin, moment, text
 from taofold.telemetry.ids import dated, parent_part, root_run, span_id, trace_id
 from taofold.telemetry.spans import AgentSpan, Mark, ModelSpan, Span
 
+_TICK: Final = 0.001
+"""Milliseconds by which events of one millisecond are apart: a request begins after its run."""
 _MARKS: Final = 128
 """Marks of a run that are kept: what every OpenTelemetry span holds by default."""
 
@@ -151,7 +153,7 @@ class Projection:
             began=origin.began,
             id=span_id(origin.run, f"reply {record.seq}"),
             parent=origin.root,
-            start=moment(record) - event.ms,
+            start=max(moment(record) - event.ms, self._begun + _TICK),
             end=moment(record),
             requested=self._opened.model,
             model=event.model or self._opened.model,
