@@ -74,7 +74,9 @@ class Seat:
         """Start a run as a person does; the id of the run that is then shown."""
         await self.page.keyboard.press("n")
         await self.page.fill("#goal", goal)
+        before = self.page.url
         await self.page.click("dialog button.primary")
+        await self.page.wait_for_url(lambda url: url != before and "#/runs/" in url)
         await self.page.wait_for_selector(".run")
         return self.page.url.rpartition("/")[2]
 
