@@ -1,15 +1,19 @@
 """Runs over HTTP: start, list, travel, fork, steer, cancel; sessions; who leaves."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.server.agents import Bench, act, finish
-from tests.server.live import QUICK, serving, settled
+from tests.server.live import QUICK, Client, serving, settled
 
 from taofold import Limits
+from taofold.logs.sqlite import SqliteLog
 from taofold.server import Settings
+from taofold.store.log import Log, RunRow
+from taofold.store.wrapped import WrappedLog
 
 pytestmark = pytest.mark.anyio
 
@@ -200,12 +204,11 @@ async def test_a_session_has_one_run_at_a_time_and_remembers_what_was_said(
         assert busy.json()["code"] == "session_busy"
         other = await client.post("/runs", {"goal": "elsewhere", "session": "other"})
         assert other.status_code == 201
-        waits = [
-            asyncio.create_task(
-                client.post("/runs", {"goal": goal, "session": "chat", "on_busy": "wait"})
-            )
-            for goal in ("second", "third")
-        ]
+        waits: list[asyncio.Task[Any]] = []
+        for goal in ("second", "third"):
+            body = {"goal": goal, "session": "chat", "on_busy": "wait"}
+            waits.append(asyncio.create_task(client.post("/runs", body)))
+            await settled(lambda: waiting(client) == len(waits))
         await client.until(other.json()["id"])
         assert not any(task.done() for task in waits)
         bench.gate.set()
@@ -218,6 +221,51 @@ async def test_a_session_has_one_run_at_a_time_and_remembers_what_was_said(
         assert "blue" in told[-1]
         listed = (await client.get("/runs", params={"session": "chat"})).json()["items"]
         assert [one["goal"] for one in listed] == ["third", "second", "which colour?"]
+
+
+class Hesitant(WrappedLog):
+    """The second run of all is in the log only after a while, or when a third one comes."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log)
+        self.came, self.third = 0, asyncio.Event()
+
+    async def create(self, row: RunRow) -> None:
+        """Register a run."""
+        self.came += 1
+        if self.came == 2:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.third.wait(), 0.5)
+        elif self.came == 3:
+            self.third.set()
+        await super().create(row)
+
+
+async def test_who_waits_for_a_session_does_not_overtake_one_whose_run_is_just_beginning(
+    tmp_path: Path,
+) -> None:
+    bench = Bench()
+    bench.gate.clear()
+    log = Hesitant(SqliteLog(tmp_path / "r.db"))
+    async with serving(bench.agent(act("wait", "slow"), finish()), log) as client:
+        await client.start("first", session="chat")
+        body = {"session": "chat", "on_busy": "wait"}
+        waits: list[asyncio.Task[Any]] = []
+        for goal in ("second", "third"):
+            waits.append(asyncio.create_task(client.post("/runs", {"goal": goal, **body})))
+            await settled(lambda: waiting(client) == len(waits))
+        bench.gate.set()
+        answers = [await task for task in waits]
+        assert [answer.status_code for answer in answers] == [201, 201]
+        await client.until(answers[-1].json()["id"])
+        listed = (await client.get("/runs", params={"session": "chat"})).json()["items"]
+        assert [one["goal"] for one in listed] == ["third", "second", "first"]
+    await log.close()
+
+
+def waiting(client: Client) -> int:
+    """How many requests wait for a session."""
+    return sum(len(tickets) for tickets in client.server.tickets.values())
 
 
 @pytest.mark.scenario("RCT-21")
@@ -263,7 +311,7 @@ async def test_leaving_cancels_a_run_only_if_that_was_asked_for(tmp_path: Path) 
 async def test_who_comes_back_within_the_grace_keeps_the_run(tmp_path: Path) -> None:
     bench = Bench()
     bench.gate.clear()
-    settings = Settings(look_s=0.02, tail_s=0.01, grace_s=0.3)
+    settings = Settings(look_s=0.02, tail_s=0.01, grace_s=1.5)
     agent = bench.agent(act("wait", "slow"), finish())
     async with serving(agent, tmp_path / "r.db", settings=settings) as client:
         run = await client.start()
@@ -312,7 +360,7 @@ async def test_more_runs_than_may_be_driven_wait_their_turn(tmp_path: Path) -> N
     agent = bench.agent(act("wait", "slow"), finish(), limits=Limits(steps=5))
     async with serving(agent, tmp_path / "r.db", settings=settings) as client:
         runs = [await client.start(f"{n}") for n in range(8)]
-        await settled(lambda: not (client.server.worker.active > 3))
+        await settled(lambda: bench.asked >= 3 and client.server.worker.active <= 3)
         waiting = (await client.get("/runs", params={"status": "waiting"})).json()["items"]
         assert {one["waiting_for"] for one in waiting} == {"queued"}
         assert len(waiting) == 5

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, nullcontext
 from hashlib import blake2b
 from typing import Final
 
@@ -46,10 +48,10 @@ async def create(call: Call) -> Response:
         "ui_context": framed(body.ui_context),
         "settings": {SETTINGS: {"agent": name, "request": digest}},
     }
-    if session and body.on_busy == "wait":
-        await _free(call, session)
+    waits = bool(session) and body.on_busy == "wait"
     try:
-        await server.worker.start(agent, run, body.goal, **begin)
+        async with _turn(call, session) if waits else nullcontext():
+            await server.worker.start(agent, run, body.goal, **begin)
     except Conflict as error:
         if keyed and await _twin(call, run, digest):
             return await _started(call, run, fresh=False)
@@ -104,8 +106,11 @@ async def _twin(call: Call, run: str, digest: str) -> bool:
     return False
 
 
-async def _free(call: Call, session: str) -> None:
-    """Wait until the session has no run under way: first come, first served here.
+@asynccontextmanager
+async def _turn(call: Call, session: str) -> AsyncGenerator[None]:
+    """Begins once the session has no run under way: first come, first served here.
+
+    The turn lasts until the run is in the log. Else whoever comes next finds the session free.
 
     Raises:
         Problem: 409 it took too long.
@@ -120,6 +125,7 @@ async def _free(call: Call, session: str) -> None:
             if asyncio.get_running_loop().time() > until:
                 raise Problem(409, "session_busy", "the session was busy for too long")
             await asyncio.sleep(_BETWEEN_S)
+        yield
     finally:
         ticket.remove(me)
         if not ticket:
