@@ -18,6 +18,8 @@ from taofold.server.tokens import Tokens
 from taofold.store.log import Log
 
 QUICK = Settings(look_s=0.02, tail_s=0.01, grace_s=0.05, stop_s=1.0)
+PATIENCE = 60.0
+"""Seconds after which what does not happen on a busy machine has failed."""
 TERMINAL = {"finished", "limited", "failed", "cancelled"}
 
 
@@ -49,7 +51,7 @@ class Client:
 
     async def until(self, run: str, *statuses: str) -> dict[str, Any]:
         """The run, once it has one of the statuses (or has ended)."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 found = (await self.get(f"/runs/{run}")).json()
                 if found["status"] in (statuses or TERMINAL):
@@ -58,7 +60,7 @@ class Client:
 
     async def pending(self, run: str, other: str = "") -> dict[str, Any]:
         """The one question of the run, once it waits; another one than `other`."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 found = (await self.get("/approvals", params={"run": run})).json()["items"]
                 if found and found[0]["id"] != other:
@@ -79,7 +81,7 @@ class Client:
         """The run's events behind `after`, until `stop`, or `most` of them with an id."""
         found: list[Event] = [] if into is None else into
         extra = {"Last-Event-ID": after, **headers} if after else headers
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             path = f"/runs/{run}/events"
             async with self.http.stream("GET", path, headers=extra) as answer:
                 if answer.status_code == 204:
@@ -96,7 +98,7 @@ class Client:
 
 async def settled(holds: Callable[[], bool]) -> None:
     """Return when it holds."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.001)
 
@@ -130,7 +132,7 @@ async def serving(
     now: Callable[[], int] | None = None,
     header_s: float = 10.0,
     buffer_bytes: int = 0,
-    seconds: float = 20.0,
+    seconds: float = PATIENCE,
     **options: Any,
 ) -> AsyncIterator[Client]:
     """A server of its own, and a client that is signed in with `token`."""
@@ -151,7 +153,7 @@ async def serving(
     try:
         async with (
             asyncio.timeout(seconds),
-            httpx2.AsyncClient(base_url=url, headers=headers, timeout=20) as http,
+            httpx2.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE) as http,
         ):
             yield Client(http, server, url)
     finally:

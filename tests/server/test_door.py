@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.server.agents import Bench, act, finish
-from tests.server.live import Client, serving
+from tests.server.live import PATIENCE, Client, serving
 
 from taofold.server import Settings
 from taofold.server.tokens import Tokens
@@ -109,7 +109,7 @@ async def raw(client: Client, text: bytes) -> bytes:
     writer.write(text)
     await writer.drain()
     try:
-        return await asyncio.wait_for(reader.read(4096), 5)
+        return await asyncio.wait_for(reader.read(4096), PATIENCE)
     finally:
         writer.close()
         await writer.wait_closed()
@@ -145,7 +145,7 @@ async def test_a_line_break_in_an_answer_header_is_impossible(client: Client) ->
 
 
 async def test_headers_that_do_not_arrive_close_the_connection(tmp_path: Path) -> None:
-    async with serving(Bench().agent(*AGENT), tmp_path / "r.db", header_s=0.1) as client:
+    async with serving(Bench().agent(*AGENT), tmp_path / "r.db", header_s=0.5) as client:
         for begun in (b"", b"GET /runs HTTP/1.1\r\nHost: 127.0.0.1\r\nX:"):
             assert await raw(client, begun) == b""
         assert (await client.get("/runs")).status_code == 200
@@ -310,9 +310,14 @@ async def test_the_audit_is_a_file_of_lines_without_secrets(tmp_path: Path) -> N
 async def test_a_flood_of_refusals_is_counted_instead_of_written(tmp_path: Path) -> None:
     from taofold.server.auditing import REFUSALS_PER_S, Audit
 
-    audit = Audit(tmp_path / "audit.jsonl")
-    for _ in range(REFUSALS_PER_S * 20):
-        audit.refusal("nobody", status=404)
+    now = [0]
+    audit = Audit(tmp_path / "audit.jsonl", now=lambda: now[0])
+    for at in (5_000, 5_999, 6_000):
+        now[0] = at
+        for _ in range(REFUSALS_PER_S * 5):
+            audit.refusal("nobody", status=404)
     audit.close()
-    lines = (tmp_path / "audit.jsonl").read_text().splitlines()
-    assert len(lines) <= REFUSALS_PER_S * 3 + 3
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert [line.get("count", 1) for line in lines] == [
+        *[1] * REFUSALS_PER_S, REFUSALS_PER_S * 9, *[1] * REFUSALS_PER_S
+    ]  # fmt: skip

@@ -8,7 +8,6 @@ counted instead of written.
 import json
 import logging
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -51,7 +50,7 @@ class Audit:
 
     def refusal(self, who: str, **said: Any) -> None:
         """Write a line about a request that was refused; the excess of a flood is counted."""
-        second = int(time.monotonic())
+        second = self._now() // 1000
         if second != self._second:
             missed = self._count - REFUSALS_PER_S
             self._second, self._count = second, 0
