@@ -3,8 +3,8 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +26,42 @@ FLAGS = (
 )
 PATIENCE = 20_000
 """Milliseconds that an expectation may take on a busy machine."""
+HEADS = {
+    "runs": "Runs",
+    "approvals": "Approvals",
+    "loops": "Loops",
+    "patterns": "Patterns",
+    "learning": "Learning",
+}
+"""The views that are lists, and what stands over each."""
 ARTIFACTS = Path(
     os.environ.get("TAOFOLD_ARTIFACTS") or Path(__file__).parents[2] / "build/artifacts"
 )
 
 
 class Wire:
-    """A wire between browser and server that can be cut: connections end, new ones are possible."""
+    """A wire between browser and server that can be cut, and mended."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._open: set[asyncio.StreamWriter] = set()
-        self.cuts = 0
+        self._whole = asyncio.Event()
+        self._whole.set()
 
-    def cut(self) -> None:
-        """End every connection in the middle of whatever it says."""
-        self.cuts += 1
+    @contextmanager
+    def cut(self) -> Iterator[None]:
+        """End every connection in the middle of whatever it says; new ones wait for the end."""
+        self._whole.clear()
         for writer in self._open:
             writer.transport.abort()
+        try:
+            yield
+        finally:
+            self._whole.set()
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass one connection on."""
+        await self._whole.wait()
         there, back = await asyncio.open_connection("127.0.0.1", self._port)
         ends = {writer, back}
         self._open |= ends
@@ -77,12 +92,19 @@ class Seat:
         before = self.page.url
         await self.page.click("dialog button.primary")
         await self.page.wait_for_url(lambda url: url != before and "#/runs/" in url)
-        await self.page.wait_for_selector(".run")
-        return self.page.url.rpartition("/")[2]
+        run = self.page.url.rpartition("/")[2]
+        await expect(self.page.locator(".crumbs .mono").first).to_have_text(run)
+        return run
 
     async def open(self, where: str) -> None:
         """Go to a view."""
         await self.page.goto(f"{self.url}/#/{where}")
+        if where in HEADS:
+            await expect(self.page.locator(".viewhead h1")).to_have_text(HEADS[where])
+
+    async def read(self, last: str) -> None:
+        """Wait until the time slider has every event up to the one called `last`."""
+        await expect(self.page.locator(".where")).to_contain_text(last)
 
     async def keep(self, name: str) -> None:
         """Keep a screenshot for whoever reads the results."""

@@ -51,6 +51,7 @@ async def test_every_view_meets_wcag_aa(tmp_path: Path, scheme: str) -> None:
         await page.click(".card .edit summary")
         wrong["waiting"] = await faults(seat, source)
         await seat.keep(f"run-{scheme}")
+        await seat.read("parked")
         await page.locator("main").focus()
         for key in "[[[c[[[":
             await page.keyboard.press(key)

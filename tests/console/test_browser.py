@@ -1,6 +1,5 @@
 """The console in Chromium: what a person does with it, and that nothing breaks on the way."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 from playwright.async_api import expect
 from tests.console.browser import seated
 from tests.server.agents import Bench, act, batch, finish
+from tests.server.live import settled
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -151,12 +151,12 @@ async def test_connections_that_are_cut_in_the_middle_cost_nothing(
         await expect(page.locator(".wire.live")).to_be_visible()
         for _ in range(2):
             before = len(asked)
-            seat.wire.cut()
-            await expect(page.locator(".wire.lost")).to_have_text("reconnecting …")
+            with seat.wire.cut():
+                await expect(page.locator(".wire.lost")).to_have_text("reconnecting …")
             await expect(page.locator(".wire.live")).to_be_visible()
             assert len(asked) > before
-        seat.wire.cut()
-        bench.gate.set()
+        with seat.wire.cut():
+            bench.gate.set()
         await expect(page.locator(".answer .text")).to_have_text("all there")
         await expect(page.locator(".step .number")).to_have_text(["1", "2", "3"])
         await expect(page.locator(".call .tool")).to_have_text(["look", "slow"])
@@ -172,6 +172,7 @@ async def test_time_travel_dims_what_came_later_and_shows_state_and_differences(
         await seat.start("Travel")
         await expect(page.locator(".done")).to_be_visible()
         await expect(page.locator("section.state h3")).to_have_text("State now")
+        await seat.read("run finished")
         await page.locator("main").focus()
         for _ in range(3):
             await page.keyboard.press("{")
@@ -198,6 +199,7 @@ async def test_fork_from_here_goes_on_as_a_run_of_its_own(bench: Bench, tmp_path
         page = seat.page
         run = await seat.start("Fork me")
         await expect(page.locator(".done")).to_be_visible()
+        await seat.read("run finished")
         await page.locator("main").focus()
         for _ in range(3):
             await page.keyboard.press("{")
@@ -300,6 +302,30 @@ async def test_a_server_that_is_away_is_said_and_comes_back(bench: Bench, tmp_pa
         seat.wrong = [one for one in seat.wrong if "ERR_FAILED" not in one]
 
 
+async def test_a_run_that_was_shown_at_the_second_attempt_is_left_like_any_other(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.gate.clear()
+    async with seated(bench.agent(act("wait", "slow"), finish("done")), tmp_path) as seat:
+        page = seat.page
+        run = await seat.client.start("Go slowly")
+
+        async def away(route: Any) -> None:
+            await route.abort()
+
+        await page.route(f"**/runs/{run}", away)
+        await seat.open(f"runs/{run}")
+        await expect(page.locator(".failed")).to_contain_text("cannot be reached")
+        await page.unroute(f"**/runs/{run}")
+        await page.click("text=Try again")
+        await expect(page.locator(".wire.live")).to_be_visible()
+        await seat.open("runs")
+        await settled(lambda: seat.client.server.streams == 0)
+        assert (await seat.client.get(f"/runs/{run}")).json()["status"] == "running"
+        bench.gate.set()
+        seat.wrong = [one for one in seat.wrong if "ERR_FAILED" not in one]
+
+
 @pytest.mark.parametrize("width", [360, 768])
 async def test_narrow_screens_need_no_sideways_scrolling(
     bench: Bench, tmp_path: Path, width: int
@@ -314,8 +340,8 @@ async def test_narrow_screens_need_no_sideways_scrolling(
         for view in ("", "runs", "approvals", "loops", "patterns", "learning"):
             if view:
                 await seat.open(view)
-                await asyncio.sleep(0)
                 await expect(page.locator("h1, h2").first).to_be_visible()
+                await expect(page.locator("main .loading")).to_have_count(0)
             wide = await page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, f"{view or 'run'} is {wide} px wide"
         seat.wrong = [one for one in seat.wrong if "404" not in one]

@@ -14,11 +14,14 @@ const ENDED = ["finished", "limited", "failed", "cancelled"];
 export function runView(main, id) {
   let left = false;
   const undo = [() => (left = true)];
-  fill(main, loading("the run"));
-  get(`/runs/${part(id)}`).then(
-    (run) => left || show(main, run, undo),
-    (error) => left || fill(main, failed(error, () => runView(main, id))),
-  );
+  function load() {
+    fill(main, loading("the run"));
+    get(`/runs/${part(id)}`).then(
+      (run) => left || show(main, run, undo),
+      (error) => left || fill(main, failed(error, load)),
+    );
+  }
+  load();
   return () => undo.forEach((one) => one());
 }
 
