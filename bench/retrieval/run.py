@@ -19,11 +19,12 @@ from baselines import Bm25, Tfidf
 from taofold.logs import journal, registry_tables
 from taofold.logs.connect import connect
 from taofold.logs.registry import open_registry
+from taofold.patterns.asked import ask, terms_of
 from taofold.patterns.bodies import ErrorFix, Fix, Signature
 from taofold.patterns.case import Case, Context, Failing
 from taofold.patterns.events import Discovered, encode
 from taofold.patterns.fold import step
-from taofold.patterns.relate import ask, closest, terms_of
+from taofold.patterns.relate import closest
 from taofold.patterns.settings import Injection
 from taofold.patterns.values import Pattern, Scope
 
@@ -80,8 +81,8 @@ def registry_ranker(folder: Path, texts: list[str]) -> Ranker:
 
     def rank(text: str) -> list[int]:
         case = Case(failing=(Failing("", text),))
-        known, total = view.frequencies(terms_of(case))
-        asked = ask(case, known, total)
+        terms = terms_of(case)
+        asked = ask(case, terms, *view.frequencies(terms))
         return [order[hit.id] for hit in closest(asked, view.search(asked.terms), 60)]
 
     return rank

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from tests.patterns.make import ALWAYS, APART, EXTRACT, Clock, Opener, case, error, looped, on_both
 
 from taofold.logs.registry import memory_registry
+from taofold.patterns.asked import context_of
 from taofold.patterns.bodies import ErrorFix
 from taofold.patterns.case import Case
 from taofold.patterns.diffs import RENAMED, change_key, line_term, shape
@@ -14,7 +15,6 @@ from taofold.patterns.history import Attempt, Change, Fault, History
 from taofold.patterns.judge import its_own
 from taofold.patterns.likeness import likeness
 from taofold.patterns.registry import Registry
-from taofold.patterns.relate import context_of
 from taofold.patterns.settings import Injection
 from taofold.patterns.values import Counts, Pattern
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from taofold.patterns.asked import context_of
 from taofold.patterns.case import Case, Failing
 from taofold.patterns.contrast import contrast
-from taofold.patterns.relate import context_of
 
 SAID = [
     ("assert -8 == 8", {"negated"}),

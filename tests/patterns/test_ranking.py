@@ -21,11 +21,11 @@ from tests.patterns.make import (
 )
 
 from taofold.logs.registry import memory_registry
+from taofold.patterns.asked import context_of
 from taofold.patterns.judge import baseline, chance, initial, needed
 from taofold.patterns.notes import Stats, Tally
 from taofold.patterns.rank import Ranked, choose
 from taofold.patterns.registry import Registry
-from taofold.patterns.relate import context_of
 from taofold.patterns.settings import Injection
 from taofold.patterns.values import Arm, Claim, Pattern
 

@@ -17,17 +17,20 @@ from taofold.patterns.index import POOL, Entry, Hit, best, entry, rarest, rarity
 from taofold.patterns.notes import FixNote, LoopNote, Stats
 from taofold.patterns.values import Pattern
 
-FORM: Final = 2
+FORM: Final = 3
 """Of these tables. Raise it when they, the words in them, or a fold's result change."""
 
 TABLES: Final = (
     """create table if not exists pattern_rows(
         number integer primary key autoincrement, id text not null unique, month text,
-        said blob not null, body blob not null, words text not null, letters text not null)""",
+        said blob not null, body blob not null)""",
+    """create table if not exists pattern_entries(number integer primary key, id text not null,
+        words text not null, grams text not null, message text not null,
+        length integer not null, size integer not null)""",
     "create index if not exists pattern_said on pattern_rows(said)",
     """create virtual table if not exists pattern_words using fts5(
-        words, content='pattern_rows', content_rowid='number',
-        detail=none, tokenize="unicode61 remove_diacritics 0 tokenchars '_='")""",
+        words, content='', detail=none, columnsize=0,
+        tokenize="unicode61 remove_diacritics 0 tokenchars '_='")""",
     "create table if not exists pattern_terms(term text primary key, rows integer not null) "
     "without rowid",
     "create table if not exists pattern_loops(number integer primary key autoincrement, "
@@ -37,23 +40,25 @@ TABLES: Final = (
     "create table if not exists pattern_state(key text primary key, value) without rowid",
 )
 _NAMES: Final = (
-    "pattern_rows", "pattern_words", "pattern_terms", "pattern_loops", "pattern_fixes",
-    "pattern_state",
+    "pattern_rows", "pattern_entries", "pattern_words", "pattern_terms", "pattern_loops",
+    "pattern_fixes", "pattern_state",
 )  # fmt: skip
 _HAS: Final = "select 1 from sqlite_master where name = 'pattern_state'"
 _SET: Final = "insert or replace into pattern_state values(?, ?)"
-_ROW: Final = "select number, words from pattern_rows where id = ?"
-_INSERT: Final = (
-    "insert into pattern_rows(id, month, said, body, words, letters) values(?, ?, ?, ?, ?, ?)"
-)
+_ROW: Final = "select number from pattern_rows where id = ?"
+_INSERT: Final = "insert into pattern_rows(id, month, said, body) values(?, ?, ?, ?)"
 _UPDATE: Final = "update pattern_rows set month = ?, said = ?, body = ? where number = ?"
-_REWRITE: Final = "update pattern_rows set words = ?, letters = ? where number = ?"
+_ENTRY: Final = "select words, grams, message, length, size from pattern_entries where number = ?"
+_ENTER: Final = "insert into pattern_entries values(?, ?, ?, ?, ?, ?, ?)"
 _UNINDEX: Final = "insert into pattern_words(pattern_words, rowid, words) values('delete', ?, ?)"
 _INDEX: Final = "insert into pattern_words(rowid, words) values(?, ?)"
 _COUNT: Final = (
     "insert into pattern_terms values(?1, ?2) on conflict(term) do update set rows = rows + ?2"
 )
-_POSTS: Final = "select rowid from pattern_words where pattern_words match ?"
+_POSTS: Final = (  # as one text: a row for each number takes four times as long
+    "select '[' || ifnull(group_concat(rowid), '') || ']' from pattern_words "
+    "where pattern_words match ?"
+)
 _NOTE: Final = (
     "insert into pattern_loops(loop, note) values(?1, ?2) on conflict(loop) do update set note = ?2"
 )
@@ -62,6 +67,7 @@ _PATTERN: Final[msgspec.json.Decoder[Pattern]] = msgspec.json.Decoder(Pattern)
 _LOOP: Final[msgspec.json.Decoder[LoopNote]] = msgspec.json.Decoder(LoopNote)
 _FIX: Final[msgspec.json.Decoder[FixNote]] = msgspec.json.Decoder(FixNote)
 _STATS: Final[msgspec.json.Decoder[Stats]] = msgspec.json.Decoder(Stats)
+_NUMBERS: Final[msgspec.json.Decoder[list[int]]] = msgspec.json.Decoder(list[int])
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
@@ -158,15 +164,16 @@ class Tables:
         numbers = best(posts, limit)
         marks = ",".join("?" * len(numbers))
         rows = self._db.execute(
-            f"select number, id, words, letters from pattern_rows where number in ({marks})",  # noqa: S608 - marks only
+            "select number, id, words, grams, message, length, size "  # noqa: S608 - marks only
+            f"from pattern_entries where number in ({marks})",
             numbers,
         )
-        hits = {row[0]: Hit(row[1], Entry(tuple(row[2].split(" ")), row[3])) for row in rows}
+        hits = {row[0]: Hit(row[1], Entry(*row[2:])) for row in rows}
         return [hits[number] for number in numbers if number in hits]
 
     def _posts(self, term: str) -> list[int]:
         quoted = '"' + term.replace('"', '""') + '"'
-        return [row[0] for row in self._db.execute(_POSTS, (quoted,)).fetchall()]
+        return _NUMBERS.decode(self._db.execute(_POSTS, (quoted,)).fetchone()[0])
 
     def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
         """In how many patterns each term stands, and how many patterns there are."""
@@ -199,37 +206,38 @@ class Tables:
 
     def _put(self, pattern: Pattern, month: str | None) -> None:
         """Write a pattern, and index it unless it is archived."""
-        new = entry(pattern)
-        text = " ".join(new.words)
-        indexed = text if month is None else ""
         row = self._db.execute(_ROW, (pattern.id,)).fetchone()
         if row is None:
-            values = (pattern.id, month, _said(pattern), _ENCODE(pattern), indexed, new.letters)
+            values = (pattern.id, month, _said(pattern), _ENCODE(pattern))
             number = self._db.execute(_INSERT, values).lastrowid or 0
-            before = ""
         else:
-            number, before = row
+            number = row[0]
             self._db.execute(_UPDATE, (month, _said(pattern), _ENCODE(pattern), number))
-        if before != indexed:
-            self._reindex(number, before, indexed)
-            self._db.execute(_REWRITE, (indexed, new.letters, number))
+        self._index(number, pattern.id, entry(pattern) if month is None else None)
 
     def _drop(self, identity: str) -> None:
         row = self._db.execute(_ROW, (identity,)).fetchone()
         if row is not None:
-            self._reindex(row[0], row[1], "")
+            self._index(row[0], identity, None)
             self._db.execute("delete from pattern_rows where number = ?", (row[0],))
 
-    def _reindex(self, number: int, before: str, after: str) -> None:
+    def _index(self, number: int, identity: str, new: Entry | None) -> None:
+        """Let the search find a pattern by its new entry, or no more."""
+        row = self._db.execute(_ENTRY, (number,)).fetchone()
+        old = Entry(*row) if row else None
+        if old == new:
+            return
         change: Counter[str] = Counter()
-        if before:
-            self._db.execute(_UNINDEX, (number, before))
-            change.subtract(set(before.split(" ")))
-        if after:
-            self._db.execute(_INDEX, (number, after))
-            change.update(set(after.split(" ")))
+        if old is not None:
+            self._db.execute(_UNINDEX, (number, old.words))
+            self._db.execute("delete from pattern_entries where number = ?", (number,))
+            change.subtract(set(old.words.split()))
+        if new is not None:
+            self._db.execute(_INDEX, (number, new.words))
+            self._db.execute(_ENTER, (number, identity, *new))
+            change.update(set(new.words.split()))
         self._db.executemany(_COUNT, [(term, n) for term, n in change.items() if n])
-        total = (self._state("total") or 0) + bool(after) - bool(before)
+        total = (self._state("total") or 0) + bool(new) - bool(old)
         self._db.execute(_SET, ("total", total))
 
     def _body(self, statement: str, identity: str) -> Pattern | None:

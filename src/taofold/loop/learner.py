@@ -16,6 +16,7 @@ from taofold.loop.learner_case import case_of, first_faults
 from taofold.loop.learner_history import faults, history_of
 from taofold.loop.learning import Work
 from taofold.loop.state import LoopState
+from taofold.patterns.asked import context_of
 from taofold.patterns.bodies import Kind
 from taofold.patterns.case import Case
 from taofold.patterns.commands import Found, UnknownPattern
@@ -24,7 +25,6 @@ from taofold.patterns.extract_applied import Application, applications
 from taofold.patterns.history import History
 from taofold.patterns.notes import LoopNote
 from taofold.patterns.registry import Registry
-from taofold.patterns.relate import context_of
 from taofold.patterns.settings import Injection, Learning
 from taofold.patterns.values import Pattern
 

@@ -13,13 +13,14 @@ import msgspec
 from taofold.core.errors import Refused
 from taofold.core.instant import iso
 from taofold.patterns import events as e
+from taofold.patterns.asked import ask, terms_of
 from taofold.patterns.case import Case, Context
 from taofold.patterns.identity import fresh
 from taofold.patterns.index import Hit, entry
 from taofold.patterns.judge import claimed
 from taofold.patterns.likeness import likeness
 from taofold.patterns.rank import Choice, Looked, choose, rank
-from taofold.patterns.relate import ask, closest, terms_of
+from taofold.patterns.relate import closest
 from taofold.patterns.render import render
 from taofold.patterns.settings import Extraction, Injection, Pruning
 from taofold.patterns.state import View, Writing
@@ -66,8 +67,8 @@ class Pruned(NamedTuple):
 
 def candidates(view: View, case: Case, settings: Injection, *, min_uses: int = 3) -> Choice:
     """What a loop about `case` would be shown now."""
-    known, total = view.frequencies(terms_of(case))
-    asked = ask(case, known, total)
+    terms = terms_of(case)
+    asked = ask(case, terms, *view.frequencies(terms))
     hits = closest(asked, view.search(asked.terms), LOOKED_AT)
     stats = view.stats()
     ranked = rank(_loaded(view, hits), asked, stats, settings, min_uses=min_uses)
@@ -166,7 +167,7 @@ def _noted(view: View, loop: str, identity: str) -> bool:
 def alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
     """The pattern most like `draft`, if that is more than `threshold`."""
     best, most = None, threshold
-    for hit in view.search(entry(draft).words, _COMPARED):
+    for hit in view.search(entry(draft).words.split(), _COMPARED):
         other = view.pattern(hit.id)
         if other is not None and (value := likeness(draft, other)) > most:
             best, most = other, value

@@ -7,7 +7,6 @@ these closely. A store on disk has an index of its own for the first stage. Meas
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import nlargest
 from math import log
 from typing import Final, NamedTuple, Protocol
 
@@ -15,7 +14,7 @@ from taofold.patterns.bodies import Approach, Avoidance, ErrorFix, Signature, Te
 from taofold.patterns.diffs import line_term
 from taofold.patterns.signature import literal
 from taofold.patterns.values import Pattern
-from taofold.patterns.words import letters, words
+from taofold.patterns.words import STOPS, grams, letters, telling, words
 
 TERMS: Final = 32
 """Of a question, the rarest words that are searched for."""
@@ -28,10 +27,22 @@ _MOST_LETTERS: Final = 1600
 
 
 class Entry(NamedTuple):
-    """A pattern as the index has it: its stems, and its text prepared for runs of letters."""
+    """A pattern as the index has it. The texts are what they name, with spaces between.
 
-    words: tuple[str, ...]
-    letters: str
+    What a search would work out anew for every question is worked out once, when a pattern is
+    written: a question about 10,000 patterns looks at sixty of these.
+    """
+
+    words: str
+    """The stems, in order, with repeats."""
+    grams: str
+    """The different runs of letters."""
+    message: str
+    """The stems of its error's message that say something."""
+    length: int
+    """Letters of its text."""
+    size: int
+    """Different stems that say something."""
 
 
 class Hit(NamedTuple):
@@ -61,7 +72,16 @@ def entry(pattern: Pattern) -> Entry:
         if one.outcome in ("found", "won"):
             stems += one.context.words
             break
-    return Entry(tuple(stems[:_MOST_WORDS]), letters(text[:_MOST_LETTERS])[:_MOST_LETTERS])
+    stems = stems[:_MOST_WORDS]
+    prepared = letters(text[:_MOST_LETTERS])[:_MOST_LETTERS]
+    signature = signature_of(pattern)
+    return Entry(
+        " ".join(stems),
+        " ".join(dict.fromkeys(grams(prepared))),
+        " ".join(dict.fromkeys(telling(literal(signature.pattern)))) if signature else "",
+        len(prepared),
+        len({*stems} - STOPS),
+    )
 
 
 def classname(name: str) -> str:
@@ -130,12 +150,12 @@ def rarest(terms: Sequence[str], known: Mapping[str, int]) -> list[str]:
 
 def best(posts: Iterable[tuple[float, Iterable[int]]], limit: int) -> list[int]:
     """The numbers whose words weigh most together: `posts` are weights with the numbers."""
-    scores: dict[int, float] = defaultdict(float)
+    scores: dict[int, float] = {}
     for weight, numbers in posts:
         for number in numbers:
-            scores[number] += weight
+            scores[number] = scores.get(number, 0.0) + weight
     if len(scores) > limit:
-        least = nlargest(limit, scores.values())[-1]
+        least = sorted(scores.values(), reverse=True)[limit - 1]
         scores = {number: score for number, score in scores.items() if score >= least}
     return sorted(scores, key=lambda number: (-scores[number], number))[:limit]
 
@@ -153,14 +173,14 @@ class Postings:
         self.drop(identity)
         number = self._numbers.setdefault(identity, len(self._numbers))
         self._hits[number] = Hit(identity, new)
-        for word in set(new.words):
+        for word in set(new.words.split()):
             self._posts[word].add(number)
 
     def drop(self, identity: str) -> None:
         """Take an entry out, if it is there."""
         old = self._hits.pop(self._numbers.get(identity, -1), None)
         if old is not None:
-            for word in set(old.entry.words):
+            for word in set(old.entry.words.split()):
                 self._posts[word].discard(self._numbers[identity])
 
     def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:

@@ -7,13 +7,14 @@ the same choice.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from taofold.patterns.asked import Asked
 from taofold.patterns.bodies import Approach, Kind
 from taofold.patterns.diffs_fit import fit
 from taofold.patterns.index import Entry
 from taofold.patterns.judge import agreement, chance, claimed, danger, initial, needed, record
 from taofold.patterns.likeness import likeness
 from taofold.patterns.notes import Stats
-from taofold.patterns.relate import LEAST, Asked, relevance
+from taofold.patterns.relate import LEAST, relevance
 from taofold.patterns.settings import MOST_INJECTED, Injection
 from taofold.patterns.values import Evidence, Pattern
 

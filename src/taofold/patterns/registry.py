@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from taofold.patterns import commands, exchange
 from taofold.patterns import events as e
+from taofold.patterns.asked import context_of
 from taofold.patterns.case import Case, Context
 from taofold.patterns.commands import Found, Lessons, Pruned
 from taofold.patterns.exchange_in import Imported
@@ -16,7 +17,6 @@ from taofold.patterns.metrics import Improvement, Metrics, improvement, measure
 from taofold.patterns.notes import LoopNote, Stats
 from taofold.patterns.query import Query
 from taofold.patterns.rank import Choice
-from taofold.patterns.relate import context_of
 from taofold.patterns.settings import Extraction, Injection, Pruning
 from taofold.patterns.state import View, Writing
 from taofold.patterns.values import Pattern, Source

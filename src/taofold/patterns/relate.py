@@ -5,32 +5,20 @@ only through words that say something. Knows nothing about wins and losses.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Final
 
+from taofold.patterns.asked import Asked, Bag
 from taofold.patterns.bodies import Approach, Avoidance, ErrorFix, Signature, Template
-from taofold.patterns.case import Case, Context, Failing
-from taofold.patterns.contrast import contrast
-from taofold.patterns.diffs import line_term
-from taofold.patterns.index import Entry, Hit, classname, rarity, signature_of
+from taofold.patterns.case import Case, Failing
+from taofold.patterns.index import Entry, Hit, rarity, signature_of
 from taofold.patterns.signature import literal, matches, pieces
 from taofold.patterns.values import Pattern
-from taofold.patterns.words import STOPS, distinct, grams, telling, words
+from taofold.patterns.words import telling
 
-_CODE_TERMS: Final = 40
-_LINE_TERMS: Final = 80
-_MOST_TERMS: Final = 240
-_CONTEXT_WORDS: Final = 24
-_MOST_FAILING: Final = 12
-_MESSAGE: Final = 2000
-"""Characters of a message that are looked at."""
-_MOST_GRAMS: Final = 250
 _K1: Final = 1.2
 _B: Final = 0.75
-_BEHIND: Final = 50
-"""Patterns that are assumed to exist elsewhere, so that a small registry knows rare words too."""
-_FEWEST_WORDS: Final = 3.0
 _SHORTEST_HINT: Final = 6
 """Letters of a place hint; `*.py` alone says nothing."""
 LEAST: Final = 0.12
@@ -47,117 +35,28 @@ _KINDS: Final[Mapping[str, str]] = {
 }
 
 
-class Bag(NamedTuple):
-    """Words, and how much they say together."""
-
-    words: frozenset[str]
-    weight: float
-
-
-class Asked(NamedTuple):
-    """A case prepared for comparison. `terms` are searched for; `rare` says what words weigh."""
-
-    case: Case
-    terms: tuple[str, ...]
-    telling: Bag
-    grams: frozenset[str]
-    said: tuple[Bag, ...]
-    """The telling words of each failure's message."""
-    context: Bag
-    here: Context
-    rare: Mapping[str, float]
-    unseen: float
-    """The weight of a word in no pattern."""
-    least: float
-    """What a text must say at least to be compared as a whole."""
-
-    def weight(self, found: Iterable[str]) -> float:
-        """How much the words say, together; a rare one about 4."""
-        return _weight(found, self.rare, self.unseen)
-
-
-def _weight(found: Iterable[str], rare: Mapping[str, float], unseen: float) -> float:
-    return sum([rare.get(word, unseen) for word in found])
-
-
-def terms_of(case: Case) -> tuple[str, ...]:
-    """What to search for, the most telling first: errors, the task, then the code."""
-    found: list[str] = []
-    for failing in case.failing[:_MOST_FAILING]:
-        found += [classname(failing.error)] if failing.error else []
-        found += words(failing.message[:_MESSAGE])
-    found += telling(case.task[:2000])
-    found += distinct(filter(None, map(line_term, case.code[:8000].split("\n"))), _LINE_TERMS)
-    found += distinct(telling(case.code[:8000]), _CODE_TERMS)
-    return distinct(found, _MOST_TERMS)
-
-
-def context_of(case: Case) -> Context:
-    """The case, small enough to be kept."""
-    failing = case.failing[:_MOST_FAILING]
-    said = telling(" ".join([one.message[:300] for one in failing]))
-    around = telling(case.code[:8000]) or telling(case.task[:2000])
-    half = distinct(said, _CONTEXT_WORDS // 2)
-    return Context(
-        tuple(sorted({one.error for one in failing if one.error})),
-        distinct([*half, *around], _CONTEXT_WORDS),
-        case.language,
-        case.repository,
-        tuple(sorted({sign for one in failing for sign in contrast(one.message)})),
-    )
-
-
-def ask(case: Case, known: Mapping[str, int], total: int) -> Asked:
-    """Prepare `case`; `known` says in how many of `total` patterns each of its terms stands."""
-    terms = terms_of(case)
-    failing = case.failing[:_MOST_FAILING]
-    said = " ".join([*(one.message[:_MESSAGE] for one in failing), case.task[:1000]])
-    useful = [term for term in terms if len(term) > 1 and term not in STOPS]
-    everywhere = total + _BEHIND
-    rare = {term: rarity(min(count, total), everywhere) for term, count in known.items()}
-    unseen = rarity(0, everywhere)
-    here = context_of(case)
-
-    def bag(found: Iterable[str]) -> Bag:
-        kept = frozenset(found)
-        return Bag(kept, _weight(kept, rare, unseen))
-
-    return Asked(
-        case,
-        terms,
-        bag([term for term in useful if not term.isdigit() and term[0] != "="]),
-        frozenset(distinct(grams(said), _MOST_GRAMS)),
-        tuple([bag(telling(one.message[:_MESSAGE])) for one in failing]),
-        bag(here.words),
-        here,
-        rare,
-        unseen,
-        _FEWEST_WORDS * rarity(1, everywhere),
-    )
-
-
 def closest(asked: Asked, hits: Sequence[Hit], most: int) -> list[Hit]:
     """The `most` hits that share most with the case: words, and runs of letters. BM25."""
     here = frozenset(asked.terms)
-    runs = [[gram for gram in asked.grams if gram in hit.entry.letters] for hit in hits]
-    count = Counter([gram for found in runs for gram in found])
+    runs = [asked.grams.intersection(hit.entry.grams.split(" ")) for hit in hits]
+    count = Counter(chain.from_iterable(runs))
     rare = {gram: rarity(n, len(hits)) for gram, n in count.items()}
-    average = sum([len(hit.entry.letters) for hit in hits]) / len(hits) if hits else 1.0
+    average = sum([hit.entry.length for hit in hits]) / len(hits) if hits else 1.0
     scored: list[tuple[float, str, Hit]] = []
     for hit, found in zip(hits, runs, strict=True):
-        damp = _K1 * (1 - _B + _B * len(hit.entry.letters) / (average or 1.0))
-        times = Counter([word for word in hit.entry.words if word in here])
-        score = sum([rare[gram] for gram in found]) / (1 + damp)
+        damp = _K1 * (1 - _B + _B * hit.entry.length / (average or 1.0))
+        times = Counter(filter(here.__contains__, hit.entry.words.split(" ")))
+        score = sum(map(rare.__getitem__, found)) / (1 + damp)
         for word, n in times.items():
-            score += asked.rare.get(word, asked.unseen) * n / (n + damp)
-        scored.append((-score, hit.id, hit))
+            score += asked.weights.of(word) * n / (n + damp)
+        scored.append((-round(score, 9), hit.id, hit))
     return [hit for _, _, hit in sorted(scored)[:most]]
 
 
 def relevance(pattern: Pattern, entry: Entry, asked: Asked) -> float:
     """How relevant `pattern` is to the case, 0 to 1."""
     case = asked.case
-    text = _overlap(asked, asked.telling, frozenset(entry.words) - STOPS)
+    text = _text(entry, asked)
     foreign = bool(
         case.language and pattern.scope.language and case.language != pattern.scope.language
     )
@@ -168,7 +67,8 @@ def relevance(pattern: Pattern, entry: Entry, asked: Asked) -> float:
                 value = text * _category(pattern.body, case)
             else:
                 pairs = zip(case.failing, asked.said, strict=False)
-                error = max([likeness(found, one, said, asked) for one, said in pairs])
+                says = asked.weights.bag(entry.message.split())
+                error = max([likeness(found, says, one, said, asked) for one, said in pairs])
                 value = 0.75 * error + 0.25 * max(text, _where(pattern, asked))
         case Approach() as body:
             known = bool(body.task) and matches(body.task, case.task)
@@ -181,20 +81,16 @@ def relevance(pattern: Pattern, entry: Entry, asked: Asked) -> float:
     return min(value * (0.5 if foreign else 1.0), 1.0)
 
 
-def likeness(signature: Signature, failing: Failing, message: Bag, asked: Asked) -> float:
-    """How much a failure, with the telling words `message`, looks like the signature, 0 to 1."""
-    said = _words_of(signature.pattern)
+def likeness(
+    signature: Signature, says: Bag, failing: Failing, message: Bag, asked: Asked
+) -> float:
+    """How much a failure looks like the signature, 0 to 1; the bags hold what the two say."""
     if matches(signature.pattern, failing.message):
-        alike = 1.0 if said else 0.3
+        alike = 1.0 if says.words else 0.3
     else:
-        alike = 0.8 * _overlap(asked, message, said)
+        alike = 0.8 * _overlap(asked, message, says)
     near = 0.1 if any(_at(hint, failing.place) for hint in signature.hints) else 0.0
     return min(_kinship(signature, failing) * (0.3 + 0.7 * alike) + near, 1.0)
-
-
-@lru_cache(maxsize=4096)
-def _words_of(pattern: str) -> frozenset[str]:
-    return frozenset(telling(literal(pattern)))
 
 
 def _kinship(signature: Signature, failing: Failing) -> float:
@@ -226,21 +122,29 @@ def _where(pattern: Pattern, asked: Asked) -> float:
     """How near the case is to the nearest one where the pattern was found or helped."""
     return max(
         [
-            _overlap(asked, asked.context, frozenset(one.context.words))
+            _overlap(asked, asked.context, asked.weights.bag(one.context.words))
             for one in pattern.evidence
             if one.outcome in ("found", "won")
+            and not asked.context.words.isdisjoint(one.context.words)
         ],
         default=0.0,
     )
 
 
-def _overlap(asked: Asked, one: Bag, other: frozenset[str]) -> float:
+def _text(entry: Entry, asked: Asked) -> float:
+    """How much of what the case and the whole pattern say is the same."""
+    known = asked.words.intersection(entry.words.split(" "))
+    weight = asked.weights.total(known) + asked.weights.unseen * (entry.size - len(known))
+    return _overlap(asked, asked.telling, Bag(known, weight))
+
+
+def _overlap(asked: Asked, one: Bag, other: Bag) -> float:
     """The shared part of what the two say, of the one that says less."""
-    shared = one.words & other
+    shared = one.words & other.words
     if not shared:
         return 0.0
-    fewer = max(min(one.weight, asked.weight(other)), asked.least)
-    return asked.weight(shared) / fewer
+    fewer = max(min(one.weight, other.weight), asked.least)
+    return asked.weights.total(shared) / fewer
 
 
 def _category(body: Approach | Avoidance | Template | ErrorFix, case: Case) -> float:

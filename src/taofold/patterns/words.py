@@ -91,11 +91,11 @@ def letters(text: str) -> str:
     return "".join([f"^{word.lower()}$" for word in re.findall(r"\w+", text)])
 
 
-def grams(text: str) -> list[str]:
+def grams(prepared: str) -> list[str]:
     """The runs of letters in `letters(text)`, in order, none across words."""
     found: list[str] = []
-    for word in dict.fromkeys(re.findall(r"\w+", text.lower())):
-        marked = f"^{word[:_LONGEST_WORD]}$"
+    for word in dict.fromkeys(prepared.split("^")[1:]):
+        marked = f"^{word}"
         found += [marked[i : i + GRAM] for i in range(max(len(marked) - GRAM + 1, 1))]
     return found
 
