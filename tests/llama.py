@@ -1,6 +1,5 @@
 """A genuine llama.cpp server with tiny models, where there is one beside the checkout."""
 
-import socket
 import subprocess
 import time
 import urllib.error
@@ -9,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.ports import PATIENCE, free_port
+
 TOOLS = Path(__file__).resolve().parents[2] / "shared" / "tools"
 KEY = "sk-of-this-test"
 
 
 @contextmanager
 def serving(model: str, *more: str) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     flags = ["-t", "1", "-tb", "1", "-c", "16384", "-np", "4", "--no-webui", "--jinja", *more]
     server = subprocess.Popen(
         [TOOLS / "llama-server", "-m", TOOLS / f"{model}.gguf", "--alias", model, *flags,
@@ -34,11 +33,12 @@ def serving(model: str, *more: str) -> Iterator[str]:
 
 def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    for _ in range(600):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
         assert server.poll() is None, "the server ended at once"
         try:
             with opener.open(url, timeout=1):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.02)
-    raise TimeoutError("the server did not start within 12 s")
+    raise TimeoutError(f"the server did not start within {PATIENCE:.0f} s")

@@ -22,6 +22,9 @@ from taofold.logs.sqlite import SqliteLog
 
 pytestmark = pytest.mark.crash
 
+PATIENCE = 60.0
+"""Seconds after which a process that does not get anywhere has failed."""
+
 NURSERY = multiprocessing.get_context("forkserver")
 NURSERY.set_forkserver_preload(["tests.crash.worker"])
 
@@ -35,7 +38,7 @@ def spawn(target: Any, *args: Any) -> Any:
 def live(folder: Path, at: int, mutant: bool = False) -> int:
     """One process, to its end. Its exit code: -9 if it was killed."""
     process = spawn(worker.main, str(folder), at, mutant)
-    process.join(30)
+    process.join(PATIENCE)
     assert process.exitcode is not None, "the worker hangs"
     return process.exitcode
 
@@ -138,8 +141,8 @@ def test_the_harness_goes_red_where_once_is_taken_for_repeatable(
     pytest.fail("a tool that must run once ran twice, and the harness did not see it")
 
 
-def until(condition: Any, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
+def until(condition: Any) -> None:
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "it does not happen"
         time.sleep(0.005)
@@ -158,11 +161,11 @@ def frozen(folder: Path, spawned: bool) -> Any:
 def test_a_frozen_worker_of_ours_is_killed_before_its_run_is_taken_over(tmp_path: Path) -> None:
     old = frozen(tmp_path, spawned=True)
     refused = spawn(worker.worker, str(tmp_path), False, False)
-    refused.join(20)
+    refused.join(PATIENCE)
     assert refused.exitcode == 5, "a live owner was overtaken unasked"
     new = spawn(worker.worker, str(tmp_path), False, True)
-    new.join(20)
-    old.join(20)
+    new.join(PATIENCE)
+    old.join(PATIENCE)
     assert old.exitcode == -signal.SIGKILL
     assert new.exitcode == 3
     asyncio.run(worker.answer(tmp_path, SqliteLog(tmp_path / "log.db")))
@@ -175,13 +178,13 @@ def test_a_frozen_worker_of_ours_is_killed_before_its_run_is_taken_over(tmp_path
 def test_a_frozen_worker_that_is_not_ours_finds_itself_overtaken(tmp_path: Path) -> None:
     old = frozen(tmp_path, spawned=False)
     new = spawn(worker.worker, str(tmp_path), False, True)
-    new.join(20)
+    new.join(PATIENCE)
     assert new.exitcode == 3, "nobody was asked whether it had happened"
     asked = [r.event for r in records(tmp_path) if isinstance(r.event, e.Decided)][-1]
     assert "may even still finish" in asked.reason
     before = records(tmp_path)
     os.kill(old.pid, signal.SIGCONT)
-    old.join(20)
+    old.join(PATIENCE)
     assert old.exitcode == 5, "the old owner was not told"
     assert records(tmp_path) == before, "the old owner wrote"
     assert live(tmp_path, 0) == 0
@@ -195,7 +198,7 @@ def test_of_two_workers_on_one_run_one_drives_it(turn: int, tmp_path: Path) -> N
     barrier = NURSERY.Barrier(2)
     pair = [spawn(worker.worker, str(tmp_path), False, False, barrier) for _ in range(2)]
     for one in pair:
-        one.join(30)
+        one.join(PATIENCE)
     assert {one.exitcode for one in pair} <= {3, 5}
     assert 3 in {one.exitcode for one in pair}
     assert live(tmp_path, 0) == 0

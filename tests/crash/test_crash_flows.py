@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.crash import flow_worker
-from tests.crash.test_crash import NURSERY, records
+from tests.crash.test_crash import NURSERY, PATIENCE, records
 from tests.crash.worker import Side
 
 from taofold.core.state import fold
@@ -17,7 +17,7 @@ def live(folder: Path, at: int) -> int:
     """One process, to its end. Its exit code: -9 if it was killed."""
     process = NURSERY.Process(target=flow_worker.main, args=(str(folder), at))
     process.start()
-    process.join(30)
+    process.join(PATIENCE)
     assert process.exitcode is not None, "the worker hangs"
     return process.exitcode
 

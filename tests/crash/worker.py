@@ -176,7 +176,7 @@ def worker(folder: str, spawned: bool, takeover: bool, barrier: Any = None) -> N
     if spawned:
         os.environ["TAOFOLD_SPAWNED"] = "1"
     if barrier is not None:
-        barrier.wait(20)
+        barrier.wait(60)
     try:
         status = asyncio.run(once(Path(folder), takeover))
     except Conflict:

@@ -5,13 +5,12 @@ server that want resources, prompts or other contents than text of the tools the
 """
 
 import re
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
+from tests.ports import free_port, wait_for
 
 from . import servers
 from .kit import SCRIPTS
@@ -82,18 +81,11 @@ def test_our_bridge_is_a_good_client(scenario: str) -> None:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     servers.needs()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     words = [sys.executable, str(SCRIPTS / "everything.py"), str(port)]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(1000):
-            assert process.poll() is None, "the server ended at once"
-            with socket.socket() as door:
-                if door.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.02)
+        wait_for(port, process)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.kill()

@@ -4,16 +4,15 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import PATIENCE, free_port, wait_for
 from tests.runtime.kit import Memo, act, finish
 
 from taofold import Agent, Decision, RunContext
@@ -45,19 +44,13 @@ def everything(real: servers.Servers, **options: Any) -> McpServer:
 
 @contextmanager
 def listening(real: servers.Servers, how: str) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         real.command("everything", how), env={**os.environ, "PORT": str(port)},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        for _ in range(600):
-            with socket.socket() as door:
-                if door.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.02)
+        wait_for(port, process)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()
@@ -174,10 +167,10 @@ async def test_a_server_that_is_killed_in_the_middle_of_a_call_is_started_again(
         context.on_progress = lambda _: loop.call_soon_threadsafe(begun.set)
         long = server["e_trigger-long-running-operation"].bind({"duration": 60, "steps": 600})
         task = asyncio.create_task(long.run(context))
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), PATIENCE)
         for child in children():
             os.kill(child, signal.SIGKILL)
-        outcome = await asyncio.wait_for(task, 20)
+        outcome = await asyncio.wait_for(task, PATIENCE)
         assert outcome.status == "failure"
         assert "went away in the middle of a call" in str(outcome.value)
         assert "it may have happened" in str(outcome.value)
@@ -218,15 +211,17 @@ def children() -> list[int]:
 async def test_a_mute_server_is_given_up_at_the_deadline(command: list[str]) -> None:
     server = McpServer.stdio(*command, name="mute", connect_timeout=0.5, pins=False)
     with pytest.raises(ConfigError, match=r"did not answer within 0\.5 s"):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await server.open()
 
 
 async def test_a_server_that_talks_nonsense_or_ends_is_said_to(tmp_path: Path) -> None:
-    for script in ("yes nonsense", "echo broken >&2; exit 3"):
-        server = McpServer.stdio("sh", "-c", script, name="odd", connect_timeout=3, pins=False)
+    for script, seconds in (("yes nonsense", 3), ("echo broken >&2; exit 3", PATIENCE)):
+        server = McpServer.stdio(
+            "sh", "-c", script, name="odd", connect_timeout=seconds, pins=False
+        )
         with pytest.raises(ConfigError, match="mcp server 'odd'") as caught:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 await server.open()
     assert "its last words: broken" in str(caught.value)
 
@@ -234,7 +229,7 @@ async def test_a_server_that_talks_nonsense_or_ends_is_said_to(tmp_path: Path) -
 async def test_an_address_where_nobody_is_is_given_up() -> None:
     server = McpServer.http("http://127.0.0.1:9/mcp", connect_timeout=3, pins=False)
     with pytest.raises(ConfigError, match="cannot be reached"):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await server.open()
 
 

@@ -281,10 +281,11 @@ async def test_links_embedded_resources_and_unknown_contents_are_described() -> 
 @pytest.mark.scenario("PEER-22")
 async def test_a_call_that_hangs_ends_at_its_deadline_and_the_server_hears_of_it() -> None:
     seen: list[Any] = []
-    async with bridged(sample(seen), timeout=0.2) as server:
+    async with bridged(sample(seen)) as server:
         one = agent(
-            server, act("s_slow", seconds=60), act("s_add", a=1, b=1), finish(), approve="all"
-        )
+            server, act("s_slow", seconds=60, timeout_s=1), act("s_add", a=1, b=1), finish(),
+            approve="all",
+        )  # fmt: skip
         result = await one.run("x")
         first, second = (step.observations[0] for step in list(result.steps)[:2])
     assert first.status == "timeout"

@@ -4,16 +4,16 @@ import asyncio
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx2
 import pytest
-from tests.server.live import Event, read, settled
+from tests.server.live import PATIENCE, Event, read, settled
 from typer.testing import CliRunner, Result
 
 from taofold.cli.serve import app
@@ -58,40 +58,41 @@ agent = Agent(FunctionModel(answer), tools=[look, publish], limits=Limits(steps=
 '''
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
-    return port
+class Program(NamedTuple):
+    """The program at work, and where it writes what it says."""
+
+    process: "subprocess.Popen[str]"
+    said: Path
+
+    async def up(self) -> str:
+        """Its address, once it answers there."""
+        await settled(lambda: self.process.poll() is not None or "sign in" in self.said.read_text())
+        (url,) = re.findall(r"^serving \S+ at (\S+)$", self.said.read_text(), re.MULTILINE)
+        async with asyncio.timeout(PATIENCE), httpx2.AsyncClient(base_url=url) as client:
+            assert (await client.get("/healthz", timeout=PATIENCE)).status_code == 200
+        return str(url)
 
 
 @contextmanager
-def program(folder: Path, port: int, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, "-m", "taofold.cli", "serve", "agents:agent", "--port", str(port)]
+def program(folder: Path, name: str = "first") -> Iterator[Program]:
+    """`taofold serve` at a port that it chooses itself."""
+    command = [sys.executable, "-m", "taofold.cli", "serve", "agents:agent", "--port", "0"]
     environment = {name: value for name, value in os.environ.items() if name != "TAOFOLD_HOME"}
-    with (folder / f"stderr-{port}.txt").open("a") as errors:
-        started = subprocess.Popen(
-            [*command, *arguments], cwd=folder, stderr=errors, text=True, env=environment
-        )
+    said = folder / f"stderr-{name}.txt"
+    with said.open("w") as errors:
+        started = subprocess.Popen(command, cwd=folder, stderr=errors, text=True, env=environment)
     try:
-        yield started
+        yield Program(started, said)
     finally:
         started.kill()
-        started.wait(10)
+        started.wait(PATIENCE)
 
 
-async def up(url: str) -> None:
-    async with asyncio.timeout(30), httpx2.AsyncClient(base_url=url) as client:
-        while True:
-            try:
-                if (await client.get("/healthz")).status_code == 200:
-                    return
-            except httpx2.TransportError:
-                await asyncio.sleep(0.05)
-
-
-async def follow(url: str, run: str, after: str = "") -> list[Event]:
+async def follow(
+    url: str, run: str, after: str = "", *, into: list[Event] | None = None
+) -> list[Event]:
     """What a client sees until the run's end, or until its connection breaks."""
-    seen: list[Event] = []
+    seen: list[Event] = [] if into is None else into
     headers = {"Last-Event-ID": after} if after else {}
     try:
         async with (
@@ -111,11 +112,9 @@ async def follow(url: str, run: str, after: str = "") -> list[Event]:
 @pytest.mark.scenario("RCT-30", "PEER-15")
 async def test_a_server_killed_in_the_middle_of_fifty_runs_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "agents.py").write_text(AGENT)
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    with program(tmp_path, port) as first:
-        await up(url)
-        async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
+    with program(tmp_path) as first:
+        url = await first.up()
+        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
             goals = [f"{'publish' if n % 3 == 0 else 'look'} {n}" for n in range(50)]
             bodies = [{"goal": goal} for goal in goals]
             answers = [await client.post("/runs", json=body) for body in bodies]
@@ -125,18 +124,18 @@ async def test_a_server_killed_in_the_middle_of_fifty_runs_loses_nothing(tmp_pat
                 await asyncio.sleep(0.01)
             unfinished = await client.get("/runs", params={"status": "running"})
             assert len(unfinished.json()["items"]) >= 25, (await client.get("/runs")).text[:3000]
-            first.send_signal(signal.SIGKILL)
+            first.process.send_signal(signal.SIGKILL)
         before = [await task for task in watching]
     (tmp_path / "go").touch()
-    with program(tmp_path, port):
-        await up(url)
+    with program(tmp_path, "second") as second:
+        url = await second.up()
         places = [[event.id for event in seen if event.id] for seen in before]
         after = [
             asyncio.create_task(follow(url, run, place[-1] if place else ""))
             for run, place in zip(runs, places, strict=True)
         ]
         waiting = {run for run, goal in zip(runs, goals, strict=True) if "publish" in goal}
-        async with asyncio.timeout(60), httpx2.AsyncClient(base_url=url, timeout=30) as client:
+        async with asyncio.timeout(120), httpx2.AsyncClient(base_url=url, timeout=60) as client:
             while waiting:
                 for one in (await client.get("/approvals")).json()["items"]:
                     said = {"decision": "approve"}
@@ -161,12 +160,9 @@ async def test_two_programs_share_one_log(tmp_path: Path) -> None:
     """A run of the one is followed and approved at the other."""
     (tmp_path / "agents.py").write_text(AGENT)
     (tmp_path / "go").touch()
-    ports = [free_port(), free_port()]
-    one, other = (f"http://127.0.0.1:{port}" for port in ports)
-    with program(tmp_path, ports[0]), program(tmp_path, ports[1]):
-        await up(one)
-        await up(other)
-        async with httpx2.AsyncClient(timeout=30) as client:
+    with program(tmp_path) as first, program(tmp_path, "second") as second:
+        one, other = await first.up(), await second.up()
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
             answer = await client.post(f"{one}/runs", json={"goal": "publish 7"})
             run = answer.json()["id"]
             watching = [asyncio.create_task(follow(url, run)) for url in (one, other)]
@@ -177,7 +173,7 @@ async def test_two_programs_share_one_log(tmp_path: Path) -> None:
             said = {"decision": "approve"}
             answer = await client.post(f"{other}/approvals/{items[0]['id']}", json=said)
             assert answer.status_code == 202
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 told = [[event.id for event in await task if event.id] for task in watching]
         assert told[0] == told[1]
         assert (tmp_path / "published.txt").read_text() == "7\n"
@@ -185,29 +181,25 @@ async def test_two_programs_share_one_log(tmp_path: Path) -> None:
 
 async def test_a_server_stops_quickly_with_streams_open(tmp_path: Path) -> None:
     (tmp_path / "agents.py").write_text(AGENT)
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    with program(tmp_path, port) as started:
-        await up(url)
-        async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
+    with program(tmp_path) as started:
+        url = await started.up()
+        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
             run = (await client.post("/runs", json={"goal": "publish 1"})).json()["id"]
-        watching = asyncio.create_task(follow(url, run))
-        await settled(lambda: (tmp_path / ".taofold" / "audit.jsonl").exists())
-        started.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(started.wait, 15) in (0, -signal.SIGTERM)
-        seen = await watching
+        seen: list[Event] = []
+        watching = asyncio.create_task(follow(url, run, into=seen))
+        await settled(lambda: bool(seen))
+        started.process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(started.process.wait, 15) in (0, -signal.SIGTERM)
+        await watching
         assert all(event.name != "done" for event in seen)
 
 
 async def test_the_link_that_is_printed_signs_in_once(tmp_path: Path) -> None:
     (tmp_path / "agents.py").write_text(AGENT)
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    with program(tmp_path, port):
-        await up(url)
-        text = (tmp_path / f"stderr-{port}.txt").read_text()
-        (link,) = re.findall(r"http://\S+/signin/\S+", text)
-        async with httpx2.AsyncClient(timeout=30) as client:
+    with program(tmp_path) as started:
+        url = await started.up()
+        (link,) = re.findall(r"http://\S+/signin/\S+", started.said.read_text())
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
             assert (await client.get(link)).status_code == 303
             me = await client.get(f"{url}/me", headers={"Sec-Fetch-Site": "same-origin"})
             assert me.json()["id"] == "local"

@@ -260,12 +260,12 @@ async def test_one_who_never_reads_is_dropped_and_does_not_hold_up_the_others(
     path = tmp_path / "runs.db"
     async with serving(agent, path, settings=settings, buffer_bytes=4096) as client:
         run = await client.start()
+        reading = asyncio.create_task(client.events(run))
+        await settled(lambda: client.server.streams == 1)
         with socket.create_connection(("127.0.0.1", client.port)) as idle:
             idle.sendall(f"GET /runs/{run}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
-            one = await client.pending(run)
-            await settled(lambda: client.server.streams == 1)
-            reading = asyncio.create_task(client.events(run))
             await settled(lambda: client.server.streams == 2)
+            one = await client.pending(run)
             await settled(lambda: client.server.streams == 1)
             await client.post(f"/approvals/{one['id']}", {"decision": "answer", "answer": "go"})
             events = await reading

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests import environments
+from tests.ports import free_port
 from tests.runtime.kit import Memo, act, finish
 from tests.telemetry.kit import add, calculator, family
 
@@ -57,12 +57,6 @@ def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         os.killpg(server.pid, signal.SIGKILL)
         server.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def alive(url: str, server: subprocess.Popen[bytes]) -> bool:

@@ -1,0 +1,38 @@
+"""Ports for programs that cannot choose their own, and how long it takes until they listen."""
+
+import random
+import socket
+import subprocess
+import time
+
+PATIENCE = 60.0
+"""Seconds after which a program that does not listen has failed."""
+_BELOW_THE_SYSTEMS_OWN = range(20_000, 32_000)
+
+
+def free_port() -> int:
+    """A port that nobody has now, from a range that the system gives to nobody unasked.
+
+    A port that was just bound to 0 and let go may be anybody's before the program has it: another
+    worker's of these tests, or the near end of any connection.
+    """
+    for port in random.sample(_BELOW_THE_SYSTEMS_OWN, 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no port is free")
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return when the process listens at the port; fail if it ends before, or never does."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        assert process.poll() is None, "the server ended at once"
+        with socket.socket() as door:
+            if door.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < end, "the server does not listen"
+        time.sleep(0.02)
