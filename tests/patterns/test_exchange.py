@@ -22,6 +22,7 @@ from tests.patterns.make import (
 from taofold.core.errors import LogError
 from taofold.logs.registry import memory_registry
 from taofold.logs.registry_files import export_to, import_from
+from taofold.patterns.extract_words import DOES
 from taofold.patterns.registry import Registry
 
 SEED: dict[str, Any] = {
@@ -195,6 +196,7 @@ WRONG = (
     ("pattern_id", 7, "pattern_id"),
     ("error_signature.error_type", "KeyError", "error_signature.error_type"),
     ("fix_approach.fix_category", "magic", "fix_approach.fix_category"),
+    ("fix_approach.description", "Nineteen characters", "fix_approach.description"),
     ("success_rate", 1.5, "success_rate"),
     ("usage_count", -1, "usage_count"),
     ("usage_count", "18", "usage_count"),
@@ -217,6 +219,18 @@ def test_what_is_wrong_is_told_with_its_path_and_the_rest_is_taken(
         assert fault.startswith(f"team/error-patterns.json: error_patterns[1].{said}: ")
 
     asyncio.run(main())
+
+
+@pytest.mark.scenario("XTL-21")
+def test_a_fix_is_described_in_twenty_characters_or_more() -> None:
+    async def main() -> None:
+        registry = memory_registry(now=Clock())
+        content = {"error_patterns": [changed("fix_approach.description", "Guard the empty list")]}
+        done = await registry.import_({"error-patterns.json": json.dumps(content).encode()})
+        assert (len(done.added), done.faults) == (1, ())
+
+    asyncio.run(main())
+    assert min(map(len, DOES.values())) >= 20, "what we write ourselves can be read again"
 
 
 @pytest.mark.scenario("XTL-24")

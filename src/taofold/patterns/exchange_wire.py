@@ -110,7 +110,7 @@ class Tagged(Entry, frozen=True, kw_only=True):
 class WireFix(Wire, frozen=True):
     """`fix_approach`."""
 
-    description: Text
+    description: Annotated[str, Meta(min_length=20, max_length=20_000)]
     fix_category: FixCategory
     code_template: Text = ""
     code_template_language: Text = ""
