@@ -17,6 +17,7 @@ from taofold.loop.state import LoopState
 from taofold.loop.values import Wish
 from taofold.models.repair.hints import read_hints
 from taofold.models.repair.transcript import read
+from taofold.patterns.notes import LoopNote
 from taofold.patterns.settings import Extraction, Injection, Learning
 from taofold.patterns.values import Pattern
 
@@ -95,6 +96,27 @@ def test_a_used_pattern_gets_its_due_once_and_the_loop_its_account(tmp_path: Pat
     assert [source.loop for source in pattern.sources] == ["loop-1", "loop-2"]
     assert pattern.trend[-1].size == 2
     assert pattern.last_used > 0
+
+
+def test_a_loop_that_gave_up_and_was_resumed_counts_as_it_ended_at_last(tmp_path: Path) -> None:
+    async def story() -> tuple[Pattern, LoopNote | None]:
+        mind = learner()
+        await taught(mind)
+        told = await mind.lessons("loop-2", state(tmp_path), [check()])
+        other = attempt(before=(fault("KeyError", "'x'"),), iteration=3)
+        await mind.take_in(history(other, loop="loop-2", outcome="max_iterations"))
+        name = next(one for one in told.patterns if one.startswith("pat-error"))
+        assert (await mind.registry.show(name)).counts.usage == 1
+        past = history(attempt(GUARD, iteration=4), loop="loop-2")
+        for _ in range(2):
+            await mind.take_in(past)
+        return await mind.registry.show(name), await mind.registry.loop("loop-2")
+
+    pattern, note = asyncio.run(story())
+    assert (pattern.counts.usage, pattern.counts.successes) == (2, 2)
+    assert (pattern.shown.loops, pattern.shown.iterations, pattern.shown.solved) == (1, 4, 1)
+    assert note is not None
+    assert (note.iterations, note.solved) == (4, True)
 
 
 @pytest.mark.scenario("XTL-17")

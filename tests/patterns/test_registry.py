@@ -25,6 +25,7 @@ from taofold.core.errors import Refused
 from taofold.logs.registry import memory_registry, open_registry
 from taofold.patterns.commands import UnknownPattern
 from taofold.patterns.query import Query
+from taofold.patterns.registry import Registry
 from taofold.patterns.settings import Extraction, Injection, Pruning
 from taofold.store.journal import MemoryJournal
 
@@ -341,3 +342,89 @@ def test_a_damaged_fact_is_told_and_the_others_are_kept(tmp_path: Path) -> None:
         await registry.close()
 
     asyncio.run(main())
+
+
+async def _everything(registry: Registry) -> tuple[object, ...]:
+    """What a loop's end changes, but for the time."""
+    patterns = [
+        (p.id, p.counts, p.shown, p.held, [(t.rate, t.size, t.loops) for t in p.trend],
+         [(s.loop, s.role, s.won, s.iterations) for s in p.sources],
+         [(one.outcome, one.loop) for one in p.evidence])
+        for p in await registry.patterns()
+    ]  # fmt: skip
+    stats = await registry.stats()
+    tallies = [round(x, 9) for t in (stats.own, stats.claimed) for x in (t.wins, t.expected)]
+    chances = [
+        round(one.effectiveness, 9)
+        for one in (await registry.candidates(case(), Injection(min_success_rate=0.0))).chosen
+    ]
+    return patterns, [stats.shown, stats.held, stats.plain, stats.manual], tallies, chances
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0], ids=["told", "control"])
+@pytest.mark.parametrize("first", [None, False], ids=["unused", "lost"])
+def test_a_loop_that_goes_on_after_its_end_counts_once_with_its_last_outcome(
+    share: float, first: bool | None
+) -> None:
+    about = Injection(control_share=share)
+
+    async def end(registry: Registry, won: bool | None, iterations: int) -> None:
+        found = (await registry.patterns())[0].id
+        if won is not None:
+            await registry.applied("loop-b", found, won=won, iteration=iterations, by="fixer")
+        await registry.ended("loop-b", iterations=iterations, solved=won is True)
+
+    async def story(*, resumed: bool) -> tuple[object, ...]:
+        registry = memory_registry(now=Clock())
+        await registry.discover("loop-a", [error(diff="-a.b\n+a and a.b")], EXTRACT)
+        await looped(registry, "loop-0", case(), won=True)
+        await registry.inject("loop-b", case(), about)
+        if resumed:
+            start = await _everything(registry)
+            await end(registry, first, 10)
+            assert await registry.reopened("loop-b", iterations=14, solved=True)
+            assert await _everything(registry) == start
+            assert not await registry.reopened("loop-b", iterations=14, solved=True)
+        await end(registry, True, 14)
+        assert not await registry.reopened("loop-b", iterations=14, solved=True), "it is known"
+        return await _everything(registry)
+
+    assert asyncio.run(story(resumed=True)) == asyncio.run(story(resumed=False))
+
+
+@on_both
+async def test_what_other_loops_counted_stays_when_one_goes_on(
+    opener: Opener, clock: Clock
+) -> None:
+    registry = opener()
+    (found,) = await registry.discover("loop-a", [error()], EXTRACT)
+    for n, won in enumerate((True, False, True)):
+        await looped(registry, f"loop-{n}", case(), won=won, iterations=3 + n)
+    assert await registry.reopened("loop-1", iterations=9, solved=True)
+    await registry.applied("loop-1", found.id, won=True, iteration=9)
+    await registry.ended("loop-1", iterations=9, solved=True)
+    pattern = await registry.show(found.id)
+    assert (pattern.counts.usage, pattern.counts.successes, pattern.counts.failures) == (4, 4, 0)
+    assert (pattern.shown.loops, pattern.shown.iterations, pattern.shown.solved) == (3, 17, 3)
+    assert (await registry.stats()).shown == pattern.shown
+    assert sorted(source.loop for source in pattern.sources) == [
+        "loop-0", "loop-1", "loop-2", "loop-a",
+    ]  # fmt: skip
+
+
+@on_both
+async def test_a_person_who_adds_to_an_ended_loop_wants_it_to_go_on(
+    opener: Opener, clock: Clock
+) -> None:
+    registry = opener()
+    await registry.discover("loop-a", [error()], EXTRACT)
+    await registry.inject("loop-b", case(message="strange"), ALWAYS)
+    await registry.ended("loop-b", iterations=5, solved=False)
+    assert (await registry.inject("loop-b", case(), ALWAYS, manual=True)).text
+    stats = await registry.stats()
+    assert (stats.plain.loops, stats.manual.loops) == (0, 0)
+    await registry.ended("loop-b", iterations=7, solved=False)
+    assert await registry.reopened("loop-b", iterations=8, solved=True)
+    await registry.ended("loop-b", iterations=8, solved=True)
+    stats = await registry.stats()
+    assert (stats.plain.loops, stats.manual.loops, stats.manual.iterations) == (0, 1, 8)

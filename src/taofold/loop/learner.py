@@ -97,6 +97,9 @@ class CrossLoopLearner:
 
     async def take_in(self, history: History, kinds: Collection[Kind] = KINDS) -> Learnt:
         """Attribute, settle, extract: in this order, so that no loop judges its own lessons."""
+        await self.registry.reopened(
+            history.loop, iterations=history.iterations, solved=history.succeeded
+        )
         note = await self.registry.loop(history.loop)
         uses = await self._attributed(history, note)
         if kinds or (note is not None and note.decided):

@@ -100,6 +100,8 @@ def inject(
         return Lessons("" if note.control else note.text, ids, note.control)
     if not settings.enabled and not manual:
         return Lessons()
+    if note is not None and note.ended:  # a person wants it to go on
+        tx.emit(e.Reopened(loop))
     choice = candidates(tx, case, settings, min_uses=min_uses)
     rendered = render(choice.chosen)
     shown = tuple(

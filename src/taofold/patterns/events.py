@@ -78,6 +78,12 @@ class LoopEnded(Value, frozen=True, tag_field="e", tag="ended"):
     solved: bool
 
 
+class Reopened(Value, frozen=True, tag_field="e", tag="reopened"):
+    """A loop that had ended goes on: what its end counted is taken back until it ends again."""
+
+    loop: str
+
+
 class Retired(Value, frozen=True, tag_field="e", tag="retired"):
     """A pattern stays, but is no longer injected: it did not help."""
 
@@ -108,7 +114,16 @@ class Imported(Value, frozen=True, tag_field="e", tag="imported"):
 
 
 Event: TypeAlias = (
-    Discovered | Merged | Injected | Applied | LoopEnded | Retired | Archived | Restored | Imported
+    Discovered
+    | Merged
+    | Injected
+    | Applied
+    | LoopEnded
+    | Reopened
+    | Retired
+    | Archived
+    | Restored
+    | Imported
 )
 
 _ENCODER: Final = msgspec.json.Encoder()

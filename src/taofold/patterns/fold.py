@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from taofold.patterns import events as e
-from taofold.patterns import settle
+from taofold.patterns import reopen, settle
 from taofold.patterns.notes import Extract, FixNote, LoopNote, Stats, Use
 from taofold.patterns.values import Arm, Evidence, Outcome, Pattern, Scope, Snapshot, Source
 
@@ -58,6 +58,8 @@ def step(known: Known, event: e.Event, at: int) -> Changes:
             return Changes(loop=_applied(_note(known, event.loop, at), event))
         case e.LoopEnded():
             return _ended(known, event, at)
+        case e.Reopened():
+            return _reopened(known, event, at)
         case e.Discovered():
             return _discovered(known, event, at)
         case e.Merged():
@@ -201,6 +203,23 @@ def _ended(known: Known, event: e.LoopEnded, at: int) -> Changes:
     stats = settle.summed(known.stats(), note, fresh, at)
     changed: dict[str, Pattern | None] = {p.id: settle.settled(p, note, stats, at) for p in there}
     return Changes(changed, loop=note, fixes=fixes, stats=stats)
+
+
+def _reopened(known: Known, event: e.Reopened, at: int) -> Changes:
+    note = known.loop(event.loop)
+    if note is None or not note.ended:
+        return Changes()
+    shown = [found for one in note.shown if (found := known.pattern(one.id)) is not None]
+    before = [reopen.unsettled(pattern, note) for pattern in shown]
+    known_fixes = {one.change: known.fix(one.change) for one in before if one.change}
+    fixes = {key: reopen.unseen(fix, note.loop) for key, fix in known_fixes.items() if fix}
+    fresh: dict[str, Outcome] = {}
+    for pattern in before:
+        if outcome := settle.fresh(pattern, fixes.get(pattern.change), note):
+            fresh[pattern.id] = outcome
+    stats = reopen.unsummed(known.stats(), note, fresh, at)
+    open_ = msgspec.structs.replace(note, ended=0, iterations=0, solved=False)
+    return Changes({one.id: one for one in before}, loop=open_, fixes=fixes, stats=stats)
 
 
 def _restored(known: Known, event: e.Restored, at: int) -> Changes:

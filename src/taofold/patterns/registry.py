@@ -106,6 +106,22 @@ class Registry:
 
         return await self._book.write(work, self._now())
 
+    async def reopened(self, loop: str, *, iterations: int, solved: bool) -> bool:
+        """Take back what the loop's end counted, if it then went on and came to something else.
+
+        False: it has not ended, or ended just so. Otherwise `applied` and `ended` count anew.
+        """
+
+        def work(tx: Writing) -> bool:
+            note = tx.loop(loop)
+            last = (max(iterations, 0), solved)
+            if note is None or not note.ended or (note.iterations, note.solved) == last:
+                return False
+            tx.emit(e.Reopened(loop))
+            return True
+
+        return await self._book.write(work, self._now())
+
     async def discover(
         self,
         loop: str,
