@@ -53,9 +53,8 @@ def checks(row: "Row") -> str:
     """How many checks pass, of how many."""
     from taofold.loop.findings import counts
 
-    state = row.state
-    last = state.done[-1].verdict if state.done else state.baseline and state.baseline.verdict
-    if not last:
+    last = row.state.verdict
+    if last is None:
         return ""
     good, every = counts(last)
     return f"{good}/{every}"
@@ -72,8 +71,8 @@ def tell(row: "Row", *, verbose: bool) -> None:
     give(f"  task        {line(state.wish.task, 200)}")
     give(f"  done when   {' AND '.join(state.wish.commands)}")
     give(f"  iterations  {len(state.done)} of {state.bounds.iterations}")
-    last = state.done[-1].verdict if state.done else state.baseline and state.baseline.verdict
-    if last:
+    last = state.verdict
+    if last is not None:
         give(f"  checks      {standing(last)}")
         for check in failing(last)[:3]:
             give(f"              ✗ {line(check.id, 80)}  {line(root_cause(check), 120)}")

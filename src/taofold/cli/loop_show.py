@@ -196,9 +196,7 @@ class Show:
             self._say(("   lessons ", "bold"), (line(said, self._room(12)), "dim"))
 
     def _ended(self, event: e.IterationEnded, before: LoopState) -> None:
-        done, start = before.done, before.baseline
-        last = done[-1].verdict if done else start.verdict if start is not None else None
-        self._verdict("", event.verdict, last)
+        self._verdict("", event.verdict, before.verdict)
         added = sum(
             one.startswith("+") and not one.startswith("+++") for one in event.diff.splitlines()
         )

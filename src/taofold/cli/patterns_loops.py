@@ -133,9 +133,7 @@ def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> N
 def _failing(state: "LoopState") -> "tuple[Any, ...]":
     from taofold.loop.findings import failing
 
-    if state.done:
-        return failing(state.done[-1].verdict)
-    return failing(state.baseline.verdict) if state.baseline else ()
+    return () if state.verdict is None else failing(state.verdict)
 
 
 def _wanted(usual: "Injection", rate: float | None, top_k: int | None) -> "Injection":

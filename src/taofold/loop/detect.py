@@ -94,10 +94,7 @@ def gains(state: LoopState, done: Sequence[IterationEnded]) -> list[float]:
     """How much each iteration of `done` changed the quality of the one before."""
     if not done:
         return []
-    first = done[0].number
-    before = [one.quality for one in state.done if one.number < first]
-    start = state.baseline.verdict.quality if state.baseline is not None else 0.0
-    rows = [before[-1] if before else start, *[one.quality for one in done]]
+    rows = [state.quality_before(done[0].number), *[one.quality for one in done]]
     return [now - then for then, now in pairwise(rows)]
 
 

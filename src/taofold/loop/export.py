@@ -112,9 +112,7 @@ def _analytics(
     loop: str, state: LoopState, one: e.IterationEnded, at: dict[int, int]
 ) -> dict[str, Any]:
     """One iteration in the layout of the seed's analytics."""
-    before = [other for other in state.done if other.number < one.number]
-    start = state.baseline.verdict.quality if state.baseline is not None else 0.0
-    then = before[-1].quality if before else start
+    then = state.quality_before(one.number)
     errors = failing(one.verdict)
     return {
         "loop_id": loop,

@@ -99,9 +99,7 @@ async def _work(driver: "Driver", move: d.Iterate) -> None:
 
 def _failing(driver: "Driver") -> str:
     """What the gates said last."""
-    state = driver.state
-    done = state.done
-    last = done[-1].verdict if done else state.baseline.verdict if state.baseline else None
+    last = driver.state.verdict
     return "" if last is None else driver.ground.told(last, TOLD)
 
 

@@ -77,16 +77,12 @@ def _criteria(state: LoopState) -> str:
 
 
 def _standing(state: LoopState) -> str:
-    done = state.done
-    verdict = done[-1].verdict if done else state.baseline.verdict if state.baseline else None
-    return "" if verdict is None else f"{line(verdict)}."
+    return "" if state.verdict is None else f"{line(state.verdict)}."
 
 
 def _told(state: LoopState, one: IterationEnded) -> str:
     """An earlier iteration in a few lines."""
-    before = [other.quality for other in state.done if other.number < one.number]
-    start = state.baseline.verdict.quality if state.baseline is not None else 0.0
-    then = before[-1] if before else start
+    then = state.quality_before(one.number)
     changed = ", ".join(one.changed[:8]) + (", …" if len(one.changed) > 8 else "")
     head = (
         f"Iteration {one.number}: {then:.0%} → {one.quality:.0%} of the checks pass; "

@@ -18,7 +18,7 @@ from taofold.loop.state import LoopState, fold
 def report_json(loop: str, records: Sequence[e.LoopRecord], diff: str = "") -> dict[str, Any]:
     """The report for machines: the exported state, the last gate output and the diff."""
     state = fold(records)
-    last = state.done[-1].verdict if state.done else state.baseline and state.baseline.verdict
+    last = state.verdict
     return {
         **state_json(loop, records),
         "warning": state.ended.warning if state.ended is not None else "",
@@ -144,9 +144,7 @@ def _lessons(state: LoopState) -> str:
 
 
 def _gates(state: LoopState) -> str:
-    last = state.done[-1].verdict if state.done else None
-    if last is None and state.baseline is not None:
-        last = state.baseline.verdict
+    last = state.verdict
     if last is None:
         return ""
     rows = ["## Gates", "", f"{line(last)}."]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from taofold.core.errors import Refused
 from taofold.core.values import Value
 from taofold.loop import events as e
+from taofold.loop.check import Verdict
 from taofold.loop.learned import Learnt
 from taofold.loop.status import ENDED, RESUMABLE, check
 from taofold.loop.values import Bounds, Spent, Status, Wish
@@ -73,6 +74,21 @@ class LoopState(Value, frozen=True):
     def verified(self) -> tuple[e.IterationEnded, ...]:
         """The iterations whose gates passed, and nothing forbids to say so."""
         return tuple([one for one in self.done if one.verdict.passed and not one.blocked])
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the gates said last, the baseline's verdict before the first iteration ended."""
+        done = self.done
+        if done:
+            return done[-1].verdict
+        return None if self.baseline is None else self.baseline.verdict
+
+    def quality_before(self, number: int) -> float:
+        """The quality that iteration `number` began with, in 0 to 1."""
+        before = [one.quality for one in self.done if one.number < number]
+        if before:
+            return before[-1]
+        return 0.0 if self.baseline is None else self.baseline.verdict.quality
 
     @property
     def lessons(self) -> e.Injected | None:

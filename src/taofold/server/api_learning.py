@@ -59,7 +59,7 @@ async def loop(call: Call) -> BaseModel:
 
 def _loop(name: str, state: LoopState) -> shapes.Loop:
     done, usage = state.done, state.spent.usage
-    measured = done[-1].verdict if done else state.baseline and state.baseline.verdict
+    measured = state.verdict
     return shapes.Loop(
         id=name,
         task=state.wish.task,
@@ -68,7 +68,7 @@ def _loop(name: str, state: LoopState) -> shapes.Loop:
         commands=list(state.wish.commands),
         iterations=len(done),
         max_iterations=state.bounds.iterations,
-        quality=measured.quality if measured else None,
+        quality=measured.quality if measured is not None else None,
         passed=bool(done) and done[-1].verdict.passed,
         control=state.lessons is not None and state.lessons.lessons.control,
         usd=usage.usd,
