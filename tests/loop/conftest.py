@@ -63,6 +63,14 @@ async def wait() -> str:
 
 waiter = Agent(script([act("I wait", "wait", "goal"), write("calc.py", RIGHT), done]),
                tools=[file_tools(here), wait], policy=FREE)
+
+@tool(effect="once")
+async def slow_deploy() -> str:
+    """Deploy it, which takes its time."""
+    return await wait.function()
+
+deployer = Agent(script([act("I deploy", "slow_deploy", "goal"), write("calc.py", RIGHT), done]),
+                 tools=[file_tools(here), slow_deploy], policy=FREE)
 idler = Agent(script([act("I wait", "wait", "goal"), done]), tools=[wait], policy=FREE)
 '''
 TEST = """from calc import double

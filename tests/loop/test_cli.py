@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.terminal import Started, Taofold, until
 
+from taofold.cli.program import invocation
 from taofold.logs.journal import SqliteJournal
 
 from .conftest import GATE
@@ -180,6 +181,8 @@ def test_an_approval_pauses_the_loop_with_3_and_resume_goes_on(
     assert "approvals list" in err
     while code == 3:
         [asked, *_] = json.loads(taofold("approvals", "list", "--json").out)
+        assert f"it waits for: {asked['preview'].splitlines()[0]}" in err
+        assert f"approvals approve {asked['id']}    (or deny)" in err
         assert taofold("approvals", "approve", asked["id"]).code == 0
         code, _, err = taofold("loops", "resume", "--approve", "wait")
     assert code == 0, err
@@ -205,6 +208,27 @@ def test_a_killed_loop_is_found_crashed_and_goes_on(
     code, out, err = taofold("loops", "resume")
     assert code == 0, err
     assert "after iteration 1" in out
+
+
+@pytest.mark.crash
+def test_a_loop_killed_inside_an_action_asks_whether_it_happened_and_says_how_to_answer(
+    taofold: Taofold, project: Path, started: Started
+) -> None:
+    process = started("loop", TASK, "-c", GATE, "--agent", "agents:deployer", "--loop-id", "x")
+    signs = project / ".taofold"
+    until(lambda: (signs / "waiting").exists(), process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    code, out, err = taofold("loops", "resume", "--approve", "wait")
+    assert (code, out) == (3, "x: paused, awaiting_approval\n")
+    [asked] = json.loads(taofold("approvals", "list", "--json").out)
+    assert "it waits for: slow_deploy" in err
+    assert asked["question"] in err
+    assert f"it happened:   {invocation()} approvals approve {asked['id']} --done" in err
+    assert taofold("approvals", "approve", asked["id"], "--done").code == 0
+    code, out, err = taofold("loops", "resume")
+    assert code == 0, err
+    assert not (signs / "go").exists(), "it was not run again"
 
 
 @pytest.mark.crash

@@ -120,11 +120,21 @@ def _next(loop: str, state: "LoopState") -> list[str]:
     call = invocation()
     lines: list[str] = []
     if state.status == "paused" and state.pause is not None and state.pause.run:
-        lines.append(f"{call} approvals list")
+        lines += [*_questions(state.pause.run), f"{call} approvals list"]
     if state.status in RESUMABLE:
         more = " --max-iterations N" if state.status == "exhausted" else ""
         lines.append(f"{call} loops resume {loop}{more}")
     return [*lines, f"{call} loops report {loop}"]
+
+
+def _questions(run: str) -> list[str]:
+    """What an iteration's run waits for, and the commands that answer it."""
+    from taofold.cli.asked import told
+    from taofold.cli.loop_place import with_means
+    from taofold.runtime.people import pending
+
+    found = with_means(lambda given: pending(given.log, run))
+    return [text for one in found for text in told(one)]
 
 
 def warn(text: str) -> None:
