@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.runtime.kit import Memo, act, finish, settled
 from tests.telemetry.kit import SECRET, calculator, family
 
-from taofold import MemoryLog
+from taofold import Limits, MemoryLog
 from taofold.core import events as e
 from taofold.core.spans import trace
 from taofold.policy.redaction import Redactor
@@ -109,6 +109,17 @@ async def test_a_waiting_run_has_open_spans_and_the_same_ids_when_it_has_ended()
     assert [mark.name for mark in after[-1].marks if mark.name in ("parked", "resumed")] == [
         "parked", "resumed",
     ]  # fmt: skip
+
+
+async def test_whether_a_run_succeeded_is_told_once_it_has_ended():
+    agent = calculator()
+    waiting = await agent.run("add")
+    assert "taofold.success" not in attributes(spans_of(waiting.records)[-1])
+    ended = await settled(agent, waiting)
+    assert attributes(spans_of(ended.records)[-1])["taofold.success"] is True
+    limited = await calculator(limits=Limits(steps=1)).run("add")
+    told = attributes(spans_of(limited.records)[-1])
+    assert (told["taofold.success"], told["taofold.stop_reason"]) == (False, "max_steps")
 
 
 async def test_a_denied_action_is_an_error_of_the_approval_and_of_the_call():

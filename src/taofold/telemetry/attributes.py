@@ -114,9 +114,9 @@ def _agent(span: AgentSpan, found: Attributes) -> None:
     found["taofold.steps"] = span.steps
     if span.stop_reason:
         found["taofold.stop_reason"] = span.stop_reason
+        found["taofold.success"] = span.success
     if span.forked_from:
         found["taofold.forked_from"] = span.forked_from
-        found["taofold.success"] = span.success
 
 
 def _model(span: ModelSpan, found: Attributes) -> None:
