@@ -8,6 +8,7 @@ const NAMES = [
   "progress", "rewound",
 ];
 const PATIENCE = 15000;
+export const ENDED = ["finished", "limited", "failed", "cancelled"];
 
 /**
  * Calls `tell(event)` for each event and `connection(state)` with "live", "lost" or "ended".
@@ -53,7 +54,7 @@ export function follow(run, tell, connection) {
     connection("lost");
     if (from.readyState !== EventSource.CLOSED) return;
     const ended = await get(`/runs/${part(run)}`).then(
-      (said) => ["finished", "limited", "failed", "cancelled"].includes(said.status) && last,
+      (said) => ENDED.includes(said.status) && last,
       (error) => error.status === 404,
     );
     if (stopped) return;

@@ -4,11 +4,9 @@ import { get, part, post } from "./api.js";
 import { failed, fill, h, loading, toast } from "./dom.js";
 import { ago, count, dollars, duration } from "./format.js";
 import { keys } from "./keys.js";
-import { follow } from "./live.js";
+import { ENDED, follow } from "./live.js";
 import { timeline } from "./timeline.js";
 import { trace } from "./trace.js";
-
-const ENDED = ["finished", "limited", "failed", "cancelled"];
 
 /** Shows the run `id` in `main`; returns what must be called when it is left. */
 export function runView(main, id) {
