@@ -169,6 +169,45 @@ def test_no_text_raises(text, index, reason):
     assert read_call("f", text).tool == "f"
 
 
+BARE = [
+    "Thought", "ACTION", "final answer", "final_answer", "observation", "tool results", "f", "finish",  # noqa: E501
+    "analysis", "DSML", "minimax", "invoke", "call", " to=f", "```json", "```", "~~~", "x = 3", "}",
+    "]", ")", ">", ",", '"', "'", "\x02", "\ufeff", "\u200b", "#", "- ", "1. ", "**", "_", "42",
+    "…", "/think", "assistant", "final", "\n", " ", "\t", "\u2028", "ſ", "é", "null", "“", "”", ";",
+    "`",
+]  # fmt: skip
+
+
+@settings(max_examples=600, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from(BARE), min_size=1, max_size=12).map("".join))
+@example("Thought\nAction\nf\nFinal answer\n42")
+def test_without_a_sign_of_any_form_a_text_is_prose_and_was_no_form_before(text):
+    assume(text.strip() and "assistantfinal" not in text)
+    assert read_reply(text, ["f"]) == Prose(text.strip())
+    signed = f"{text}\n<"  # a sign: now every form is looked for
+    assert read_reply(signed, ["f"]) == Prose(signed.strip())
+    assert isinstance(read_reply(text, ["f"], finish_reason="length"), Unparsed)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("so it is assistantfinal 42", Prose("42")),
+        ("so it is AssistantFinal 42", Prose("42")),
+        ("｜DSML｜42", Prose("42")),
+        ("|DSML|42", Prose("42")),
+        ("‖DSML‖42", Prose("42")),
+    ],
+)
+def test_one_sign_is_enough_to_be_looked_at(text, said):
+    assert read_reply(text, ["f"]) == said
+
+
+@pytest.mark.parametrize("text", ["f()", "f(x=1)", "Final Answer: 42", "Final Answer： 42"])
+def test_one_sign_is_enough_to_be_a_turn(text):
+    assert isinstance(read_reply(text, ["f"]), Turn)
+
+
 @pytest.mark.parametrize(
     "unit", ["`", "~", "``` ", " ", "<a>", "[x]", "} ", "\\", "- ", "ACTION: "]
 )

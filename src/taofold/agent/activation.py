@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from secrets import token_hex
+from os import urandom
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from taofold.core.errors import ConfigError, LimitReached
 from taofold.core.state import fold, live
 from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal
 from taofold.policy import Limits
-from taofold.reasoning import Offer, Task
+from taofold.reasoning import Task
 from taofold.runtime import run as runs
 from taofold.runtime.calling import render
 from taofold.runtime.cleaning import unsaid
@@ -51,7 +51,8 @@ def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[L
 
 def new_id() -> str:
     """A run id that sorts by time."""
-    return f"{time_ns() // 1_000_000:011x}{token_hex(4)}"
+    milliseconds = time_ns() // 1_000_000
+    return (milliseconds.to_bytes(6) + urandom(4)).hex()[1:]
 
 
 class Activation:
@@ -70,6 +71,7 @@ class Activation:
         self.log = log or (MemoryLog() if agent.log is None else open_log(agent.log))
         self.principal, self.takeover = principal, False
         self.output = agent.answer
+        self.strategy_name, self._make = find_strategy(agent.strategy)
         self.models = self._models()
         self.setup = self._setup()
 
@@ -112,23 +114,21 @@ class Activation:
             on_denial=agent.on_denial,
             depth=0 if parent is None else parent.depth,
             finish=None if self.output.text else self.output.finish_schema(),
+            offered=agent.offered,
         )
 
     def task(self, started: e.RunStarted) -> Task:
         """The strategy's input, from the recorded facts of the run."""
         agent = self.agent
-        offers = tuple(
-            [Offer(t.name, t.description, t.schema, t.effect) for t in agent.toolset.values()]
-        )
         return Task(
             goal=started.goal,
             instructions=agent.instructions,
-            offers=offers,
+            offers=agent.offers,
             output=self.output,
             strict=bool(agent.strict),
             research=agent.research,
             attempts=agent.limits.parse_retries + 1,
-            native=started.profile.native_tools and bool(offers),
+            native=started.profile.native_tools and bool(agent.offers),
             window=started.profile.window,
             history=started.history,
             ask_user=agent.ask_user,
@@ -137,7 +137,7 @@ class Activation:
 
     def strategy(self, started: e.RunStarted) -> Callable[[], Strategy[Any]]:
         """A fresh generator at each call."""
-        make, task = find_strategy(self.agent.strategy)[1], self.task(started)
+        make, task = self._make, self.task(started)
         return lambda: make(task)
 
     async def run(
@@ -159,12 +159,11 @@ class Activation:
             goal = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n{goal}"
         redactor = self.setup.redactor
         session = redactor.text(session)
-        name, _ = find_strategy(agent.strategy)
         model = self.models["executor"]
         started = e.RunStarted(
             goal=redactor.text(goal),
             agent=agent.name,
-            strategy=name,
+            strategy=self.strategy_name,
             model=model.name,
             profile=model.profile,
             principal=self.setup.principal,
@@ -182,17 +181,8 @@ class Activation:
 
     def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """What is kept with the run: for the rules, for replay, and what the caller gave."""
-        agent, kept = self.agent, dict[str, Any]()
-        effects = {t.name: t.effect for t in agent.toolset.values() if t.effect != "read"}
-        if effects:
-            kept["effects"] = effects
-        if agent.research:
-            kept["research"] = True
-        if agent.instructions:
-            kept["instructions"] = self.setup.redactor.text(agent.instructions)
-        if self.parent is not None:
-            kept["limits"] = asdict(self.setup.limits)
-        return {**self.setup.redactor.json(dict(given)), **kept}
+        limits = {} if self.parent is None else {"limits": asdict(self.setup.limits)}
+        return {**self.setup.redactor.json(dict(given)), **self.agent.noted, **limits}
 
     async def resume(self, run: str, *, takeover: bool = False) -> RunResult[Any]:
         """Carry on a run."""

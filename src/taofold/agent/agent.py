@@ -18,8 +18,8 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import Message, Principal, Reply, Tier
 from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
-from taofold.reasoning import Output, Task
-from taofold.runtime.model import ModelSpec
+from taofold.reasoning import Offer, Output, Task
+from taofold.runtime.model import ModelSpec, ToolSpec
 from taofold.runtime.setup import Approver
 from taofold.store.log import Log
 from taofold.tools import Tool, Toolset, as_tool
@@ -93,6 +93,30 @@ class Agent(Generic[Deps, Out]):
         mine = _toolset(self.tools)
         added = [tool for name, tool in custom_actions().items() if name not in mine]
         return Toolset.of(mine, *added) if added else mine
+
+    @cached_property
+    def offers(self) -> tuple[Offer, ...]:
+        """Its tools as a strategy sees them."""
+        tools = self.toolset.values()
+        return tuple([Offer(t.name, t.description, t.schema, t.effect) for t in tools])
+
+    @cached_property
+    def offered(self) -> dict[tuple[str, ...], tuple[ToolSpec, ...]]:
+        """Its tools as they were offered to models, by their names."""
+        return {}
+
+    @cached_property
+    def noted(self) -> dict[str, Any]:
+        """What of it is kept with each run: for the rules, and for replay."""
+        noted: dict[str, Any] = {}
+        effects = {offer.name: offer.effect for offer in self.offers if offer.effect != "read"}
+        if effects:
+            noted["effects"] = effects
+        if self.research:
+            noted["research"] = True
+        if self.instructions:
+            noted["instructions"] = self.redactor.text(self.instructions)
+        return noted
 
     @cached_property
     def answer(self) -> Output:

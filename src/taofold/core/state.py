@@ -81,7 +81,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901 - one c
         case e.Replied():
             return _replied(state, event, at, active)
         case e.Proposed():
-            opened = OpenStep(event.thought, tuple([Slot(action) for action in event.actions]))
+            opened = OpenStep(event.thought, tuple(map(Slot, event.actions)))
             return replace(state, open={**state.open, event.key: opened}, at=at, active_ms=active)
         case e.Decided():
             slot = _slot(state, event)

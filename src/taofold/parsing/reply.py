@@ -52,6 +52,8 @@ _BROKEN = re.compile(
     r"[\"'”]?\s{0,4}:|<tool_calls?>|\[TOOL_CALLS\]|<function=|<invoke |<\|python_tag\|>"
     r"|<｜tool▁call|<\|tool_call|<\|START_ACTION"
 )
+_FORMED = re.compile(r"[{<(\[:：|｜‖]|assistantfinal", re.IGNORECASE)
+"""No form of a decision, of reasoning or of another's words does without one of these."""
 _FOREIGN = re.compile(
     r"^[ \t#*_]{0,8}(?:observation|tool[ _]results?|function[ _]results?)[ \t*_]{0,4}[:：]"
     r"|<tool_response>|<function_results?>|\[TOOL_RESULTS\]|<\|im_start\|>(?:user|tool)"
@@ -87,6 +89,8 @@ def read_reply(
                 return turn_of(value, tools)
     if not body:
         return refusal("empty", text, note="The reply is empty. Send a thought and an action.")
+    if _FORMED.search(body) is None and not is_cut(finish_reason):
+        return Prose(body)
     result = _Reply(cleaned(text), tools, finish_reason).read()
     if not isinstance(result, Turn) or all(is_finite(call.parameters) for call in result.calls):
         return result

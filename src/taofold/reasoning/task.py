@@ -5,6 +5,7 @@ Knows nothing about models, policy or storage.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -72,7 +73,7 @@ class Output:
         return schema | ({"$defs": definitions} if definitions else {})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """The input of every strategy.
 
@@ -103,6 +104,11 @@ class Task:
         """The names a model may call."""
         reserved = (FINISH, "ask_user") if self.ask_user else (FINISH,)
         return (*[offer.name for offer in self.offers], *reserved)
+
+    @cached_property
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """The JSON Schemas of the parameters, by tool."""
+        return {offer.name: offer.schema for offer in self.offers}
 
     @property
     def budget(self) -> int:

@@ -92,7 +92,7 @@ def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:
         text = reply.text.strip()
         remark = Remark(text) if text else None
         why = reply.finish or None
-        takes = {offer.name: offer.schema for offer in task.offers}
+        takes = task.schemas
         calls = tuple(
             [
                 read_call(c.name, c.arguments, c.id, finish_reason=why, schema=takes.get(c.name))

@@ -70,7 +70,7 @@ class Batch:
             else:
                 await self._consider(index, action)
         await self._run_ready()
-        observations = tuple([o for o in self.observations if o is not None])
+        observations = tuple(filter(None, self.observations))
         if not self.effect.planned:
             step = Step(0, self.effect.thought, tuple(self.actions), observations)
             self.ledger.saw(self.key, step, self.calls)
@@ -221,7 +221,7 @@ class Batch:
             await self._slow_down()
         if self.ledger.inbox.news and not self.ledger.exact:
             await self.ledger.heed()  # nothing may start after a cancellation, not even on record
-        begun = [self._begin(one) for one in ready]
+        begun = list(map(self._begin, ready))
         if len(ready) == 1:
             await self._run(ready[0], begun[0])
             return

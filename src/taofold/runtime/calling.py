@@ -143,7 +143,7 @@ def observed(
             status=outcome.status,
             extraction=ledger.setup.redactor.text(extraction),
             auto=auto,
-            duration_ms=round(seconds * 1000, 3),
+            duration_ms=round(seconds * 1e6) / 1000,
             options=_options(tool) if outcome.status == "timeout" else (),
             blob=blob,
             cut=cut,

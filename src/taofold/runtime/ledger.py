@@ -44,7 +44,7 @@ class Ledger:
         """How many branches run beside the one that asks."""
         self.fresh = False
         """No event is left on the tape (steering may be): what comes now happens now."""
-        self.tools = {tool.name: tool for tool in setup.tools.values()}
+        self.tools = dict(setup.tools)
         self._live = False
         self._late: list[e.Event] = []
         self._guards: dict[str, Repetition] = {}
@@ -187,7 +187,9 @@ class Ledger:
 
     def saw(self, key: str, step: Step, calls: Sequence[Call | None]) -> None:
         """Show the guard a step that is complete; `calls` are those that it has judged."""
-        known = [call or self.call(step.actions[index]) for index, call in enumerate(calls)]
+        known = list(filter(None, calls))
+        if len(known) < len(calls):
+            known = [call or self.call(step.actions[index]) for index, call in enumerate(calls)]
         self.guard(key).seen(step, mutating=self._mutating, calls=known)
 
 

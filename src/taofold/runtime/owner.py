@@ -10,7 +10,6 @@ import signal
 import time
 from functools import cache
 from pathlib import Path
-from secrets import token_hex
 
 SPAWNED = "TAOFOLD_SPAWNED"
 """Environment variable that a spawner sets for its workers."""
@@ -41,7 +40,7 @@ def _here() -> str:
 
 def me() -> str:
     """This process as an owner."""
-    return f"{_process(os.getpid())}|{token_hex(4)}"
+    return f"{_process(os.getpid())}|{os.urandom(4).hex()}"
 
 
 @cache

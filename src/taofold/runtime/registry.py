@@ -7,7 +7,7 @@ or through the entry points of group `taofold.models`. It knows no vendor.
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
 from taofold.core.errors import ConfigError, RunError
 from taofold.core.values import Profile
@@ -75,14 +75,14 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
     """
     if isinstance(spec, str):
         return _named(spec, provider, options)
+    if callable(getattr(spec, "complete", None)):
+        return cast("Model", spec)
     if isinstance(spec, Sequence):
         models = [resolve(one, provider=provider, **options) for one in spec]
         return models[0] if len(models) == 1 else FallbackModel(models)
-    if not callable(getattr(spec, "complete", None)):
-        raise ConfigError(
-            f"{spec!r} is not a model: give 'provider:model', an object with `complete`, or a list"
-        )
-    return spec
+    raise ConfigError(
+        f"{spec!r} is not a model: give 'provider:model', an object with `complete`, or a list"
+    )
 
 
 def providers() -> list[str]:

@@ -59,8 +59,8 @@ async def start(
         session=started.session,
         parent=started.parent,
         principal=started.principal.id,
-        created_at=setup.now(),
-        updated_at=setup.now(),
+        created_at=(now := setup.now()),
+        updated_at=now,
     )
     epoch = 0
     try:

@@ -137,22 +137,23 @@ class Setup:
     """JSON Schema of the parameters of `finish`, where it is offered natively."""
     now: Callable[[], int] = clock
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    _specs: dict[tuple[str, ...], tuple[ToolSpec, ...]] = field(
+    offered: dict[tuple[str, ...], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[str, ...], tuple[ToolSpec, ...]]
     )
+    """What `specs` has made: the same for every run of an agent."""
 
     def specs(self, names: tuple[str, ...]) -> tuple[ToolSpec, ...]:
         """The named tools as they are offered to a model."""
-        if names not in self._specs:
+        if names not in self.offered:
             tools = [self.tools[name] for name in names if name in self.tools]
-            self._specs[names] = (
+            self.offered[names] = (
                 *[ToolSpec(t.name, t.description, t.schema) for t in tools],
                 *[RESERVED_SPECS[name] for name in names if name in RESERVED_SPECS],
             )
             if FINISH in names and self.finish is not None:
                 spec = ToolSpec(FINISH, "Give the final answer.", self.finish)
-                self._specs[names] = (*self._specs[names], spec)
-        return self._specs[names]
+                self.offered[names] = (*self.offered[names], spec)
+        return self.offered[names]
 
     def model(self, role: str) -> Model:
         """The model that plays `role`."""

@@ -119,6 +119,8 @@ class Tape:
 
     def rest(self) -> list[e.Record]:
         """What was never asked for, in order."""
+        if not self._at:
+            return []
         left = [record for queue in self._at.values() for record in queue]
         return sorted(left, key=lambda record: record.seq)
 

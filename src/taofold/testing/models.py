@@ -148,7 +148,7 @@ class FunctionModel:
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
         """Ask the function. What it raises passes through."""
         answer = self._fn(request)
-        if not isinstance(answer, str | Reply):
+        if not isinstance(answer, (str, Reply)):
             answer = await answer
         reply = answer if isinstance(answer, Reply) else Reply(text=answer, model=self.name)
         if on_text is not None:
