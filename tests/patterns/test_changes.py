@@ -25,7 +25,10 @@ LESS = "assert 3 == 7"
 
 
 def copying(message: str = "assert .* == .*", kind: str = "AssertionError") -> Pattern:
-    return error("Copy it", message, kind=kind, fix="", code="", diff=COPY, language="python")
+    return error(
+        "Copy it", message, kind=kind, fix="Make a copy of it first", code="", diff=COPY,
+        language="python",
+    )  # fmt: skip
 
 
 def signed(pattern: Pattern, *signs: str) -> Pattern:

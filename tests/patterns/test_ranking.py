@@ -40,7 +40,12 @@ FIXES = (
 
 def many() -> list[Pattern]:
     return [
-        error(f"Null {n}", f"Cannot read property '.*' of null in {fix}", fix=fix, code=fix)
+        error(
+            f"Null {n}",
+            f"Cannot read property '.*' of null in {fix}",
+            fix=f"{fix}, to fix the error",
+            code=fix,
+        )
         for n, fix in enumerate(FIXES)
     ]
 
