@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from taofold.core import events as e
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.trace import opening
 from taofold.core.values import ASK_USER, Principal
@@ -20,6 +19,7 @@ from taofold.runtime import people
 from taofold.runtime.inbox import SHAPES
 from taofold.runtime.setup import Approval, Decision
 from taofold.server import filling, shapes, views
+from taofold.server.access import seen
 from taofold.server.catalog import AnyAgent, facts_of
 from taofold.server.endpoint import Call, Endpoint
 from taofold.server.keeper import root
@@ -34,12 +34,7 @@ async def pending(call: Call) -> BaseModel:
     """Everything that waits for the caller."""
     query: ApprovalsQuery = call.query
     if query.run:
-        try:
-            row = await call.server.log.row(query.run)
-        except UnknownRun:
-            row = None
-        if row is None or not call.server.sees(call.principal, row):
-            raise Problem(404, "not_found", "there is no such run, or it is not yours")
+        await seen(call, query.run)
     return shapes.Approvals(items=await pending_of(call, query.run))
 
 
@@ -77,7 +72,7 @@ async def decide(call: Call) -> BaseModel:
     try:
         row = await server.log.row(run)
     except UnknownRun:
-        raise Problem(404, "not_found", "there is no such action, or it is not yours") from None
+        raise _unknown() from None
     agent = await _agent(call, row)
     policy = agent.policy if agent is not None else Policy()
     decision = _decision(body)
@@ -100,7 +95,7 @@ async def decide(call: Call) -> BaseModel:
         )
     except Refused as error:
         if not server.sees(call.principal, row):
-            raise Problem(404, "not_found", "there is no such action, or it is not yours") from None
+            raise _unknown() from None
         raise _refused(error, call, policy, row) from None
     server.audit(
         "decision",
@@ -189,12 +184,11 @@ async def _agent(call: Call, row: RunRow) -> AnyAgent | None:
     """The agent of the run that nobody's call started; None if it is not offered here."""
     server = call.server
     name = await root(server.log, row)
-    first = await server.log.read(name, limit=1)
-    event = first[0].event if first else None
-    if not isinstance(event, e.RunStarted):
+    started = opening(await server.log.read(name, limit=1))
+    if started is None:
         return None
     try:
-        return server.catalog.of(name, event)
+        return server.catalog.of(name, started)
     except Exception:  # noqa: BLE001 - whatever keeps an agent from being made
         return None
 
@@ -206,6 +200,10 @@ def _decision(body: Decide) -> Decision:
     if body.decision == "answer":
         said["answer"] = body.answer or ""
     return Decision(body.decision, **said)
+
+
+def _unknown() -> Problem:
+    return Problem(404, "not_found", "there is no such action, or it is not yours")
 
 
 def _refused(error: Refused, call: Call, policy: Policy, row: RunRow) -> Problem:

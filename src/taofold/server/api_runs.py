@@ -24,7 +24,7 @@ async def page(call: Call) -> BaseModel:
     query: RunsQuery = call.query
     server, found = call.server, list[RunRow]()
     session = views.inner_session(call.principal, query.session)
-    most, behind = _PAGE, not query.cursor
+    most = _PAGE
     while True:
         rows = await server.log.rows(status=query.status, session=session, limit=most)
         found.clear()

@@ -55,7 +55,7 @@ class Catalog:
 
     def __getitem__(self, name: str) -> AnyAgent:
         """The agent called `name`, "" = the first. Raises KeyError."""
-        return self._agents[name or next(iter(self._agents))]
+        return self._agents[self.name(name)]
 
     def policies(self, agent: str) -> Sequence[Policy]:
         """Whose word counts in runs of the agent of this name: the offered agents that use it."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from taofold.core import events as e
 from taofold.core.errors import LogError, UnknownRun
+from taofold.core.trace import opening
 from taofold.runtime import owner, people
 from taofold.server.catalog import Catalog
 from taofold.server.gate import PARKED
@@ -142,9 +143,8 @@ class Keeper:
         return owner.alive(row.owner) is False
 
     async def _ours(self, run: str) -> bool:
-        first = await self._log.read(run, limit=1)
-        event = first[0].event if first else None
-        return isinstance(event, e.RunStarted) and self._catalog.ours(event)
+        started = opening(await self._log.read(run, limit=1))
+        return started is not None and self._catalog.ours(started)
 
 
 async def root(log: Log, row: RunRow) -> str:

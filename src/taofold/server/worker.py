@@ -15,6 +15,7 @@ from typing import Any, Final
 from taofold.agent.result import Happening
 from taofold.core import events as e
 from taofold.core.errors import Conflict, LogError, Refused, TaofoldError
+from taofold.core.trace import opening
 from taofold.core.values import Principal
 from taofold.server.catalog import AnyAgent, Catalog
 from taofold.server.gate import QUEUED, STOPPED, barrier
@@ -122,7 +123,7 @@ class Worker:
         if run in self._tasks:
             self._again.add(run)
             return
-        started = await self._started(run)
+        started = opening(await self._log.read(run, limit=1))
         if started is None or run in self._tasks:
             return
         try:
@@ -136,11 +137,6 @@ class Worker:
             return known.resume(run, principal=principal, listener=listener)
 
         self._spawn(run, agent, drive, None)
-
-    async def _started(self, run: str) -> e.RunStarted | None:
-        first = await self._log.read(run, limit=1)
-        event = first[0].event if first else None
-        return event if isinstance(event, e.RunStarted) else None
 
     def _spawn(
         self, run: str, agent: AnyAgent, drive: Drive, begun: "asyncio.Future[None] | None"
