@@ -245,17 +245,23 @@ async def test_a_waiting_run_keeps_its_stream_and_heartbeats(tmp_path: Path) -> 
         assert bench.done == [("publish", "x")]
 
 
-async def test_one_who_never_reads_is_dropped_and_does_not_hold_up_the_others(
-    tmp_path: Path,
-) -> None:
+def talkative() -> Agent[Any, str]:
+    """Says far more than fits into the buffers of a connection, then asks."""
+
     @tool(effect="read")
     def dump(at: int) -> str:
         """Say a lot."""
         return f"{at}:" + "x" * 15_000
 
     replies = [act(f"step {n}", "dump", at=n) for n in range(40)]
-    agent = Bench().agent(*replies, act("w", "ask_user", question="?"), finish(), tools=[dump],
-                          limits=Limits(steps=100), ask_user=True)  # fmt: skip
+    return Bench().agent(*replies, act("w", "ask_user", question="?"), finish(), tools=[dump],
+                         limits=Limits(steps=100), ask_user=True)  # fmt: skip
+
+
+async def test_one_who_never_reads_is_dropped_and_does_not_hold_up_the_others(
+    tmp_path: Path,
+) -> None:
+    agent = talkative()
     settings = Settings(look_s=0.02, tail_s=0.01, send_s=1.0)
     path = tmp_path / "runs.db"
     async with serving(agent, path, settings=settings, buffer_bytes=4096) as client:
@@ -271,6 +277,27 @@ async def test_one_who_never_reads_is_dropped_and_does_not_hold_up_the_others(
             events = await reading
         assert events[-1].name == "done"
         assert len([one for one in events if one.name == "tool_result"]) == 41
+
+
+async def test_that_a_client_of_ag_ui_never_reads_is_no_failure_of_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(look_s=0.02, tail_s=0.01, send_s=0.5)
+    path = tmp_path / "runs.db"
+    body = json.dumps({
+        "threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [],
+        "forwardedProps": {}, "messages": [{"id": "1", "role": "user", "content": "go"}],
+    }).encode()  # fmt: skip
+    head = (
+        f"POST /ag-ui HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    async with serving(talkative(), path, settings=settings, buffer_bytes=4096) as client:
+        with socket.create_connection(("127.0.0.1", client.port)) as idle:
+            idle.sendall(head.encode() + body)
+            await settled(lambda: client.server.streams == 1)
+            await settled(lambda: client.server.streams == 0)
+    assert [one.message for one in caplog.records if one.exc_info] == []
 
 
 def test_an_answer_is_shown_only_from_its_field() -> None:

@@ -13,7 +13,6 @@ from typing import Any, Final
 from ag_ui.core import BaseEvent, RunAgentInput, UserMessage
 from ag_ui.core.events import CustomEvent
 from ag_ui.encoder import EventEncoder
-from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from taofold.agent.activation import UI_CONTEXT, new_id
@@ -22,13 +21,14 @@ from taofold.server import api_people, views
 from taofold.server.agui_ask import decision
 from taofold.server.agui_scene import Scene
 from taofold.server.agui_tail import Tail
-from taofold.server.api_start import framed
+from taofold.server.api_start import framed, offered
 from taofold.server.catalog import SETTINGS
 from taofold.server.endpoint import Call, Endpoint
 from taofold.server.problem import Problem
 from taofold.server.server import Server
 from taofold.server.shapes_asked import LONGEST_GOAL, Decide
 from taofold.server.stream import LONGEST_REPORT
+from taofold.server.streaming import sent
 from taofold.server.watching import allowed
 from taofold.store.fields import is_mapping
 from taofold.store.log import ENDED, RunRow
@@ -71,15 +71,7 @@ async def talk(call: Call) -> Response:
     if said.tools:
         ignored = [tool.name for tool in said.tools]
         notes.append(CustomEvent(name="tools_ignored", value=ignored))
-    frames = _frames(call, scene, tail, notes)
-    return EventSourceResponse(
-        allowed(call, tail.run, frames),
-        ping=server.settings.ping_s,
-        ping_message_factory=lambda: ServerSentEvent(comment="still here", sep="\n"),
-        send_timeout=server.settings.send_s,
-        sep="\n",
-        cleanup_timeout=2.0,
-    )
+    return sent(server, allowed(call, tail.run, _frames(call, scene, tail, notes)))
 
 
 async def _frames(
@@ -135,11 +127,7 @@ async def _start(call: Call, said: RunAgentInput, session: str) -> str:
     server = call.server
     props: Any = said.forwarded_props
     wanted = props.get("agent") if is_mapping(props) else None
-    name = server.catalog.name(str(wanted or ""))
-    try:
-        agent = server.catalog[name]
-    except KeyError:
-        raise Problem(422, "agent", f"no agent is called {name[:80]!r}") from None
+    name, agent = offered(server, str(wanted or ""))
     run, goal = new_id(), _goal(said)
     context = "; ".join(f"{one.description}: {one.value}" for one in said.context or ())
     try:

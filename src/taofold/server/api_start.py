@@ -15,9 +15,10 @@ from taofold.core.errors import Conflict, UnknownRun
 from taofold.core.trace import opening
 from taofold.core.visible import visible
 from taofold.server import shapes, views
-from taofold.server.catalog import SETTINGS
+from taofold.server.catalog import SETTINGS, AnyAgent
 from taofold.server.endpoint import Call, Endpoint
 from taofold.server.problem import Problem
+from taofold.server.server import Server
 from taofold.server.shapes_asked import NewRun
 from taofold.server.streaming import stream
 from taofold.store.log import ENDED
@@ -31,11 +32,8 @@ _LOOKS: Final = 40
 async def create(call: Call) -> Response:
     """Start a run."""
     body: NewRun = call.body
-    server, name = call.server, call.server.catalog.name(call.body.agent)
-    try:
-        agent = server.catalog[name]
-    except KeyError:
-        raise Problem(422, "agent", f"no agent is called {body.agent[:80]!r}") from None
+    server = call.server
+    name, agent = offered(server, body.agent)
     digest = blake2b(msgspec.json.encode(body.model_dump()), digest_size=8).hexdigest()
     run, keyed = _named(call)
     session = views.inner_session(call.principal, body.session)
@@ -60,6 +58,19 @@ async def create(call: Call) -> Response:
         raise error
     server.audit("start", call.principal.id, run=run, agent=name)
     return await _started(call, run, fresh=True)
+
+
+def offered(server: Server, said: str) -> tuple[str, AnyAgent]:
+    """The name and the agent that `said` means.
+
+    Raises:
+        Problem: 422, there is none.
+    """
+    name = server.catalog.name(said)
+    try:
+        return name, server.catalog[name]
+    except KeyError:
+        raise Problem(422, "agent", f"no agent is called {name[:80]!r}") from None
 
 
 def framed(context: str) -> str:

@@ -45,7 +45,11 @@ async def stream(call: Call, run: str, after: str, *, cancel: bool) -> Response:
         raise Problem(400, "position", str(error)) from None
     if place and await _finished(server, run, place):
         return Response(status_code=204)
-    frames = _frames(call, run, place, cancel=cancel)
+    return sent(server, _frames(call, run, place, cancel=cancel))
+
+
+def sent(server: Server, frames: AsyncIterator[bytes]) -> Response:
+    """The response of a stream; a client that takes nothing of it for too long is dropped."""
     return _Events(
         frames,
         ping=server.settings.ping_s,
