@@ -166,6 +166,11 @@ def _enter(call: _Pending, event: e.Decided | e.Started | e.Observed, record: e.
             call.observed_at, call.observed_seq = record.at, record.seq
 
 
+def child_id(run: str, key: str, index: int) -> str:
+    """The id of the run that the call at this place of `run` begins, if it is an agent's."""
+    return f"{run}.{key.replace('.', '-')}-{index}"
+
+
 def opening(records: Iterable[e.Record]) -> e.RunStarted | None:
     """The run's first fact, None if the log lacks it."""
     for record in records:

@@ -13,6 +13,7 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.excerpt import excerpt, key_line
+from taofold.core.trace import child_id
 from taofold.core.values import Action, Observation
 from taofold.runtime.ending import words
 from taofold.runtime.ledger import Ledger
@@ -200,7 +201,7 @@ async def delegate(ledger: Ledger, key: str, index: int, action: Action, tool: T
     if setup.children is None:
         return observed(ledger, key, index, tool, Outcome("no agent runner", "failure"), 0.0)
     place = f"{key}[{index}]"
-    run = f"{ledger.store.run}.{key.replace('.', '-')}-{index}"
+    run = child_id(ledger.store.run, key, index)
     held = [one for at, one in ledger.held.items() if at != place]
     ledger.queue.discard(place)
     limits = setup.limits.left(state, held, ledger.sharing(key))

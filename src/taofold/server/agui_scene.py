@@ -11,6 +11,7 @@ from ag_ui.core import events as ag
 
 from taofold.core import events as e
 from taofold.core.state import RunState, reduce
+from taofold.core.trace import child_id
 from taofold.core.values import FINISH, Action, Usage
 from taofold.runtime.calling import render
 from taofold.server import agui_events as told
@@ -168,7 +169,7 @@ class Scene:
         for index, action in enumerate(event.actions):
             name = f"{here}:{index}"
             self._calls[run, event.key, index] = (name, action)
-            self._spawned[f"{run}.{event.key.replace('.', '-')}-{index}"] = name
+            self._spawned[child_id(run, event.key, index)] = name
             if action.tool != FINISH:
                 yield from told.call_events(here, name, action)
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from taofold.core import events as e
+from taofold.core.trace import child_id
 from taofold.store.log import Log
 
 BATCH: Final = 500
@@ -41,9 +42,9 @@ class Tail:
                 yield record
                 match event:
                     case e.Started():
-                        going[_child(run, event.key, event.index)] = None
+                        going[child_id(run, event.key, event.index)] = None
                     case e.Observed():
-                        going.pop(_child(run, event.key, event.index), None)
+                        going.pop(child_id(run, event.key, event.index), None)
                     case e.Rewound():
                         going.clear()
                     case _:
@@ -60,8 +61,3 @@ class Tail:
         for child in [one for one in self._open[run] if one in known]:
             async for record in self._drain(child):
                 yield record
-
-
-def _child(run: str, key: str, index: int) -> str:
-    """The id of the run that this call begins, if it is an agent's."""
-    return f"{run}.{key.replace('.', '-')}-{index}"

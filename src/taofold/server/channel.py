@@ -14,6 +14,7 @@ import msgspec
 from taofold.agent.result import Progress
 from taofold.core import events as e
 from taofold.core.state import ENDED
+from taofold.core.trace import child_id
 from taofold.server.answering import Answering
 from taofold.server.position import Place, Position, covers, further, write
 from taofold.server.wire import Projection, WireEvent
@@ -231,7 +232,7 @@ def _child(record: e.Record) -> str:
     """The id of the child run that the call of an `Observed` started."""
     event = record.event
     assert isinstance(event, e.Observed)
-    return f"{record.run}.{event.key.replace('.', '-')}-{event.index}"
+    return child_id(record.run, event.key, event.index)
 
 
 def frame(event: WireEvent, sequence: int, place: str) -> bytes:
