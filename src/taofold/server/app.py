@@ -34,7 +34,7 @@ from taofold.server.door import Guest, unauthorized
 from taofold.server.endpoint import Call, Endpoint, check_body, check_path, check_query
 from taofold.server.front import Front, Visit
 from taofold.server.openapi import document
-from taofold.server.problem import Problem, problem_of
+from taofold.server.problem import Problem, hurried, problem_of
 from taofold.server.server import Server
 
 ENDPOINTS: Final[Sequence[Endpoint]] = (
@@ -149,7 +149,7 @@ def _guest(server: Server, endpoint: Endpoint, request: Request) -> Guest | None
 def _limit(server: Server, who: str) -> None:
     wait = server.rates.take(f"principal:{who}", asyncio.get_running_loop().time())
     if wait:
-        raise Problem(429, "rate", "too many requests", headers={"Retry-After": f"{wait + 1:.0f}"})
+        raise hurried(wait)
 
 
 def _json(said: BaseModel, status: int) -> Response:

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from taofold.server.problem import Problem
+from taofold.server.problem import Problem, hurried
 from taofold.server.server import Server
 
 CSP: Final = (
@@ -103,8 +103,7 @@ class Front:
             raise Problem(429, "rate", "too many failed attempts", headers={"Retry-After": "10"})
         wait = self._server.rates.take(f"address:{_client(scope)}", now)
         if wait:
-            retry = {"Retry-After": f"{wait + 1:.0f}"}
-            raise Problem(429, "rate", "too many requests", headers=retry)
+            raise hurried(wait)
         origin = headers.get("origin", "")
         if scope["method"] == "OPTIONS" and origin in self._server.door.origins:
             return Response(status_code=204)

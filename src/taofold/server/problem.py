@@ -45,6 +45,12 @@ class Problem(Exception):
         return Response(msgspec.json.encode(body), self.status, self.headers, media_type=MEDIA)
 
 
+def hurried(wait: float) -> Problem:
+    """Too many requests; `wait` seconds from now there may be one more."""
+    retry = {"Retry-After": f"{wait + 1:.0f}"}
+    return Problem(429, "rate", "too many requests", headers=retry)
+
+
 def problem_of(error: Exception) -> Problem | None:
     """What an error of ours means for a client, None if it is a bug."""
     if isinstance(error, ExceptionGroup):
