@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, Final
 
-from taofold.bridges.foreign import made, several
+from taofold.bridges.foreign import made, several, writes_arun
 from taofold.core.values import Sideeffect
 from taofold.tools import Outcome, RunContext, Tool, Toolset
 from taofold.tools.worker import WORKERS
@@ -53,8 +53,11 @@ def tools_of(
 
 
 async def _run(thing: Any, parameters: dict[str, Any]) -> Any:
-    """The call, through what checks the arguments and counts the uses."""
-    if inspect.iscoroutinefunction(getattr(thing, "func", None)) or _has_coroutine(thing):
+    """The call, through what checks the arguments and counts the uses.
+
+    The `_arun` that all tools of CrewAI have only raises.
+    """
+    if inspect.iscoroutinefunction(getattr(thing, "func", None)) or writes_arun(thing, _OWN):
         return await thing.arun(**parameters)
     if inspect.iscoroutinefunction(thing._run):
         # `run` would start a loop of its own in the middle of ours.
@@ -63,12 +66,6 @@ async def _run(thing: Any, parameters: dict[str, Any]) -> Any:
         checked = thing.args_schema.model_validate(parameters).model_dump()
         return await thing._run(**checked) if spent is None else spent
     return await WORKERS.run(lambda: thing.run(**parameters))
-
-
-def _has_coroutine(thing: Any) -> bool:
-    """Did its author write `_arun`? The one that it inherits only raises."""
-    owner = next((kind for kind in type(thing).__mro__ if "_arun" in vars(kind)), None)
-    return owner is not None and not owner.__module__.startswith(_OWN)
 
 
 def _outcome(value: Any) -> Any:

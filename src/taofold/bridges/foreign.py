@@ -100,6 +100,12 @@ def several(
     return made_of.prefixed(prefix) if prefix else made_of
 
 
+def writes_arun(thing: object, package: str) -> bool:
+    """Did the author of a tool write `_arun`, or is it the one that `package` gives to all?"""
+    owner = next((kind for kind in type(thing).__mro__ if "_arun" in vars(kind)), None)
+    return owner is not None and not owner.__module__.startswith(package)
+
+
 def _plain(name: str, schema: object) -> dict[str, Any]:
     """The JSON Schema, without the titles that cost tokens and say nothing."""
     if isinstance(schema, Mapping):

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from taofold.agent import Agent
 from taofold.agent.sync import run_now
-from taofold.bridges.foreign import made, need, several
+from taofold.bridges.foreign import made, need, several, writes_arun
 from taofold.core.errors import ConfigError
 from taofold.core.values import Sideeffect, Tier
 from taofold.runtime.calling import render
@@ -132,10 +132,7 @@ def _text(block: object) -> str | None:
 
 def _only_sync(thing: Any) -> bool:
     """Has it no coroutine of its own? LangChain would hold up the end of the process for it."""
-    if getattr(thing, "coroutine", None) is not None:
-        return False
-    owner = next((kind for kind in type(thing).__mro__ if "_arun" in vars(kind)), None)
-    return owner is None or owner.__module__.startswith(_OWN)
+    return getattr(thing, "coroutine", None) is None and not writes_arun(thing, _OWN)
 
 
 def _refuse_injected(thing: Any, schema: Any) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
+
 from taofold.core.errors import ConfigError
 from taofold.loop.check import Gate
 from taofold.loop.gates_path import search_path
@@ -87,10 +89,7 @@ def gates(
         found += _gates(part, place, path, timeout)
     if output:
         _pattern(output)
-        last = found[-1]
-        found[-1] = Gate(
-            last.command, output, last.timeout, last.folder, last.shell, last.env, last.argv
-        )
+        found[-1] = structs.replace(found[-1], output=output)
     return tuple(found)
 
 
