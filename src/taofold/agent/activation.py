@@ -168,8 +168,8 @@ class Activation:
             profile=model.profile,
             principal=self.setup.principal,
             policy=self.setup.policy.version,
-            settings=self._settings(settings or {}),
-            data=redactor.json(dict(data or {})),
+            settings=self._settings(settings),
+            data=redactor.json(dict(data)) if data else {},
             history=(*await self._history(session), *[unsaid(redactor, one) for one in history]),
             session=session,
             parent=self.parent.run if self.parent else "",
@@ -179,10 +179,11 @@ class Activation:
         store = await runs.start(self.log, started, run, self.strategy(started), self.setup)
         return await self._result(store)
 
-    def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
         """What is kept with the run: for the rules, for replay, and what the caller gave."""
         limits = {} if self.parent is None else {"limits": asdict(self.setup.limits)}
-        return {**self.setup.redactor.json(dict(given)), **self.agent.noted, **limits}
+        said: dict[str, Any] = self.setup.redactor.json(dict(given)) if given else {}
+        return {**said, **self.agent.noted, **limits}
 
     async def resume(self, run: str, *, takeover: bool = False) -> RunResult[Any]:
         """Carry on a run."""

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 
 from taofold.core.audit import Attempt, Entry, audit
 from taofold.core.chain import Chain
-from taofold.core.events import Record, RunFinished
+from taofold.core.events import Record
 from taofold.core.metrics import Metrics, measure
 from taofold.core.state import RunState
 from taofold.core.values import Usage, Value
@@ -143,11 +143,10 @@ def result_of(
     log: Log, state: RunState, records: tuple[Record, ...], pending: tuple[Approval, ...], load: Any
 ) -> RunResult[Any]:
     """The result of a run whose activation ended in `state`."""
-    output, error = state.output, state.error
+    output = state.output
     if state.status in ("finished", "limited") and output is not None:
         output = load(output)
     waiting = state.status == "waiting"
-    finished = next((r.event for r in reversed(records) if isinstance(r.event, RunFinished)), None)
     return RunResult(
         run_id=records[0].run,
         output=output,
@@ -157,6 +156,6 @@ def result_of(
         state=state,
         records=records,
         pending=pending,
-        error=error or (finished.error if finished is not None and not waiting else ""),
+        error=state.error,
         log=log,
     )

@@ -65,7 +65,7 @@ class SqliteLog:
         """Register a run."""
 
         def work(db: sqlite3.Connection) -> None:
-            other = db.execute(sql.UNENDED, (row.session,)).fetchone()
+            other = db.execute(sql.UNENDED, (row.session,)).fetchone() if row.session else None
             if other is not None:
                 raise Conflict(
                     f"run {other[0]!r} of session {row.session!r} has not ended ({other[1]}); "
@@ -82,8 +82,7 @@ class SqliteLog:
         """Become the owner of the run."""
 
         def work(db: sqlite3.Connection) -> Claim:
-            number = sql.number(db, run)
-            current, before = db.execute(sql.OWNER, (number,)).fetchone()
+            number, current, before = sql.owner(db, run)
             if epoch is not None and epoch != current:
                 raise Conflict(overtaken(RunRow(run, epoch=current, owner=before), epoch))
             db.execute(sql.CLAIM, (current + 1, owner, number))

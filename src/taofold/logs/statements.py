@@ -43,7 +43,7 @@ UNENDED: Final = (
     "select run, status from runs where session = ? and session <> '' and status not in "  # noqa: S608 - constants
     f"({', '.join(repr(status) for status in sorted(ENDED))})"
 )
-OWNER: Final = "select epoch, owner from runs where number = ?"
+OWNER: Final = "select number, epoch, owner from runs where run = ?"
 CLAIM: Final = "update runs set epoch = ?, owner = ? where number = ?"
 STATUS: Final = "update runs set status = ?, waiting_for = ? where number = ?"
 SEE: Final = "insert or ignore into seen(number, id) values(?, ?)"
@@ -133,11 +133,19 @@ def number(connection: sqlite3.Connection, run: str) -> int:
     Raises:
         UnknownRun: no run with this id.
     """
-    found = connection.execute("select number from runs where run = ?", (run,)).fetchone()
+    return owner(connection, run)[0]
+
+
+def owner(connection: sqlite3.Connection, run: str) -> tuple[int, int, str]:
+    """The run's number in this file, its epoch and its owner.
+
+    Raises:
+        UnknownRun: no run with this id.
+    """
+    found: tuple[int, int, str] | None = connection.execute(OWNER, (run,)).fetchone()
     if found is None:
         raise UnknownRun(f"no run {run!r} in this log")
-    value: int = found[0]
-    return value
+    return found
 
 
 def referred(records: Iterable[Record]) -> list[str]:

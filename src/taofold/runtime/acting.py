@@ -51,6 +51,7 @@ class Batch:
         self.observations: list[Observation | None] = [None] * len(effect.actions)
         self.calls: list[Call | None] = [None] * len(effect.actions)
         """As the guard judged them."""
+        self._guard = ledger.guard(key)
         self._ready: list[Ready] = []
         self._same: dict[str, int] = {}
         self._pause = 0
@@ -73,7 +74,7 @@ class Batch:
         observations = tuple(filter(None, self.observations))
         if not self.effect.planned:
             step = Step(0, self.effect.thought, tuple(self.actions), observations)
-            self.ledger.saw(self.key, step, self.calls)
+            self.ledger.show(self._guard, step, self.calls)
         return observations
 
     def _recalled(self, index: int) -> bool:
@@ -129,7 +130,7 @@ class Batch:
             return flaw
         call = self.calls[index] = self.ledger.call(action)
         before = self._same.get(call.key, 0)
-        judged = self.ledger.guard(self.key).judge(action, call, before)
+        judged = self._guard.judge(action, call, before)
         if judged.level != "run":
             rule = judged.level if judged.level.startswith("repeat") else "repetition"
             self.ledger.put(e.Violated(key=self.key, rule=rule, detail=judged.reason))

@@ -185,12 +185,12 @@ class Ledger:
             guard = self._guards[branch] = Repetition()
         return guard
 
-    def saw(self, key: str, step: Step, calls: Sequence[Call | None]) -> None:
-        """Show the guard a step that is complete; `calls` are those that it has judged."""
+    def show(self, guard: Repetition, step: Step, calls: Sequence[Call | None]) -> None:
+        """Show the `guard` a step that is complete; `calls` are those that it has judged."""
         known = list(filter(None, calls))
         if len(known) < len(calls):
             known = [call or self.call(step.actions[index]) for index, call in enumerate(calls)]
-        self.guard(key).seen(step, mutating=self._mutating, calls=known)
+        guard.seen(step, mutating=self._mutating, calls=known)
 
 
 def _kind(event: e.Event) -> type[e.Happened]:
