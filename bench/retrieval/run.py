@@ -16,14 +16,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from baselines import Bm25, Tfidf
 
+from taofold.bridges.embeddings import Embedding, minilm
 from taofold.logs import journal, registry_tables
 from taofold.logs.connect import connect
-from taofold.logs.registry import open_registry
+from taofold.logs.registry import SqliteBook, open_registry
 from taofold.patterns.asked import ask, terms_of
 from taofold.patterns.bodies import ErrorFix, Fix, Signature
 from taofold.patterns.case import Case, Context, Failing
+from taofold.patterns.commands import near
 from taofold.patterns.events import Discovered, encode
 from taofold.patterns.fold import step
+from taofold.patterns.meaning import Embedder, meanings
 from taofold.patterns.relate import closest
 from taofold.patterns.settings import Injection
 from taofold.patterns.values import Pattern, Scope
@@ -61,8 +64,8 @@ def fill(path: Path, patterns: list[Pattern]) -> None:
     db.close()
 
 
-def registry_ranker(folder: Path, texts: list[str]) -> Ranker:
-    """Both stages of the search, for bare texts."""
+def registry_ranker(folder: Path, texts: list[str], embedder: Embedder | None = None) -> Ranker:
+    """Both stages of the search, for bare texts; with an embedder meanings count as well."""
     path = folder / "log.db"
     fill(
         path,
@@ -78,11 +81,15 @@ def registry_ranker(folder: Path, texts: list[str]) -> Ranker:
     db = connect(path, wait_s=5)
     view = registry_tables.Tables(db)
     order = {pattern.id: n for n, pattern in enumerate(view.patterns())}
+    kept = SqliteBook(path)
 
     def rank(text: str) -> list[int]:
         case = Case(failing=(Failing("", text),))
         terms = terms_of(case)
         asked = ask(case, terms, *view.frequencies(terms))
+        if embedder:
+            found = asyncio.run(meanings(kept, embedder, case, near(view, case)))
+            asked = asked._replace(meanings=found.known)
         return [order[hit.id] for hit in closest(asked, view.search(asked.terms), 60)]
 
     return rank
@@ -99,14 +106,19 @@ def quality(rank: Ranker, docs: list[dict[str, str]], queries: list[dict[str, st
     return [recall / len(queries), reciprocal / len(queries)]
 
 
-def compare(folder: Path) -> None:
-    print("| set | docs | queries | " + " | ".join(("BM25", "TF-IDF", "registry")) + " |")
-    print("|---|---|---|---|---|---|")
+def compare(folder: Path, embedder: Embedder | None) -> None:
+    names = ["BM25", "TF-IDF", "registry", *(["with meanings"] if embedder else [])]
+    print("| set | docs | queries | " + " | ".join(names) + " |")
+    print("|---|---|---|" + "---|" * len(names))
     for name, (source, asked) in SETS.items():
         docs, queries = rows(folder, source, "doc"), rows(folder, asked, "query")
         texts = [doc["text"] for doc in docs]
         with tempfile.TemporaryDirectory() as place:
             rankers = [Bm25(texts), Tfidf(texts), registry_ranker(Path(place), texts)]
+            if embedder:
+                inner = Path(place) / "meanings"
+                inner.mkdir()
+                rankers.append(registry_ranker(inner, texts, embedder))
             cells = [" / ".join(f"{x:.3f}" for x in quality(r, docs, queries)) for r in rankers]
         print(f"| {name} | {len(docs)} | {len(queries)} | " + " | ".join(cells) + " |", flush=True)
 
@@ -200,5 +212,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scale", action="store_true")
+    parser.add_argument("--minilm", metavar="FOLDER", help="also with this model of sentences")
     given = parser.parse_args()
-    (scale if given.scale else compare)(given.folder)
+    if given.scale:
+        scale(given.folder)
+    else:
+        model = Embedding(minilm(given.minilm), "minilm") if given.minilm else None
+        compare(given.folder, model)

@@ -7,7 +7,7 @@ same transaction. Two processes take turns, so every event of both counts.
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -16,10 +16,12 @@ import msgspec
 from taofold.core.errors import Conflict, LogError
 from taofold.logs import journal as journals
 from taofold.logs import registry_tables as tables
+from taofold.logs import registry_vectors
 from taofold.logs.disk import full_sync
 from taofold.logs.file import File
 from taofold.patterns.events import STREAM, Event, decode, encode
 from taofold.patterns.fold import step
+from taofold.patterns.meaning import Embedder
 from taofold.patterns.registry import Registry
 from taofold.patterns.state import State, View, Writing
 from taofold.store.journal import Fact, Journal, MemoryJournal
@@ -36,23 +38,35 @@ def now() -> int:
 
 
 def open_registry(
-    path: str | Path, *, adopt: bool = False, now: Callable[[], int] = now
+    path: str | Path,
+    *,
+    adopt: bool = False,
+    now: Callable[[], int] = now,
+    embedder: Embedder | None = None,
 ) -> Registry:
     """The registry in the log's file, made if it is missing; "memory" for one that passes.
+
+    With an `embedder`, patterns that mean the same as a case come before others that the
+    search finds.
 
     Raises:
         LogError: the file cannot be used; the message says why.
     """
     if str(path) == "memory":
-        return memory_registry(now=now)
+        return memory_registry(now=now, embedder=embedder)
     book = SqliteBook(Path(str(path).removeprefix("sqlite:")), adopt=adopt)
     book.open()
-    return Registry(book, now)
+    return Registry(book, now, embedder)
 
 
-def memory_registry(journal: Journal | None = None, *, now: Callable[[], int] = now) -> Registry:
+def memory_registry(
+    journal: Journal | None = None,
+    *,
+    now: Callable[[], int] = now,
+    embedder: Embedder | None = None,
+) -> Registry:
     """A registry that is folded in memory, from a journal's facts if one is given."""
-    return Registry(JournalBook(journal or MemoryJournal()), now)
+    return Registry(JournalBook(journal or MemoryJournal()), now, embedder)
 
 
 class SqliteBook:
@@ -100,6 +114,14 @@ class SqliteBook:
         facts = await self._file.read(lambda db: journals.read(db, STREAM, -1, -1))
         return [said for fact in facts if (said := _fault(fact))]
 
+    async def vectors(self, model: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """The vectors that are kept of `keys`."""
+        return await self._file.read(lambda db: registry_vectors.vectors(db, model, keys))
+
+    async def keep_vectors(self, model: str, new: Mapping[bytes, bytes]) -> None:
+        """Keep vectors."""
+        await self._file.write(lambda db: registry_vectors.keep(db, model, new))
+
     async def close(self) -> None:
         """Let go of the file."""
         await asyncio.to_thread(self._file.close)
@@ -144,6 +166,7 @@ class JournalBook:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._lock = asyncio.Lock()
+        self._vectors: dict[tuple[str, bytes], bytes] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -177,6 +200,14 @@ class JournalBook:
     async def faults(self) -> list[str]:
         """Facts that cannot be read."""
         return [said for fact in await self._journal.facts(STREAM) if (said := _fault(fact))]
+
+    async def vectors(self, model: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """The vectors that are kept of `keys`."""
+        return {key: one for key in keys if (one := self._vectors.get((model, key)))}
+
+    async def keep_vectors(self, model: str, new: Mapping[bytes, bytes]) -> None:
+        """Keep vectors as long as this object lives."""
+        self._vectors |= {(model, key): vector for key, vector in new.items()}
 
     async def close(self) -> None:
         """Nothing to let go of: the journal is its owner's."""

@@ -71,6 +71,8 @@ class Asked(NamedTuple):
     weights: Weights
     least: float
     """What a text must say at least to be compared as a whole."""
+    meanings: Mapping[str, float] = {}
+    """How much patterns, by id, mean what the case means, 0 to 1, where a model was asked."""
 
 
 def terms_of(case: Case) -> tuple[str, ...]:

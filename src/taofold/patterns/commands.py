@@ -4,7 +4,7 @@ Pure but for `emit`: the same state and the same question give the same events. 
 command as one transaction, and again if somebody else was quicker.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ from taofold.patterns import events as e
 from taofold.patterns.asked import ask, terms_of
 from taofold.patterns.case import Case, Context
 from taofold.patterns.identity import fresh
-from taofold.patterns.index import Hit, entry
+from taofold.patterns.index import Hit, entry, text_of
 from taofold.patterns.judge import claimed
 from taofold.patterns.likeness import likeness
 from taofold.patterns.rank import Choice, Looked, choose, rank
@@ -65,10 +65,23 @@ class Pruned(NamedTuple):
     month: str
 
 
-def candidates(view: View, case: Case, settings: Injection, *, min_uses: int = 3) -> Choice:
+def near(view: View, case: Case) -> dict[str, str]:
+    """What the patterns say that the search finds, by id: the texts to be asked a model about."""
+    found = [view.pattern(hit.id) for hit in view.search(terms_of(case))]
+    return {pattern.id: text_of(pattern) for pattern in found if pattern is not None}
+
+
+def candidates(
+    view: View,
+    case: Case,
+    settings: Injection,
+    *,
+    min_uses: int = 3,
+    meanings: Mapping[str, float] = {},
+) -> Choice:
     """What a loop about `case` would be shown now."""
     terms = terms_of(case)
-    asked = ask(case, terms, *view.frequencies(terms))
+    asked = ask(case, terms, *view.frequencies(terms))._replace(meanings=meanings)
     hits = closest(asked, view.search(asked.terms), LOOKED_AT)
     stats = view.stats()
     ranked = rank(_loaded(view, hits), asked, stats, settings, min_uses=min_uses)
@@ -92,6 +105,7 @@ def inject(
     *,
     min_uses: int,
     manual: bool,
+    meanings: Mapping[str, float] = {},
 ) -> Lessons:
     """Decide what the loop is told, once; a person may add to it later."""
     note = tx.loop(loop)
@@ -102,7 +116,7 @@ def inject(
         return Lessons()
     if note is not None and note.ended:  # a person wants it to go on
         tx.emit(e.Reopened(loop))
-    choice = candidates(tx, case, settings, min_uses=min_uses)
+    choice = candidates(tx, case, settings, min_uses=min_uses, meanings=meanings)
     rendered = render(choice.chosen)
     shown = tuple(
         [

@@ -66,7 +66,7 @@ class Search(Protocol):
 
 def entry(pattern: Pattern) -> Entry:
     """What is indexed: everything a pattern says, and the words of where it was found."""
-    text = "\n".join(_texts(pattern))
+    text = text_of(pattern)
     stems = [*_class(pattern), *_replaced(pattern), *words(text)]
     for one in pattern.evidence:
         if one.outcome in ("found", "won"):
@@ -82,6 +82,11 @@ def entry(pattern: Pattern) -> Entry:
         len(prepared),
         len({*stems} - STOPS),
     )
+
+
+def text_of(pattern: Pattern) -> str:
+    """Everything that a pattern says."""
+    return "\n".join(_texts(pattern))
 
 
 def classname(name: str) -> str:

@@ -5,14 +5,16 @@ as one transaction. What time it is comes from the caller. Knows nothing about d
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from taofold.patterns import commands, exchange
 from taofold.patterns import events as e
 from taofold.patterns.asked import context_of
+from taofold.patterns.book import Book
 from taofold.patterns.case import Case, Context
 from taofold.patterns.commands import Found, Lessons, Pruned
 from taofold.patterns.exchange_in import Imported
+from taofold.patterns.meaning import Embedder, Meanings, meanings
 from taofold.patterns.metrics import Improvement, Metrics, improvement, measure
 from taofold.patterns.notes import LoopNote, Stats
 from taofold.patterns.query import Query
@@ -21,43 +23,34 @@ from taofold.patterns.settings import Extraction, Injection, Pruning
 from taofold.patterns.state import View, Writing
 from taofold.patterns.values import Pattern, Source
 
-T = TypeVar("T")
-
-
-class Book(Protocol):
-    """Keeps the facts of the registry. Every method may raise `LogError`."""
-
-    async def read(self, work: Callable[[View], T]) -> T:
-        """The result of `work`, which only looks."""
-        ...
-
-    async def write(self, work: Callable[[Writing], T], at: int) -> T:
-        """The result of `work`; its events happened `at`. All are kept, or none.
-
-        `work` may run again if somebody else was quicker.
-        """
-        ...
-
-    async def faults(self) -> list[str]:
-        """Facts that could not be read, a line each; they were left out."""
-        ...
-
-    async def close(self) -> None:
-        """Let go of what it holds."""
-        ...
-
 
 class Registry:
-    """Patterns and what became of them. `now` gives milliseconds since the epoch."""
+    """Patterns and what became of them.
 
-    def __init__(self, book: Book, now: Callable[[], int]) -> None:
-        self._book, self._now = book, now
+    `now` gives milliseconds since the epoch. With an `embedder` the search also compares what
+    texts mean; without one, or when it fails, words alone decide.
+    """
+
+    def __init__(
+        self, book: Book, now: Callable[[], int], embedder: Embedder | None = None
+    ) -> None:
+        self._book, self._now, self._embedder = book, now, embedder
 
     async def candidates(self, case: Case, injection: Injection, *, min_uses: int = 3) -> Choice:
         """What a loop about `case` would be shown, with figures; changes nothing."""
-        return await self._book.read(
-            lambda view: commands.candidates(view, case, injection, min_uses=min_uses)
+        meant, faults = await self._meanings(case)
+        choice = await self._book.read(
+            lambda view: commands.candidates(
+                view, case, injection, min_uses=min_uses, meanings=meant
+            )
         )
+        return choice._replace(refused=(*choice.refused, *faults))
+
+    async def _meanings(self, case: Case) -> Meanings:
+        if self._embedder is None:
+            return Meanings()
+        texts = await self._book.read(lambda view: commands.near(view, case))
+        return await meanings(self._book, self._embedder, case, texts)
 
     async def inject(
         self,
@@ -69,13 +62,17 @@ class Registry:
         manual: bool = False,
     ) -> Lessons:
         """What the loop is told. Asked again it is told the same, unless a person asks."""
-        context = context_of(case)
-        return await self._book.write(
-            lambda tx: commands.inject(
-                tx, loop, case, context, injection, min_uses=min_uses, manual=manual
-            ),
-            self._now(),
-        )
+        context, note = context_of(case), await self.loop(loop)
+        wanted = manual or (injection.enabled and not (note and note.decided))
+        meant, faults = await self._meanings(case) if wanted else Meanings()
+
+        def work(tx: Writing) -> Lessons:
+            return commands.inject(
+                tx, loop, case, context, injection, min_uses=min_uses, manual=manual, meanings=meant
+            )
+
+        lessons = await self._book.write(work, self._now())
+        return lessons._replace(reasons=(*lessons.reasons, *faults))
 
     async def applied(
         self, loop: str, pattern: str, *, won: bool, iteration: int = 0, by: str = ""

@@ -49,6 +49,7 @@ def closest(asked: Asked, hits: Sequence[Hit], most: int) -> list[Hit]:
         score = sum(map(rare.__getitem__, found)) / (1 + damp)
         for word, n in times.items():
             score += asked.weights.of(word) * n / (n + damp)
+        score *= 1.0 + asked.meanings.get(hit.id, 0.0)
         scored.append((-round(score, 9), hit.id, hit))
     return [hit for _, _, hit in sorted(scored)[:most]]
 
@@ -57,6 +58,8 @@ def relevance(pattern: Pattern, entry: Entry, asked: Asked) -> float:
     """How relevant `pattern` is to the case, 0 to 1."""
     case = asked.case
     text = _text(entry, asked)
+    if pattern.id in asked.meanings:
+        text = (text + asked.meanings[pattern.id]) / 2
     foreign = bool(
         case.language and pattern.scope.language and case.language != pattern.scope.language
     )
