@@ -11,7 +11,10 @@ _READ: Final = (_LIMITS, "TAOFOLD_LEARNING_")
 KNOWN: Final = (
     *(
         f"{_PREFIX}{one}"
-        for one in ("HOME", "MODEL", "PROVIDER", "STRICT", "SPAWNED", "TRACES", "MINILM")
+        for one in (
+            *("HOME", "MODEL", "PROVIDER", "STRICT", "SPAWNED", "TRACES"),
+            *("MINILM", "EMBEDDINGS"),
+        )
     ),
     *(
         f"{_LIMITS}{one}"

@@ -44,15 +44,17 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
     Raises:
         ConfigError: there is no store yet, and it is not to be created.
     """
+    from taofold.cli.patterns_place import embedder
     from taofold.logs.journal import SqliteJournal
     from taofold.logs.registry import open_registry
     from taofold.loop.driver import Means
     from taofold.loop.learner import CrossLoopLearner
     from taofold.loop.pulse import FilePulse
 
+    model = embedder()
     log = place.open_store(create=create, kind="loops")
     path = place.home() / place.FILE
-    journal, registry = SqliteJournal(path), open_registry(path)
+    journal, registry = SqliteJournal(path), open_registry(path, embedder=model)
     try:
         yield Means(
             log=log,
