@@ -30,17 +30,17 @@ GOAL = "Make the failing tests pass."
 
 
 class Pytest:
-    """Runs pytest in forks of one warm process."""
+    """Runs pytest in forks of one warm process, each for so many seconds of processor time."""
 
     def __init__(self) -> None:
-        zygote = Path(__file__).with_name("zygote.py")
+        zygote = Path(__file__).parents[2] / "bench/learn/zygote.py"
         self._process = subprocess.Popen(
             [sys.executable, "-B", str(zygote)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONPATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         )  # fmt: skip
 
-    def run(self, folder: Path, arguments: list[str], seconds: float = 5) -> tuple[int | None, str]:
+    def run(self, folder: Path, arguments: list[str], seconds: int = 5) -> tuple[int | None, str]:
         assert self._process.stdin
         assert self._process.stdout
         asked = {"folder": str(folder), "arguments": arguments, "seconds": seconds}
@@ -124,7 +124,7 @@ def perform(folder: Path, pytest_: Pytest, tool: str, given: dict[str, Any]) -> 
         case "run_command":
             words = shlex.split(given["command"])
             arguments = words[words.index("pytest") + 1 :]
-            code, output = pytest_.run(folder, arguments, 1.0)
+            code, output = pytest_.run(folder, arguments, 1)
             if code is None:
                 return "timeout", output
             return ("failure" if code else "success"), f"exit code {code}, 0.1 s\n{output}"
