@@ -5,6 +5,7 @@ file and command tools on the current directory. The operator's policy and flags
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SETTINGS: Final = "cli"
 """The key of `RunStarted.settings` that is ours."""
 STEPS: Final = 30
+DIAL: Final = ("conservative", "balanced", "autonomous")
 _INSTRUCTIONS: Final = (
     "You work on the files of one directory. Look before you change anything, "
     "change as little as you can, and check your work by running it."
@@ -49,10 +51,19 @@ class Choice:
     instructions: str = ""
     """What a loop told the agent instead of its own instructions; "" = nothing."""
 
+    @classmethod
+    def of(cls, said: Mapping[Any, Any]) -> "Choice":
+        """The choice that was told so, perhaps by another release."""
+        known = {one.name for one in fields(cls)}
+        return cls(**{str(name): value for name, value in said.items() if name in known})
+
+    def told(self) -> dict[str, Any]:
+        """What was said of it, as JSON."""
+        return {name: value for name, value in asdict(self).items() if value not in ("", None, {})}
+
     def settings(self) -> dict[str, Any]:
         """For the run's log."""
-        said = {name: value for name, value in asdict(self).items() if value not in ("", None, {})}
-        return {SETTINGS: said}
+        return {SETTINGS: self.told()}
 
 
 def chosen(
@@ -70,6 +81,8 @@ def chosen(
     work = (here / root if root else here).resolve()
     if not work.is_dir():
         raise ConfigError(f"the work root {str(work)!r} is no directory", path="--root")
+    if autonomy and autonomy not in DIAL:
+        raise ConfigError(f"--autonomy is one of {', '.join(DIAL)}, not {autonomy!r}")
     choice = Choice(agent, str(here), str(work), model, autonomy, strict, network, limits or {})
     return replace(choice, digest=_digest(choice))
 
@@ -81,7 +94,6 @@ def recorded(started: "RunStarted", agent: str = "", model: str = "") -> Choice:
         ConfigError: it was not started from here, or came from another machine.
     """
     said: Any = started.settings.get(SETTINGS)
-    known = {one.name for one in fields(Choice)}
     if not is_mapping(said):
         if not agent:
             raise ConfigError(
@@ -89,8 +101,7 @@ def recorded(started: "RunStarted", agent: str = "", model: str = "") -> Choice:
                 "Python): name it with --agent FILE or --agent module:attr"
             )
         return replace(chosen(agent, model=model), digest="")
-    kept = {str(name): value for name, value in said.items() if name in known}
-    choice = Choice(**kept)
+    choice = Choice.of(said)
     if agent:
         choice = replace(choice, agent=agent, folder=str(Path.cwd()), digest="")
     elif choice.digest and choice.digest != _digest(choice):

@@ -160,13 +160,12 @@ def _loop(
 
 def _wish(folder: Path, model: str, *, lessons: bool) -> "Wish":
     from taofold.cli.agents import chosen
-    from taofold.cli.loop_place import told
     from taofold.demo import GOAL
     from taofold.loop.values import Bounds, Wish
 
     choice = chosen("", folder, model=model, autonomy="autonomous")
     return Wish(
-        GOAL, (GATE,), str(folder), Bounds(steps=STEPS), cross_task=lessons, agent=told(choice),
+        GOAL, (GATE,), str(folder), Bounds(steps=STEPS), cross_task=lessons, agent=choice.told(),
         model=model,
     )  # fmt: skip
 

@@ -129,7 +129,6 @@ def loop(
     """
     from taofold.cli.agents import chosen, is_file
     from taofold.cli.loop_ask import confirmed
-    from taofold.cli.loop_place import told
     from taofold.loop.lifecycle import new_id, start
     from taofold.loop.values import Bounds, Wish
 
@@ -171,7 +170,7 @@ def loop(
         cross_task=cross_task,
         min_success_rate=min_rate,
         unexecuted=unexecuted,
-        agent=told(choice),
+        agent=choice.told(),
         model=model,
         notes=notes,
     )

@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from taofold.loop.events import LoopRecord
     from taofold.loop.ground import Ground
     from taofold.loop.state import LoopState
-    from taofold.loop.values import Wish
     from taofold.patterns.settings import Learning
     from taofold.runtime.setup import Approver
 
@@ -84,22 +83,11 @@ def with_means(work: "Callable[[Means], Awaitable[T]]") -> T:
     return asyncio.run(done())
 
 
-def choice_of(wish: "Wish") -> Choice:
-    """What the command line said of the agent when the loop was started."""
-    known = {one.name for one in fields(Choice)}
-    return Choice(**{name: value for name, value in wish.agent.items() if name in known})
-
-
-def told(choice: Choice) -> dict[str, Any]:
-    """The same for `Wish.agent`."""
-    return {name: value for name, value in asdict(choice).items() if value not in ("", None, {})}
-
-
 def agent(
     folder: Path, state: "LoopState", approver: "Approver | None" = None
 ) -> "Agent[Any, Any]":
     """The agent of a loop, with its tools in the loop's own work root."""
-    choice = choice_of(state.wish)
+    choice = Choice.of(state.wish.agent)
     if not choice.folder:
         raise ConfigError(
             "this loop does not say how to make its agent: it was not started by this program"
@@ -116,7 +104,7 @@ def settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
     }
     folder = state.baseline.folder if state.baseline is not None else state.wish.root
     choice = replace(
-        choice_of(state.wish), root=folder, limits=limits, strict=made.strict,
+        Choice.of(state.wish.agent), root=folder, limits=limits, strict=made.strict,
         instructions=made.instructions,
     )  # fmt: skip
     return choice.settings()

@@ -78,7 +78,7 @@ def run(
         agent,
         root,
         model=model,
-        autonomy=_dial(autonomy),
+        autonomy=autonomy,
         strict=False if lenient else None,
         network=network,
         limits=limits,
@@ -118,10 +118,3 @@ def _arguments(agent: str, goal: str) -> tuple[str, str]:
     if not goal.strip():
         fail("GOAL is empty: say what to do")
     return agent, goal
-
-
-def _dial(autonomy: str) -> str:
-    known = ("conservative", "balanced", "autonomous")
-    if autonomy and autonomy not in known:
-        fail(f"--autonomy is one of {', '.join(known)}, not {autonomy!r}")
-    return autonomy
