@@ -220,7 +220,7 @@ def nested(flow: Flow, call: Call[Any]) -> Strategy[Done]:
     """A flow inside another: `with` is its state, its result the value."""
     state = dict(call.keys.model_extra or {})
     task = replace(call.task, goal=str(state.pop("goal", call.task.goal)), data=state)
-    scope = Scope(flow, task, opening(flow, task), inside=True, heard=list(task.history[:0]))
+    scope = Scope(flow, task, opening(flow, task), inside=True)
     wrong = misfit(flow, scope.state)
     if wrong:
         return Done(error=f"with: it does not fit the state_schema of {flow.name!r}: {wrong}")
