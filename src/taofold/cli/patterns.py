@@ -233,7 +233,7 @@ def import_(
     if json:
         give_json({"added": done.added, "known": done.known, "faults": list(done.faults)})
     else:
-        give(f"{patterns_show.count(done.added)} added, {patterns_show.count(done.known)} known")
+        give(f"{len(done.added)} added, {len(done.known)} known")
         for fault in done.faults:
             say(f"left out: {fault}")
     if done.faults:

@@ -22,11 +22,6 @@ _TITLES: Final = {
 _WIDE: Final = 100
 
 
-def count(things: Sequence[Any] | int) -> int:
-    """How many."""
-    return things if isinstance(things, int) else len(things)
-
-
 def day(at: int) -> str:
     """A time for people, "—" if there is none."""
     from taofold.core.instant import iso

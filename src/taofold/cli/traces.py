@@ -1,14 +1,12 @@
 """`taofold runs export --format otlp|opik`: a run and its child runs as a trace, or sent as one."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from taofold.cli.find import find, with_log
 
 if TYPE_CHECKING:
     from taofold.store.log import Log
     from taofold.telemetry.spans import Span
-
-FORMATS: Final = ("otlp", "opik")
 
 
 def trace_of(run: str) -> "tuple[str, list[Span]]":
