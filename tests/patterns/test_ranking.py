@@ -22,8 +22,11 @@ from tests.patterns.make import (
 
 from taofold.logs.registry import memory_registry
 from taofold.patterns.asked import context_of
-from taofold.patterns.judge import baseline, chance, initial, needed
+from taofold.patterns.bodies import ErrorFix
+from taofold.patterns.diffs_fit import Fit, fit
+from taofold.patterns.judge import baseline, chance, needed
 from taofold.patterns.notes import Stats, Tally
+from taofold.patterns.promise import initial
 from taofold.patterns.rank import Ranked, choose
 from taofold.patterns.registry import Registry
 from taofold.patterns.settings import Injection
@@ -240,7 +243,7 @@ async def test_a_lesson_that_failed_wherever_it_was_used_is_retired_with_the_rea
     for n, place in enumerate(PLACES):
         about = case(f"Repair the {place}", code=place)
         for k in range(20):  # others that help keep the trust in what is new
-            await looped(registry, f"else-{n}-{k}", case("Paint", ""), won=None, iterations=20)
+            await looped(registry, f"else-{n}-{k}", case("Paint", ""), won=None, iterations=60)
         await looped(registry, f"loop-{n}", about, won=False, iterations=6, injection=trusting)
     pattern = await registry.show(found.id)
     assert pattern.retired == "5 loops used it and it helped in none"
@@ -381,20 +384,46 @@ def test_where_untried_patterns_disappointed_one_is_tried_at_a_time() -> None:
 
 
 def test_the_baseline_is_what_loops_without_patterns_do() -> None:
-    assert baseline(Stats()) == pytest.approx(0.2)
-    many_loops = Stats(plain=Arm(100, 3900, 0, 60))
-    assert baseline(many_loops) == pytest.approx(104 / 3920)
-    assert needed(many_loops) < needed(Stats())
+    assert baseline(Stats()) == pytest.approx(0.05), "the usual"
+    often = Stats(tries=sum_of([2] * 90_000))
+    assert baseline(often) == pytest.approx(2 / 3, abs=0.01), "of two tries that are left, one"
+    always = Stats(tries=sum_of([n for n in range(1, 60) for _ in range(round(4000 * 0.8**n))]))
+    assert baseline(always) == pytest.approx(0.2, abs=0.01), "one that is always the same"
+    seldom = Stats(tries=sum_of([1] * 3000 + [60] * 1000))
+    assert baseline(seldom) < 0.05, "half of the loops are easy: who still tries has a hard one"
+    assert needed(seldom) < needed(always) < needed(often)
+
+
+def sum_of(tries: list[int]) -> Arm:
+    return Arm(len(tries), sum(tries), sum(n * n for n in tries), len(tries))
 
 
 def test_a_fix_is_expected_to_help_the_more_its_line_and_the_signs_suit_the_case() -> None:
     fix = error()
-    assert initial(fix, 0.4, 1.0, 1.0) > 2 * initial(fix, 0.4, 1.0, 0.0)
-    assert initial(fix, 0.4, 1.0, None) > 2 * initial(fix, 0.4, 0.4, None)
+    there, alike = Fit(1.0, 8), Fit(0.4, 8)
+    assert initial(fix, 0.3, there, 1.0) > 2 * initial(fix, 0.3, there, 0.0)
+    assert initial(fix, 0.4, there, None) > 2 * initial(fix, 0.4, alike, None)
     assert initial(fix, 0.4, None, None) > initial(fix, 0.2, None, None)
-    assert initial(fix, 1.0, 1.0, 1.0) <= 0.6, "nothing is sure that never helped"
+    assert initial(fix, 1.0, there, 1.0) <= 0.6, "nothing is sure that never helped"
     claiming = replace(fix, claim=Claim())
-    assert initial(claiming, 0.4, 1.0, 1.0) < initial(fix, 0.4, 1.0, 1.0)
+    assert initial(claiming, 0.4, there, 1.0) < initial(fix, 0.4, there, 1.0)
+
+
+def test_a_line_of_few_words_says_little_by_being_there() -> None:
+    fix = error()
+    assert initial(fix, 0.4, Fit(1.0, 2), None) < initial(fix, 0.4, Fit(1.0, 8), None)
+    assert initial(fix, 0.4, Fit(0.9, 3), None) < initial(fix, 0.4, Fit(0.4, 8), None)
+    returns = replace_fix(fix, "-return {{variable}}\n+return str({{variable}})")
+    longer = replace_fix(fix, "-return {{variable}} - {{variable_2}}\n+return 0")
+    assert fit(returns, "def f(x):\n    return x\n") == Fit(1.0, 2)
+    assert fit(longer, "def f(x):\n    return y - x\n") == Fit(1.0, 4)
+    assert fit(replace_fix(fix, "+return 0"), "return x") is None
+
+
+def replace_fix(pattern: Pattern, diff: str) -> Pattern:
+    assert isinstance(pattern.body, ErrorFix)
+    fixed = replace(pattern.body.fix, diff=diff)
+    return replace(pattern, body=replace(pattern.body, fix=fixed))
 
 
 def test_the_control_share_is_drawn_by_the_loops_id() -> None:

@@ -104,7 +104,10 @@ class CrossLoopLearner:
         uses = await self._attributed(history, note)
         if kinds or (note is not None and note.decided):
             await self.registry.ended(
-                history.loop, iterations=history.iterations, solved=history.succeeded
+                history.loop,
+                iterations=history.iterations,
+                solved=history.succeeded,
+                tries=history.tries,
             )
         found = await self._extracted(history, kinds, note)
         estimate = await self.registry.improvement(history.loop)

@@ -17,8 +17,8 @@ from taofold.patterns.asked import ask, terms_of
 from taofold.patterns.case import Case, Context
 from taofold.patterns.identity import fresh
 from taofold.patterns.index import Hit, entry, text_of
-from taofold.patterns.judge import claimed
 from taofold.patterns.likeness import likeness
+from taofold.patterns.promise import claimed
 from taofold.patterns.rank import Choice, Looked, choose, rank
 from taofold.patterns.relate import closest
 from taofold.patterns.render import render

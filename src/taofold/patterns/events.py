@@ -71,11 +71,12 @@ class Applied(Value, frozen=True, tag_field="e", tag="applied"):
 
 
 class LoopEnded(Value, frozen=True, tag_field="e", tag="ended"):
-    """A loop is over."""
+    """A loop is over. `tries` are its changes that were followed by a check, if these are known."""
 
     loop: str
     iterations: int
     solved: bool
+    tries: int = 0
 
 
 class Reopened(Value, frozen=True, tag_field="e", tag="reopened"):

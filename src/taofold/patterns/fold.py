@@ -189,7 +189,9 @@ def _ended(known: Known, event: e.LoopEnded, at: int) -> Changes:
     note = _note(known, event.loop, at)
     if note.ended:
         return Changes()
-    note = msgspec.structs.replace(note, ended=at, iterations=event.iterations, solved=event.solved)
+    note = msgspec.structs.replace(
+        note, ended=at, iterations=event.iterations, solved=event.solved, tries=event.tries
+    )
     there = [found for one in note.shown if (found := known.pattern(one.id)) is not None]
     fresh: dict[str, Outcome] = {}
     fixes: dict[str, FixNote] = {}
@@ -218,7 +220,7 @@ def _reopened(known: Known, event: e.Reopened, at: int) -> Changes:
         if outcome := settle.fresh(pattern, fixes.get(pattern.change), note):
             fresh[pattern.id] = outcome
     stats = reopen.unsummed(known.stats(), note, fresh, at)
-    open_ = msgspec.structs.replace(note, ended=0, iterations=0, solved=False)
+    open_ = msgspec.structs.replace(note, ended=0, iterations=0, solved=False, tries=0)
     return Changes({one.id: one for one in before}, loop=open_, fixes=fixes, stats=stats)
 
 

@@ -96,3 +96,8 @@ class History(Value, frozen=True):
     def succeeded(self) -> bool:
         """Did the gates pass in the end?"""
         return self.outcome in SUCCESS
+
+    @property
+    def tries(self) -> int:
+        """Changes that were followed by a run of the checks."""
+        return sum(bool(one.changes) and one.judged for one in self.attempts)

@@ -13,6 +13,8 @@ from taofold.patterns.values import KEPT_EVIDENCE, Arm, Evidence, Outcome
 FADE: Final = 0.99
 """What of a tally is left after each loop, so that an early lesson can be unlearnt."""
 _MOST_TRUST: Final = 1.25
+_MORE: Final[tuple[Outcome, ...]] = ("found", "ignored", "lost", "won")
+"""Outcomes, each more than the one before."""
 _DOUBT: Final = 1.5
 """Expected wins that must be missing before trust is well below a half."""
 IGNORED: Final = 0.25
@@ -53,6 +55,8 @@ class LoopNote(Value, frozen=True):
     ended: int = 0
     iterations: int = 0
     solved: bool = False
+    tries: int = 0
+    """Its changes that were followed by a check; its iterations, where these are not known."""
 
     def use(self, identity: str) -> Use | None:
         """How the loop used the pattern, if it did."""
@@ -65,17 +69,18 @@ class LoopNote(Value, frozen=True):
 
 
 class FixNote(Value, frozen=True):
-    """What became of a change where it was made, whatever error it was stored for.
+    """What became of a change wherever it was shown, whatever error it was stored for.
 
-    `key` names the change; `evidence` are the loops that made it, the newest last.
+    `key` names the change; `evidence` are the loops that were shown it, the newest last.
     """
 
     key: str
     evidence: tuple[Evidence, ...] = ()
 
     def plus(self, seen: Evidence) -> "FixNote":
-        """With one loop more; a loop counts once, and a win is not forgotten for a loss."""
-        if any(one.loop == seen.loop and one.outcome == "won" for one in self.evidence):
+        """With one loop more; a loop counts once, with the most that it did with the change."""
+        known = [one.outcome for one in self.evidence if one.loop == seen.loop]
+        if any(_MORE.index(one) > _MORE.index(seen.outcome) for one in known):
             return self
         before = [one for one in self.evidence if one.loop != seen.loop]
         return FixNote(self.key, (*before, seen)[-KEPT_EVIDENCE:])
@@ -113,14 +118,16 @@ class Stats(Value, frozen=True):
     """All loops together.
 
     `shown` and `held` were drawn by lot, of loops for which there was something to show; in
-    `plain` there was nothing; `manual` were told by hand. `own` and `claimed` are the tallies
-    of patterns with a short record of their own, found here and imported.
+    `plain` there was nothing; `manual` were told by hand. `tries` are all of these, counted in
+    tries instead of iterations. `own` and `claimed` are the tallies of patterns with a short
+    record of their own, found here and imported.
     """
 
     shown: Arm = Arm()
     held: Arm = Arm()
     plain: Arm = Arm()
     manual: Arm = Arm()
+    tries: Arm = Arm()
     own: Tally = Tally()
     claimed: Tally = Tally()
     updated: int = 0

@@ -11,9 +11,10 @@ from taofold.patterns.asked import Asked
 from taofold.patterns.bodies import Approach, Kind
 from taofold.patterns.diffs_fit import fit
 from taofold.patterns.index import Entry
-from taofold.patterns.judge import agreement, chance, claimed, danger, initial, needed, record
+from taofold.patterns.judge import chance, danger, needed, record
 from taofold.patterns.likeness import likeness
 from taofold.patterns.notes import Stats
+from taofold.patterns.promise import agreement, claimed, initial
 from taofold.patterns.relate import LEAST, relevance
 from taofold.patterns.settings import MOST_INJECTED, Injection
 from taofold.patterns.values import Evidence, Pattern

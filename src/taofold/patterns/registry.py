@@ -91,14 +91,21 @@ class Registry:
 
         return await self._book.write(work, self._now())
 
-    async def ended(self, loop: str, *, iterations: int, solved: bool) -> bool:
-        """The loop is over: its patterns get their due. False: that was known."""
+    async def ended(self, loop: str, *, iterations: int, solved: bool, tries: int = 0) -> bool:
+        """The loop is over: its patterns get their due. False: that was known.
+
+        Args:
+            loop: Its id.
+            iterations: How many it took.
+            solved: Did its gates pass?
+            tries: How many of its changes were followed by a check; 0 = not known.
+        """
 
         def work(tx: Writing) -> bool:
             note = tx.loop(loop)
             if note is not None and note.ended:
                 return False
-            tx.emit(e.LoopEnded(loop, max(iterations, 0), solved))
+            tx.emit(e.LoopEnded(loop, max(iterations, 0), solved, max(tries, 0)))
             return True
 
         return await self._book.write(work, self._now())

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from taofold.patterns.bodies import Approach, Avoidance, ErrorFix, Fix, Kind, Signature, Template
 from taofold.patterns.frame import block, framed, line
-from taofold.patterns.judge import claimed
+from taofold.patterns.promise import claimed
 from taofold.patterns.rank import Ranked, in_section
 from taofold.patterns.values import Pattern
 

@@ -57,6 +57,7 @@ def unsummed(stats: Stats, note: LoopNote, fresh: dict[str, Outcome], at: int) -
         _less(stats.held, one.held),
         _less(stats.plain, one.plain),
         _less(stats.manual, one.manual),
+        _less(stats.tries, one.tries),
         _before(stats.own, one.own),
         _before(stats.claimed, one.claimed),
         at,

@@ -37,10 +37,10 @@ def settled(pattern: Pattern, note: LoopNote, stats: Stats, at: int) -> Pattern:
 
 def _recorded(pattern: Pattern, note: LoopNote, at: int) -> Pattern:
     use, now = note.use(pattern.id), seen(pattern, note, at)
-    if use is None or now is None:
-        if pattern.kind == "anti":  # not doing it is the point
-            return pattern
-        return _with(pattern, Evidence("ignored", note.loop, at, note.context))
+    if now is None:
+        return pattern
+    if use is None:
+        return _with(pattern, now)
     if note.loop in pattern.loops:  # it found the pattern as well: one loop counts once
         return _with(msgspec.structs.replace(pattern, last_used=at), now)
     source = Source(note.loop, at, "applied", use.by, use.won, note.iterations)
@@ -49,11 +49,14 @@ def _recorded(pattern: Pattern, note: LoopNote, at: int) -> Pattern:
 
 
 def seen(pattern: Pattern, note: LoopNote, at: int) -> Evidence | None:
-    """What the loop's use of the pattern shows; None if it did not use it."""
-    use = None if note.control else note.use(pattern.id)
-    if use is None:
+    """What the loop shows of the pattern; None if it shows nothing."""
+    if note.control:
         return None
-    return Evidence("won" if use.won else "lost", note.loop, at, note.context)
+    use = note.use(pattern.id)
+    if use is None and pattern.kind == "anti":  # not doing it is the point
+        return None
+    outcome: Outcome = "ignored" if use is None else "won" if use.won else "lost"
+    return Evidence(outcome, note.loop, at, note.context)
 
 
 def counted(pattern: Pattern, counts: Counts, source: Source, seen: Evidence, at: int) -> Pattern:
@@ -80,6 +83,7 @@ def summed(stats: Stats, note: LoopNote, fresh: dict[str, Outcome], at: int) -> 
     if note.shown:
         arm = "held" if note.control else "manual" if note.manual else "shown"
     with_loop = getattr(stats, arm).plus(note.iterations, note.solved)
+    tries = stats.tries.plus(note.tries or note.iterations, note.solved)
     own, claimed = stats.own.faded(), stats.claimed.faded()
     for one in note.shown:
         if one.id in fresh:
@@ -88,7 +92,9 @@ def summed(stats: Stats, note: LoopNote, fresh: dict[str, Outcome], at: int) -> 
                 claimed = claimed.plus(fresh[one.id], expected)
             else:
                 own = own.plus(fresh[one.id], expected)
-    return msgspec.structs.replace(stats, **{arm: with_loop}, own=own, claimed=claimed, updated=at)
+    return msgspec.structs.replace(
+        stats, **{arm: with_loop}, tries=tries, own=own, claimed=claimed, updated=at
+    )
 
 
 def fresh(pattern: Pattern, fix: FixNote | None, note: LoopNote) -> Outcome | None:

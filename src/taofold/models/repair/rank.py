@@ -2,7 +2,7 @@
 
 A candidate's score is prior x fit x place, made comparable between failures by dividing by
 the sum for that failure, and added up over them. The best come first; then what learnt
-patterns speak for is tried by turns with what looks best without them.
+patterns speak for comes in between, each time after twice as many of its own.
 """
 
 import ast
@@ -109,16 +109,17 @@ def _found(project: Project, report: Report, hints: Sequence[Hint]) -> Iterator[
 
 
 def _woven(found: Sequence[_Scored], hints: Sequence[Hint]) -> Iterator[_Scored]:
-    """Own judgement first, then learnt patterns and own judgement by turns.
+    """Own judgement first; then what patterns speak for, further and further apart.
 
-    So what is easy costs the same with or without patterns, and a misleading pattern costs at
-    most its few tries.
+    After each comes own judgement, once, twice, four times and so on. So what is easy costs
+    the same with or without patterns, and misleading ones cost no more than the logarithm of
+    what the search takes without them.
     """
     own = iter(sorted(found, key=lambda one: (-one.score, *_place(one))))
     yield from islice(own, OWN_FIRST)
-    for learnt in _told(found, hints):
+    for n, learnt in enumerate(_told(found, hints)):
         yield learnt
-        yield from islice(own, 1)
+        yield from islice(own, 2**n)
     yield from own
 
 
