@@ -87,6 +87,31 @@ def test_a_pattern_may_put_forward_few_candidates_and_own_ones_come_between() ->
     assert all(b - a > 1 for a, b in pairwise(moved))
 
 
+def test_misleading_lessons_cost_the_logarithm_of_the_search() -> None:
+    entries = [
+        LESSON.partition("### Error Patterns\n")[2]
+        .replace("pat-error-copy-001", f"pat-error-wrong-{n:03}")
+        .replace("-{{variable}} = {{variable_2}}", f"-{line}")
+        .replace("+{{variable}} = list({{variable_2}})", f"+{instead}")
+        for n, (line, instead) in enumerate(WRONG)
+    ]
+    keys = [one.edit.key for one in order()]
+    told = order("## Cross-Loop Learning Context\n### Error Patterns\n" + "".join(entries))
+    earlier = [n for n, one in enumerate(told) if keys.index(one.edit.key) > n]
+    assert len(earlier) >= 3, "lessons move something"
+    for count, place in enumerate(earlier):
+        assert place + 1 - OWN_FIRST - count >= 2**count - 1, "own candidates came between"
+
+
+WRONG = (
+    ("if {{variable}} > {{variable_2}}:", "if {{variable}} >= {{variable_2}}:"),
+    ("{{variable}} = {{variable_2}}", "{{variable}} = list({{variable_2}})"),
+    ("return {{variable}}", "return {{variable_2}}"),
+    ("if {{variable}} > {{variable_2}}:", "if not {{variable}} > {{variable_2}}:"),
+    ("return {{variable}} - {{variable_2}}", "return {{variable}} + {{variable_2}}"),
+)
+
+
 def renaming(before: str, after: str) -> str:
     lesson = LESSON.replace("-{{variable}} = {{variable_2}}", f"-{before}")
     return lesson.replace("+{{variable}} = list({{variable_2}})", f"+{after}")

@@ -2,21 +2,33 @@
 
 from msgspec import json
 from msgspec.structs import replace
-from tests.patterns.make import ALWAYS, APART, EXTRACT, Clock, Opener, case, error, looped, on_both
+from tests.patterns.make import (
+    ALWAYS,
+    APART,
+    EXTRACT,
+    Clock,
+    Opener,
+    anti,
+    case,
+    error,
+    looped,
+    on_both,
+)
 
 from taofold.logs.registry import memory_registry
 from taofold.patterns.asked import context_of
 from taofold.patterns.bodies import ErrorFix
-from taofold.patterns.case import Case
+from taofold.patterns.case import Case, Context
 from taofold.patterns.diffs import RENAMED, change_key, line_term, shape
 from taofold.patterns.exchange_in import Imported
 from taofold.patterns.extract import extract
 from taofold.patterns.history import Attempt, Change, Fault, History
 from taofold.patterns.judge import its_own
 from taofold.patterns.likeness import likeness
+from taofold.patterns.notes import FixNote
 from taofold.patterns.registry import Registry
 from taofold.patterns.settings import Injection
-from taofold.patterns.values import Counts, Pattern
+from taofold.patterns.values import Counts, Evidence, Outcome, Pattern
 
 COPY = "-{{variable}} = {{variable_2}}\n+{{variable}} = list({{variable_2}})"
 CODE = "def grown(rows):\n    known = rows\n    return known\n"
@@ -70,6 +82,60 @@ async def test_what_a_change_did_for_one_error_counts_where_it_is_stored_for_ano
     assert after > before
     assert await registry.show(second.id) == await opener().show(second.id)
     assert (await registry.show(second.id)).counts == Counts(1, 1, 0), "its own figures stay"
+
+
+@on_both
+async def test_a_change_that_nobody_took_for_one_error_is_worth_less_for_another(
+    opener: Opener, clock: Clock
+) -> None:
+    registry = await slow(opener())
+    (first,) = await registry.discover("loop-a", [signed(copying(), "long-end")], EXTRACT)
+    other = signed(copying("list index out of range", "IndexError"))
+    assert isinstance(other.body, ErrorFix)
+    put = "if not {{variable_2}}:\n+    return None, {{text}}"
+    fix = replace(other.body.fix, diff=COPY.partition("+")[0] + f"+{put}", category="add_null_check")
+    third = replace(other, name="Freeze it", body=replace(other.body, fix=fix))
+    same, new = await registry.discover("loop-b", [other, third], APART)
+    asked = about("list index out of range", "IndexError")
+
+    async def expected() -> tuple[float, float]:
+        choice = await registry.candidates(asked, ALWAYS)
+        found = {one.pattern.id: one.effectiveness for one in choice.chosen}
+        return found[same.id], found[new.id]
+
+    before = await expected()
+    shown = await looped(registry, "left", about(LONG), won=None)
+    assert first.id in shown
+    assert not {same.id, new.id} & {*shown}
+    after = await expected()
+    assert before[0] == before[1]
+    assert after[0] < after[1], "what is new shares in the loss, but has no part in it"
+    assert (await registry.show(same.id)).evidence[-1].outcome == "found", "its own stays"
+
+
+@on_both
+async def test_a_warning_that_is_heeded_is_not_held_against_it(
+    opener: Opener, clock: Clock
+) -> None:
+    registry = await slow(opener())
+    (found,) = await registry.discover("loop-a", [anti("Casting", "Cast the rows")], EXTRACT)
+    assert await looped(registry, "loop-b", case("Cast the rows", ""), won=None) == (found.id,)
+    assert [one.outcome for one in (await registry.show(found.id)).evidence] == ["found"]
+
+
+def test_of_what_a_loop_did_with_a_change_the_most_counts() -> None:
+    def seen(outcome: Outcome, loop: str = "loop") -> Evidence:
+        return Evidence(outcome, loop, 1, Context())
+
+    def outcomes(*found: Evidence) -> list[str]:
+        note = FixNote("change")
+        for one in found:
+            note = note.plus(one)
+        return [one.outcome for one in note.evidence]
+
+    assert outcomes(seen("won"), seen("ignored"), seen("lost")) == ["won"]
+    assert outcomes(seen("ignored"), seen("lost"), seen("ignored")) == ["lost"]
+    assert outcomes(seen("lost"), seen("won", "other"), seen("won")) == ["won", "won"]
 
 
 @on_both

@@ -30,7 +30,7 @@ from taofold.patterns.promise import initial
 from taofold.patterns.rank import Ranked, choose
 from taofold.patterns.registry import Registry
 from taofold.patterns.settings import Injection
-from taofold.patterns.values import Arm, Claim, Pattern
+from taofold.patterns.values import Arm, Claim, Evidence, Pattern
 
 FIXES = (
     "guard the argument", "parse it earlier", "default to empty", "raise on absence",
@@ -392,6 +392,35 @@ def test_the_baseline_is_what_loops_without_patterns_do() -> None:
     seldom = Stats(tries=sum_of([1] * 3000 + [60] * 1000))
     assert baseline(seldom) < 0.05, "half of the loops are easy: who still tries has a hard one"
     assert needed(seldom) < needed(always) < needed(often)
+
+
+@on_both
+async def test_loops_are_compared_by_their_tries_where_these_are_known(
+    opener: Opener, clock: Clock
+) -> None:
+    registry = opener()
+    for n in range(50):
+        await registry.ended(f"loop-{n}", iterations=1, solved=True, tries=40)
+    await registry.ended("unknown", iterations=3, solved=True)
+    stats = await registry.stats()
+    assert (stats.plain.iterations, stats.tries.iterations) == (53, 2003)
+    assert baseline(stats) < 0.06
+    assert await registry.reopened("loop-0", iterations=2, solved=True)
+    assert (await registry.stats()).tries.iterations == 1963
+    await registry.ended("loop-0", iterations=2, solved=True, tries=41)
+    assert (await registry.stats()).tries.iterations == 2004
+
+
+def test_what_helped_once_does_not_share_in_what_strangers_lost() -> None:
+    here, sums = context_of(case()), Stats(own=Tally(0.0, 9.0))
+    new, other = error(), context_of(case("Paint", "far away", "KeyError", code="fence brush"))
+    proven = replace(new, evidence=(Evidence("won", "loop-a", 1, other),))
+    lost = replace(new, evidence=(*proven.evidence, Evidence("lost", "loop-b", 2, here)))
+    assert chance(new, (), here, 0.5, sums) < 0.1
+    assert chance(proven, (), here, 0.5, sums) > 0.5
+    assert chance(new, proven.evidence, here, 0.5, sums) > 0.5, "nor does its change"
+    assert chance(lost, (), here, 0.5, sums) < 0.3
+    assert chance(proven, (), here, 0.9, sums) <= 0.95
 
 
 def sum_of(tries: list[int]) -> Arm:
