@@ -7,7 +7,7 @@ import pytest
 from taofold.models.repair.hints import read_hints
 from taofold.models.repair.project import Project
 from taofold.models.repair.rank import Candidate, ranked
-from taofold.models.repair.source import Source
+from taofold.models.repair.source import Change, Source
 from taofold.models.repair.templates import NAMES, TEMPLATES
 from taofold.parsing.pytest_report import Failure, Place, Report
 
@@ -205,6 +205,29 @@ def test_an_edit_takes_as_much_context_as_it_needs_to_be_unique() -> None:
     first = offered(case)[0].edit
     assert first.old == "def f(x):\n    return x > 1\n"[:-1] or code.count(first.old) == 1
     assert first.new.startswith(("def f", "    return x >= 1"))
+
+
+def test_every_edit_can_be_taken_back() -> None:
+    text = (
+        "def reduced(age, student):\n"
+        "    return age < 16 and student\n"
+        "\n\n"
+        "def price(age, cents):\n"
+        "    cents = cents\n"
+        "    return cents\n"
+    )
+    source = Source("shop.py", text)
+    end, begin = text.index("cents\n", text.index("return cents")), text.index("    cents = cents")
+    for start, stop, put in (
+        (end, end + 5, "age"),  # `return age` stands elsewhere, too
+        (begin, begin + 18, ""),  # nothing is left that could be found
+    ):
+        edit = source.edit(Change("wrong_variable", start, stop, put))
+        assert edit is not None
+        after = source.text.replace(edit.old, edit.new)
+        assert after == text[:start] + put + text[stop:]
+        assert after.count(edit.new) == 1
+        assert after.replace(edit.new, edit.old) == text
 
 
 def test_text_beyond_ascii_does_not_shift_an_edit() -> None:

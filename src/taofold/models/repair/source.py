@@ -112,7 +112,11 @@ class Source:
         return self.text[: change.start] + change.text + self.text[change.end :]
 
     def edit(self, change: Change) -> Edit | None:
-        """The change as whole lines that occur once, or None if it changes nothing."""
+        """The change as whole lines, or None if it changes nothing.
+
+        What it takes out occurs once before, and what it puts in once after, so that it can be
+        taken back.
+        """
         new = self.applied(change)
         if new == self.text or not _sound(new):
             return None
@@ -125,9 +129,13 @@ class Source:
             below = max(tail - around, 0)
             old_lines = self.lines[top : len(self.lines) - below]
             new_lines = after[top : len(after) - below]
-            old = "".join(old_lines)
-            if old.strip() and self.text.count(old) == 1:
-                return _trimmed(self, change, old, "".join(new_lines), first)
+            whole = "".join(old_lines), "".join(new_lines)
+            pairs = [whole]
+            if all(part.endswith("\n") for part in whole):  # Without it they read better.
+                pairs = [(whole[0][:-1], whole[1][:-1]), whole]
+            for old, put in pairs:
+                if _once(old, self.text) and _once(put, new):
+                    return Edit(self.path, old, put, change.template, first)
         return None
 
     def functions(self) -> Iterator[tuple[str, Function]]:
@@ -146,11 +154,9 @@ def lines_of(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def _trimmed(source: Source, change: Change, old: str, new: str, line: int) -> Edit:
-    # A newline at both ends says nothing; without it the edit reads better.
-    if old.endswith("\n") and new.endswith("\n") and source.text.count(old[:-1]) == 1:
-        old, new = old[:-1], new[:-1]
-    return Edit(source.path, old, new, change.template, line)
+def _once(part: str, text: str) -> bool:
+    """Does `part` say something, and stand in `text` at one place?"""
+    return bool(part.strip()) and text.count(part) == 1
 
 
 def _sound(text: str) -> bool:
