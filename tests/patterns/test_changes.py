@@ -93,7 +93,8 @@ async def test_a_change_that_nobody_took_for_one_error_is_worth_less_for_another
     other = signed(copying("list index out of range", "IndexError"))
     assert isinstance(other.body, ErrorFix)
     put = "if not {{variable_2}}:\n+    return None, {{text}}"
-    fix = replace(other.body.fix, diff=COPY.partition("+")[0] + f"+{put}", category="add_null_check")
+    diff = COPY.partition("+")[0] + f"+{put}"
+    fix = replace(other.body.fix, diff=diff, category="add_null_check")
     third = replace(other, name="Freeze it", body=replace(other.body, fix=fix))
     same, new = await registry.discover("loop-b", [other, third], APART)
     asked = about("list index out of range", "IndexError")
