@@ -23,6 +23,9 @@ _LIKE_SHORT: Final = 0.1
 _MOST_TELLING: Final = 2.0
 _MOST_START: Final = 0.6
 """What is expected at most of a pattern that never helped."""
+_OF_OTHERS: Final = 0.65
+_BESIDE: Final = 0.09
+"""Relevance at which a pattern that is no fix promises nothing."""
 _AGREE: Final = 4.0
 _DISAGREE: Final = 0.8
 
@@ -66,7 +69,7 @@ def initial(pattern: Pattern, relevance: float, line: Fit | None, agree: float |
     """
     half = 0.5 if claimed(pattern) else 1.0
     if pattern.kind != "error":
-        return (0.15 + 0.5 * relevance) * half
+        return _OF_OTHERS * max(relevance - _BESIDE, 0.0) * half
     odds = exp(_START + _RELEVANT * relevance) * _of_line(line)
     if agree is not None:
         odds *= _DISAGREE + (_AGREE - _DISAGREE) * agree**2

@@ -94,11 +94,7 @@ class Registry:
     async def ended(self, loop: str, *, iterations: int, solved: bool, tries: int = 0) -> bool:
         """The loop is over: its patterns get their due. False: that was known.
 
-        Args:
-            loop: Its id.
-            iterations: How many it took.
-            solved: Did its gates pass?
-            tries: How many of its changes were followed by a check; 0 = not known.
+        `tries` are its changes that were followed by a check, 0 = not known.
         """
 
         def work(tx: Writing) -> bool:
