@@ -123,7 +123,7 @@ def hurts(pattern: Pattern, stats: Stats) -> str:
 
     Looks at uses and at loops that only saw it, so that poison which nobody takes goes too.
     """
-    uses = [one for one in pattern.sources if one.role == "applied" and not one.claimed]
+    uses = pattern.uses
     if pattern.helped:
         if len(uses) >= 2 * _USELESS_USES and _highest(pattern.helped, len(uses)) < needed(stats):
             return f"it helped in {pattern.helped} of {len(uses)} loops that used it"

@@ -62,6 +62,11 @@ class LoopNote(Value, frozen=True):
         """How the loop used the pattern, if it did."""
         return next((use for use in self.uses if use.id == identity), None)
 
+    def outcome(self, identity: str) -> Outcome:
+        """What became of a pattern that the loop was shown."""
+        use = self.use(identity)
+        return "ignored" if use is None else "won" if use.won else "lost"
+
     @property
     def ids(self) -> frozenset[str]:
         """The patterns that the loop was really shown."""

@@ -121,7 +121,7 @@ def _refusal(one: Ranked, stats: Stats, settings: Injection, min_uses: int) -> s
 
 
 def _past(pattern: Pattern) -> str:
-    uses = sum(one.role == "applied" and not one.claimed for one in pattern.sources)
+    uses = len(pattern.uses)
     return f", it helped in {pattern.helped} of {uses} loops that used it" if uses else ""
 
 

@@ -11,7 +11,7 @@ import msgspec
 from taofold.patterns.judge import its_own
 from taofold.patterns.notes import FADE, FixNote, LoopNote, Stats, Tally
 from taofold.patterns.settle import NO_USE, ONE_LOSS, ONE_WIN, summed
-from taofold.patterns.values import Arm, Counts, Outcome, Pattern, Source
+from taofold.patterns.values import Arm, Counts, Outcome, Pattern
 
 Sum = TypeVar("Sum", Arm, Counts)
 
@@ -28,7 +28,7 @@ def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
     pattern = msgspec.structs.replace(
         pattern, shown=_less(pattern.shown, seen), evidence=tuple(kept)
     )
-    use = next((one for one in pattern.sources if _is_use(one, note.loop)), None)
+    use = next((one for one in pattern.uses if one.loop == note.loop), None)
     if use is None:
         return pattern
     counted = ONE_WIN if use.won else ONE_LOSS
@@ -38,10 +38,6 @@ def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
         sources=tuple([one for one in pattern.sources if one is not use]),
         trend=tuple([one for one in pattern.trend if one.loops != (note.loop,)]),
     )
-
-
-def _is_use(source: Source, loop: str) -> bool:
-    return source.loop == loop and source.role == "applied" and not source.claimed
 
 
 def unseen(fix: FixNote, loop: str) -> FixNote:

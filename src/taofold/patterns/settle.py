@@ -52,10 +52,9 @@ def seen(pattern: Pattern, note: LoopNote, at: int) -> Evidence | None:
     """What the loop shows of the pattern; None if it shows nothing."""
     if note.control:
         return None
-    use = note.use(pattern.id)
-    if use is None and pattern.kind == "anti":  # not doing it is the point
+    outcome = note.outcome(pattern.id)
+    if outcome == "ignored" and pattern.kind == "anti":  # not doing it is the point
         return None
-    outcome: Outcome = "ignored" if use is None else "won" if use.won else "lost"
     return Evidence(outcome, note.loop, at, note.context)
 
 
@@ -106,5 +105,4 @@ def fresh(pattern: Pattern, fix: FixNote | None, note: LoopNote) -> Outcome | No
         return None
     if max(record(pattern), len(fix.evidence) if fix else 0) >= FRESH:
         return None
-    use = note.use(pattern.id)
-    return "ignored" if use is None else "won" if use.won else "lost"
+    return note.outcome(pattern.id)

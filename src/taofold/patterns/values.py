@@ -185,12 +185,14 @@ class Pattern(Value, frozen=True):
         return frozenset([source.loop for source in self.sources if not source.claimed])
 
     @property
+    def uses(self) -> tuple[Source, ...]:
+        """The loops here that used it, discoveries left out."""
+        return tuple([one for one in self.sources if one.role == "applied" and not one.claimed])
+
+    @property
     def helped(self) -> int:
-        """How often it helped when it was used, discoveries left out."""
-        return sum(
-            source.role == "applied" and source.won is True and not source.claimed
-            for source in self.sources
-        )
+        """How often it helped when it was used."""
+        return sum(use.won is True for use in self.uses)
 
     @property
     def probation(self) -> bool:
