@@ -1,5 +1,8 @@
 """What is known of a change, whatever error it was stored for, and of lines like those replaced."""
 
+import asyncio
+
+import pytest
 from msgspec import json
 from msgspec.structs import replace
 from tests.patterns.make import (
@@ -20,14 +23,17 @@ from taofold.patterns.asked import context_of
 from taofold.patterns.bodies import ErrorFix
 from taofold.patterns.case import Case, Context
 from taofold.patterns.diffs import RENAMED, change_key, line_term, shape
+from taofold.patterns.events import Shown
 from taofold.patterns.exchange_in import Imported
 from taofold.patterns.extract import extract
 from taofold.patterns.history import Attempt, Change, Fault, History
 from taofold.patterns.judge import its_own
 from taofold.patterns.likeness import likeness
-from taofold.patterns.notes import FixNote
+from taofold.patterns.notes import FixNote, LoopNote, Stats, Tally
+from taofold.patterns.rank import Ranked
 from taofold.patterns.registry import Registry
 from taofold.patterns.settings import Injection
+from taofold.patterns.settle import summed
 from taofold.patterns.values import Counts, Evidence, Outcome, Pattern
 
 COPY = "-{{variable}} = {{variable_2}}\n+{{variable}} = list({{variable_2}})"
@@ -112,6 +118,119 @@ async def test_a_change_that_nobody_took_for_one_error_is_worth_less_for_another
     assert before[0] == before[1]
     assert after[0] < after[1], "what is new shares in the loss, but has no part in it"
     assert (await registry.show(same.id)).evidence[-1].outcome == "found", "its own stays"
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0], ids=["told", "control"])
+def test_what_ends_a_loop_speaks_of_the_changes_it_was_not_shown_too(share: float) -> None:
+    asyncio.run(_beside(share))
+
+
+async def _beside(share: float) -> None:
+    registry = await slow(memory_registry(now=Clock()))
+    right, wrong = copying(), replace_diff(copying(), "-return {{a}}\n+return sorted({{a}})")
+    one, other = await registry.discover("loop-a", [right, wrong], APART)
+    most = Injection(top_k_patterns=1, control_share=share)
+
+    async def worth() -> dict[str, float]:
+        choice = await registry.candidates(about(LESS), Injection(control_share=0.0))
+        return {each.pattern.id: each.effectiveness for each in choice.chosen}
+
+    before = await worth()
+    lessons = await registry.inject("loop-b", about(LESS), most)
+    assert lessons.control == (share == 1.0)
+    beside = min({one.id, other.id} - {*lessons.ids}, key=before.__getitem__)
+    assert await registry.applied("loop-b", beside, won=True), "it found that by itself"
+    await registry.ended("loop-b", iterations=4, solved=True)
+    after = await worth()
+    (better,) = {one.id, other.id} - {beside}
+    assert after[beside] > 1.5 * before[beside]
+    assert after.get(better, 0.0) < 0.9 * before[better]
+    for identity in (one.id, other.id):
+        assert (await registry.show(identity)).counts == Counts(1, 1, 0), "no use of it"
+    seen = [each.outcome for each in (await registry.show(beside)).evidence]
+    assert seen == ["found"], "its own history is of loops that saw it"
+    assert await registry.reopened("loop-b", iterations=9, solved=True)
+    assert await worth() == pytest.approx(before), "taken back, as it goes on"
+
+
+@on_both
+async def test_a_loop_that_nothing_ended_says_nothing_of_what_it_was_not_shown(
+    opener: Opener, clock: Clock
+) -> None:
+    registry = await slow(opener())
+    wrong = replace_diff(copying(), "-return {{a}}\n+return sorted({{a}})")
+    await registry.discover("loop-a", [copying(), wrong], APART)
+
+    async def worth() -> dict[str, float]:
+        choice = await registry.candidates(about(LESS), Injection(control_share=0.0))
+        return {each.pattern.id: each.effectiveness for each in choice.chosen}
+
+    before = await worth()
+    none = Injection(top_k_patterns=0, control_share=0.0)
+    assert (await registry.inject("loop-b", about(LESS), none)).ids == ()
+    await registry.ended("loop-b", iterations=4, solved=False)
+    assert await worth() == pytest.approx(before, rel=0.2), "only the loop's length counts"
+
+
+def test_of_all_changes_only_one_is_what_is_needed() -> None:
+    async def main(drafts: int) -> list[float]:
+        registry = await slow(memory_registry(now=Clock()))
+        puts = ("list(rows)", "sorted(rows)", "rows[:]", "rows or []")[:drafts]
+        found = [replace_diff(copying(), f"-known = rows\n+known = {put}") for put in puts]
+        for n, draft in enumerate(found):
+            await registry.discover(f"loop-{n}", [draft], APART)
+        choice = await registry.candidates(about(LESS), Injection(control_share=0.0))
+        return [one.start for one in (*choice.chosen, *choice.beside)]
+
+    (alone,) = asyncio.run(main(1))
+    many = asyncio.run(main(4))
+    assert len(many) == 4
+    assert all(start < alone for start in many)
+    assert alone < sum(many) < 1.0
+
+
+def test_of_what_was_left_out_the_twenty_best_are_noted() -> None:
+    async def main() -> tuple[Ranked, ...]:
+        registry = memory_registry(now=Clock())
+        for n in range(30):
+            draft = replace_diff(copying(), f"-known = rows\n+known = rows + {n}")
+            await registry.discover(f"loop-{n}", [draft], APART)
+        return (await registry.candidates(about(LESS), Injection(top_k_patterns=0))).beside
+
+    beside = asyncio.run(main())
+    assert len(beside) == len({one.pattern.change for one in beside}) == 20
+
+
+@on_both
+async def test_a_fix_whose_very_line_is_here_is_looked_at_whatever_the_error_says(
+    opener: Opener, clock: Clock
+) -> None:
+    registry = await slow(opener())
+    line = "{{a}} = {{a}} + {{b}} * (1 - {{c}}) / 100"
+    far = error(
+        "Round it", "ledger closed", kind="LedgerError", fix="Round", code="",
+diff=f"-{line}\n+{{{{a}}}} = round({{{{b}}}})", language="python",
+    )  # fmt: skip
+    (found,) = await registry.discover("loop-a", [far], EXTRACT)
+    there = about(LESS, code="def bill(x, y, z):\n    x = x + y * (1 - z) / 100\n    return x\n")
+    (chosen,) = (await registry.candidates(there, ALWAYS)).chosen
+    assert chosen.pattern.id == found.id
+    assert chosen.relevance < 0.12
+    without = (await registry.candidates(about(LESS, code="x = 1"), ALWAYS)).refused
+    assert dict(without).get(found.id, "it has nothing").startswith("it has nothing")
+
+
+def test_what_is_known_well_says_little_of_what_all_patterns_come_to() -> None:
+    shown = (Shown("new", 0.5, 0.4, start=0.5), Shown("known", 0.5, 0.1, start=0.5, unproven=0.1))
+    note = LoopNote("loop", shown=shown, ended=1, iterations=3, solved=True)
+    told = {one.id: Evidence("other", "loop", 1, Context(), one.start) for one in shown}
+    assert summed(Stats(), note, told).own == Tally(0.0, pytest.approx(0.55))  # type: ignore[arg-type]
+
+
+def replace_diff(pattern: Pattern, diff: str) -> Pattern:
+    assert isinstance(pattern.body, ErrorFix)
+    fix = replace(pattern.body.fix, diff=diff, description=f"Do {diff}")
+    return replace(pattern, body=replace(pattern.body, fix=fix), name=f"Do {diff}")
 
 
 @on_both
@@ -205,7 +324,9 @@ async def test_a_new_trial_forgets_what_the_change_lost(opener: Opener, clock: C
     await registry.retire(found.id, "it did not help")
     await registry.restore(found.id)
     (again,) = (await registry.candidates(about(LESS), any_rate)).chosen
-    assert again.effectiveness > 1.9 * before.effectiveness
+    assert before.effectiveness < 0.7 * again.effectiveness
+    trust = (await registry.stats()).own.trust
+    assert again.effectiveness == pytest.approx(again.start * trust), "as if it were new"
 
 
 @on_both

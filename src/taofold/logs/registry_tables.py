@@ -17,7 +17,7 @@ from taofold.patterns.index import POOL, Entry, Hit, best, entry, rarest, rarity
 from taofold.patterns.notes import FixNote, LoopNote, Stats
 from taofold.patterns.values import Pattern
 
-FORM: Final = 3
+FORM: Final = 4
 """Of these tables. Raise it when they, the words in them, or a fold's result change."""
 
 TABLES: Final = (

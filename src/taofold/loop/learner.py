@@ -120,19 +120,23 @@ class CrossLoopLearner:
         )
 
     async def _attributed(self, history: History, note: LoopNote | None) -> tuple[Used, ...]:
-        """What became of each pattern that the loop was shown, told to the registry."""
-        shown: list[Pattern] = []
-        for one in note.shown if note is not None and not note.control else ():
+        """What the loop did of what patterns say, told to the registry; of those shown, returned.
+
+        Of a pattern that it was not shown, too, it says whether that would have been right.
+        """
+        looked: list[Pattern] = []
+        for one in note.looked if note is not None else ():
             try:
-                shown.append(await self.registry.show(one.id))
+                looked.append(await self.registry.show(one.id))
             except UnknownPattern:  # Pruned meanwhile.
                 continue
-        uses = applications(history, shown)
+        uses = applications(history, looked)
         for use in uses:
             await self.registry.applied(
                 history.loop, use.pattern, won=use.won, iteration=use.iteration, by=history.agent
             )
-        return tuple([_used(pattern.id, uses) for pattern in shown])
+        shown = note.ids if note is not None else frozenset[str]()
+        return tuple([_used(pattern.id, uses) for pattern in looked if pattern.id in shown])
 
     async def _extracted(
         self, history: History, kinds: Collection[Kind], note: LoopNote | None

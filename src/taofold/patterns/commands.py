@@ -19,7 +19,7 @@ from taofold.patterns.identity import fresh
 from taofold.patterns.index import Hit, entry, text_of
 from taofold.patterns.likeness import likeness
 from taofold.patterns.promise import claimed
-from taofold.patterns.rank import Choice, Looked, choose, rank
+from taofold.patterns.rank import Choice, Looked, Ranked, choose, rank
 from taofold.patterns.relate import closest
 from taofold.patterns.render import render
 from taofold.patterns.settings import Extraction, Injection, Pruning
@@ -85,7 +85,7 @@ def candidates(
     hits = closest(asked, view.search(asked.terms), LOOKED_AT)
     stats = view.stats()
     ranked = rank(_loaded(view, hits), asked, stats, settings, min_uses=min_uses)
-    return choose(ranked, settings, stats)
+    return choose(ranked, settings)
 
 
 def _loaded(view: View, hits: Sequence[Hit]) -> Iterator[Looked]:
@@ -118,23 +118,25 @@ def inject(
         tx.emit(e.Reopened(loop))
     choice = candidates(tx, case, settings, min_uses=min_uses, meanings=meanings)
     rendered = render(choice.chosen)
-    shown = tuple(
-        [
-            e.Shown(
-                p.pattern.id,
-                round(p.relevance, 3),
-                round(p.effectiveness, 3),
-                claimed(p.pattern),
-                round(p.start, 4),
-            )
-            for p in choice.chosen
-            if p.pattern.id in rendered.ids
-        ]
-    )
+    shown = tuple([_looked(one) for one in choice.chosen if one.pattern.id in rendered.ids])
     held = not manual and bool(shown) and in_control(loop, settings.control_share)
     text = "" if held else rendered.text
-    tx.emit(e.Injected(loop, shown, text, control=held, manual=manual, context=context))
+    beside = tuple([_looked(one) for one in choice.beside])
+    tx.emit(
+        e.Injected(loop, shown, text, control=held, manual=manual, context=context, beside=beside)
+    )
     return Lessons(text, () if held else rendered.ids, held, choice.refused)
+
+
+def _looked(one: Ranked) -> e.Shown:
+    return e.Shown(
+        one.pattern.id,
+        round(one.relevance, 3),
+        round(one.effectiveness, 3),
+        claimed(one.pattern),
+        round(one.start, 4),
+        round(one.unproven, 3),
+    )
 
 
 def in_control(loop: str, share: float) -> bool:

@@ -24,6 +24,10 @@ KNOWN: Final = frozenset([*keyword.kwlist, *dir(builtins)])
 HOLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 RENAMED: Final = "rename"
 """Begins the shape of a change of one name: it says something of lines like its own only."""
+SWAPPED: Final = "swap"
+"""Begins the shape of a change that turns two pieces around; what stands between them follows."""
+AROUND: Final = "around"
+"""Stands for nothing that could be named between them."""
 _LONGEST: Final = 400
 """Lines of a side beyond which no line by line comparison is made."""
 
@@ -102,7 +106,7 @@ def shape(old: str, new: str) -> Shape:
     between = swap(tokens(HOLE.sub(r"\1", old)), tokens(HOLE.sub(r"\1", new)))
     if between is not None:
         signs = tuple([_kind(one) for one in between if not re.match(r"[\w.()\[\]\"']", one)])
-        return ("swap", *(signs or ["around"])), ()
+        return (SWAPPED, *(signs or [AROUND])), ()
     left, right = abstracted(old), abstracted(new)
     if left == right:
         return _renamed(tokens(HOLE.sub(r"\1", old)), tokens(HOLE.sub(r"\1", new))), ()

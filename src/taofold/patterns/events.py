@@ -35,7 +35,7 @@ class Merged(Value, frozen=True, tag_field="e", tag="merged"):
 
 
 class Shown(Value, frozen=True):
-    """A pattern in a loop's prompt: how relevant it was, and the chance it was given."""
+    """A pattern as it was looked at: how relevant it was, and the chance it was given."""
 
     id: str
     relevance: float
@@ -44,12 +44,15 @@ class Shown(Value, frozen=True):
     """Was it an import that had not helped here yet?"""
     start: float = 0.25
     """What was expected of it before its record; the usual, where that was not noted down."""
+    unproven: float = 1.0
+    """How much of the chance rested on trust in patterns as such, 0 to 1."""
 
 
 class Injected(Value, frozen=True, tag_field="e", tag="injected"):
     """What a loop was shown at its start, or would have been, if it is a `control` loop.
 
-    `text` is the section as it was rendered. `manual` = a person asked for it.
+    `text` is the section as it was rendered. `manual` = a person asked for it. `beside` were
+    looked at and left out; each stores a change, and what ends the loop speaks of it too.
     """
 
     loop: str
@@ -58,10 +61,14 @@ class Injected(Value, frozen=True, tag_field="e", tag="injected"):
     control: bool = False
     manual: bool = False
     context: Context = Context()
+    beside: tuple[Shown, ...] = ()
 
 
 class Applied(Value, frozen=True, tag_field="e", tag="applied"):
-    """A loop used a pattern that it was shown. It counts when the loop ends."""
+    """A loop did what a pattern says that it was shown, or that was looked at beside these.
+
+    It counts when the loop ends.
+    """
 
     loop: str
     id: str

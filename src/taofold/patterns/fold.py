@@ -12,7 +12,7 @@ import msgspec
 from taofold.patterns import events as e
 from taofold.patterns import reopen, settle
 from taofold.patterns.notes import Extract, FixNote, LoopNote, Stats, Use
-from taofold.patterns.values import Arm, Evidence, Outcome, Pattern, Scope, Snapshot, Source
+from taofold.patterns.values import Arm, Evidence, Pattern, Scope, Snapshot, Source
 
 
 class Known(Protocol):
@@ -171,11 +171,12 @@ def _injected(note: LoopNote, event: e.Injected) -> LoopNote | None:
         manual=note.manual or event.manual,
         decided=True,
         context=event.context,
+        beside=event.beside,
     )
 
 
 def _applied(note: LoopNote, event: e.Applied) -> LoopNote | None:
-    if note.ended or event.id not in note.ids:
+    if note.ended or event.id not in {one.id for one in note.looked}:
         return None
     before = next((use for use in note.uses if use.id == event.id), None)
     if before is not None and (before.won or not event.won):
@@ -192,36 +193,41 @@ def _ended(known: Known, event: e.LoopEnded, at: int) -> Changes:
     note = msgspec.structs.replace(
         note, ended=at, iterations=event.iterations, solved=event.solved, tries=event.tries
     )
-    there = [found for one in note.shown if (found := known.pattern(one.id)) is not None]
-    fresh: dict[str, Outcome] = {}
+    there = _looked_at(known, note)
+    told = settle.told(note, there.values())
     fixes: dict[str, FixNote] = {}
-    for pattern in there:
-        fix = known.fix(pattern.change) if pattern.change else None
-        if outcome := settle.fresh(pattern, fix, note):
-            fresh[pattern.id] = outcome
-        if pattern.change and (seen := settle.seen(pattern, note, at)):
-            before = fixes.get(pattern.change) or fix or FixNote(pattern.change)
-            fixes[pattern.change] = before.plus(seen)
-    stats = settle.summed(known.stats(), note, fresh, at)
-    changed: dict[str, Pattern | None] = {p.id: settle.settled(p, note, stats, at) for p in there}
+    for identity, seen in told.items():
+        if key := there[identity].change:
+            before = fixes.get(key) or known.fix(key) or FixNote(key)
+            fixes[key] = before.plus(seen)
+    stats = settle.summed(known.stats(), note, told)
+    changed: dict[str, Pattern | None] = {
+        one.id: settle.settled(there[one.id], note, told.get(one.id), stats)
+        for one in note.shown
+        if one.id in there
+    }
     return Changes(changed, loop=note, fixes=fixes, stats=stats)
+
+
+def _looked_at(known: Known, note: LoopNote) -> dict[str, Pattern]:
+    """The patterns that were looked at for the loop and are still there."""
+    return {one.id: p for one in note.looked if (p := known.pattern(one.id)) is not None}
 
 
 def _reopened(known: Known, event: e.Reopened, at: int) -> Changes:
     note = known.loop(event.loop)
     if note is None or not note.ended:
         return Changes()
-    shown = [found for one in note.shown if (found := known.pattern(one.id)) is not None]
-    before = [reopen.unsettled(pattern, note) for pattern in shown]
-    known_fixes = {one.change: known.fix(one.change) for one in before if one.change}
+    there = _looked_at(known, note)
+    told = settle.told(note, there.values())
+    known_fixes = {one.change: known.fix(one.change) for one in there.values() if one.change}
     fixes = {key: reopen.unseen(fix, note.loop) for key, fix in known_fixes.items() if fix}
-    fresh: dict[str, Outcome] = {}
-    for pattern in before:
-        if outcome := settle.fresh(pattern, fixes.get(pattern.change), note):
-            fresh[pattern.id] = outcome
-    stats = reopen.unsummed(known.stats(), note, fresh, at)
+    stats = reopen.unsummed(known.stats(), note, told, at)
     open_ = msgspec.structs.replace(note, ended=0, iterations=0, solved=False, tries=0)
-    return Changes({one.id: one for one in before}, loop=open_, fixes=fixes, stats=stats)
+    before = {
+        one.id: reopen.unsettled(there[one.id], note) for one in note.shown if one.id in there
+    }
+    return Changes(before, loop=open_, fixes=fixes, stats=stats)
 
 
 def _restored(known: Known, event: e.Restored, at: int) -> Changes:

@@ -1,28 +1,27 @@
 """How good a pattern is here, by our own evidence, and whether it is worth showing.
 
 What a pattern promises in a case (`promise`) is multiplied by how far it, and its change, kept
-such promises: its wins by the wins expected, where each counts by how near the case where it
-happened is to the present one. One that never helped shares in what all such patterns came to.
-Effectiveness is a chance, compared with that of a try that is told nothing.
+such promises: its wins by the wins promised, where each counts by how near the case where it
+happened is to the present one; what all patterns together came to stands in where little is
+known. Effectiveness is a chance, compared with that of a try that is told nothing.
 """
 
 from collections.abc import Iterator, Sequence
 from math import sqrt
-from typing import Final
+from typing import Final, NamedTuple
 
 from taofold.patterns.case import Context
-from taofold.patterns.diffs_fit import Fit
 from taofold.patterns.index import signature_of
-from taofold.patterns.notes import IGNORED, Stats
-from taofold.patterns.promise import claimed, nearness
+from taofold.patterns.notes import Stats, Tally
+from taofold.patterns.promise import nearness
 from taofold.patterns.values import Arm, Evidence, Pattern
 
-MARGIN: Final = 0.02
-"""How much better than the baseline a pattern must look: reading it is not free either."""
-FRESH: Final = 3
-"""Outcomes tell about patterns without a record until their change has this many."""
-_DOUBT: Final = 0.15
-"""The expected wins that the promise itself is worth, beside the record."""
+LATER: Final = 0.5
+"""How likely what is left is to help, beside a try taken at random, when patterns are asked."""
+_DOUBT: Final = 1.5
+"""The promised wins that all patterns together are worth, beside the record of one."""
+_DOUBT_NEAR: Final = 0.6
+"""The promised wins that the whole record is worth, beside that of cases like the present."""
 _MOST: Final = 0.95
 _USUAL_TRIES: Final = 20
 _USUAL_WEIGHT: Final = 4
@@ -47,7 +46,7 @@ def baseline(stats: Stats) -> float:
 
 def needed(stats: Stats) -> float:
     """The chance from which on a pattern is worth showing."""
-    return baseline(stats) + MARGIN
+    return baseline(stats) * LATER
 
 
 def its_own(pattern: Pattern, here: Context) -> bool:
@@ -62,46 +61,57 @@ def its_own(pattern: Pattern, here: Context) -> bool:
     return found.name in ("", *here.errors) and set(found.signs) <= {*here.signs}
 
 
-def record(pattern: Pattern) -> int:
-    """In how many loops something was learnt about the pattern since it was found."""
-    return sum(one.outcome != "found" for one in pattern.evidence)
+class Record(NamedTuple):
+    """How a pattern kept its promises: anywhere, and in cases like the present one."""
+
+    anywhere: Tally = Tally()
+    near: Tally = Tally()
+
+    @property
+    def unproven(self) -> float:
+        """How much of the pattern's chance rests on trust in patterns as such, 0 to 1."""
+        return _DOUBT / (self.anywhere.promised + _DOUBT)
 
 
-def chance(
-    pattern: Pattern,
-    tried: Sequence[Evidence],
-    here: Context,
-    start: float,
-    stats: Stats,
-    line: Fit | None = None,
-) -> float:
-    """The chance that the pattern, if it is shown here, is what helps. Its effectiveness.
+class Records:
+    """Records of patterns as they count in the case `here`.
+
+    One loop says something of many patterns, and how near it is to the case is found out once.
+    """
+
+    def __init__(self, here: Context) -> None:
+        self._here = here
+        self._weights: dict[str, float] = {}
+
+    def of(self, pattern: Pattern, tried: Sequence[Evidence]) -> Record:
+        """The record of a pattern.
+
+        Args:
+            pattern: Its own evidence counts, but for what its change did.
+            tried: What became of its change wherever that was looked at, for any error.
+        """
+        anywhere = near = Tally()
+        for one in judged(pattern, tried):
+            anywhere = anywhere.plus(one)
+            near = near.plus(one, self._weight(one))
+        return Record(anywhere, near)
+
+    def _weight(self, one: Evidence) -> float:
+        known = self._weights.get(one.loop)
+        if known is None:
+            known = self._weights[one.loop] = nearness(one.context, self._here) ** 2
+        return known
+
+
+def chance(start: float, record: Record, trust: float) -> float:
+    """The chance that a pattern, if it is shown, is what helps. Its effectiveness.
 
     Args:
-        pattern: Its own evidence counts, but for what its change did.
-        tried: What became of its change wherever that was shown, for this error or another.
-        here: The present case.
-        start: What `promise.initial` expects of it.
-        stats: The sums over all loops.
-        line: How well the lines that it replaces are found here; what happened where they
-            stood says as much about this case.
+        start: What it promises here.
+        record: How it kept such promises.
+        trust: How all patterns together kept theirs.
     """
-    found = 1.0 if line is None else line.share
-    wins = losses = 0.0
-    trust = (stats.claimed if claimed(pattern) else stats.own).trust
-    for one in judged(pattern, tried):
-        weight = found * nearness(one.context, here) ** 2
-        match one.outcome:
-            case "won":
-                wins += weight
-                trust = 1.0
-            case "lost":
-                losses += weight
-            case "ignored":
-                losses += weight * IGNORED
-            case "found":
-                pass
-    kept = (wins + _DOUBT * trust) / ((wins + losses) * start + _DOUBT)
+    kept = record.near.kept(_DOUBT_NEAR, record.anywhere.kept(_DOUBT, trust))
     return min(start * kept, _MOST)
 
 

@@ -12,13 +12,12 @@ from taofold.patterns.values import KEPT_EVIDENCE, Arm, Evidence, Outcome
 
 FADE: Final = 0.99
 """What of a tally is left after each loop, so that an early lesson can be unlearnt."""
-_MOST_TRUST: Final = 1.25
-_MORE: Final[tuple[Outcome, ...]] = ("found", "ignored", "lost", "won")
+_MORE: Final[tuple[Outcome, ...]] = ("found", "ignored", "other", "lost", "won")
 """Outcomes, each more than the one before."""
-_DOUBT: Final = 1.5
-"""Expected wins that must be missing before trust is well below a half."""
+_DOUBT: Final = 2.0
+"""Promised wins that must be missing before trust is well below a half."""
 IGNORED: Final = 0.25
-"""A pattern that was shown and not used counts as this part of a loss."""
+"""A pattern that was shown and not used in a loop that nothing ended: this part of a loss."""
 
 
 class Use(Value, frozen=True):
@@ -39,7 +38,10 @@ class Extract(Value, frozen=True):
 
 
 class LoopNote(Value, frozen=True):
-    """One loop, as far as learning is concerned. `text` is what it was shown."""
+    """One loop, as far as learning is concerned. `text` is what it was shown.
+
+    Of what was looked at `beside`, `uses` hold what the loop did by itself.
+    """
 
     loop: str
     at: int = 0
@@ -55,6 +57,7 @@ class LoopNote(Value, frozen=True):
     ended: int = 0
     iterations: int = 0
     solved: bool = False
+    beside: tuple[Shown, ...] = ()
     tries: int = 0
     """Its changes that were followed by a check; its iterations, where these are not known."""
 
@@ -62,10 +65,22 @@ class LoopNote(Value, frozen=True):
         """How the loop used the pattern, if it did."""
         return next((use for use in self.uses if use.id == identity), None)
 
-    def outcome(self, identity: str) -> Outcome:
-        """What became of a pattern that the loop was shown."""
+    @property
+    def looked(self) -> tuple[Shown, ...]:
+        """The patterns that were looked at for it: those shown, or held back, and those beside."""
+        return (*self.shown, *self.beside)
+
+    def outcome(self, identity: str) -> Outcome | None:
+        """What the loop says of a pattern that was looked at for it; None: nothing.
+
+        If it ended well it speaks of all of them: of those that it did not need, too.
+        """
         use = self.use(identity)
-        return "ignored" if use is None else "won" if use.won else "lost"
+        if use is not None:
+            return "won" if use.won else "lost"
+        if self.solved:
+            return "other"
+        return "ignored" if identity in self.ids else None
 
     @property
     def ids(self) -> frozenset[str]:
@@ -76,7 +91,7 @@ class LoopNote(Value, frozen=True):
 class FixNote(Value, frozen=True):
     """What became of a change wherever it was shown, whatever error it was stored for.
 
-    `key` names the change; `evidence` are the loops that were shown it, the newest last.
+    `key` names the change; `evidence` are the loops it was looked at for, the newest last.
     """
 
     key: str
@@ -92,31 +107,35 @@ class FixNote(Value, frozen=True):
 
 
 class Tally(Value, frozen=True):
-    """How patterns with a short record did: wins, and how many were expected. Older ones fade."""
+    """How patterns did: wins, and how many were promised. Older ones fade."""
 
     wins: float = 0.0
-    expected: float = 0.0
+    promised: float = 0.0
 
-    def plus(self, outcome: Outcome, expected: float) -> "Tally":
-        """With one outcome more, of which a win was expected with this chance."""
-        match outcome:
+    def plus(self, seen: Evidence, weight: float = 1.0) -> "Tally":
+        """With what one loop says more."""
+        match seen.outcome:
             case "won":
-                return Tally(self.wins + 1.0, self.expected + expected)
-            case "lost":
-                return Tally(self.wins, self.expected + expected)
+                return Tally(self.wins + weight, self.promised + weight * seen.promised)
+            case "lost" | "other":
+                return Tally(self.wins, self.promised + weight * seen.promised)
             case "ignored":
-                return Tally(self.wins, self.expected + expected * IGNORED)
+                return Tally(self.wins, self.promised + weight * seen.promised * IGNORED)
             case "found":
                 return self
 
     @property
     def trust(self) -> float:
-        """Wins by wins expected, 1 before there are any; at most a little above it."""
-        return min((self.wins + _DOUBT) / (self.expected + _DOUBT), _MOST_TRUST)
+        """Wins by wins promised, at most 1, and 1 before there are any."""
+        return min(self.kept(_DOUBT), 1.0)
+
+    def kept(self, doubt: float, trust: float = 1.0) -> float:
+        """Wins by wins promised, drawn to `trust` by as much as `doubt` promised wins."""
+        return (self.wins + doubt * trust) / (self.promised + doubt)
 
     def faded(self) -> "Tally":
         """As it counts after one loop more."""
-        return Tally(self.wins * FADE, self.expected * FADE)
+        return Tally(self.wins * FADE, self.promised * FADE)
 
 
 class Stats(Value, frozen=True):
@@ -124,8 +143,8 @@ class Stats(Value, frozen=True):
 
     `shown` and `held` were drawn by lot, of loops for which there was something to show; in
     `plain` there was nothing; `manual` were told by hand. `tries` are all of these, counted in
-    tries instead of iterations. `own` and `claimed` are the tallies of patterns with a short
-    record of their own, found here and imported.
+    tries instead of iterations. `own` and `claimed` are the tallies of patterns found here
+    and of those imported.
     """
 
     shown: Arm = Arm()

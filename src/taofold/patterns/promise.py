@@ -1,33 +1,35 @@
 """What a pattern promises in a case, before its record: how well it suits what is failing.
 
-The odds were counted on the bugs of `bench/learn` (docs/learning-benchmark.md).
+A conditional logit: of all changes that are looked at, one is what is needed, or none. It was
+fitted to the bugs of `bench/learn` and to programs of students (docs/learning-benchmark.md).
 """
 
-from math import exp
+from math import exp, log
 from typing import Final
 
 from taofold.patterns.case import Context
 from taofold.patterns.diffs_fit import Fit
 from taofold.patterns.values import Pattern
 
-_START: Final = -6.66
-"""With `_RELEVANT`: the odds of a fix of relevance 0.4 are 3 to 100, of 0.78 60 to 100."""
-_RELEVANT: Final = 7.9
-_SAME_LINE: Final = 10.0
-_LIKE_LINE: Final = 3.4
-_USUAL_LINE: Final = 0.2
-"""The likeness of lines that have nothing to do with one another."""
-_SHORT_LINE: Final = 3
-"""Tokens of a line that says little."""
-_LIKE_SHORT: Final = 0.1
-_MOST_TELLING: Final = 2.0
-_MOST_START: Final = 0.6
-"""What is expected at most of a pattern that never helped."""
+# Logarithms of odds, against none of the changes being what is needed.
+_START: Final = -4.9
+_RELEVANT: Final = 6.0
+_NO_LINE: Final = 0.4
+_SAME_LINE: Final = 1.6
+_LONGER_LINE: Final = 2.2
+_OTHER_LINE: Final = -2.8
+_LIKE_LINE: Final = 3.3
+_LIKE_SHORT: Final = -2.5
+_SWAP: Final = 1.2
+_NOT_HERE: Final = -6.0
+_SIGNS: Final = -0.2
+_AGREE: Final = 3.0
+_USUAL_LINE: Final = 3
+"""Tokens of a line that is worth `_SAME_LINE`."""
+_LONG_LINE: Final = 10
 _OF_OTHERS: Final = 0.65
 _BESIDE: Final = 0.09
 """Relevance at which a pattern that is no fix promises nothing."""
-_AGREE: Final = 4.0
-_DISAGREE: Final = 0.8
 
 
 def nearness(one: Context, other: Context) -> float:
@@ -57,37 +59,37 @@ def agreement(pattern: Pattern, here: Context) -> float | None:
     return max(known, default=None)
 
 
-def initial(pattern: Pattern, relevance: float, line: Fit | None, agree: float | None) -> float:
-    """What to expect of a pattern of which nothing is known but how it suits the case.
+def odds(relevance: float, line: Fit | None, agree: float | None) -> float:
+    """How likely a fix is to be what is needed, by how likely it is that none of all is.
 
     Args:
-        pattern: Only its kind counts, and whether it is an import.
         relevance: 0 to 1, from the error and the text around it.
         line: How well the lines that the fix replaced are found in the code; None: it
             replaced none.
         agree: The agreement of the failures' signs, 0 to 1; None if it cannot be told.
     """
-    half = 0.5 if claimed(pattern) else 1.0
-    if pattern.kind != "error":
-        return _OF_OTHERS * max(relevance - _BESIDE, 0.0) * half
-    odds = exp(_START + _RELEVANT * relevance) * _of_line(line)
-    if agree is not None:
-        odds *= _DISAGREE + (_AGREE - _DISAGREE) * agree**2
-    return min(odds / (1 + odds), _MOST_START) * half
+    signs = 0.0 if agree is None else _SIGNS + _AGREE * agree**2
+    return exp(_START + _RELEVANT * relevance + _of_line(line) + signs)
+
+
+def of_others(relevance: float) -> float:
+    """What to expect of a pattern that is no fix."""
+    return _OF_OTHERS * max(relevance - _BESIDE, 0.0)
 
 
 def _of_line(line: Fit | None) -> float:
-    """How much more likely a fix is, if its line is here like this.
+    """What it says for a fix that its line is here like this.
 
-    The more a line says, the more it says that it is here. One of a few tokens stands
-    everywhere, and something like it means nothing.
+    The more a line says, the more it says that it is here: one of a few tokens stands everywhere.
     """
     if line is None:
-        return _SAME_LINE
+        return _NO_LINE
     if line.share >= 1.0:
-        return _SAME_LINE * min(line.size / _SHORT_LINE, _MOST_TELLING)
-    like = exp(_LIKE_LINE * (line.share - _USUAL_LINE))
-    return like if line.size > _SHORT_LINE else like * _LIKE_SHORT
+        return _SAME_LINE + _LONGER_LINE * log(min(line.size, _LONG_LINE) / _USUAL_LINE)
+    if not line.possible:
+        return _NOT_HERE
+    short = _LIKE_SHORT if line.size <= _USUAL_LINE else 0.0
+    return _OTHER_LINE + _LIKE_LINE * line.share + short + (_SWAP if line.swaps else 0.0)
 
 
 def claimed(pattern: Pattern) -> bool:

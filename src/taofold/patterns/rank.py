@@ -11,17 +11,22 @@ from taofold.patterns.asked import Asked
 from taofold.patterns.bodies import Approach, Kind
 from taofold.patterns.diffs_fit import fit
 from taofold.patterns.index import Entry
-from taofold.patterns.judge import chance, danger, needed, record
+from taofold.patterns.judge import Records, chance, danger, needed
 from taofold.patterns.likeness import likeness
 from taofold.patterns.notes import Stats
-from taofold.patterns.promise import agreement, claimed, initial
+from taofold.patterns.promise import agreement, claimed, odds, of_others
 from taofold.patterns.relate import LEAST, relevance
 from taofold.patterns.settings import MOST_INJECTED, Injection
 from taofold.patterns.values import Evidence, Pattern
 
 _ALIKE: Final = 0.80
-_DISAPPOINTED: Final = 0.5
-"""Trust below which untried patterns come one at a time."""
+_DESPITE: Final = 0.1
+"""What a fix must promise to be looked at though its words say nothing here: its very line does."""
+_CLAIMED: Final = 0.5
+"""What a promise is worth of an import that has not helped here yet."""
+_HOPE: Final = 0.01
+"""What a change must promise for its failing to promise it to be worth noting down."""
+_MOST_BESIDE: Final = 20
 _WARNING: Final = 0.5
 """What an anti-pattern is worth beside a fix of the same relevance: it says what not to do."""
 
@@ -34,6 +39,8 @@ class Ranked(NamedTuple):
     effectiveness: float
     start: float = 0.0
     """What was expected of it before its record."""
+    unproven: float = 1.0
+    """How much of the effectiveness rests on trust."""
     refused: str = ""
 
     @property
@@ -52,10 +59,15 @@ class Looked(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The patterns to show, the best first, and why each of the others is not among them."""
+    """The patterns to show, the best first, and why each of the others is not among them.
+
+    `beside` are those of the others that store a change which none shown stores: what ends the
+    loop will say whether they would have been right.
+    """
 
     chosen: tuple[Ranked, ...]
     refused: tuple[tuple[str, str], ...]
+    beside: tuple[Ranked, ...] = ()
 
 
 def rank(
@@ -73,22 +85,46 @@ def rank(
         "anti": settings.include_anti_patterns,
         "template": settings.include_code_templates,
     }
+    found = list(found)
+    near = [relevance(one.pattern, one.entry, asked) for one in found]
+    records = Records(asked.here)
     done: list[Ranked] = []
-    for pattern, entry, tried in found:
-        near = relevance(pattern, entry, asked)
-        line = fit(pattern, asked.case.code)
-        start = initial(pattern, near, line, agreement(pattern, asked.here))
+    for one, close, start in zip(found, near, _starts(found, near, asked), strict=True):
+        pattern, unknown = one.pattern, 1.0
         if pattern.kind == "anti":
             effect = danger(pattern)
         else:
-            effect = chance(pattern, tried, asked.here, start, stats, line)
-        one = Ranked(pattern, near, effect, start)
+            past = records.of(pattern, one.tried)
+            trust = (stats.claimed if claimed(pattern) else stats.own).trust
+            effect, unknown = chance(start, past, trust), past.unproven
+        ranked = Ranked(pattern, close, effect, start, unknown)
         if not included[pattern.kind]:
-            one = one._replace(refused="its kind is switched off")
+            ranked = ranked._replace(refused="its kind is switched off")
         else:
-            one = one._replace(refused=_refusal(one, stats, settings, min_uses))
-        done.append(one)
+            ranked = ranked._replace(refused=_refusal(ranked, stats, settings, min_uses))
+        done.append(ranked)
     return sorted(done, key=_order)
+
+
+def _starts(found: Sequence[Looked], near: Sequence[float], asked: Asked) -> list[float]:
+    """What each promises before its record: of all changes only one is what is needed."""
+    suits = [_odds(one.pattern, close, asked) for one, close in zip(found, near, strict=True)]
+    changes: dict[str, float] = {}
+    for one, value in zip(found, suits, strict=True):
+        change = one.pattern.change or one.pattern.id
+        changes[change] = max(changes.get(change, 0.0), value)
+    every = 1.0 + sum(changes.values())
+    return [
+        (value / every if value else of_others(close)) * (_CLAIMED if claimed(one.pattern) else 1.0)
+        for one, close, value in zip(found, near, suits, strict=True)
+    ]
+
+
+def _odds(pattern: Pattern, close: float, asked: Asked) -> float:
+    """The odds of a fix; 0 for what is none."""
+    if pattern.kind != "error":
+        return 0.0
+    return odds(close, fit(pattern, asked.case.code), agreement(pattern, asked.here))
 
 
 def _order(one: Ranked) -> tuple[float, float, str]:
@@ -102,7 +138,7 @@ def _refusal(one: Ranked, stats: Stats, settings: Injection, min_uses: int) -> s
     pattern = one.pattern
     if pattern.retired:
         return f"retired: {pattern.retired}"
-    if one.relevance < LEAST:
+    if one.relevance < LEAST and (pattern.kind != "error" or one.start < _DESPITE):
         return "it has nothing to do with this task"
     if pattern.kind == "anti":
         return ""
@@ -125,39 +161,40 @@ def _past(pattern: Pattern) -> str:
     return f", it helped in {pattern.helped} of {uses} loops that used it" if uses else ""
 
 
-def choose(ranked: Sequence[Ranked], settings: Injection, stats: Stats) -> Choice:
-    """The patterns to show: at most as many as allowed, none twice.
-
-    Where patterns without a record have disappointed, only one of these is tried at a time.
-    """
+def choose(ranked: Sequence[Ranked], settings: Injection) -> Choice:
+    """The patterns to show: at most as many as allowed, none twice."""
     chosen: list[Ranked] = []
     refused: list[tuple[str, str]] = []
     for one in ranked:
-        reason = one.refused or _surplus(one, chosen, min(settings.most, MOST_INJECTED), stats)
+        reason = one.refused or _surplus(one, chosen, min(settings.most, MOST_INJECTED))
         if reason:
             refused.append((one.pattern.id, reason))
         else:
             chosen.append(one)
-    return Choice(tuple(chosen), tuple(refused))
+    return Choice(tuple(chosen), tuple(refused), _beside(ranked, chosen))
 
 
-def _surplus(one: Ranked, chosen: Sequence[Ranked], most: int, stats: Stats) -> str:
+def _beside(ranked: Sequence[Ranked], chosen: Sequence[Ranked]) -> tuple[Ranked, ...]:
+    """Of each further change the best, if there is any hope in it."""
+    taken = {one.pattern.change for one in chosen}
+    found: list[Ranked] = []
+    for one in ranked:
+        change = one.pattern.change
+        if change and change not in taken and one.start >= _HOPE:
+            taken.add(change)
+            found.append(one)
+    return tuple(found[:_MOST_BESIDE])
+
+
+def _surplus(one: Ranked, chosen: Sequence[Ranked], most: int) -> str:
     if len(chosen) >= most:
         return f"{most} better ones are shown"
-    if _untried(one) and any(map(_untried, chosen)):
-        tally = stats.claimed if claimed(one.pattern) else stats.own
-        if tally.trust < _DISAPPOINTED:
-            return "untried patterns helped too seldom lately, one at a time is shown"
     for other in chosen:
         if likeness(one.pattern, other.pattern) > _ALIKE:
             return f"it says the same as {other.pattern.id}"
         if one.pattern.change and one.pattern.change == other.pattern.change:
             return f"{other.pattern.id} holds the same change"
     return ""
-
-
-def _untried(one: Ranked) -> bool:
-    return one.pattern.kind != "anti" and not record(one.pattern)
 
 
 def in_section(chosen: Iterable[Ranked], kind: Kind) -> list[Ranked]:

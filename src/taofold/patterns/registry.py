@@ -77,14 +77,15 @@ class Registry:
     async def applied(
         self, loop: str, pattern: str, *, won: bool, iteration: int = 0, by: str = ""
     ) -> bool:
-        """Note that the loop used a pattern that it was shown. It counts when the loop ends.
+        """Note that the loop did what a pattern says that was looked at for it.
 
-        The best outcome counts. False: it was not shown to this loop, or the loop is over.
+        It counts when the loop ends, the best outcome of each. False: the pattern was not looked
+        at for this loop, or the loop is over.
         """
 
         def work(tx: Writing) -> bool:
             note = tx.loop(loop)
-            if note is None or note.ended or pattern not in note.ids:
+            if note is None or note.ended or all(one.id != pattern for one in note.looked):
                 return False
             tx.emit(e.Applied(loop, pattern, won, iteration, by))
             return True

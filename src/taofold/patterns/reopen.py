@@ -4,6 +4,7 @@ The reverse of `settle`, so that a loop counts once, with its last outcome. What
 counted since stays. Knows nothing about events.
 """
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from taofold.patterns.judge import its_own
 from taofold.patterns.notes import FADE, FixNote, LoopNote, Stats, Tally
 from taofold.patterns.settle import NO_USE, ONE_LOSS, ONE_WIN, summed
-from taofold.patterns.values import Arm, Counts, Outcome, Pattern
+from taofold.patterns.values import Arm, Counts, Evidence, Pattern
 
 Sum = TypeVar("Sum", Arm, Counts)
 
@@ -45,9 +46,9 @@ def unseen(fix: FixNote, loop: str) -> FixNote:
     return FixNote(fix.key, tuple([one for one in fix.evidence if one.loop != loop]))
 
 
-def unsummed(stats: Stats, note: LoopNote, fresh: dict[str, Outcome], at: int) -> Stats:
-    """The sums with one loop less. `fresh` are outcomes of patterns that had few before."""
-    one = summed(Stats(), note, fresh, at)
+def unsummed(stats: Stats, note: LoopNote, told: Mapping[str, Evidence], at: int) -> Stats:
+    """The sums with one loop less, and without what it told of patterns."""
+    one = summed(Stats(), note, told)
     return Stats(
         _less(stats.shown, one.shown),
         _less(stats.held, one.held),
@@ -63,7 +64,7 @@ def unsummed(stats: Stats, note: LoopNote, fresh: dict[str, Outcome], at: int) -
 def _before(tally: Tally, one: Tally) -> Tally:
     """The tally as it was before it faded and took `one`."""
     return Tally(
-        max(tally.wins - one.wins, 0.0) / FADE, max(tally.expected - one.expected, 0.0) / FADE
+        max(tally.wins - one.wins, 0.0) / FADE, max(tally.promised - one.promised, 0.0) / FADE
     )
 
 

@@ -12,7 +12,7 @@ from taofold.patterns.case import Context
 from taofold.patterns.diffs import change_key
 
 Role = Literal["discovered", "merged", "applied"]
-Outcome = Literal["found", "won", "lost", "ignored"]
+Outcome = Literal["found", "won", "lost", "other", "ignored"]
 
 KEPT_EVIDENCE: Final = 64
 """Cases kept with a pattern, the newest; older ones stay in the counts."""
@@ -46,16 +46,18 @@ class Snapshot(Value, frozen=True):
 
 
 class Evidence(Value, frozen=True):
-    """What happened to the pattern in one loop, and in which case.
+    """What one loop says of a pattern, and in which case.
 
-    `found` is the discovery, which counts for nothing in the ranking; `ignored` = it was
-    shown and not used.
+    `found` is the discovery, which counts for nothing in the ranking; `other` = the loop was
+    ended by another change; `ignored` = it was shown, not used, and nothing ended the loop.
+    `promised` is what was expected of it there, 0 to 1; the usual, where that was not noted.
     """
 
     outcome: Outcome
     loop: str
     at: int
     context: Context = Context()
+    promised: float = 0.25
 
 
 class Counts(Value, frozen=True):
