@@ -52,8 +52,9 @@ bench-parse: $(STAMP)
 bench-learn: $(STAMP)
 	$(BIN)/python bench/learn/run.py $(BUGS)
 
+# DATA: a folder of messages and what answers them (bench/retrieval/README.md)
 bench-retrieval: $(STAMP)
-	$(BIN)/python bench/retrieval/run.py
+	$(BIN)/python bench/retrieval/run.py $(DATA)
 
 bench-server: $(STAMP)
 	$(BIN)/python bench/server/load.py

@@ -213,7 +213,8 @@ def _doom(pattern: Pattern, policy: Pruning, now: int) -> str:
     last = max(pattern.last_used, pattern.first_discovered, arrived)
     days = (now - last) / _DAY_MS
     if days > policy.max_age_days:
-        return f"it was not used for {int(days)} days, more than {policy.max_age_days}"
+        day = iso(last)[:10]
+        return f"it was last used on {day}, {int(days)} days ago: over {policy.max_age_days}"
     return ""
 
 
