@@ -87,6 +87,17 @@ def test_a_pattern_may_put_forward_few_candidates_and_own_ones_come_between() ->
     assert all(b - a > 1 for a, b in pairwise(moved))
 
 
+def test_a_pattern_whose_line_is_not_here_may_put_forward_one_candidate() -> None:
+    keys = [one.edit.key for one in order()]
+
+    def put_forward(before: str, after: str) -> int:
+        told = order(renaming(before, after))
+        return sum(bool(one.pattern) and keys.index(one.edit.key) > n for n, one in enumerate(told))
+
+    assert put_forward("return {{variable_2}}", "return {{variable}}") == PATTERN_TRIES
+    assert put_forward("rows.append({{a}})", "rows.append({{a}} + 1)") == 1
+
+
 def test_misleading_lessons_cost_the_logarithm_of_the_search() -> None:
     entries = [
         LESSON.partition("### Error Patterns\n")[2]
@@ -107,6 +118,7 @@ WRONG = (
     ("if {{variable}} > {{variable_2}}:", "if {{variable}} >= {{variable_2}}:"),
     ("{{variable}} = {{variable_2}}", "{{variable}} = list({{variable_2}})"),
     ("return {{variable}}", "return {{variable_2}}"),
+    ("return {{variable}}", "return sorted({{variable}})"),
     ("if {{variable}} > {{variable_2}}:", "if not {{variable}} > {{variable_2}}:"),
     ("return {{variable}} - {{variable_2}}", "return {{variable}} + {{variable_2}}"),
 )

@@ -8,7 +8,7 @@ order of candidates, not the set.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from taofold.models.repair.clue import Clue
 from taofold.models.repair.source import Change, Source
@@ -148,13 +148,22 @@ def _lines(entry: str) -> frozenset[tuple[str, ...]]:
     )
 
 
-def boost(hints: Iterable[Hint], clue: Clue, source: Source, change: Change) -> tuple[float, str]:
-    """What `hints` make of a change: a factor, and the id of the pattern that speaks for it.
+class Boost(NamedTuple):
+    """What patterns make of a change: a factor, and the id of the pattern that speaks for it.
 
-    Above 1: a pattern is for it, strongly if the edit has the very shape that helped before.
-    Below 1: a pattern warns of it. 1: none says anything.
+    Above 1: a pattern is for it, strongly if the edit has the very shape that helped before, and
+    most if the `whole` line is, names apart, the one that was changed then. Below 1: a pattern
+    warns of it. 1: none says anything.
     """
-    best, by, warned = 1.0, "", 1.0
+
+    gain: float = 1.0
+    by: str = ""
+    whole: bool = False
+
+
+def boost(hints: Iterable[Hint], clue: Clue, source: Source, change: Change) -> Boost:
+    """What `hints` make of a change."""
+    best, warned = Boost(), 1.0
     shape_here: Shape | None = None
     for hint in hints:
         same = hint.template == change.template
@@ -162,16 +171,16 @@ def boost(hints: Iterable[Hint], clue: Clue, source: Source, change: Change) -> 
         if hint.anti:
             warned = min(warned, 1 - 0.4 * near if same else 1.0)
             continue
-        gain = 1 + near if same and not hint.shapes else 1.0
+        gain, whole = 1 + near if same and not hint.shapes else 1.0, False
         if hint.shapes:  # What it says exactly is worth trying; its name alone is not.
             shape_here = shape_here or _shape_of(source, change)
             if shape_here in hint.shapes:
                 whole = bool(hint.lines) and _line_of(source, change) in hint.lines
                 if whole or shape_here[0][:1] != (RENAMED,):
                     gain = BOOST * near * (2.0 if same else 1.0) * (WHOLE if whole else 1.0)
-        if gain > best:
-            best, by = gain, hint.id or hint.template
-    return (best, by) if by else (warned, "")
+        if gain > best.gain:
+            best = Boost(gain, hint.id or hint.template, whole)
+    return best if best.by else Boost(warned)
 
 
 def _nearness(hint: Hint, clue: Clue) -> float:

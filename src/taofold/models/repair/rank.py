@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from taofold.models.repair.clue import Clue, clue_of
-from taofold.models.repair.hints import Hint, boost
+from taofold.models.repair.hints import Boost, Hint, boost
 from taofold.models.repair.project import Project, Unit, is_test
 from taofold.models.repair.site import Site
 from taofold.models.repair.source import Change, Edit, Source
@@ -30,7 +30,7 @@ _LINE: Final = 3.0
 OWN_FIRST: Final = 2
 """Candidates that are tried before what patterns speak for."""
 PATTERN_TRIES: Final = 2
-"""Candidates that one pattern may put forward."""
+"""Candidates that one pattern may put forward; one, if the line that it changed is not here."""
 _LOCAL: Final = frozenset({"name", "attribute", "key", "index", "none", "zero", "empty", "concat",
                            "call", "callable", "unbound"})  # fmt: skip
 Key = tuple[str, str, str]
@@ -97,6 +97,7 @@ class _Scored(NamedTuple):
     change: Change
     failure: Failure
     by: str
+    whole: bool
 
 
 def _found(project: Project, report: Report, hints: Sequence[Hint]) -> Iterator[Candidate]:
@@ -131,7 +132,7 @@ def _told(found: Sequence[_Scored], hints: Sequence[Hint]) -> list[_Scored]:
     spoken = [one for one in found if one.told > 0]
     for one in sorted(spoken, key=lambda one: (-one.told, *_place(one))):
         tries[one.by] += 1
-        if tries[one.by] <= PATTERN_TRIES:
+        if tries[one.by] <= (PATTERN_TRIES if one.whole else 1):
             turns.append((tries[one.by], places.get(one.by, len(hints)), one))
     return [one for *_, one in sorted(turns, key=lambda turn: turn[:2])]
 
@@ -148,10 +149,10 @@ def _all(project: Project, report: Report, hints: Sequence[Hint]) -> list[_Score
         failure = settled(raw, project)
         scored = list(_scored(project, failure, hints, passing))
         total = sum([score for score, *_ in scored]) or 1.0
-        for score, gain, source, change, by in scored:
-            part = min(gain, 1.0) * score / total
-            told = gain * score / total if gain > 1 else 0.0
-            one = _Scored(part, told, source, change, failure, by)
+        for score, learnt, source, change in scored:
+            part = min(learnt.gain, 1.0) * score / total
+            told = learnt.gain * score / total if learnt.gain > 1 else 0.0
+            one = _Scored(part, told, source, change, failure, learnt.by, learnt.whole)
             known = sums.get(_place(one))
             if known is not None:
                 one = (one if part > known.score else known)._replace(
@@ -198,7 +199,7 @@ def _with_helpers(project: Project, path: str, test: ast.AST) -> list[ast.AST]:
 
 def _scored(
     project: Project, failure: Failure, hints: Sequence[Hint], passing: list[dict[Key, int]]
-) -> Iterator[tuple[float, float, Source, Change, str]]:
+) -> Iterator[tuple[float, Boost, Source, Change]]:
     test = project.test(failure.path, failure.function)
     clue = clue_of(failure, test)
     weights = _suspicion(project, clue, test, passing)
@@ -210,9 +211,9 @@ def _scored(
                 continue
             for change in template.propose(site):
                 line = unit.source.line_of(change.start)
-                gain, by = boost(hints, clue, unit.source, change)
+                learnt = boost(hints, clue, unit.source, change)
                 score = fit * weight * change.weight * _near(site, line, change)
-                yield score, gain, unit.source, change, by
+                yield score, learnt, unit.source, change
 
 
 def _near(site: Site, line: int, change: Change) -> float:
