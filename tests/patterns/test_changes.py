@@ -202,6 +202,20 @@ def test_of_what_was_left_out_the_twenty_best_are_noted() -> None:
 
 
 @on_both
+async def test_what_a_person_adds_to_is_looked_at_once(opener: Opener, clock: Clock) -> None:
+    registry = await slow(opener())
+    wrong = replace_diff(copying(), "-return {{a}}\n+return sorted({{a}})")
+    found = await registry.discover("loop-a", [copying(), wrong], APART)
+    first = await registry.inject("loop-b", about(LESS), ALWAYS)
+    none = Injection(top_k_patterns=0, control_share=0.0)
+    await registry.inject("loop-b", about(LESS), none, manual=True)
+    note = await registry.loop("loop-b")
+    assert note is not None
+    assert {*first.ids} == {one.id for one in found}
+    assert [one.id for one in note.looked] == [*first.ids]
+
+
+@on_both
 async def test_a_fix_whose_very_line_is_here_is_looked_at_whatever_the_error_says(
     opener: Opener, clock: Clock
 ) -> None:

@@ -163,6 +163,7 @@ def _injected(note: LoopNote, event: e.Injected) -> LoopNote | None:
     if event.manual and not note.control:
         before = {one.id for one in note.shown}
         shown = (*note.shown, *(one for one in event.shown if one.id not in before))
+    known = {one.id for one in shown}
     return msgspec.structs.replace(
         note,
         shown=shown,
@@ -171,7 +172,7 @@ def _injected(note: LoopNote, event: e.Injected) -> LoopNote | None:
         manual=note.manual or event.manual,
         decided=True,
         context=event.context,
-        beside=event.beside,
+        beside=tuple([one for one in event.beside if one.id not in known]),
     )
 
 
