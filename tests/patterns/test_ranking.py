@@ -385,7 +385,8 @@ def test_the_baseline_is_what_loops_without_patterns_do() -> None:
     assert baseline(always) == pytest.approx(0.2, abs=0.01), "one that is always the same"
     seldom = Stats(tries=sum_of([1] * 3000 + [60] * 1000))
     assert baseline(seldom) < 0.05, "half of the loops are easy: who still tries has a hard one"
-    assert needed(seldom) < needed(always) < needed(often)
+    assert needed(seldom, "error") < needed(always, "error") < needed(often, "error")
+    assert needed(always, "error") < baseline(always) < needed(always, "template")
 
 
 @on_both

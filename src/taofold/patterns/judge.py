@@ -10,14 +10,17 @@ from collections.abc import Iterator, Sequence
 from math import sqrt
 from typing import Final, NamedTuple
 
+from taofold.patterns.bodies import Kind
 from taofold.patterns.case import Context
 from taofold.patterns.index import signature_of
 from taofold.patterns.notes import Stats, Tally
 from taofold.patterns.promise import nearness
 from taofold.patterns.values import Arm, Evidence, Pattern
 
-LATER: Final = 0.5
-"""How likely what is left is to help, beside a try taken at random, when patterns are asked."""
+_LATER: Final = 0.5
+"""How likely what is left is to help, beside a try taken at random, when fixes are asked."""
+_FIRST: Final = 1.5
+"""The same when anything else is: it is read before the first try."""
 _DOUBT: Final = 1.5
 """The promised wins that all patterns together are worth, beside the record of one."""
 _DOUBT_NEAR: Final = 0.6
@@ -44,9 +47,9 @@ def baseline(stats: Stats) -> float:
     return 2 * tries / (squares + tries)
 
 
-def needed(stats: Stats) -> float:
+def needed(stats: Stats, kind: Kind) -> float:
     """The chance from which on a pattern is worth showing."""
-    return baseline(stats) * LATER
+    return baseline(stats) * (_LATER if kind == "error" else _FIRST)
 
 
 def its_own(pattern: Pattern, here: Context) -> bool:
@@ -135,7 +138,9 @@ def hurts(pattern: Pattern, stats: Stats) -> str:
     """
     uses = pattern.uses
     if pattern.helped:
-        if len(uses) >= 2 * _USELESS_USES and _highest(pattern.helped, len(uses)) < needed(stats):
+        if len(uses) >= 2 * _USELESS_USES and _highest(pattern.helped, len(uses)) < needed(
+            stats, pattern.kind
+        ):
             return f"it helped in {pattern.helped} of {len(uses)} loops that used it"
         return ""
     if len(uses) >= _USELESS_USES and pattern.kind != "anti":

@@ -148,10 +148,11 @@ def _refusal(one: Ranked, stats: Stats, settings: Injection, min_uses: int) -> s
             f"its success rate {own.rate or 0.0:.2f} after {own.usage} uses is below "
             f"{settings.min_success_rate:g}"
         )
-    if one.effectiveness < needed(stats):
+    least = needed(stats, pattern.kind)
+    if one.effectiveness < least:
         return (
             f"it is not expected to help here{_past(pattern)}: {one.effectiveness:.2f}, where "
-            f"{needed(stats):.2f} would beat doing without"
+            f"{least:.2f} would beat doing without"
         )
     return ""
 
