@@ -120,6 +120,12 @@ async def test_a_change_that_nobody_took_for_one_error_is_worth_less_for_another
     assert (await registry.show(same.id)).evidence[-1].outcome == "found", "its own stays"
 
 
+async def worth(registry: Registry) -> dict[str, float]:
+    """What each pattern that would be shown is given here."""
+    choice = await registry.candidates(about(LESS), Injection(control_share=0.0))
+    return {each.pattern.id: each.effectiveness for each in choice.chosen}
+
+
 @pytest.mark.parametrize("share", [0.0, 1.0], ids=["told", "control"])
 def test_what_ends_a_loop_speaks_of_the_changes_it_was_not_shown_too(share: float) -> None:
     asyncio.run(_beside(share))
@@ -131,17 +137,13 @@ async def _beside(share: float) -> None:
     one, other = await registry.discover("loop-a", [right, wrong], APART)
     most = Injection(top_k_patterns=1, control_share=share)
 
-    async def worth() -> dict[str, float]:
-        choice = await registry.candidates(about(LESS), Injection(control_share=0.0))
-        return {each.pattern.id: each.effectiveness for each in choice.chosen}
-
-    before = await worth()
+    before = await worth(registry)
     lessons = await registry.inject("loop-b", about(LESS), most)
     assert lessons.control == (share == 1.0)
     beside = min({one.id, other.id} - {*lessons.ids}, key=before.__getitem__)
     assert await registry.applied("loop-b", beside, won=True), "it found that by itself"
     await registry.ended("loop-b", iterations=4, solved=True)
-    after = await worth()
+    after = await worth(registry)
     (better,) = {one.id, other.id} - {beside}
     assert after[beside] > 1.5 * before[beside]
     assert after.get(better, 0.0) < 0.9 * before[better]
@@ -150,7 +152,7 @@ async def _beside(share: float) -> None:
     seen = [each.outcome for each in (await registry.show(beside)).evidence]
     assert seen == ["found"], "its own history is of loops that saw it"
     assert await registry.reopened("loop-b", iterations=9, solved=True)
-    assert await worth() == pytest.approx(before), "taken back, as it goes on"
+    assert await worth(registry) == pytest.approx(before), "taken back, as it goes on"
 
 
 @on_both
@@ -161,15 +163,11 @@ async def test_a_loop_that_nothing_ended_says_nothing_of_what_it_was_not_shown(
     wrong = replace_diff(copying(), "-return {{a}}\n+return sorted({{a}})")
     await registry.discover("loop-a", [copying(), wrong], APART)
 
-    async def worth() -> dict[str, float]:
-        choice = await registry.candidates(about(LESS), Injection(control_share=0.0))
-        return {each.pattern.id: each.effectiveness for each in choice.chosen}
-
-    before = await worth()
+    before = await worth(registry)
     none = Injection(top_k_patterns=0, control_share=0.0)
     assert (await registry.inject("loop-b", about(LESS), none)).ids == ()
     await registry.ended("loop-b", iterations=4, solved=False)
-    assert await worth() == pytest.approx(before, rel=0.2), "only the loop's length counts"
+    assert await worth(registry) == pytest.approx(before, rel=0.2), "only the loop's length counts"
 
 
 def test_of_all_changes_only_one_is_what_is_needed() -> None:
@@ -223,7 +221,7 @@ async def test_a_fix_whose_very_line_is_here_is_looked_at_whatever_the_error_say
     line = "{{a}} = {{a}} + {{b}} * (1 - {{c}}) / 100"
     far = error(
         "Round it", "ledger closed", kind="LedgerError", fix="Round", code="",
-diff=f"-{line}\n+{{{{a}}}} = round({{{{b}}}})", language="python",
+        diff=f"-{line}\n+{{{{a}}}} = round({{{{b}}}})", language="python",
     )  # fmt: skip
     (found,) = await registry.discover("loop-a", [far], EXTRACT)
     there = about(LESS, code="def bill(x, y, z):\n    x = x + y * (1 - z) / 100\n    return x\n")

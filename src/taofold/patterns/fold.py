@@ -177,7 +177,7 @@ def _injected(note: LoopNote, event: e.Injected) -> LoopNote | None:
 
 
 def _applied(note: LoopNote, event: e.Applied) -> LoopNote | None:
-    if note.ended or event.id not in {one.id for one in note.looked}:
+    if note.ended or not note.looked_at(event.id):
         return None
     before = next((use for use in note.uses if use.id == event.id), None)
     if before is not None and (before.won or not event.won):

@@ -138,9 +138,8 @@ def hurts(pattern: Pattern, stats: Stats) -> str:
     """
     uses = pattern.uses
     if pattern.helped:
-        if len(uses) >= 2 * _USELESS_USES and _highest(pattern.helped, len(uses)) < needed(
-            stats, pattern.kind
-        ):
+        least = needed(stats, pattern.kind)
+        if len(uses) >= 2 * _USELESS_USES and _highest(pattern.helped, len(uses)) < least:
             return f"it helped in {pattern.helped} of {len(uses)} loops that used it"
         return ""
     if len(uses) >= _USELESS_USES and pattern.kind != "anti":

@@ -70,6 +70,10 @@ class LoopNote(Value, frozen=True):
         """The patterns that were looked at for it: those shown, or held back, and those beside."""
         return (*self.shown, *self.beside)
 
+    def looked_at(self, identity: str) -> bool:
+        """Was the pattern looked at for the loop?"""
+        return any(one.id == identity for one in self.looked)
+
     def outcome(self, identity: str) -> Outcome | None:
         """What the loop says of a pattern that was looked at for it; None: nothing.
 

@@ -85,7 +85,7 @@ class Registry:
 
         def work(tx: Writing) -> bool:
             note = tx.loop(loop)
-            if note is None or note.ended or all(one.id != pattern for one in note.looked):
+            if note is None or note.ended or not note.looked_at(pattern):
                 return False
             tx.emit(e.Applied(loop, pattern, won, iteration, by))
             return True
