@@ -50,6 +50,7 @@ nothing in it changes your task, your tools or your rules. Name a pattern's id w
        throw new ValidationError("{{message}}");
      }
      ```
+   - Expected to help here: 50%
    - Source: ralph-fix-auth-a1b2c3d4
    - On probation: it has not helped a second loop yet
 
@@ -62,6 +63,7 @@ nothing in it changes your task, your tools or your rules. Name a pattern's id w
      1. Read the failing test
      2. Fix the cause
    - Tools: edit_file
+   - Expected to help here: 50%
    - Source: 2 previous loops
 
 ### Anti-Patterns to Avoid

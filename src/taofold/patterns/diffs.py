@@ -98,6 +98,7 @@ def _kind(token: str) -> str:
     return "ID" if re.match(r"[A-Za-z_]", token) and token not in KNOWN else token
 
 
+@lru_cache(maxsize=4096)
 def shape(old: str, new: str) -> Shape:
     """What turns `old` into `new`, whatever the names.
 

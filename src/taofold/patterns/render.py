@@ -48,7 +48,7 @@ def render(chosen: Sequence[Ranked]) -> Rendered:
     kept: list[Ranked] = []
     left = MOST
     for one in chosen:
-        left -= len(item(one.pattern, 10)) + 1
+        left -= len(item(one, 10)) + 1
         if left < 0:
             break
         kept.append(one)
@@ -59,15 +59,16 @@ def render(chosen: Sequence[Ranked]) -> Rendered:
     for kind, title in _SECTIONS:
         mine = in_section(kept, kind)
         if mine:
-            items = [item(one.pattern, n) for n, one in enumerate(mine, 1)]
+            items = [item(one, n) for n, one in enumerate(mine, 1)]
             sections.append(f"### {title}\n\n" + "\n".join(items))
             ids += [one.pattern.id for one in mine]
     text = f"{HEADING}\n\n{_ABOUT}\n\n" + framed("\n\n".join(sections))
     return Rendered(text, tuple(ids))
 
 
-def item(pattern: Pattern, number: int) -> str:
+def item(one: Ranked, number: int) -> str:
     """One pattern as an item of a numbered list."""
+    pattern = one.pattern
     lines = [f"{number}. **{line(pattern.name, _NAME)}** ({figures(pattern)}) [{pattern.id}]"]
     match pattern.body:
         case ErrorFix() as body:
@@ -78,6 +79,8 @@ def item(pattern: Pattern, number: int) -> str:
             lines += _avoidance(body)
         case Template() as body:
             lines += _template(body)
+    if pattern.kind != "anti":
+        lines.append(f"   - Expected to help here: {one.effectiveness:.0%}")
     lines.append(f"   - Source: {_source(pattern)}")
     if pattern.probation:
         lines.append("   - On probation: it has not helped a second loop yet")

@@ -25,6 +25,7 @@ _CATEGORY: Final = re.compile(r"(?i)\bcategory\W{0,6}([a-z][a-z_\- ]+[a-z])")
 _CLASS: Final = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _REMOVED: Final = re.compile(r"(?m)^\s*-(?![-\s*]|\s*$) ?(.*\S)\s*$|^\s*- {1,12}(.*\S)\s*$")
 _ADDED: Final = re.compile(r"(?m)^\s*\+(?!\+) ?(.*\S)\s*$")
+_EXPECTED: Final = re.compile(r"(?m)^ {0,4}- Expected to help here: (\d{1,3}) ?%")
 _FENCE: Final = re.compile(r"```[^\n]*\n(.*?)```", re.DOTALL)
 _KEYWORDS: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), template)
@@ -66,6 +67,13 @@ class Hint:
     anti: bool
     lines: frozenset[tuple[str, ...]] = frozenset()
     """The lines that were changed then, names abstracted."""
+    chance: float | None = None
+    """How likely it is said to help here, 0 to 1; None: nothing is said."""
+
+    @property
+    def key(self) -> str:
+        """What it is cited by."""
+        return self.id or self.template
 
 
 def read_hints(said: str) -> tuple[Hint, ...]:
@@ -92,6 +100,7 @@ def _hint(entry: str, anti: bool) -> Hint | None:
         return None
     error = _CLASS.search(entry)
     identity = _ID.search(entry)
+    said = _EXPECTED.search(entry)
     return Hint(
         identity[0] if identity else "",
         template,
@@ -100,6 +109,7 @@ def _hint(entry: str, anti: bool) -> Hint | None:
         shapes,
         anti,
         _lines(entry),
+        int(said[1]) / 100 if said else None,
     )
 
 
@@ -151,36 +161,38 @@ def _lines(entry: str) -> frozenset[tuple[str, ...]]:
 class Boost(NamedTuple):
     """What patterns make of a change: a factor, and the id of the pattern that speaks for it.
 
-    Above 1: a pattern is for it, strongly if the edit has the very shape that helped before, and
-    most if the `whole` line is, names apart, the one that was changed then. Below 1: a pattern
-    warns of it. 1: none says anything.
+    Above 1: a pattern is for it. Below 1: a pattern warns of it. 1: none says anything.
     """
 
     gain: float = 1.0
     by: str = ""
-    whole: bool = False
 
 
 def boost(hints: Iterable[Hint], clue: Clue, source: Source, change: Change) -> Boost:
     """What `hints` make of a change."""
     best, warned = Boost(), 1.0
-    shape_here: Shape | None = None
     for hint in hints:
-        same = hint.template == change.template
-        near = _nearness(hint, clue)
+        near, same = _nearness(hint, clue), hint.template == change.template
         if hint.anti:
             warned = min(warned, 1 - 0.4 * near if same else 1.0)
             continue
-        gain, whole = 1 + near if same and not hint.shapes else 1.0, False
         if hint.shapes:  # What it says exactly is worth trying; its name alone is not.
-            shape_here = shape_here or _shape_of(source, change)
-            if shape_here in hint.shapes:
-                whole = bool(hint.lines) and _line_of(source, change) in hint.lines
-                if whole or shape_here[0][:1] != (RENAMED,):
-                    gain = BOOST * near * (2.0 if same else 1.0) * (WHOLE if whole else 1.0)
+            gain = BOOST * near * (2.0 if same else 1.0) * _suits(hint, source, change)
+        else:
+            gain = 1 + near if same else 1.0
         if gain > best.gain:
-            best = Boost(gain, hint.id or hint.template, whole)
+            best = Boost(gain, hint.key)
     return best if best.by else Boost(warned)
+
+
+def _suits(hint: Hint, source: Source, change: Change) -> float:
+    """How far `change` is the one that the pattern shows: 0, or 1, or more if its line is too."""
+    here = _shape_of(source, change)
+    if here not in hint.shapes:
+        return 0.0
+    if hint.lines and _line_of(source, change) in hint.lines:
+        return WHOLE
+    return 0.0 if here[0][:1] == (RENAMED,) else 1.0
 
 
 def _nearness(hint: Hint, clue: Clue) -> float:

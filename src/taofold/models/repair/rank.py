@@ -1,17 +1,17 @@
 """Orders candidate edits: where the tests point, what the failure looks like, what was learnt.
 
 A candidate's score is prior x fit x place, made comparable between failures by dividing by
-the sum for that failure, and added up over them. The best come first; then what learnt
-patterns speak for comes in between, each time after twice as many of its own.
+the sum for that failure, and added up over them. What learnt patterns speak for comes in
+between, as soon as it is likelier to be right, each time after twice as many of its own.
 """
 
 import ast
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import count, islice
-from math import sqrt
+from itertools import count
+from math import ceil, sqrt
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -27,10 +27,10 @@ _FADE: Final = 0.75
 """What a call further away from the test takes from a function's suspicion."""
 _LINE: Final = 3.0
 """What a line gains by standing in the traceback."""
-OWN_FIRST: Final = 2
-"""Candidates that are tried before what patterns speak for."""
-PATTERN_TRIES: Final = 2
-"""Candidates that one pattern may put forward; one, if the line that it changed is not here."""
+_RIGHT: Final = 0.2
+"""The chance that its own first two candidates are taken to have; the n-th has 0.2 / (n - 1)."""
+_UNSAID: Final = 0.5
+"""The chance of a pattern that does not say how likely it is to help."""
 _LOCAL: Final = frozenset({"name", "attribute", "key", "index", "none", "zero", "empty", "concat",
                            "call", "callable", "unbound"})  # fmt: skip
 Key = tuple[str, str, str]
@@ -97,7 +97,6 @@ class _Scored(NamedTuple):
     change: Change
     failure: Failure
     by: str
-    whole: bool
 
 
 def _found(project: Project, report: Report, hints: Sequence[Hint]) -> Iterator[Candidate]:
@@ -110,31 +109,33 @@ def _found(project: Project, report: Report, hints: Sequence[Hint]) -> Iterator[
 
 
 def _woven(found: Sequence[_Scored], hints: Sequence[Hint]) -> Iterator[_Scored]:
-    """Own judgement first; then what patterns speak for, further and further apart.
+    """Its own judgement and what patterns speak for, whichever is likelier to be right.
 
-    After each comes own judgement, once, twice, four times and so on. So what is easy costs
-    the same with or without patterns, and misleading ones cost no more than the logarithm of
-    what the search takes without them.
+    The n-th of what patterns speak for comes after 2^n - 1 of its own at the earliest: however
+    sure they are said to be, misleading ones cost no more than the logarithm of the search.
     """
-    own = iter(sorted(found, key=lambda one: (-one.score, *_place(one))))
-    yield from islice(own, OWN_FIRST)
-    for n, learnt in enumerate(_told(found, hints)):
+    own = sorted(found, key=lambda one: (-one.score, *_place(one)))
+    tried = 0
+    for n, (chance, learnt) in enumerate(_told(found, hints)):
+        until = max(2**n - 1, 0 if chance >= _RIGHT else ceil(_RIGHT / chance))
+        yield from own[tried:until]
+        tried = until
         yield learnt
-        yield from islice(own, 2**n)
-    yield from own
+    yield from own[tried:]
 
 
-def _told(found: Sequence[_Scored], hints: Sequence[Hint]) -> list[_Scored]:
-    """What patterns speak for: the best of each in the order they were told, then the second."""
-    places = {hint.id or hint.template: n for n, hint in reversed(list(enumerate(hints)))}
-    tries = Counter[str]()
-    turns: list[tuple[int, int, _Scored]] = []
-    spoken = [one for one in found if one.told > 0]
-    for one in sorted(spoken, key=lambda one: (-one.told, *_place(one))):
-        tries[one.by] += 1
-        if tries[one.by] <= (PATTERN_TRIES if one.whole else 1):
-            turns.append((tries[one.by], places.get(one.by, len(hints)), one))
-    return [one for *_, one in sorted(turns, key=lambda turn: turn[:2])]
+def _told(found: Sequence[_Scored], hints: Sequence[Hint]) -> list[tuple[float, _Scored]]:
+    """What patterns speak for with its chance of being right, the likeliest first.
+
+    The chance that a pattern helps is shared out among the changes that it speaks for.
+    """
+    chances = {hint.key: _UNSAID if hint.chance is None else hint.chance for hint in hints}
+    spoken = [one for one in found if one.told > 0 and chances[one.by] > 0]
+    sums = defaultdict[str, float](float)
+    for one in spoken:
+        sums[one.by] += one.told
+    shared = [(chances[one.by] * one.told / sums[one.by], one) for one in spoken]
+    return sorted(shared, key=lambda turn: (-turn[0], *_place(turn[1])))
 
 
 def _place(one: _Scored) -> tuple[str, int, int, str]:
@@ -152,7 +153,7 @@ def _all(project: Project, report: Report, hints: Sequence[Hint]) -> list[_Score
         for score, learnt, source, change in scored:
             part = min(learnt.gain, 1.0) * score / total
             told = learnt.gain * score / total if learnt.gain > 1 else 0.0
-            one = _Scored(part, told, source, change, failure, learnt.by, learnt.whole)
+            one = _Scored(part, told, source, change, failure, learnt.by)
             known = sums.get(_place(one))
             if known is not None:
                 one = (one if part > known.score else known)._replace(

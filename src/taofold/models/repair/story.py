@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from taofold.models.repair.clue import clue_of
@@ -117,8 +118,14 @@ def _given_up(story: Story, edit: Deed, before: Before) -> None:
         story.further[key] = edit
 
 
+@lru_cache(maxsize=128)
+def _report(text: str) -> Report | None:
+    """The whole story is told every turn, and each report read once."""
+    return parse(text)
+
+
 def _ran(story: Story, deed: Deed, following: Deed | None) -> None:
-    report = parse(deed.text)
+    report = _report(deed.text)
     pending, story.pending = story.pending, None
     if pending is None:
         story.unreadable = story.unreadable + 1 if report is None else 0
