@@ -126,15 +126,16 @@ async def renamed(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
 
 
 async def at_random(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """Ablation: as many patterns as would be shown, but drawn by lot from the registry."""
+    """Ablation: as many patterns as would be shown, as likely, but drawn by lot."""
     chance = random.Random(seed)
     pool = junk_patterns(chance)
 
     def told(text: str) -> str:
-        count = max(1, text.count("\n1. ") + len(re.findall(r"(?m)^[2-9]\. ", text)))
-        drawn = chance.sample(pool, min(count, len(pool)))
+        said = [int(one) / 100 for one in re.findall(r"Expected to help here: (\d+)%", text)]
+        drawn = chance.sample(pool, min(len(said), len(pool)))
         named = [replace(one, id=f"pat-error-random-{n:03}") for n, one in enumerate(drawn, 1)]
-        return _padded(render([Ranked(one, 1.0, 1.0) for one in named]).text, len(text))
+        shown = [Ranked(one, 1.0, share) for one, share in zip(named, said, strict=False)]
+        return _padded(render(shown).text, len(text))
 
     return await stream(bench, order, learner(clock=Ticks()), label=f"random{seed}", told=told)
 
