@@ -3,6 +3,8 @@
 from itertools import islice
 from math import log2
 
+import pytest
+
 from taofold.models.repair.hints import read_hints
 from taofold.models.repair.project import Project
 from taofold.models.repair.rank import Candidate, ranked
@@ -103,6 +105,41 @@ def test_only_the_line_that_says_it_tells_what_is_expected() -> None:
     assert [one.chance for one in read_hints(lesson)] == [None]
     (hint,) = read_hints(expecting("3%", lesson) + "   - Expected to help here: 98%\n")
     assert hint.chance == 0.03
+
+
+TWO_TESTS = (
+    TEST
+    + """
+
+def test_wide():
+    assert gap("high", 4) == 5
+"""
+)
+TWO_FAILURES = SAID.replace(
+    "=========================== short",
+    """\
+__________________________________ test_wide ___________________________________
+test_shop.py:9: in test_wide
+    assert gap("high", 4) == 5
+shop.py:3: in gap
+    if wide > low:
+E   TypeError: '>' not supported between instances of 'str' and 'int'
+=========================== short""",
+).replace(
+    "1 failed",
+    "FAILED test_shop.py::test_wide - TypeError: '>' not supported between instances\n2 failed",
+)
+
+
+@pytest.mark.parametrize("error", ["AssertionError", "TypeError"])
+def test_a_lesson_about_one_of_two_failures_is_cited_whichever_weighs_more(error: str) -> None:
+    project = Project([Source("shop.py", CODE), Source("test_shop.py", TWO_TESTS)], ())
+    report = parse(TWO_FAILURES)
+    assert report is not None
+    assert [one.error for one in report.failures] == ["AssertionError", "TypeError"]
+    lesson = expecting("90%").replace("AssertionError", error)
+    first = next(ranked(project, report, read_hints(lesson)))
+    assert (first.pattern, first.edit.new.strip()) == ("pat-error-copy-001", "wide = list(high)")
 
 
 def test_misleading_lessons_cost_the_logarithm_of_the_search() -> None:

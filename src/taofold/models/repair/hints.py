@@ -6,7 +6,7 @@ order of candidates, not the set.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -168,16 +168,17 @@ class Boost(NamedTuple):
     by: str = ""
 
 
-def boost(hints: Iterable[Hint], clue: Clue, source: Source, change: Change) -> Boost:
+def boost(hints: Sequence[Hint], clue: Clue, source: Source, change: Change) -> Boost:
     """What `hints` make of a change."""
     best, warned = Boost(), 1.0
+    here = _shape_of(source, change) if hints else ((), ())
     for hint in hints:
         near, same = _nearness(hint, clue), hint.template == change.template
         if hint.anti:
             warned = min(warned, 1 - 0.4 * near if same else 1.0)
             continue
         if hint.shapes:  # What it says exactly is worth trying; its name alone is not.
-            gain = BOOST * near * (2.0 if same else 1.0) * _suits(hint, source, change)
+            gain = BOOST * near * (2.0 if same else 1.0) * _suits(hint, here, source, change)
         else:
             gain = 1 + near if same else 1.0
         if gain > best.gain:
@@ -185,9 +186,8 @@ def boost(hints: Iterable[Hint], clue: Clue, source: Source, change: Change) -> 
     return best if best.by else Boost(warned)
 
 
-def _suits(hint: Hint, source: Source, change: Change) -> float:
+def _suits(hint: Hint, here: Shape, source: Source, change: Change) -> float:
     """How far `change` is the one that the pattern shows: 0, or 1, or more if its line is too."""
-    here = _shape_of(source, change)
     if here not in hint.shapes:
         return 0.0
     if hint.lines and _line_of(source, change) in hint.lines:

@@ -157,7 +157,9 @@ def _all(project: Project, report: Report, hints: Sequence[Hint]) -> list[_Score
             known = sums.get(_place(one))
             if known is not None:
                 one = (one if part > known.score else known)._replace(
-                    score=known.score + part, told=known.told + told
+                    score=known.score + part,
+                    told=known.told + told,
+                    by=(one if told > known.told else known).by,
                 )
             sums[_place(one)] = one
     return list(sums.values())
