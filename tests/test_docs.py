@@ -1,5 +1,6 @@
 """The documentation runs: every Python block of the README and of docs/, in a fresh directory."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,3 +40,19 @@ def test_every_link_to_a_file_of_ours_leads_somewhere() -> None:
             if not (page.parent / target).exists():
                 dead.append(f"{page.name}: {target}")
     assert dead == []
+
+
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    """A rule of docs/security.md stands there only with a test that would fail without it."""
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    missing: list[str] = []
+    for path, name in named:
+        file = ROOT / path
+        tree = ast.parse(file.read_text(encoding="utf-8")) if file.is_file() else ast.Module([], [])
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        tests = {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+        if not file.is_file() or (name and name not in tests):
+            missing.append(f"{path}::{name}")
+    assert named
+    assert missing == []
