@@ -17,10 +17,11 @@ from pathlib import Path
 from corpus import Bug
 
 from taofold import Agent, Limits
+from taofold.core.checks import Check
 from taofold.models.repair import RepairModel
 from taofold.parsing.pytest_report import parse
-from taofold.patterns.extract_runs import attempts_of, faults
-from taofold.patterns.history import Attempt, Fault
+from taofold.patterns.extract_runs import attempts_of
+from taofold.patterns.history import Attempt
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 
@@ -98,12 +99,12 @@ class Trial:
     attempts: tuple[Attempt, ...] = field(repr=False, default=())
 
 
-def start(bug: Bug, checks: Checks) -> tuple[Fault, ...]:
+def start(bug: Bug, checks: Checks) -> tuple[Check, ...]:
     """What fails before anything was done; () if the bug cannot be used."""
     with tempfile.TemporaryDirectory(prefix="learn-") as place:
         folder = bug.copy(Path(place) / "work")
         report = parse(checks.run(folder, ["-q", "--tb=short"])[1])
-    return faults(report) if report is not None else ()
+    return report.failures if report is not None else ()
 
 
 async def repair(bug: Bug, lessons: str, checks: Checks, budget: int) -> Trial:

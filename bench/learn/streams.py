@@ -13,12 +13,13 @@ from bench_loop import GOAL, Checks, Trial, repair, start
 from corpus import Bug
 from msgspec.structs import replace
 
+from taofold.core.checks import Check
 from taofold.logs.registry import memory_registry
 from taofold.loop.learner import CrossLoopLearner
 from taofold.loop.learner_case import case_of
 from taofold.patterns.bodies import ErrorFix, Fix, Template
 from taofold.patterns.extract import KINDS
-from taofold.patterns.history import Fault, History
+from taofold.patterns.history import History
 from taofold.patterns.registry import Registry
 from taofold.patterns.settings import Injection, Learning
 from taofold.patterns.values import Pattern
@@ -49,10 +50,10 @@ class Bench:
 
     def __init__(self, checks: Checks, budget: int) -> None:
         self.checks, self.budget = checks, budget
-        self.faults: dict[str, tuple[Fault, ...]] = {}
+        self.faults: dict[str, tuple[Check, ...]] = {}
         self._trials: dict[tuple[str, str], Trial] = {}
 
-    def start(self, bug: Bug) -> tuple[Fault, ...]:
+    def start(self, bug: Bug) -> tuple[Check, ...]:
         if bug.name not in self.faults:
             self.faults[bug.name] = start(bug, self.checks)
         return self.faults[bug.name]

@@ -17,12 +17,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from baselines import Bm25, Tfidf
 
 from taofold.bridges.embeddings import Embedding, minilm
+from taofold.core.checks import Check, Place
 from taofold.logs import journal, registry_tables
 from taofold.logs.connect import connect
 from taofold.logs.registry import SqliteBook, open_registry
 from taofold.patterns.asked import ask, terms_of
 from taofold.patterns.bodies import ErrorFix, Fix, Signature
-from taofold.patterns.case import Case, Context, Failing
+from taofold.patterns.case import Case, Context
 from taofold.patterns.commands import near
 from taofold.patterns.events import Discovered, encode
 from taofold.patterns.fold import step
@@ -84,7 +85,7 @@ def registry_ranker(folder: Path, texts: list[str], embedder: Embedder | None = 
     kept = SqliteBook(path)
 
     def rank(text: str) -> list[int]:
-        case = Case(failing=(Failing("", text),))
+        case = Case(failing=(Check("", "failed", "", text),))
         terms = terms_of(case)
         asked = ask(case, terms, *view.frequencies(terms))
         if embedder:
@@ -148,7 +149,8 @@ def synthetic(folder: Path, count: int) -> tuple[list[Pattern], list[str]]:
 
 START = """
 import asyncio, sys, taofold.patterns.registry
-from taofold.patterns.case import Case, Failing
+from taofold.core.checks import Check, Place
+from taofold.patterns.case import Case
 from taofold.patterns.settings import Injection
 from taofold.logs.registry import open_registry
 from time import perf_counter, process_time
@@ -156,7 +158,8 @@ async def main(path, loop):
     wall, cpu = perf_counter(), process_time()
     registry = open_registry(path)
     case = Case("Make the tests pass", "debugging", "python", failing=(
-        Failing("TypeError", "unsupported operand: borrowed value of moved iterator", "a.py:f"),))
+        Check("", "failed", "TypeError", "unsupported operand: borrowed value of moved iterator",
+              (Place("a.py", 0, "f"),)),))
     await registry.inject(loop, case, Injection(control_share=0))
     print((process_time() - cpu) * 1000, (perf_counter() - wall) * 1000)
     await registry.close()
@@ -170,7 +173,8 @@ async def speed(path: Path, texts: list[str]) -> list[float]:
     for n, text in enumerate(texts):
         case = Case(
             "Make the tests pass", "debugging", "python",
-            failing=(Failing("TypeError", text[:300], "a.py:f"),), code=texts[n - 1][:1500],
+            failing=(Check("", "failed", "TypeError", text[:300], (Place("a.py", 0, "f"),)),),
+            code=texts[n - 1][:1500],
         )  # fmt: skip
         began = process_time()
         await registry.candidates(case, Injection())

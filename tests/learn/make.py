@@ -1,8 +1,9 @@
 """Histories and logs, briefly."""
 
+from taofold.core.checks import Check, Place
 from taofold.core.events import Observed, Proposed, Record
 from taofold.core.values import Action, Observation, Thought
-from taofold.patterns.history import Attempt, Change, Fault, History
+from taofold.patterns.history import Attempt, Change, History
 
 GREEN = "exit code 0\n....\n4 passed in 0.01s\n"
 
@@ -45,8 +46,8 @@ def fault(
     check: str = "tests/test_users.py::test_mail",
     path: str = "users/mail.py",
     function: str = "address",
-) -> Fault:
-    return Fault(check, error, message, path, 12, function)
+) -> Check:
+    return Check(check, "failed", error, message, (Place(path, 12, function),))
 
 
 GUARD = Change(
@@ -60,8 +61,8 @@ BOUND = Change("shop.py", "    if amount > LIMIT:\n", "    if amount >= LIMIT:\n
 
 def attempt(
     *changes: Change,
-    before: tuple[Fault, ...] = (fault(),),
-    after: tuple[Fault, ...] = (),
+    before: tuple[Check, ...] = (fault(),),
+    after: tuple[Check, ...] = (),
     iteration: int = 1,
     **more: object,
 ) -> Attempt:

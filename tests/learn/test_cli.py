@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 from tests.terminal import Result, Taofold, enter, taofold
 
+from taofold.core.checks import Check
 from taofold.logs.registry import open_registry
 from taofold.loop.learner import CrossLoopLearner
-from taofold.patterns.case import Case, Failing
+from taofold.patterns.case import Case
 from taofold.patterns.history import Change
 from taofold.patterns.settings import Injection, Learning
 
@@ -44,7 +45,10 @@ def taught(project: Path, taofold: Taofold) -> Taofold:
         wrong = fault("AssertionError", "assert 3 == 4")
         await mind.take_in(replace(history(attempt(BOUND, before=(wrong,))), loop="two"))
         case = Case(
-            "Fix it", "debugging", "python", failing=(Failing("AssertionError", "assert 8 == 9"),)
+            "Fix it",
+            "debugging",
+            "python",
+            failing=(Check("t::a", "failed", "AssertionError", "assert 8 == 9"),),
         )
         await mind.inject("three", case, mind.learning.injection)
         used = attempt(Change("club.py", "if a > b:", "if a >= b:"), before=(wrong,), iteration=2)

@@ -11,7 +11,7 @@ def test_an_edit_and_the_test_run_after_it_are_an_attempt() -> None:
     assert [f.id for f in one.turned] == ["tests/test_shop.py::test_a"]
     assert (one.iteration, one.judged, one.kept) == (2, True, True)
     assert one.cited == ("pat-error-swap-001",)
-    assert one.before[0].path == "shop.py"
+    assert one.before[0].place.path == "shop.py"
     assert one.tools == ("edit_file", "run_command")
 
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 from taofold.core.events import Record
-from taofold.loop.check import Check, Gate, GateResult, Place, Verdict
+from taofold.loop.check import Check, Gate, GateResult, Verdict
 from taofold.loop.events import BaselineTaken, IterationEnded
-from taofold.loop.learner_history import fault_of, history_of
+from taofold.loop.learner_history import history_of
 from taofold.loop.state import Iteration, LoopState
 from taofold.loop.values import Wish
 from taofold.patterns.history import History
@@ -69,10 +69,3 @@ def test_an_iteration_without_test_runs_is_one_attempt_out_of_its_files() -> Non
     (one,) = read(log, verdict(passed=True), "shop.py", "tests/test_shop.py").attempts
     assert [(c.path, c.before, c.after) for c in one.changes] == [("shop.py", "x = 1\n", "x = 2\n")]
     assert [fault.id for fault in one.turned] == [NAME]
-
-
-def test_the_place_of_a_failing_check_is_the_innermost_that_is_no_test() -> None:
-    places = (Place("tests/t.py", 3, "test_a"), Place("a.py", 9, "f"), Place("tests/h.py", 1, "h"))
-    fault = fault_of(Check("t", "failed", "KeyError", "'x'", places))
-    assert (fault.path, fault.line, fault.function) == ("a.py", 9, "f")
-    assert fault_of(Check("t", "failed")).path == ""

@@ -206,6 +206,6 @@ def test_the_case_reads_the_code_around_failing_places_and_nothing_outside(tmp_p
     (tmp_path / "secret.py").write_text("TOKEN = 1\n")
     inside = case_of("Fix it", [fault()], str(root))
     assert "find(name)" in inside.code
-    assert (inside.language, inside.failing[0].place) == ("python", "users/mail.py:address")
+    assert (inside.language, inside.failing[0].place.function) == ("python", "address")
     assert case_of("Fix it", [fault(path="../secret.py")], str(root)).code == ""
     assert case_of("Fix it", [fault(path="gone.py")], str(root)).code == ""

@@ -136,7 +136,7 @@ def test_a_lesson_about_one_of_two_failures_is_cited_whichever_weighs_more(error
     project = Project([Source("shop.py", CODE), Source("test_shop.py", TWO_TESTS)], ())
     report = parse(TWO_FAILURES)
     assert report is not None
-    assert [one.error for one in report.failures] == ["AssertionError", "TypeError"]
+    assert [one.error_type for one in report.failures] == ["AssertionError", "TypeError"]
     lesson = expecting("90%").replace("AssertionError", error)
     first = next(ranked(project, report, read_hints(lesson)))
     assert (first.pattern, first.edit.new.strip()) == ("pat-error-copy-001", "wide = list(high)")

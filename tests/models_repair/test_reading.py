@@ -4,12 +4,13 @@ import json
 
 import pytest
 
+from taofold.core.checks import Place
 from taofold.core.values import Message
 from taofold.models.repair.files import collect
 from taofold.models.repair.hints import read_hints
 from taofold.models.repair.source import Source
 from taofold.models.repair.transcript import Deed, Transcript, plain, read
-from taofold.parsing.pytest_report import Place, parse
+from taofold.parsing.pytest_report import parse
 
 SHORT = """\
 .F.E                                                                     [100%]
@@ -38,20 +39,20 @@ def test_a_short_report_names_tests_places_and_reasons() -> None:
     assert not report.ok
     assert (report.passed, report.broken, report.seconds) == (2, 2, 0.12)
     failed, errored = report.failures
-    assert failed.test == "tests/test_shop.py::test_it[a b-1]"
-    assert failed.function == "test_it"
-    assert failed.error == "AttributeError"
+    assert failed.id == "tests/test_shop.py::test_it[a b-1]"
+    assert failed.test_function == "test_it"
+    assert failed.error_type == "AttributeError"
     assert failed.message == "'NoneType' object has no attribute 'price'"
     assert failed.places[-1] == Place("shop/cart.py", 7, "total")
-    assert failed.line == 12
-    assert errored.error == "NameError"
+    assert failed.test_line == 12
+    assert errored.error_type == "NameError"
     assert errored.places == (Place("tests/test_shop.py", 30, "box"),)
 
 
 def test_a_report_without_its_middle_still_says_what_failed() -> None:
     report = parse("….\n" + SHORT[SHORT.index("=========================== short") :])
     assert report is not None
-    assert [failure.error for failure in report.failures] == ["AttributeError", "NameError"]
+    assert [failure.error_type for failure in report.failures] == ["AttributeError", "NameError"]
 
 
 def test_a_file_that_does_not_load_is_a_collection_error() -> None:
@@ -64,7 +65,7 @@ def test_a_file_that_does_not_load_is_a_collection_error() -> None:
     )
     assert report is not None
     assert report.collecting
-    assert report.failures[0].error == "SyntaxError"
+    assert report.failures[0].error_type == "SyntaxError"
     assert report.failures[0].places[-1] == Place("/w/shop.py", 1)
 
 

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from taofold.core.checks import Check, Place
 from taofold.models.repair.hints import read_hints
 from taofold.models.repair.project import Project
 from taofold.models.repair.rank import Candidate, ranked
 from taofold.models.repair.source import Change, Source
 from taofold.models.repair.templates import NAMES, TEMPLATES
-from taofold.parsing.pytest_report import Failure, Place, Report
+from taofold.parsing.pytest_report import Report
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,13 @@ def report(case: Case) -> Report:
     places = [Place("tests/test_shop.py", 4, "test_it")]
     if case.line:
         places.append(Place("shop.py", case.line, "" if "Syntax" in case.error else "f"))
-    failure = Failure(
-        "tests/test_shop.py::test_it", case.error, case.message, tuple(places), (case.message,)
+    failure = Check(
+        "tests/test_shop.py::test_it",
+        "failed",
+        case.error,
+        case.message,
+        tuple(places),
+        case.message,
     )
     return Report((failure,), 3, 1, "1 failed, 3 passed", 0.1)
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from taofold.core.checks import Check, Place
 from taofold.logs.registry import memory_registry, open_registry
 from taofold.patterns.bodies import (
     Approach,
@@ -17,7 +18,7 @@ from taofold.patterns.bodies import (
     Spread,
     Template,
 )
-from taofold.patterns.case import Case, Failing
+from taofold.patterns.case import Case
 from taofold.patterns.registry import Registry
 from taofold.patterns.settings import Extraction, Injection
 from taofold.patterns.values import Pattern, Scope
@@ -88,7 +89,11 @@ def case(
     language: str = "typescript",
     code: str = "",
 ) -> Case:
-    failing = (Failing(kind, message, "src/auth/validate.ts:42"),) if message else ()
+    failing = (
+        (Check("t::a", "failed", kind, message, (Place("src/auth/validate.ts", 42),)),)
+        if message
+        else ()
+    )
     return Case(task, "debugging", language, failing=failing, code=code)
 
 

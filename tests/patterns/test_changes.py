@@ -18,6 +18,7 @@ from tests.patterns.make import (
     on_both,
 )
 
+from taofold.core.checks import Check, Place
 from taofold.logs.registry import memory_registry
 from taofold.patterns.asked import context_of
 from taofold.patterns.bodies import ErrorFix
@@ -26,7 +27,7 @@ from taofold.patterns.diffs import RENAMED, change_key, line_term, shape
 from taofold.patterns.events import Shown
 from taofold.patterns.exchange_in import Imported
 from taofold.patterns.extract import extract
-from taofold.patterns.history import Attempt, Change, Fault, History
+from taofold.patterns.history import Attempt, Change, History
 from taofold.patterns.judge import its_own
 from taofold.patterns.likeness import likeness
 from taofold.patterns.notes import FixNote, LoopNote, Stats, Tally
@@ -355,8 +356,8 @@ async def test_signs_are_exported_and_come_back(opener: Opener, clock: Clock) ->
 def test_a_fix_keeps_how_found_and_expected_differed() -> None:
     change = Change("rows.py", "    known = rows", "    known = list(rows)")
     failing = (
-        Fault("t::one", "AssertionError", LESS, "rows.py", 2),
-        Fault("t::two", "AssertionError", LONG, "rows.py", 2),
+        Check("t::one", "failed", "AssertionError", LESS, (Place("rows.py", 2),)),
+        Check("t::two", "failed", "AssertionError", LONG, (Place("rows.py", 2),)),
     )
     history = History("loop", "Fix it", "python", "completed", (Attempt(1, failing, (change,)),), 1)
     (pattern,) = extract(history, ["error"])

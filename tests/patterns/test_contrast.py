@@ -2,8 +2,9 @@
 
 import pytest
 
+from taofold.core.checks import Check
 from taofold.patterns.asked import context_of
-from taofold.patterns.case import Case, Failing
+from taofold.patterns.case import Case
 from taofold.patterns.contrast import contrast
 
 SAID = [
@@ -46,5 +47,8 @@ def test_what_cannot_be_read_has_no_signs_and_nothing_is_run(message: str) -> No
 
 
 def test_the_signs_of_all_failing_checks_are_kept_with_the_case() -> None:
-    failing = (Failing("AssertionError", "assert -1 == 1"), Failing("KeyError", "'x'"))
+    failing = (
+        Check("a", "failed", "AssertionError", "assert -1 == 1"),
+        Check("b", "failed", "KeyError", "'x'"),
+    )
     assert context_of(Case("Fix", failing=failing)).signs == ("negated",)

@@ -92,7 +92,6 @@ def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> N
 
     async def work(given: "Means") -> "tuple[str, Lessons, int]":
         from taofold.loop.learner_case import case_of
-        from taofold.loop.learner_history import faults
         from taofold.loop.status import ENDED, LIVE, RESUMABLE
         from taofold.loop.stream import inject as into
         from taofold.loop.stream import load
@@ -104,7 +103,7 @@ def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> N
         learner = cast("CrossLoopLearner", given.learner)
         folder = state.baseline.folder if state.baseline else ""
         case = case_of(
-            state.wish.task, faults(_failing(state)), folder or state.wish.root, learner.repository
+            state.wish.task, _failing(state), folder or state.wish.root, learner.repository
         )
         wanted = _wanted(learner.learning.injection, rate, top_k)
         lessons = await learner.inject(name, case, wanted, manual=True)

@@ -5,38 +5,17 @@ Values only, each with a JSON form. Knows nothing about processes, files or test
 
 from typing import Final, Literal
 
+from taofold.core.checks import Check as Check
+from taofold.core.checks import Place as Place
+from taofold.core.checks import Status as Status
 from taofold.core.values import Value
 
-Status = Literal["passed", "failed", "error", "skipped"]
 Runner = Literal["pytest", "unittest", "node", "go", "cargo", "tsc", "ruff", "mypy", "command"]
 """Whose machine-readable results are read; of a "command" only the exit code is known."""
 TESTS: Final[frozenset[str]] = frozenset({"pytest", "unittest", "node", "go", "cargo"})
 """Runners whose checks have names that must be found again; the others report findings."""
 Did = Literal["changed", "deleted", "planted"]
 Done = Literal["restored", "set aside", "kept", "reported"]
-
-
-class Place(Value, frozen=True):
-    """A line of a file; the path is relative to the work root where the file lies in it."""
-
-    path: str
-    line: int = 0
-    function: str = ""
-
-
-class Check(Value, frozen=True):
-    """One test, or one finding of a linter, type checker or compiler."""
-
-    id: str
-    status: Status
-    error_type: str = ""
-    """`AssertionError`, `F401`, `TS2345` …: the name of what went wrong."""
-    message: str = ""
-    places: tuple[Place, ...] = ()
-    """Where it went wrong, the innermost place last."""
-    traceback: str = ""
-    """Bounded and redacted."""
-    ms: int = 0
 
 
 class Gate(Value, frozen=True):

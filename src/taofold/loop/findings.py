@@ -1,20 +1,17 @@
 """What a verdict says, as the loop reads it: errors that can be recognised again, and less text.
 
-A gate of which only the exit code is known counts as one check, named after its command.
+A gate whose runner gave no report is read like a person would read it, from its output; one that
+printed nothing recognisable counts as one check, named after its command.
 Pure.
 """
 
-import re
 from typing import Final
 
 from msgspec.structs import replace
 
 from taofold.loop.check import Check, GateResult, Verdict
+from taofold.parsing.failures import failing_checks
 
-_NOISE: Final = re.compile(
-    r"0x[0-9a-fA-F]+|/tmp/\S+|\b\d+(?:\.\d+)?\s?(?:ms|s|seconds?)\b|\b[0-9a-f]{12,}\b"
-    r"|\b\d{4}-\d\d-\d\d[T ][\d:.]+Z?"
-)
 _TAIL: Final = 400
 _OUTPUT: Final = 4000
 
@@ -26,18 +23,19 @@ def failing(verdict: Verdict) -> tuple[Check, ...]:
         named = result.failing
         found += named
         if not named and not result.passed:
-            found.append(_whole(result))
+            found += failing_checks(result.output) or [_whole(result)]
     return tuple(found)
 
 
 def _whole(result: GateResult) -> Check:
-    """A gate as one check."""
-    said = "; ".join(result.reasons) or result.output[-_TAIL:]
-    kind = "timeout" if result.timed_out else "command"
+    """A gate of which nothing is known but that it failed: its last words, never its exit code."""
     return Check(
-        id=result.gate.command, status="failed", error_type=kind,
-        message=f"{said}\n{result.output[-_TAIL:]}" if result.reasons else said,
-    )  # fmt: skip
+        result.gate.command,
+        "failed",
+        "timeout" if result.timed_out else "command",
+        result.output[-_TAIL:].strip(),
+        traceback="; ".join(result.reasons),
+    )
 
 
 def passing(verdict: Verdict) -> frozenset[str]:
@@ -47,15 +45,9 @@ def passing(verdict: Verdict) -> frozenset[str]:
     return frozenset(ids)
 
 
-def signature(check: Check) -> str:
-    """What two failures of the same error share; addresses, times and digests do not count."""
-    said = " ".join(_NOISE.sub("#", check.message).split())
-    return f"{check.id}: {check.error_type}: {said[:200]}".rstrip(": ")
-
-
 def signatures(verdict: Verdict) -> frozenset[str]:
     """The errors of a verdict."""
-    return frozenset([signature(one) for one in failing(verdict)])
+    return frozenset([one.signature for one in failing(verdict)])
 
 
 def slim(verdict: Verdict) -> Verdict:

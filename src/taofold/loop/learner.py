@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from taofold.loop.check import Check
 from taofold.loop.learned import Extracted, Learnt, Lessons, Used
 from taofold.loop.learner_case import case_of, first_faults
-from taofold.loop.learner_history import faults, history_of
+from taofold.loop.learner_history import history_of
 from taofold.loop.learning import Work
 from taofold.loop.state import LoopState
 from taofold.patterns.asked import context_of
@@ -62,7 +62,7 @@ class CrossLoopLearner:
         folder = state.baseline.folder if state.baseline else ""
         case = case_of(
             state.wish.task,
-            faults(failing),
+            failing,
             folder or state.wish.root,
             self.repository,
         )

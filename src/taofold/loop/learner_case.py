@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from taofold.patterns.case import Case, Failing
-from taofold.patterns.extract_words import is_test, task_category
+from taofold.core.checks import Check, is_test
+from taofold.patterns.case import Case
+from taofold.patterns.extract_words import task_category
 from taofold.patterns.generalise import language_of
-from taofold.patterns.history import Fault, History
+from taofold.patterns.history import History
 
 _MOST_CODE: Final = 8_000
 _MOST_FILE: Final = 1_000_000
@@ -22,43 +23,38 @@ _MOST_MODULES: Final = 8
 _IMPORT: Final = re.compile(r"(?m)^\s*(?:from|import) ([\w.]{1,200})(?: import ([\w, ]{1,400}))?")
 
 
-def case_of(task: str, faults: Sequence[Fault], root: str, repository: str = "") -> Case:
+def case_of(task: str, faults: Sequence[Check], root: str, repository: str = "") -> Case:
     """What the loop is about. Without a `root` no code is read."""
-    languages = [language_of(fault.path) for fault in faults if fault.path]
+    languages = [language_of(fault.place.path) for fault in faults if fault.place.path]
     named = next((one for one in languages if one != "other"), "")
     return Case(
         task,
         task_category(task),
         named,
         repository,
-        failing=tuple([_failing(fault) for fault in faults]),
+        failing=tuple(faults),
         code=_code(faults, Path(root)) if root else "",
     )
 
 
-def _failing(fault: Fault) -> Failing:
-    place = f"{fault.path}:{fault.function or fault.line}" if fault.path else ""
-    return Failing(fault.error_type, fault.message, place)
-
-
-def first_faults(history: History) -> tuple[Fault, ...]:
+def first_faults(history: History) -> tuple[Check, ...]:
     """What failed when the loop began."""
     return history.attempts[0].before if history.attempts else ()
 
 
-def _code(faults: Sequence[Fault], root: Path) -> str:
+def _code(faults: Sequence[Check], root: Path) -> str:
     """The lines around the failing places; of a test, the modules that it imports as well."""
     parts: list[str] = []
     seen: set[tuple[str, int]] = set()
     for fault in faults:
-        key = (fault.path, fault.line // (2 * _AROUND))
-        if not fault.path or key in seen:
+        key = (fault.place.path, fault.place.line // (2 * _AROUND))
+        if not fault.place.path or key in seen:
             continue
         seen.add(key)
-        if is_test(fault.path):
-            parts += _imported(root, fault.path, seen)
+        if is_test(fault.place.path):
+            parts += _imported(root, fault.place.path, seen)
         else:
-            parts.append(_around(root, fault.path, fault.line))
+            parts.append(_around(root, fault.place.path, fault.place.line))
         if len(seen) >= _MOST_PLACES:
             break
     return "\n".join(parts)[:_MOST_CODE]

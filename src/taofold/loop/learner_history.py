@@ -9,15 +9,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from taofold.loop.check import Check, Verdict
+from taofold.core.checks import is_test
+from taofold.loop.check import Verdict
 from taofold.loop.events import IterationEnded
 from taofold.loop.findings import failing
 from taofold.loop.learning import Work
 from taofold.loop.state import LoopState
 from taofold.patterns.extract_runs import attempts_of
-from taofold.patterns.extract_words import is_test
 from taofold.patterns.generalise import language_of
-from taofold.patterns.history import Attempt, Change, Fault, History
+from taofold.patterns.history import Attempt, Change, History
 
 _MOST_FILES: Final = 20
 _MOST_CHARS: Final = 200_000
@@ -52,7 +52,7 @@ async def _attempts(
     ended: IterationEnded, before: Verdict, snapshot: str, work: Work
 ) -> list[Attempt]:
     """The attempts of one iteration, none of which claims more than the gates saw."""
-    failed, fails = faults(failing(before)), faults(failing(ended.verdict))
+    failed, fails = failing(before), failing(ended.verdict)
     left = {name for fault in fails for name in _names(fault.id)}
     turned = {name for f in failed if f.id not in {g.id for g in fails} for name in _names(f.id)}
     fine = [
@@ -93,26 +93,6 @@ async def _changes(ended: IterationEnded, snapshot: str, work: Work) -> tuple[Ch
         if old != new and len(old or "") + len(new or "") <= _MOST_CHARS:
             found.append(Change(path, old or "", new or ""))
     return tuple(found)
-
-
-def faults(checks: Sequence[Check]) -> tuple[Fault, ...]:
-    """Failing checks as the extraction knows them."""
-    return tuple([fault_of(check) for check in checks])
-
-
-def fault_of(check: Check) -> Fault:
-    """A failing check; its place is the innermost that belongs to no test."""
-    own = [place for place in check.places if not is_test(place.path)]
-    places = own or list(check.places)
-    place = places[-1] if places else None
-    return Fault(
-        check.id,
-        check.error_type,
-        check.message,
-        place.path if place else "",
-        place.line if place else 0,
-        place.function if place else "",
-    )
 
 
 def _language(attempts: Sequence[Attempt]) -> str:

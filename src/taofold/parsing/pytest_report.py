@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from taofold.core.checks import Check, Place
+
 _TITLE: Final = re.compile(r"^_{3,} (.+?) _{3,}$", re.MULTILINE)
 _PLACE: Final = re.compile(r"^(\S[^\n:]*\.py):(\d+):(?: in (\S+)| ?\w*)", re.MULTILINE)
 _FILE: Final = re.compile(
@@ -26,46 +28,10 @@ _SECTION_END: Final = re.compile(r"^={3,} ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A line that a traceback names, with its function ("" if unknown)."""
-
-    path: str
-    line: int
-    function: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """One failing test or collection error. `places` go from the test to where it broke."""
-
-    test: str
-    error: str = ""
-    message: str = ""
-    places: tuple[Place, ...] = ()
-    details: tuple[str, ...] = ()
-    collecting: bool = False
-
-    @property
-    def path(self) -> str:
-        """The test's file."""
-        return self.test.partition("::")[0]
-
-    @property
-    def function(self) -> str:
-        """The test's own name, without class and parameters."""
-        return self.test.rpartition("::")[2].partition("[")[0] if "::" in self.test else ""
-
-    @property
-    def line(self) -> int:
-        """How far the test's own body came; 0 if unknown."""
-        return max([p.line for p in self.places if p.path == self.path], default=0)
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """A test run as far as its output shows it."""
 
-    failures: tuple[Failure, ...]
+    failures: tuple[Check, ...]
     passed: int
     broken: int
     """Failed tests and errors, as the last line counts them."""
@@ -80,7 +46,7 @@ class Report:
     @property
     def ids(self) -> frozenset[str]:
         """The ids of what failed."""
-        return frozenset([failure.test for failure in self.failures])
+        return frozenset([failure.id for failure in self.failures])
 
     @property
     def collecting(self) -> bool:
@@ -107,9 +73,9 @@ def parse(text: str) -> Report | None:
     )
 
 
-def _failures(text: str) -> tuple[Failure, ...]:
+def _failures(text: str) -> tuple[Check, ...]:
     sections = _sections(text)
-    found: dict[str, Failure] = {}
+    found: dict[str, Check] = {}
     for kind, test, said in _SUMMARY.findall(text):
         found.setdefault(test, _failure(test, kind == "ERROR", said, sections))
     return tuple(found.values())
@@ -127,14 +93,14 @@ def _sections(text: str) -> dict[str, str]:
     return sections
 
 
-def _failure(test: str, errored: bool, said: str, sections: dict[str, str]) -> Failure:
+def _failure(test: str, errored: bool, said: str, sections: dict[str, str]) -> Check:
     path, _, name = test.partition("::")
     title = name.replace("::", ".") if name else f"ERROR collecting {path}"
     body = sections.get(title) or sections.get(f"ERROR at setup of {title}", "")
     lines = [line.rstrip() for line in _ERROR.findall(body)]
     error, message = _kind(lines, said)
-    return Failure(
-        test, error, message, _places(body), tuple(lines), collecting=errored and not name
+    return Check(
+        test, "error" if errored else "failed", error, message, _places(body), "\n".join(lines)
     )
 
 

@@ -79,7 +79,7 @@ def terms_of(case: Case) -> tuple[str, ...]:
     """What to search for, the most telling first: errors, the task, then the code."""
     found: list[str] = []
     for failing in case.failing[:_MOST_FAILING]:
-        found += [classname(failing.error)] if failing.error else []
+        found += [classname(failing.error_type)] if failing.error_type else []
         found += words(failing.message[:_MESSAGE])
     found += telling(case.task[:2000])
     found += distinct(filter(None, map(line_term, case.code[:8000].split("\n"))), _LINE_TERMS)
@@ -94,7 +94,7 @@ def context_of(case: Case) -> Context:
     around = telling(case.code[:8000]) or telling(case.task[:2000])
     half = distinct(said, _CONTEXT_WORDS // 2)
     return Context(
-        tuple(sorted({one.error for one in failing if one.error})),
+        tuple(sorted({one.error_type for one in failing if one.error_type})),
         distinct([*half, *around], _CONTEXT_WORDS),
         case.language,
         case.repository,

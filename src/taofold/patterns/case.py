@@ -3,15 +3,8 @@
 Knows nothing about patterns. All text in it comes from outside and is data.
 """
 
+from taofold.core.checks import Check
 from taofold.core.values import Value
-
-
-class Failing(Value, frozen=True):
-    """A failing check: the error's class, its message, and where, as `path:line` or `path:name`."""
-
-    error: str = ""
-    message: str = ""
-    place: str = ""
 
 
 class Case(Value, frozen=True):
@@ -22,7 +15,7 @@ class Case(Value, frozen=True):
     language: str = ""
     repository: str = ""
     tool: str = ""
-    failing: tuple[Failing, ...] = ()
+    failing: tuple[Check, ...] = ()
     code: str = ""
 
 

@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import groupby
 from typing import Final, get_args
 
+from taofold.core.checks import Check, is_test
 from taofold.patterns.bodies import ErrorFix, Fix, Kind, Language, Signature, Template
 from taofold.patterns.contrast import contrast
 from taofold.patterns.diffs import Hunk, hunks
 from taofold.patterns.diffs_category import category_of, template_of
 from taofold.patterns.extract_anti import avoidances
 from taofold.patterns.extract_success import approaches
-from taofold.patterns.extract_words import DOES, gist, is_test, task_category
+from taofold.patterns.extract_words import DOES, gist, task_category
 from taofold.patterns.generalise import (
     error_type_of,
     hints_of,
@@ -23,7 +24,7 @@ from taofold.patterns.generalise import (
     template_code,
     template_diff,
 )
-from taofold.patterns.history import Attempt, Change, Fault, History
+from taofold.patterns.history import Attempt, Change, History
 from taofold.patterns.values import Pattern, Scope
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -70,8 +71,8 @@ def _tags(*words: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([w.lower().replace("_", "-") for w in words if w and w != "other"]))
 
 
-def pairs(history: History) -> Iterator[tuple[list[Fault], tuple[Change, ...]]]:
-    """Failing checks of one error with the changes after which these same checks passed.
+def pairs(history: History) -> Iterator[tuple[list[Check], tuple[Change, ...]]]:
+    """Check checks of one error with the changes after which these same checks passed.
 
     Changes to tests prove nothing, and what was taken back, or broke other checks, is no fix.
     """
@@ -81,11 +82,11 @@ def pairs(history: History) -> Iterator[tuple[list[Fault], tuple[Change, ...]]]:
         changes = tuple([c for c in attempt.changes if not is_test(c.path)])
         settled = [*attempt.turned, *_settled(attempt, history.attempts[number + 1 :])]
         for alike in _distinct(settled)[:_PER_FIX] if changes else ():
-            near = tuple([c for c in changes if c.path and c.path == alike[0].path])
+            near = tuple([c for c in changes if c.path and c.path == alike[0].place.path])
             yield alike, near or changes
 
 
-def _settled(attempt: Attempt, later: tuple[Attempt, ...]) -> Iterator[Fault]:
+def _settled(attempt: Attempt, later: tuple[Attempt, ...]) -> Iterator[Check]:
     """Checks that failed for another reason afterwards, and passed in the end."""
     if not attempt.judged:
         return
@@ -96,18 +97,18 @@ def _settled(attempt: Attempt, later: tuple[Attempt, ...]) -> Iterator[Fault]:
             yield fault
 
 
-def _distinct(faults: list[Fault]) -> list[list[Fault]]:
+def _distinct(faults: list[Check]) -> list[list[Check]]:
     """The faults by error and generalised message, the commonest first."""
     ordered = sorted(faults, key=_sign)
     groups = [list(group) for _, group in groupby(ordered, key=_sign)]
     return sorted(groups, key=lambda g: (-len(g), _sign(g[0])))
 
 
-def _sign(fault: Fault) -> tuple[str, str]:
+def _sign(fault: Check) -> tuple[str, str]:
     return fault.error_type, pattern_of(fault.message)
 
 
-def _fix(alike: list[Fault], changes: tuple[Change, ...]) -> ErrorFix:
+def _fix(alike: list[Check], changes: tuple[Change, ...]) -> ErrorFix:
     fault = alike[0]
     language = language_of(changes[0].path)
     found = [hunk for change in changes for hunk in hunks(change)]

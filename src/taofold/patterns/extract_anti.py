@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from taofold.core.checks import Check
 from taofold.patterns.bodies import Avoidance, FailureMode, Signature
 from taofold.patterns.diffs_category import template_of
 from taofold.patterns.extract_words import DOES, gist, task_category
 from taofold.patterns.generalise import error_type_of, hints_of, language_of, pattern_of
-from taofold.patterns.history import Attempt, Fault, History
+from taofold.patterns.history import Attempt, History
 from taofold.patterns.values import Pattern, Scope
 
 REPEATED: Final = 3
@@ -34,7 +35,7 @@ def avoidances(history: History) -> Iterator[Pattern]:
     yield from _spread(history)
 
 
-def _sign(fault: Fault) -> Sign:
+def _sign(fault: Check) -> Sign:
     return fault.error_type, pattern_of(fault.message)
 
 
@@ -64,7 +65,7 @@ def _signs(attempts: Sequence[Attempt]) -> list[Sign]:
     return [sign for sign, _ in Counter(found).most_common(3)]
 
 
-def _in(sign: Sign, faults: Sequence[Fault]) -> bool:
+def _in(sign: Sign, faults: Sequence[Check]) -> bool:
     return any(_sign(fault) == sign for fault in faults)
 
 
@@ -143,7 +144,7 @@ def _circled(history: History) -> Iterator[Pattern]:
 
 def _spread(history: History) -> Iterator[Pattern]:
     """Files changed that no failing check leads to."""
-    led = {f.path for one in history.attempts for f in (*one.before, *one.after)}
+    led = {f.place.path for one in history.attempts for f in (*one.before, *one.after)}
     led |= set(history.scope)
     changed = {c.path for one in history.attempts if one.kept for c in one.changes}
     beside = changed - led
@@ -166,9 +167,9 @@ def _pattern(
     symptom: str,
     why: str,
     better: str,
-    fault: Fault | None,
+    fault: Check | None,
 ) -> Pattern:
-    language = history.language or (language_of(fault.path) if fault else "")
+    language = history.language or (language_of(fault.place.path) if fault else "")
     signature = None
     if fault is not None:
         signature = Signature(

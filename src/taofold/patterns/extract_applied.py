@@ -8,11 +8,12 @@ turned green by it. What was shown and not used is no application.
 from collections.abc import Iterable
 from typing import Final
 
+from taofold.core.checks import Check
 from taofold.core.values import Value
 from taofold.patterns.bodies import Approach, Avoidance, ErrorFix, Template
 from taofold.patterns.diffs import Deed, deeds, deeds_in
 from taofold.patterns.generalise import error_type_of
-from taofold.patterns.history import Attempt, Fault, History
+from taofold.patterns.history import Attempt, History
 from taofold.patterns.values import Pattern
 
 _NONE: Final[frozenset[Deed]] = frozenset()
@@ -66,7 +67,7 @@ def _won(pattern: Pattern, attempt: Attempt, history: History) -> bool:
             return not attempt.broke
 
 
-def _describes(name: str, kind: str, fault: Fault) -> bool:
+def _describes(name: str, kind: str, fault: Check) -> bool:
     """Is the failing check of the class that a signature names?
 
     The class alone: how near the messages are is what relevance weighs, with every outcome.

@@ -11,16 +11,16 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
+from taofold.core.checks import Check
 from taofold.core.events import Observed, Proposed, Record, Replied
 from taofold.core.values import Action
-from taofold.parsing.pytest_report import Failure, Report, parse
-from taofold.patterns.history import Attempt, Change, Fault
+from taofold.parsing import pytest_report
+from taofold.parsing.failures import failing_checks
+from taofold.patterns.history import Attempt, Change
 
 CITED: Final = re.compile(r"\b(?:pat-(?:error|success|anti)|tmpl)-[a-z0-9-]+-\d{3,}\b")
 """The id of a pattern, as the schema of patterns writes it."""
 _TEXTS: Final = ("output", "stdout", "content", "text", "result", "stderr")
-_MOST: Final = 400
-"""Characters of a failure's message that are kept."""
 _PAIRS: Final = (("old", "new"), ("old_string", "new_string"), ("search", "replace"))
 
 
@@ -28,7 +28,7 @@ class _Made(NamedTuple):
     """A change that stands, and what failed before it."""
 
     change: Change
-    known: tuple[Fault, ...] | None
+    known: tuple[Check, ...] | None
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class _Fold:
     """The run so far. `known` is what failed in the newest test run; `open` waits for one."""
 
     iteration: int
-    known: tuple[Fault, ...] | None
+    known: tuple[Check, ...] | None
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     open: list[Change] = field(default_factory=list[Change])
     made: list[_Made] = field(default_factory=list[_Made])
@@ -60,7 +60,7 @@ class _Fold:
         number = max(n for n, one in enumerate(self.attempts) if last.change in one.changes)
         self.attempts[number] = msgspec.structs.replace(self.attempts[number], kept=False)
 
-    def close(self, after: tuple[Fault, ...] | None) -> None:
+    def close(self, after: tuple[Check, ...] | None) -> None:
         """The checks ran (or, with None, never will)."""
         if self.open and self.known is not None:
             judged = after is not None
@@ -78,7 +78,7 @@ class _Fold:
 
 
 def attempts_of(
-    records: Iterable[Record], iteration: int, before: tuple[Fault, ...] | None = None
+    records: Iterable[Record], iteration: int, before: tuple[Check, ...] | None = None
 ) -> tuple[Attempt, ...]:
     """What was tried in a run, in order. `before` is what failed when it began, if known.
 
@@ -113,10 +113,12 @@ def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
         return
     if not {"command", "cmd", "script"} & action.parameters.keys():
         return
-    report = parse("\n".join(_texts(result)))
-    if report is not None:
+    output = "\n".join(_texts(result))
+    report = pytest_report.parse(output)
+    failures = report.failures if report is not None else failing_checks(output)
+    if report is not None or failures:
         fold.tools.append(action.tool)
-        fold.close(faults(report))
+        fold.close(failures)
 
 
 def changed(action: Action) -> Change | None:
@@ -130,25 +132,6 @@ def changed(action: Action) -> Change | None:
             return Change(path, given[old], given[new])
     content = given.get("content")
     return Change(path, "", content) if isinstance(content, str) else None
-
-
-def faults(report: Report) -> tuple[Fault, ...]:
-    """What a test report says failed."""
-    return tuple([_fault(failure) for failure in report.failures])
-
-
-def _fault(failure: Failure) -> Fault:
-    place = failure.places[-1] if failure.places else None
-    own = [p for p in failure.places if p.path != failure.path]
-    place = own[-1] if own else place
-    return Fault(
-        failure.test,
-        failure.error,
-        (failure.message or (failure.details[0] if failure.details else ""))[:_MOST],
-        place.path if place else failure.path,
-        place.line if place else 0,
-        place.function if place and place.function else failure.function,
-    )
 
 
 def _texts(result: Any) -> Iterator[str]:

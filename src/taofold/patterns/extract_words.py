@@ -82,17 +82,3 @@ def gist(error: str, pattern: str) -> str:
     said = said.removeprefix(f"{error}: ") if error else said
     text = f"{error}: {said}" if error and said else error or said or "failing check"
     return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1].rstrip()}…"
-
-
-def is_test(path: str) -> bool:
-    """Does the file belong to the tests?"""
-    parts = path.lower().split("/")
-    stem = parts[-1].partition(".")[0]
-    return (
-        any(part in ("test", "tests", "__tests__", "spec") for part in parts[:-1])
-        or stem.startswith("test_")
-        or stem.endswith(("_test", "_tests"))
-        or stem == "conftest"
-        or ".test." in parts[-1]
-        or ".spec." in parts[-1]
-    )

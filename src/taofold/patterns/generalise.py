@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from posixpath import splitext
 from typing import Final
 
+from taofold.core.checks import Check
 from taofold.patterns.bodies import ErrorType
 from taofold.patterns.diffs import KNOWN, TOKEN, Hunk
-from taofold.patterns.history import Fault
 
 MOST_MESSAGE: Final = 160
 """Characters of a message that are generalised; the rest says too much about one case."""
@@ -109,12 +109,12 @@ def _escaped(text: str) -> str:
     return re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", text)
 
 
-def hints_of(fault: Fault) -> tuple[str, ...]:
+def hints_of(fault: Check) -> tuple[str, ...]:
     """Where such a failure is found: the kind of file, with the function's name."""
-    suffix = splitext(fault.path)[1] if fault.path else ""
+    suffix = splitext(fault.place.path)[1] if fault.place.path else ""
     if not suffix:
         return ()
-    name = fault.function if re.fullmatch(r"[A-Za-z_]\w*", fault.function) else ""
+    name = fault.place.function if re.fullmatch(r"[A-Za-z_]\w*", fault.place.function) else ""
     if name.startswith("test"):  # It says what was tested, not where such errors arise.
         name = ""
     return (f"*{suffix}:{name}",) if name else (f"*{suffix}",)

@@ -6,26 +6,11 @@ them, what failed then. Knows nothing about where they were read from.
 
 from typing import Final
 
+from taofold.core.checks import Check
 from taofold.core.values import Value
 
 SUCCESS: Final = frozenset({"completed", "success"})
 """Outcomes of a loop whose gates passed; every other one is a failure."""
-
-
-class Fault(Value, frozen=True):
-    """A check that fails: a test, a type error, a command. `path` to `function` say where."""
-
-    id: str
-    error_type: str = ""
-    message: str = ""
-    path: str = ""
-    line: int = 0
-    function: str = ""
-
-    @property
-    def same(self) -> tuple[str, str]:
-        """What two failures of one cause share."""
-        return self.error_type, self.message
 
 
 class Change(Value, frozen=True):
@@ -48,9 +33,9 @@ class Attempt(Value, frozen=True):
     """
 
     iteration: int
-    before: tuple[Fault, ...] = ()
+    before: tuple[Check, ...] = ()
     changes: tuple[Change, ...] = ()
-    after: tuple[Fault, ...] = ()
+    after: tuple[Check, ...] = ()
     judged: bool = True
     tools: tuple[str, ...] = ()
     cited: tuple[str, ...] = ()
@@ -60,13 +45,13 @@ class Attempt(Value, frozen=True):
     """False if the changes were taken back."""
 
     @property
-    def turned(self) -> tuple[Fault, ...]:
+    def turned(self) -> tuple[Check, ...]:
         """The checks that failed before and pass now."""
         left = {fault.id for fault in self.after}
         return tuple([f for f in self.before if f.id not in left]) if self.judged else ()
 
     @property
-    def broke(self) -> tuple[Fault, ...]:
+    def broke(self) -> tuple[Check, ...]:
         """The checks that fail now and did not before."""
         known = {fault.id for fault in self.before}
         return tuple([f for f in self.after if f.id not in known]) if self.judged else ()

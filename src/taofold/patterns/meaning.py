@@ -53,7 +53,7 @@ class Meanings(NamedTuple):
 
 def question(case: Case) -> str:
     """What a case is about, in the order in which a model of sentences should read it."""
-    said = [f"{one.error}: {one.message}" for one in case.failing]
+    said = [f"{one.error_type}: {one.message}" for one in case.failing]
     return "\n".join([*said, case.task])[:_LONGEST]
 
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from taofold.core.checks import Check
 from taofold.patterns.asked import Asked, Bag
 from taofold.patterns.bodies import Approach, Avoidance, ErrorFix, Signature, Template
-from taofold.patterns.case import Case, Failing
+from taofold.patterns.case import Case
 from taofold.patterns.index import Entry, Hit, rarity, signature_of
 from taofold.patterns.signature import literal, matches, pieces
 from taofold.patterns.values import Pattern
@@ -84,27 +85,31 @@ def relevance(pattern: Pattern, entry: Entry, asked: Asked) -> float:
     return min(value * (0.5 if foreign else 1.0), 1.0)
 
 
-def likeness(
-    signature: Signature, says: Bag, failing: Failing, message: Bag, asked: Asked
-) -> float:
+def likeness(signature: Signature, says: Bag, failing: Check, message: Bag, asked: Asked) -> float:
     """How much a failure looks like the signature, 0 to 1; the bags hold what the two say."""
     if matches(signature.pattern, failing.message):
         alike = 1.0 if says.words else 0.3
     else:
         alike = 0.8 * _overlap(asked, message, says)
-    near = 0.1 if any(_at(hint, failing.place) for hint in signature.hints) else 0.0
+    near = 0.1 if any(_at(hint, _where_at(failing)) for hint in signature.hints) else 0.0
     return min(_kinship(signature, failing) * (0.3 + 0.7 * alike) + near, 1.0)
 
 
-def _kinship(signature: Signature, failing: Failing) -> float:
-    if not failing.error:
+def _kinship(signature: Signature, failing: Check) -> float:
+    if not failing.error_type:
         return 0.6
     name = signature.name or signature.type
-    if name == failing.error:
+    if name == failing.error_type:
         return 1.0
-    if signature.type == _KINDS.get(failing.error, failing.error):
+    if signature.type == _KINDS.get(failing.error_type, failing.error_type):
         return 0.7
     return 0.5 if not signature.name and signature.type == "Other" else 0.15
+
+
+def _where_at(failing: Check) -> str:
+    """`path:function`, or `path:line`, of a failing check."""
+    place = failing.place
+    return f"{place.path}:{place.function or place.line}" if place.path else ""
 
 
 def _at(hint: str, place: str) -> bool:

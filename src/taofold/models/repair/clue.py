@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from taofold.core.checks import Check
 from taofold.models.repair.fit import FIT, UNKNOWN, Kind, signals
 from taofold.models.repair.source import Function
-from taofold.parsing.pytest_report import Failure
 
 _COMPARED: Final = re.compile(r"^(?:AssertionError: )?assert (.+?) (==|is|<=|>=|<|>|!=|in) (.+)$")
 _WHERE: Final = re.compile(r"^\s*\+\s+where (.+?) = ")
@@ -42,7 +42,7 @@ _BY_ERROR: Final[dict[str, Kind]] = {
 class Clue:
     """What the templates may know about a failure."""
 
-    failure: Failure
+    failure: Check
     kind: Kind
     names: tuple[str, ...] = ()
     """What the message quotes: a name, an attribute, a key, a type."""
@@ -58,7 +58,7 @@ class Clue:
     """How much each template gains or loses; 1 where it is not named."""
 
 
-def clue_of(failure: Failure, test: Function | None = None) -> Clue:
+def clue_of(failure: Check, test: Function | None = None) -> Clue:
     """Read a failure. `test` is the failing function, if it was shown."""
     kind = _kind(failure)
     actual, expected = _values(failure, test)
@@ -70,7 +70,7 @@ def clue_of(failure: Failure, test: Function | None = None) -> Clue:
         expected,
         _raises(test, failure),
         frozenset([repr(value) for value in _constants(test)]) if test else frozenset(),
-        test is not None and _echoes(test, failure.line, expected),
+        test is not None and _echoes(test, failure.test_line, expected),
     )
     factors = dict(FIT.get(kind, {}))
     if kind in ("assert", "not_raised"):
@@ -87,25 +87,32 @@ def _echoes(test: Function, line: int, expected: Any) -> bool:
     return False
 
 
-def _kind(failure: Failure) -> Kind:
-    if failure.error in ("TypeError", "AttributeError", "ValueError", "Failed", "StatisticsError"):
+def _kind(failure: Check) -> Kind:
+    if failure.error_type in (
+        "TypeError",
+        "AttributeError",
+        "ValueError",
+        "Failed",
+        "StatisticsError",
+    ):
         for pattern, kind in _BY_MESSAGE:
             if re.search(pattern, failure.message):
                 return kind
-    return _BY_ERROR.get(failure.error, "other")
+    return _BY_ERROR.get(failure.error_type, "other")
 
 
-def _values(failure: Failure, test: Function | None) -> tuple[Any, Any]:
+def _values(failure: Check, test: Function | None) -> tuple[Any, Any]:
     actual, expected = UNKNOWN, UNKNOWN
-    for line in failure.details or (failure.message,):
+    printed = failure.traceback.split("\n") if failure.traceback else [failure.message]
+    for line in printed:
         found = _COMPARED.match(line)
         if found:
             left, right = literal(found[1]), literal(found[3])
-            where = {w[1] for w in map(_WHERE.match, failure.details) if w}
+            where = {w[1] for w in map(_WHERE.match, printed) if w}
             actual, expected = (right, left) if found[3] in where - {found[1]} else (left, right)
             break
     else:
-        line = failure.details[0] if failure.details else failure.message
+        line = printed[0]
         bare = re.match(r"^(?:AssertionError: )?assert (\S+)$", line)
         if bare:
             actual = literal(bare[1])
@@ -114,7 +121,7 @@ def _values(failure: Failure, test: Function | None) -> tuple[Any, Any]:
         if denied:
             actual, expected = True, False
     if expected is UNKNOWN and test is not None:
-        expected = _expected(test, failure.line)
+        expected = _expected(test, failure.test_line)
     return actual, expected
 
 
@@ -137,12 +144,14 @@ def _expected(test: Function, line: int) -> Any:
     return UNKNOWN
 
 
-def _raises(test: Function | None, failure: Failure) -> str:
+def _raises(test: Function | None, failure: Check) -> str:
     waited = re.search(r"DID NOT RAISE <class '(?:[\w.]*\.)?(\w+)'>", failure.message)
     if waited:
         return waited[1]
     for node in ast.walk(test) if test else ():
-        if isinstance(node, ast.With) and node.lineno <= failure.line <= (node.end_lineno or 0):
+        if isinstance(node, ast.With) and node.lineno <= failure.test_line <= (
+            node.end_lineno or 0
+        ):
             call = node.items[0].context_expr
             if (
                 isinstance(call, ast.Call)

@@ -198,10 +198,10 @@ def _suits(hint: Hint, here: Shape, source: Source, change: Change) -> float:
 def _nearness(hint: Hint, clue: Clue) -> float:
     """How much the failure looks like the one that the pattern answers, 0.1 to 1."""
     failure = clue.failure
-    said = set(re.findall(r"[a-z]{4,}", f"{failure.error} {failure.message}".lower()))
+    said = set(re.findall(r"[a-z]{4,}", f"{failure.error_type} {failure.message}".lower()))
     shared = len(said & hint.words) / len(said) if said else 0.0
     if hint.error:
-        return 0.6 + 0.4 * shared if hint.error == failure.error else 0.1
+        return 0.6 + 0.4 * shared if hint.error == failure.error_type else 0.1
     return 0.4 + 0.4 * shared
 
 

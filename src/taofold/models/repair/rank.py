@@ -15,13 +15,16 @@ from math import ceil, sqrt
 from threading import Lock
 from typing import Final, NamedTuple
 
+import msgspec
+
+from taofold.core.checks import Check, Place
 from taofold.models.repair.clue import Clue, clue_of
 from taofold.models.repair.hints import Boost, Hint, boost
 from taofold.models.repair.project import Project, Unit, is_test
 from taofold.models.repair.site import Site
 from taofold.models.repair.source import Change, Edit, Source
 from taofold.models.repair.templates import TEMPLATES
-from taofold.parsing.pytest_report import Failure, Place, Report
+from taofold.parsing.pytest_report import Report
 
 _FADE: Final = 0.75
 """What a call further away from the test takes from a function's suspicion."""
@@ -41,7 +44,7 @@ class Candidate:
     """An edit worth trying, and the failure and learnt pattern that speak for it."""
 
     edit: Edit
-    failure: Failure
+    failure: Check
     score: float
     pattern: str
 
@@ -95,7 +98,7 @@ class _Scored(NamedTuple):
     told: float
     source: Source
     change: Change
-    failure: Failure
+    failure: Check
     by: str
 
 
@@ -165,21 +168,21 @@ def _all(project: Project, report: Report, hints: Sequence[Hint]) -> list[_Score
     return list(sums.values())
 
 
-def settled(failure: Failure, project: Project) -> Failure:
+def settled(failure: Check, project: Project) -> Check:
     """The failure with the project's own names for its files."""
     places: list[Place] = []
     for place in failure.places:
         path = next((p for p in project.paths if place.path == p), "") or max(
             [p for p in project.paths if place.path.endswith(f"/{p}")], key=len, default=place.path
         )
-        places.append(replace(place, path=path))
-    return replace(failure, places=tuple(places))
+        places.append(msgspec.structs.replace(place, path=path))
+    return msgspec.structs.replace(failure, places=tuple(places))
 
 
 def _passing(project: Project, report: Report) -> list[dict[Key, int]]:
     """What each passing test reaches."""
-    failing = {(f.path, f.function) for f in report.failures}
-    broken = {f.path for f in report.failures if f.collecting}
+    failing = {(f.test_path, f.test_function) for f in report.failures}
+    broken = {f.test_path for f in report.failures if f.collecting}
     return [
         project.reach(_with_helpers(project, path, node))
         for path, node in project.tests()
@@ -201,9 +204,9 @@ def _with_helpers(project: Project, path: str, test: ast.AST) -> list[ast.AST]:
 
 
 def _scored(
-    project: Project, failure: Failure, hints: Sequence[Hint], passing: list[dict[Key, int]]
+    project: Project, failure: Check, hints: Sequence[Hint], passing: list[dict[Key, int]]
 ) -> Iterator[tuple[float, Boost, Source, Change]]:
-    test = project.test(failure.path, failure.function)
+    test = project.test(failure.test_path, failure.test_function)
     clue = clue_of(failure, test)
     weights = _suspicion(project, clue, test, passing)
     for unit, weight in weights:
@@ -255,12 +258,12 @@ def _suspicion(
 
 
 def _looked_at(
-    project: Project, failure: Failure, test: ast.AST | None
+    project: Project, failure: Check, test: ast.AST | None
 ) -> Iterator[tuple[list[ast.AST], float]]:
     if test is None:
         return
-    yield _with_helpers(project, failure.path, test), 0.7
-    lines = {p.line for p in failure.places if p.path == failure.path}
+    yield _with_helpers(project, failure.test_path, test), 0.7
+    lines = {p.line for p in failure.places if p.path == failure.test_path}
     there = [
         node
         for node in ast.walk(test)
@@ -277,7 +280,7 @@ def _spectrum(key: Key, passing: list[dict[Key, int]]) -> float:
 
 
 def _modules(
-    project: Project, failure: Failure, found: list[tuple[Unit, float]]
+    project: Project, failure: Check, found: list[tuple[Unit, float]]
 ) -> list[tuple[Unit, float]]:
     """The modules' own lines: constants that a suspicious function uses, or a broken import."""
     named = {p.path for p in failure.places if p.function in ("", "<module>")}

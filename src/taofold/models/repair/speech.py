@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
+from taofold.core.checks import Check
 from taofold.core.values import FINISH, ThoughtType
 from taofold.models.repair.rank import Candidate
 from taofold.models.repair.templates import TEMPLATES
 from taofold.models.repair.transcript import Deed
-from taofold.parsing.pytest_report import Failure, Report
+from taofold.parsing.pytest_report import Report
 
 WHAT: Final = "search policy, not a language model"
 _MOST_MARKS: Final = 120
@@ -48,15 +49,15 @@ def finish(answer: str, thought: str, kind: ThoughtType, because: Sequence[int] 
     return reply(thought, kind, because, action)
 
 
-def short(failure: Failure) -> str:
+def short(failure: Check) -> str:
     """A failure in one line."""
     said = re.sub(r"\s+", " ", failure.message).strip()
     said = (
         said
-        if failure.error in said or failure.error == "AssertionError"
-        else (f"{failure.error}: {said}".rstrip(": "))
+        if failure.error_type in said or failure.error_type == "AssertionError"
+        else (f"{failure.error_type}: {said}".rstrip(": "))
     )
-    return f"{failure.test}: {said[:140]}" if said else failure.test
+    return f"{failure.id}: {said[:140]}" if said else failure.id
 
 
 def failing(report: Report) -> str:

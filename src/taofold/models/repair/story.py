@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from taofold.core.checks import Check
 from taofold.models.repair.clue import clue_of
 from taofold.models.repair.transcript import Deed
-from taofold.parsing.pytest_report import Failure, Report, parse
+from taofold.parsing.pytest_report import Report, parse
 
 
 class Before(NamedTuple):
@@ -54,7 +55,7 @@ class Story:
 def standing(report: Report | None) -> str:
     """What fails, as far as it tells one state of the code from another."""
     failures = report.failures if report is not None else ()
-    return "\n".join(sorted([f"{one.test}\0{one.error}\0{one.message}" for one in failures]))
+    return "\n".join(sorted([f"{one.id}\0{one.error_type}\0{one.message}" for one in failures]))
 
 
 def key_of(parameters: Mapping[str, Any]) -> str:
@@ -156,8 +157,8 @@ def better(before: Report | None, after: Report) -> bool:
     if after.ok or before is None:
         return after.ok
     if before.collecting:
-        loading = {f.test for f in before.failures if f.collecting}
-        still = {f.test for f in after.failures if f.collecting}
+        loading = {f.id for f in before.failures if f.collecting}
+        still = {f.id for f in after.failures if f.collecting}
         return still < loading or (still == loading and _settles(before, after))
     if after.collecting or not after.ids <= before.ids:
         return False
@@ -166,16 +167,15 @@ def better(before: Report | None, after: Report) -> bool:
     return after.broken == before.broken and _settles(before, after)
 
 
-def _pairs(before: Report, after: Report) -> list[tuple[Failure, Failure]]:
-    then = {failure.test: failure for failure in before.failures}
-    return [(then[now.test], now) for now in after.failures if now.test in then]
+def _pairs(before: Report, after: Report) -> list[tuple[Check, Check]]:
+    then = {failure.id: failure for failure in before.failures}
+    return [(then[now.id], now) for now in after.failures if now.id in then]
 
 
 def _settles(before: Report, after: Report) -> bool:
     """Is an undefined name or a broken import gone, so that something else shows?"""
     return any(
-        clue_of(then).kind in ("name", "import", "syntax")
-        and (then.error, then.message) != (now.error, now.message)
+        clue_of(then).kind in ("name", "import", "syntax") and then.error != now.error
         for then, now in _pairs(before, after)
     )
 
@@ -187,5 +187,9 @@ def _progress(before: Report | None, after: Report) -> bool:
     """
     if before is None or after.collecting or after.ids != before.ids:
         return False
-    moves = [now.line - then.line for then, now in _pairs(before, after) if now.line and then.line]
+    moves = [
+        now.test_line - then.test_line
+        for then, now in _pairs(before, after)
+        if now.test_line and then.test_line
+    ]
     return any(move > 0 for move in moves) and all(move >= 0 for move in moves)

@@ -18,7 +18,7 @@ def unread(files: Files, project: Project, report: Report, *, lists: bool) -> li
     """Paths still to be read, at most `BATCH`. `lists` = the paths can be asked for."""
     known = [*files.listed, *project.sources]
     failures = [settled(failure, project) for failure in report.failures]
-    wanted = [failure.path for failure in failures]
+    wanted = [failure.test_path for failure in failures]
     for failure in failures:
         wanted += [place.path for place in failure.places if not _foreign(place.path, known)]
     if files.asked or not lists:

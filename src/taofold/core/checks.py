@@ -1,0 +1,99 @@
+"""A failing check: the one type that gates report, loops count, patterns describe and repairs read.
+
+A check is a test, or a finding of a compiler, linter or type checker. Values only; knows nothing
+about the programs that report them (`taofold.parsing.failures` reads what those print).
+"""
+
+import re
+from typing import Final, Literal
+
+from taofold.core.values import Value
+
+Status = Literal["passed", "failed", "error", "skipped"]
+
+_TEST_FOLDERS: Final = frozenset({"test", "tests", "__tests__", "spec"})
+_NOISE: Final = re.compile(
+    r"0x[0-9a-fA-F]+|/tmp/\S+|\b\d+(?:\.\d+)?\s?(?:ms|s|seconds?)\b|\b[0-9a-f]{12,}\b"
+    r"|\b\d{4}-\d\d-\d\d[T ][\d:.]+Z?"
+)
+_LONGEST_SIGNATURE: Final = 200
+
+
+class Place(Value, frozen=True):
+    """A line of a file; the path is relative to the work root where the file lies in it."""
+
+    path: str
+    line: int = 0
+    function: str = ""
+
+
+_NOWHERE: Final = Place("")
+
+
+class Check(Value, frozen=True):
+    """One test, or one finding of a linter, type checker or compiler.
+
+    Example: `Check("test_a.py::test_b", "failed", "KeyError", "'x'", (Place("a.py", 3, "get"),))`.
+    """
+
+    id: str
+    status: Status
+    error_type: str = ""
+    """`AssertionError`, `F401`, `TS2345` …: the name of what went wrong."""
+    message: str = ""
+    places: tuple[Place, ...] = ()
+    """Where it went wrong, the innermost place last."""
+    traceback: str = ""
+    """What the runner printed about it; bounded and redacted where a gate kept it."""
+    ms: int = 0
+
+    @property
+    def place(self) -> Place:
+        """The innermost place that belongs to no test; else the innermost; else an empty one."""
+        own = [place for place in self.places if not is_test(place.path)]
+        return (own or self.places or (_NOWHERE,))[-1]
+
+    @property
+    def error(self) -> tuple[str, str]:
+        """Class and message: what two checks that fail for one reason share."""
+        return self.error_type, self.message
+
+    @property
+    def signature(self) -> str:
+        """Equal for two failures of the same error: addresses, times and digests do not count."""
+        message = " ".join(_NOISE.sub("#", self.message).split())
+        return f"{self.id}: {self.error_type}: {message[:_LONGEST_SIGNATURE]}".rstrip(": ")
+
+    @property
+    def test_path(self) -> str:
+        """The file of a test whose id is a pytest node id."""
+        return self.id.partition("::")[0]
+
+    @property
+    def test_function(self) -> str:
+        """The name of such a test, without class and parameters; "" for a whole file."""
+        return self.id.rpartition("::")[2].partition("[")[0] if "::" in self.id else ""
+
+    @property
+    def test_line(self) -> int:
+        """The line that the test's own body reached; 0 if unknown."""
+        return max([place.line for place in self.places if place.path == self.test_path], default=0)
+
+    @property
+    def collecting(self) -> bool:
+        """Could the test file not be loaded?"""
+        return self.status == "error" and "::" not in self.id
+
+
+def is_test(path: str) -> bool:
+    """Does the file belong to the tests?"""
+    *folders, name = path.lower().split("/")
+    stem = name.partition(".")[0]
+    return (
+        not _TEST_FOLDERS.isdisjoint(folders)
+        or stem.startswith("test_")
+        or stem.endswith(("_test", "_tests"))
+        or stem == "conftest"
+        or ".test." in name
+        or ".spec." in name
+    )

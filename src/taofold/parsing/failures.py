@@ -1,0 +1,355 @@
+"""The failing checks in what a program printed, whoever printed it.
+
+Reads the usual text output of pytest, unittest, TAP, JUnit, cargo, go test, rustc, tsc, eslint,
+pylint, ruff, mypy, Python and node tracebacks, and shells. For output that was made for people:
+gates ask for machine-readable reports where a runner has one. Text only, bounded, never run; an
+exit code is never a failure's signature.
+
+Example: `failing_checks("m.py:3: error: Name 'x' is not defined  [name-defined]")[0].error_type`
+is `"name-defined"`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from html import unescape
+from itertools import pairwise
+from typing import Final
+
+from msgspec import structs
+
+from taofold.core.checks import Check, Place
+from taofold.parsing import pytest_report
+
+MOST: Final = 200
+"""Checks read of one output."""
+_LONGEST: Final = 200_000
+"""Characters looked at: the last ones, where failures are summed up."""
+_MESSAGE: Final = 1_000
+_LONGEST_LINE: Final = 2_000
+
+_PY_FRAME: Final = re.compile(r'^\s*File "([^"\n]+)", line (\d+)(?:, in (\S+))?')
+_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_CLASS: Final = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*)(?: \[\w+\])?(?::\s?(.*))?$")
+_JS_FRAME: Final = re.compile(
+    r"^\s*(?:at )?(?:(?:async |new )?([\w.<>$\[\] ]{1,120}) \()?(?:file://)?(/?[\w@./+-]+):(\d+):\d+\)?$"
+)
+_COMPLAINT: Final = re.compile(
+    r"(?:[\w./-]+: (?:line )?\d+: )?([\w./ -]{1,200}?): ((?:\S[^:]{0,200}: )?(?:command not found"
+    r"|not found|No such file or directory|Permission denied|Is a directory|syntax error.*))$"
+)
+_FOREIGN: Final = ("node:", "node_modules/", "internal/")
+
+
+def failing_checks(text: str) -> tuple[Check, ...]:
+    """Every failing check that `text` names, in order; () where nothing can be told.
+
+    Reports of test runners come first, then findings of linters and compilers. Only where there
+    is neither is a traceback or a shell's complaint taken for a check.
+    """
+    lines = [line[:_LONGEST_LINE] for line in _ANSI.sub("", text[-_LONGEST:]).splitlines()]
+    found = [check for reader in _RUNNERS for check in reader(lines)]
+    found += [check for reader in _FINDINGS for check in reader(lines)]
+    for reader in _UNCAUGHT if not found else ():
+        found += reader(lines)
+        if found:
+            break
+    return _named_apart(found[:MOST])
+
+
+def _named_apart(found: list[Check]) -> tuple[Check, ...]:
+    """Each check once; another error under a known id is named after its message as well."""
+    known: dict[str, Check] = {}
+    for check in found:
+        if known.setdefault(check.id, check).error != check.error:
+            name = f"{check.id} {check.message}"[:500]
+            known.setdefault(name, structs.replace(check, id=name))
+    return tuple(known.values())
+
+
+def _check(
+    name: str, error_type: str, message: str, places: list[Place], printed: str = ""
+) -> Check:
+    return Check(
+        name[:500], "failed", error_type[:200], message.strip()[:_MESSAGE], tuple(places),
+        printed[:_MESSAGE],
+    )  # fmt: skip
+
+
+def _finding(path: str, line: str, code: str, message: str) -> Check:
+    """A finding's id holds no line, so that it stays the same when lines move."""
+    path = path.removeprefix("./")
+    return _check(f"{path}: {code} {message}".strip(), code, message, [Place(path, int(line))])
+
+
+# Test runners
+
+
+def _pytest(lines: list[str]) -> Iterator[Check]:
+    report = pytest_report.parse("\n".join(lines))
+    if report is not None:
+        yield from report.failures
+
+
+def _unittest(lines: list[str]) -> Iterator[Check]:
+    heads = [n for n, line in enumerate(lines) if re.match(r"(?:ERROR|FAIL): \S", line)]
+    for head, following in zip(heads, [*heads[1:], len(lines)], strict=False):
+        body = lines[head + 1 : following]
+        if not body or not body[0].startswith("----"):
+            continue
+        name = re.sub(r"^\w+: (\S+) \((\S+?)(?:\.\1)?\)", r"\2.\1", lines[head])
+        for error, message, places in _tracebacks(body):
+            yield _check(name, error, message, places)
+            break
+
+
+def _tap(lines: list[str]) -> Iterator[Check]:
+    """`not ok` lines with their YAML block; a suite that fails through its tests is left out."""
+    for number, line in enumerate(lines):
+        head = re.match(r"\s*not ok \d+(?: -)? ?(.*)", line)
+        if head is None or "# TODO" in line or "# SKIP" in line:
+            continue
+        fields = _yaml_fields(lines[number + 1 : number + 60])
+        if fields.get("failureType") == "subtestsFailed":
+            continue
+        message = fields.get("error") or fields.get("message") or ""
+        places = _js_places(fields.get("stack", "").split("\n"))
+        if not places and (at := re.match(r"(.+?):(\d+):\d+$", fields.get("location", ""))):
+            places = [Place(at[1], int(at[2]))]
+        yield _check(head[1], fields.get("name", ""), message, places)
+
+
+def _yaml_fields(lines: list[str]) -> dict[str, str]:
+    """The scalar fields of a TAP diagnostic block. No YAML is loaded: this is enough of it."""
+    fields: dict[str, str] = {}
+    name, margin = "", 0
+    if not lines or lines[0].strip() != "---":
+        return fields
+    for line in lines[1:]:
+        if line.strip() == "...":
+            break
+        field = re.match(r"(\s*)([A-Za-z]\w*): ?(.*)", line)
+        if field and (not name or len(field[1]) <= margin):
+            margin, name, value = len(field[1]), field[2], field[3].strip()
+            fields[name] = "" if value in ("|-", "|", ">-") else value.strip("'\"")
+        elif name:
+            fields[name] = f"{fields[name]}\n{line.strip()}".strip()
+    return fields
+
+
+def _junit(lines: list[str]) -> Iterator[Check]:
+    text = "\n".join(lines)
+    if "<testcase" not in text:
+        return
+    for case in text.split("<testcase")[1:]:
+        failure = re.search(r"<(?:failure|error)\b([^>]{0,4000})", case)
+        if failure is None:
+            continue
+        head = _attributes(case.partition(">")[0])
+        told = _attributes(failure[1])
+        body = unescape(case[failure.end() : failure.end() + 4000])
+        error, message = told.get("type", ""), told.get("message", "")
+        cause = re.search(r"\b([A-Z]\w*(?:Error|Exception))\b(?: \[\w+\])?:", body)
+        if cause and not error.endswith(("Error", "Exception")):
+            error = cause[1]
+        suite, name = head.get("classname", ""), head.get("name", "")
+        name = name if suite in ("", "test") else f"{suite}.{name}"
+        frames = body.split("\n")
+        places = _py_places(frames) or _js_places(frames)
+        error = error.rpartition(".")[2]
+        yield _check(name, error, message.removeprefix(f"{error}: "), places, body)
+
+
+def _attributes(text: str) -> dict[str, str]:
+    return {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', text)}
+
+
+def _cargo(lines: list[str]) -> Iterator[Check]:
+    for number, line in enumerate(lines):
+        head = re.match(r"---- (\S+) stdout ----", line)
+        if head is None:
+            continue
+        body: list[str] = []
+        for following in lines[number + 1 : number + 40]:
+            if following.startswith(("----", "stack backtrace")):
+                break
+            body.append(following)
+        at = next(
+            (m for one in body if (m := re.search(r"panicked at (\S+?):(\d+):\d+", one))), None
+        )
+        start = next((n for n, one in enumerate(body) if "panicked at" in one), -1)
+        said = " ".join(one.strip() for one in body[start + 1 :] if one.strip()[:5] != "note:")
+        yield _check(head[1], "panic", said, [Place(at[1], int(at[2]))] if at else [])
+
+
+def _go(lines: list[str]) -> Iterator[Check]:
+    for number, line in enumerate(lines):
+        head = re.match(r"\s*--- FAIL: (\S+)", line)
+        if head is None:
+            continue
+        margin = len(line) - len(line.lstrip())
+        body: list[str] = []
+        for following in lines[number + 1 : number + 40]:
+            if len(following) - len(following.lstrip()) <= margin and following.strip():
+                break
+            body.append(following)
+        if any("--- FAIL:" in one for one in body):  # its subtests say what failed
+            continue
+        panic = next((m for one in lines[number:] if (m := re.match(r"panic: (.*)", one))), None)
+        said = next(
+            (m for one in body if (m := re.match(r"\s*([\w./-]+\.go):(\d+): ?(.*)", one))), None
+        )
+        if said is not None:
+            yield _check(head[1], "", said[3], [Place(said[1], int(said[2]))])
+        elif panic is not None:
+            yield _check(head[1], "panic", panic[1].partition(" [recovered]")[0], [])
+        else:
+            yield _check(head[1], "", " ".join(one.strip() for one in body), [])
+
+
+# Compilers, linters, type checkers
+
+_LINE_FINDINGS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Check]], ...]] = (
+    (  # tsc, plain and pretty
+        re.compile(r"^([^\s(:][^(:\n]{0,300})[(:](\d+)[,:]\d+\)?(?: -|:) error (TS\d+): (.*)$"),
+        lambda m: _finding(m[1], m[2], m[3], m[4]),
+    ),
+    (  # mypy
+        re.compile(r"^([^\s:][^:\n]{0,300}):(\d+)(?::\d+)?: error: (.*?)  \[([\w-]+)\]$"),
+        lambda m: _finding(m[1], m[2], m[4], m[3]),
+    ),
+    (  # pylint: the symbol is its name, the number beside it is not
+        re.compile(
+            r"^([^\s:][^:\n]{0,300}):(\d+):\d+: ([CEFIRW]\d{4}): (.*?)(?: \(([a-z][\w-]+)\))?$"
+        ),
+        lambda m: _finding(m[1], m[2], m[5] or m[3], m[4]),
+    ),
+    (  # ruff, flake8
+        re.compile(r"^([^\s:][^:\n]{0,300}):(\d+):\d+: ([A-Z]{1,4}\d{2,4}) (?:\[\*\] )?(.*)$"),
+        lambda m: _finding(m[1], m[2], m[3], m[4]),
+    ),
+    (  # gcc, clang, go build and vet
+        re.compile(
+            r"^(?:vet: )?([^\s:][^:\n]{0,300}\.\w{1,5}):(\d+):\d+: (?:(?:fatal )?error: )?"
+            r"(?!warning|note)(\S.*)$"
+        ),
+        lambda m: _finding(m[1], m[2], "", m[3]),
+    ),
+)
+
+
+def _line_findings(lines: list[str]) -> Iterator[Check]:
+    for line in lines:
+        for form, made in _LINE_FINDINGS:
+            match = form.match(line)
+            if match is not None:
+                yield made(match)
+                break
+
+
+def _arrow_findings(lines: list[str]) -> Iterator[Check]:
+    """Rustc and ruff: the message first, then `--> file:line:column`."""
+    for line, following in pairwise(lines):
+        at = re.match(r"\s*--> ([^:\s][^:\n]{0,300}):(\d+):\d+", following)
+        if at is None:
+            continue
+        rust = re.match(r"error(?:\[(E\d+)\])?: (.*)", line)
+        ruff = re.match(r"([A-Z]{1,4}\d{2,4}|invalid-syntax):? (?:\[\*\] )?(.*)", line)
+        head = rust or ruff
+        if head is not None:
+            yield _finding(at[1], at[2], head[1] or "", head[2])
+
+
+def _eslint(lines: list[str]) -> Iterator[Check]:
+    path = ""
+    for line in lines:
+        found = re.match(r"\s+(\d+):\d+\s+error\s+(\S.*?)(?:\s{2,}([\w@/-]+))?\s*$", line)
+        if found and path:
+            yield _finding(path, found[1], found[3] or "parsing", found[2])
+        elif re.match(r"(?:/|\.{0,2}/?[\w@.-]+[/.])\S*\.[cm]?[jt]sx?$", line):
+            path = line.strip()
+        elif not line.strip():
+            path = ""
+
+
+# What nobody caught
+
+
+def _tracebacks(lines: list[str]) -> Iterator[tuple[str, str, list[Place]]]:
+    """Python tracebacks: class, message, places."""
+    start = -1
+    for number, line in enumerate(lines):
+        if line.startswith("Traceback (most recent call last)") or (
+            start < 0 and _PY_FRAME.match(line) and "Syntax" in " ".join(lines[number : number + 5])
+        ):
+            start = number
+        elif start >= 0 and line and not line[0].isspace() and (head := _CLASS.match(line)):
+            yield head[1], head[2] or "", _py_places(lines[start:number])
+            start = -1
+
+
+def _python(lines: list[str]) -> Iterator[Check]:
+    for error, message, places in _tracebacks(lines):
+        yield _uncaught(error, message, places)
+
+
+def _node(lines: list[str]) -> Iterator[Check]:
+    for number, line in enumerate(lines):
+        head = re.match(r"\s*(?:Uncaught )?([A-Z]\w*(?:Error|Exception))(?: \[\w+\])?: (.*)", line)
+        frames = lines[number + 1 : number + 30]
+        if head and any(re.match(r"\s+at ", frame) for frame in frames):
+            places = _js_places(frames)
+            if not places:  # a syntax error stands above its message only
+                at = next(
+                    (m for one in lines[:number] if (m := re.match(r"(/\S+):(\d+)$", one))), None
+                )
+                places = [Place(at[1], int(at[2]))] if at else []
+            yield _uncaught(head[1], head[2], places)
+
+
+def _panic(lines: list[str]) -> Iterator[Check]:
+    for line in lines:
+        go = re.match(r"panic: (.*)", line)
+        rust = re.match(r"thread '[^']*'.* panicked at (\S+?):(\d+):\d+:?$", line)
+        if go or rust:
+            yield _uncaught(
+                "panic", go[1] if go else "", [Place(rust[1], int(rust[2]))] if rust else []
+            )
+
+
+def _shell(lines: list[str]) -> Iterator[Check]:
+    """`bash: line 3: foo: command not found`, `cat: /x: No such file or directory`."""
+    for line in lines:
+        head = _COMPLAINT.match(line)
+        if head is not None:
+            yield _uncaught("shell", f"{head[1]}: {head[2]}", [])
+
+
+def _uncaught(error: str, message: str, places: list[Place]) -> Check:
+    """An error that ended a program is one check, named after the error: it has no other name."""
+    where = places[-1].path if places else ""
+    return _check(f"{where}: {error}" if where else error, error, message, places)
+
+
+def _py_places(lines: list[str]) -> list[Place]:
+    found = [match for line in lines if (match := _PY_FRAME.match(line))]
+    return [
+        Place(match[1], int(match[2]), (match[3] or "").strip("<>").replace("module", ""))
+        for match in found
+        if not match[1].startswith("<")
+    ]
+
+
+def _js_places(lines: list[str]) -> list[Place]:
+    """Frames of a JavaScript stack, the innermost last as everywhere here."""
+    found = [match for line in lines if (match := _JS_FRAME.match(line))]
+    return [
+        Place(match[2], int(match[3]), (match[1] or "").rpartition(".")[2].strip("<>"))
+        for match in reversed(found)
+        if not any(part in match[2] for part in _FOREIGN)
+    ]
+
+
+_Reader = Callable[[list[str]], Iterator[Check]]
+_RUNNERS: Final[tuple[_Reader, ...]] = (_pytest, _unittest, _tap, _junit, _cargo, _go)
+_FINDINGS: Final[tuple[_Reader, ...]] = (_line_findings, _arrow_findings, _eslint)
+_UNCAUGHT: Final[tuple[_Reader, ...]] = (_python, _node, _panic, _shell)

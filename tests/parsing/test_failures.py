@@ -1,0 +1,197 @@
+"""What programs print of failures, read as checks. The texts are real output, shortened."""
+
+import pytest
+
+from taofold.core.checks import Check, Place
+from taofold.parsing.failures import MOST, failing_checks
+
+OUTPUT = {
+    "pytest": (
+        "=================================== FAILURES ====================\n"
+        "____ test_a ____\nshop.py:1: in total\nE   KeyError: 'b'\n"
+        "=========== short test summary info ======\n"
+        "FAILED test_shop.py::test_a - KeyError: 'b'\n1 failed in 0.01s\n",
+        ("test_shop.py::test_a", "KeyError", "'b'", Place("shop.py", 1, "total")),
+    ),
+    "unittest": (
+        "======\nERROR: test_b (__main__.T.test_b)\n-------\n"
+        "Traceback (most recent call last):\n"
+        '  File "t_u.py", line 4, in test_b\n    f()\n  File "u.py", line 9, in f\n    {}[1]\n'
+        "    ~~^^^\nKeyError: 'x'\n\n----\nRan 1 test in 0.001s\n\nFAILED (errors=1)\n",
+        ("__main__.T.test_b", "KeyError", "'x'", Place("u.py", 9, "f")),
+    ),
+    "tap": (
+        "TAP version 13\nnot ok 1 - null\n  ---\n  duration_ms: 0.3\n"
+        "  failureType: 'testCodeFailure'\n"
+        "  error: \"Cannot read properties of null (reading 'items')\"\n"
+        "  name: 'TypeError'\n  stack: |-\n    total (file:///w/cart.mjs:2:29)\n"
+        "    Test.run (node:internal/test_runner/test:796:25)\n  ...\n1..1\n",
+        (
+            "null",
+            "TypeError",
+            "Cannot read properties of null (reading 'items')",
+            Place("/w/cart.mjs", 2, "total"),
+        ),
+    ),
+    "junit": (
+        '<testsuites><testsuite><testcase classname="test_shop" name="test_a">'
+        '<failure message="KeyError: &apos;b&apos;">def test_a(): ...\n'
+        "E   KeyError: 'b'\n</failure></testcase></testsuite></testsuites>",
+        ("test_shop.test_a", "KeyError", "'b'", Place("")),
+    ),
+    "cargo test": (
+        "---- tests::un stdout ----\n\nthread 'tests::un' (22) panicked at src/lib.rs:2:129:\n"
+        "called `Option::unwrap()` on a `None` value\nstack backtrace:\n  0: rust_begin\n",
+        (
+            "tests::un",
+            "panic",
+            "called `Option::unwrap()` on a `None` value",
+            Place("src/lib.rs", 2),
+        ),
+    ),
+    "rustc": (
+        "error[E0277]: cannot subtract `&str` from `i32`\n --> src/lib.rs:1:32\n  |\n",
+        (
+            "src/lib.rs: E0277 cannot subtract `&str` from `i32`",
+            "E0277",
+            "cannot subtract `&str` from `i32`",
+            Place("src/lib.rs", 1),
+        ),
+    ),
+    "go test": (
+        "--- FAIL: TestAdd (0.00s)\n    add_test.go:7: Add(1,2) = -1, want 3\nFAIL\n",
+        ("TestAdd", "", "Add(1,2) = -1, want 3", Place("add_test.go", 7)),
+    ),
+    "go build": (
+        "# example.com/add\n./add.go:4:9: undefined: foo\n",
+        ("add.go:  undefined: foo", "", "undefined: foo", Place("add.go", 4)),
+    ),
+    "tsc": (
+        "x.ts(2,27): error TS18047: 'u.email' is possibly 'null'.\n",
+        (
+            "x.ts: TS18047 'u.email' is possibly 'null'.",
+            "TS18047",
+            "'u.email' is possibly 'null'.",
+            Place("x.ts", 2),
+        ),
+    ),
+    "tsc --pretty": (
+        "\x1b[96mx.ts\x1b[0m:\x1b[93m3\x1b[0m:\x1b[93m1\x1b[0m - \x1b[91merror\x1b[0m\x1b[90m "
+        "TS2304: \x1b[0mCannot find name 'foo'.\n",
+        (
+            "x.ts: TS2304 Cannot find name 'foo'.",
+            "TS2304",
+            "Cannot find name 'foo'.",
+            Place("x.ts", 3),
+        ),
+    ),
+    "eslint": (
+        "\n/w/check.js\n  2:1  error  'console' is not defined  no-undef\n\n1 problem (1 error)\n",
+        (
+            "/w/check.js: no-undef 'console' is not defined",
+            "no-undef",
+            "'console' is not defined",
+            Place("/w/check.js", 2),
+        ),
+    ),
+    "pylint": (
+        "************* Module m\nm.py:1:0: W0611: Unused import os (unused-import)\n",
+        (
+            "m.py: unused-import Unused import os",
+            "unused-import",
+            "Unused import os",
+            Place("m.py", 1),
+        ),
+    ),
+    "ruff": (
+        "F401 [*] `os` imported but unused\n --> m.py:1:8\n  |\nFound 1 error.\n",
+        (
+            "m.py: F401 `os` imported but unused",
+            "F401",
+            "`os` imported but unused",
+            Place("m.py", 1),
+        ),
+    ),
+    "mypy": (
+        'm.py:3: error: Incompatible return value type (got "int", expected "str")'
+        "  [return-value]\n"
+        "Found 1 error in 1 file (checked 1 source file)\n",
+        (
+            'm.py: return-value Incompatible return value type (got "int", expected "str")',
+            "return-value",
+            'Incompatible return value type (got "int", expected "str")',
+            Place("m.py", 3),
+        ),
+    ),
+    "traceback": (
+        'Traceback (most recent call last):\n  File "run.py", line 3, in <module>\n    f()\n'
+        "shop.errors.OutOfStock: no more\n",
+        ("run.py: OutOfStock", "OutOfStock", "no more", Place("run.py", 3)),
+    ),
+    "node": (
+        "/w/check.js:1\nconst shop = {}\n   ^\n\n"
+        "TypeError: Cannot read properties of undefined (reading 'price')\n"
+        "    at Object.price (/w/check.js:1:40)\n"
+        "    at node:internal/main/run_main_module:28:49\n\nNode.js v20.20.2\n",
+        (
+            "/w/check.js: TypeError",
+            "TypeError",
+            "Cannot read properties of undefined (reading 'price')",
+            Place("/w/check.js", 1, "price"),
+        ),
+    ),
+    "shell": (
+        "bash: line 1: nosuchcmd: command not found\n",
+        ("shell", "shell", "nosuchcmd: command not found", Place("")),
+    ),
+}
+
+
+@pytest.mark.parametrize("program", OUTPUT)
+def test_the_failure_in_the_output_of(program: str) -> None:
+    text, expected = OUTPUT[program]
+    (check,) = failing_checks(text)
+    assert (check.id, check.error_type, check.message, check.place) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exit code 1\n",
+        "ok 1 - adds\n1..1\n",
+        "12 passed in 0.5s\n",
+        "note: see https://example.com:443/x for errors\n",
+        "warning: unused variable\n --> src/lib.rs:1:5\n",
+    ],
+)
+def test_nothing_is_made_up(text: str) -> None:
+    assert failing_checks(text) == ()
+
+
+def test_two_errors_of_one_place_are_two_checks() -> None:
+    text = "".join(f"TypeError: {name}\n    at f (/w/a.js:1:1)\n\n" for name in ("one", "two"))
+    assert [check.message for check in failing_checks(text)] == ["one", "two"]
+    assert len({check.id for check in failing_checks(text)}) == 2
+
+
+def test_the_signature_of_a_finding_stays_when_its_line_moves() -> None:
+    one, other = (failing_checks(f"m.py:{n}: error: Boom 0x{n}f  [misc]")[0] for n in (3, 4))
+    assert one.signature.partition(":")[2] != ""
+    assert one.id.replace("0x3f", "") == other.id.replace("0x4f", "")
+
+
+def test_reading_is_bounded() -> None:
+    text = "".join(f"m.py:{n}: error: Boom {n}  [misc]\n" for n in range(5 * MOST))
+    assert len(failing_checks(text)) == MOST
+
+
+def test_an_endless_line_is_read_in_time() -> None:
+    for text in ("a" * 200_000, "x: " * 60_000, "--- FAIL: " * 20_000, "a/" * 100_000 + ":1:1: E1"):
+        assert isinstance(failing_checks(text), tuple)
+
+
+def test_the_place_of_a_check_is_the_innermost_that_is_no_test() -> None:
+    places = (Place("tests/test_a.py", 3, "test_a"), Place("a.py", 4, "f"), Place("conftest.py", 1))
+    assert Check("x", "failed", places=places).place == places[1]
+    assert Check("x", "failed", places=places[:1]).place == places[0]
+    assert Check("x", "failed").place == Place("")
