@@ -63,8 +63,6 @@ bench-server: $(STAMP)
 environments: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python -m tests.environments
-	$(BIN)/python -m tests.mcp_bridge.servers
-	$(BIN)/python -m tests.console.node
 
 lock:
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -1,5 +1,6 @@
 """A genuine llama.cpp server with tiny models, where there is one beside the checkout."""
 
+import os
 import subprocess
 import time
 import urllib.error
@@ -10,7 +11,16 @@ from pathlib import Path
 
 from tests.ports import PATIENCE, free_port
 
-TOOLS = Path(__file__).resolve().parents[2] / "shared" / "tools"
+
+def _tools() -> Path:
+    """The folder of the server and its models: `$TAOFOLD_LLAMA`, else one above the checkout."""
+    if given := os.environ.get("TAOFOLD_LLAMA"):
+        return Path(given)
+    above = [parent / "shared" / "tools" for parent in Path(__file__).resolve().parents[2:]]
+    return next((folder for folder in above if (folder / "llama-server").exists()), above[0])
+
+
+TOOLS = _tools()
 KEY = "sk-of-this-test"
 
 

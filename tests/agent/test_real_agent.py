@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.llama import KEY, TOOLS, serving
+from tests.llama import KEY, serving
+from tests.prerequisites import LLAMA
 
 from taofold import Agent, Limits, tool
 from taofold.core import events as e
@@ -15,9 +16,7 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.real_server,
     pytest.mark.allow_model_requests,
-    pytest.mark.skipif(
-        not (TOOLS / "llama-server").exists(), reason=f"there is no llama.cpp server in {TOOLS}"
-    ),
+    LLAMA.mark,
 ]
 CALLS: list[tuple[int, int]] = []
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.prerequisites import CONTAINMENT
 from tests.runtime.kit import Memo, act, events, finish, settled
 
 from taofold import Agent
 from taofold.core import events as e
-from taofold.tools.containment import why_not
 
 pytestmark = pytest.mark.anyio
 
@@ -61,8 +61,7 @@ async def test_it_computes_over_files_and_waits_before_it_writes(sales):
 
 
 async def test_its_shell_is_contained(sales):
-    if reason := why_not():
-        pytest.skip(reason)
+    CONTAINMENT.need()
     code = "said = run_command('cat jan.csv; cat /etc/shadow; echo end')\nprint(said)"
     agent = code_agent(sales, act("python", code=code), finish(), approve="all")
     seen = events(await agent.run("look"), e.Observed)[0].observation

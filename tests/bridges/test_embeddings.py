@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests import environments
+from tests.prerequisites import LLAMA
 
 from taofold.bridges.embeddings import Embed, Embedding, cosine, minilm, served
 from taofold.core.errors import ConfigError, ModelError
@@ -150,10 +151,9 @@ def test_a_server_that_is_not_there_is_a_network_error():
 
 @pytest.mark.real_server
 def test_a_real_llama_cpp_server_is_understood():
-    from tests.llama import KEY, TOOLS, serving
+    from tests.llama import KEY, serving
 
-    if not (TOOLS / "llama-server").exists():
-        pytest.skip(f"no llama.cpp server in {TOOLS}")
+    LLAMA.need()
     with serving("random", "--embeddings", "--pooling", "mean") as url:
         embed = served("random", base_url=url, api_key=KEY)
         one, other, again = embed(["a text", "another one", "a text"])

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 from tests import environments
 from tests.bridges_dspy.test_compile import HERE, settings
-from tests.llama import KEY, TOOLS, serving
+from tests.llama import KEY, serving
+from tests.prerequisites import LLAMA
 
 pytestmark = [
     pytest.mark.dspy,
     pytest.mark.real_server,
-    pytest.mark.skipif(
-        not (TOOLS / "llama-server").exists(), reason=f"there is no llama.cpp server in {TOOLS}"
-    ),
+    LLAMA.mark,
 ]
 
 

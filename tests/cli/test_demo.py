@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.prerequisites import GIT
 
 from taofold.cli.demo import invocation
+
+pytestmark = GIT.mark
 
 
 def program(folder: Path) -> Path:

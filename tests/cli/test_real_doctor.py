@@ -5,15 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.llama import KEY, TOOLS, serving
+from tests.llama import KEY, serving
+from tests.prerequisites import LLAMA
 from tests.terminal import Taofold
 
 pytestmark = [
     pytest.mark.real_server,
     pytest.mark.allow_model_requests,
-    pytest.mark.skipif(
-        not (TOOLS / "llama-server").exists(), reason=f"there is no llama.cpp server in {TOOLS}"
-    ),
+    LLAMA.mark,
 ]
 
 

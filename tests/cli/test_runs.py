@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.prerequisites import ROOT
 from tests.terminal import Taofold
 
 
@@ -160,7 +161,7 @@ def test_the_store_is_found_by_walking_up_and_the_environment_overrides(
     assert (tmp_path / "elsewhere" / ".gitignore").read_text() == "*\n"
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs another user")
+@ROOT.mark
 def test_a_folder_that_another_user_left_on_the_way_up_is_refused(
     taofold: Taofold, project: Path
 ) -> None:

@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.async_api import Page, async_playwright, expect
+from tests import prerequisites
 from tests.server.live import Client, serving
 
 from taofold import Agent
@@ -112,14 +111,6 @@ class Seat:
         await self.page.screenshot(path=ARTIFACTS / f"console-{name}.png")
 
 
-def chromium() -> str:
-    """Where Chromium is; without it the test is skipped, and says so."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        pytest.skip("no Chromium is installed (apt-get install chromium)")
-    return found
-
-
 @asynccontextmanager
 async def seated(
     agents: Mapping[str, Agent[Any, Any]] | Agent[Any, Any],
@@ -129,7 +120,7 @@ async def seated(
     **view: Any,
 ) -> AsyncIterator[Seat]:
     """A signed-in browser. On leaving, nothing may have gone wrong in the page."""
-    program = chromium()
+    program = prerequisites.chromium()
     expect.set_options(timeout=PATIENCE)
     token = Tokens(folder / "tokens.json").add("ann", ["ADMIN"])
     tokens = Tokens(folder / "tokens.json")

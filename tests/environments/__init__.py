@@ -4,7 +4,7 @@ Some packages cannot live beside ours (CrewAI pins an old world) or are too larg
 824 MB). Each has an environment of its own outside the tree, made once from the pinned file
 `<name>.txt` in this folder and reached through a process:
 
-    python -m tests.environments phoenix opik    # makes those; all without names
+    python -m tests.environments phoenix opik    # all without names: make environments
 
     crewai = environments.needs("crewai")        # skips the test where it was not made
     crewai.run("script.py", "argument", timeout=60)
@@ -84,10 +84,15 @@ def find(name: str) -> Environment | None:
     return environment if (environment.folder / "whole").exists() else None
 
 
+def reason(missing: str) -> str:
+    """Why a test is skipped that needs what `make environments` brings."""
+    return f"no {missing} is made: make environments"
+
+
 def needs(name: str) -> Environment:
     """The environment; skips the running test, saying how to make it, where there is none."""
     if (environment := find(name)) is None:
-        pytest.skip(f"no environment {name!r}: python -m tests.environments {name}")
+        pytest.skip(reason(f"environment {name!r}"))
     return environment
 
 

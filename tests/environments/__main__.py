@@ -1,23 +1,65 @@
-"""`python -m tests.environments [NAME…]` makes the named environments, or all."""
+"""`python -m tests.environments [NAME…]` makes those environments, or all, and says what for."""
 
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
 
 from tests import environments
+from tests.console import node
+from tests.mcp_bridge import servers
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Something that can be made, and which tests it brings."""
+
+    megabytes: int
+    brings: str
+    make: Callable[[], Path]
+
+
+def _python(name: str) -> Path:
+    return environments.make(name).folder
+
+
+OFFERS: Final = {
+    "crewai": Offer(854, "the CrewAI bridge with CrewAI itself", partial(_python, "crewai")),
+    "dspy": Offer(202, "compiling programs with DSPy", partial(_python, "dspy")),
+    "langchain": Offer(277, "tools and agents of LangChain", partial(_python, "langchain")),
+    "mcp-servers": Offer(261, "other people's MCP servers and their test suite", servers.make),
+    "minilm": Offer(88, "searching patterns by meaning, with a real model",
+                    partial(_python, "minilm")),
+    "npm": Offer(28, "the official AG-UI client, and a judge of accessibility", node.make),
+    "opik": Offer(182, "traces as Opik's own client reads them", partial(_python, "opik")),
+    "phoenix": Offer(367, "traces in a real Arize Phoenix", partial(_python, "phoenix")),
+}  # fmt: skip
+"""By name. npm and node are needed for "mcp-servers" and "npm"."""
 
 
 def main(wanted: list[str]) -> int:
-    known = environments.names()
-    if unknown := [name for name in wanted if name not in known]:
-        print(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}", file=sys.stderr)
+    if unknown := [name for name in wanted if name not in OFFERS]:
+        print(f"unknown: {', '.join(unknown)}; known: {', '.join(OFFERS)}", file=sys.stderr)
         return 2
-    failed = False
-    for name in wanted or known:
+    names = wanted or list(OFFERS)
+    total = sum(OFFERS[name].megabytes for name in names)
+    print(f"up to {total} MB in {environments.cache()}, made once; they bring the tests of")
+    failed: list[str] = []
+    for name in names:
+        offer = OFFERS[name]
+        print(f"  {name:<12} {offer.megabytes:>4} MB  {offer.brings}", end=" … ", flush=True)
         try:
-            print(f"{name}: {environments.make(name).folder}", flush=True)
-        except subprocess.CalledProcessError as error:
+            offer.make()
+            print("made", flush=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            print("NOT made", flush=True)
             print(f"{name}: {error}", file=sys.stderr)
-            failed = True
+            failed.append(name)
+    if failed:
+        print(f"their tests are skipped: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 

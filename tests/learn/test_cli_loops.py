@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.loop.conftest import GATE, project
+from tests.prerequisites import GIT
 from tests.terminal import Taofold, taofold
 
 __all__ = ["project", "taofold"]
@@ -24,6 +25,7 @@ def rows(taofold: Taofold, *arguments: str) -> list[dict[str, object]]:
     return found
 
 
+@GIT.mark
 @pytest.mark.scenario("XTL-07")
 def test_extract_all_leaves_out_what_still_runs_and_takes_each_ended_loop_once(
     project: Path, taofold: Taofold
@@ -42,6 +44,7 @@ def test_extract_all_leaves_out_what_still_runs_and_takes_each_ended_loop_once(
     assert rows(taofold, "list") == known, "nothing was counted twice"
 
 
+@GIT.mark
 @pytest.mark.scenario("XTL-30")
 def test_an_open_loop_is_told_by_hand_and_reads_it_in_its_next_iteration(
     project: Path, taofold: Taofold

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.loop.conftest import GATE, project
 from tests.ports import free_port
+from tests.prerequisites import GIT
 from tests.terminal import Taofold, taofold
 
 from taofold.cli.patterns_place import EMBEDDINGS, embedder
@@ -33,6 +34,7 @@ def test_a_model_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) ->
             embedder()
 
 
+@GIT.mark
 def test_inject_asks_the_model_and_says_if_it_does_not_answer(
     project: Path, taofold: Taofold, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.prerequisites import NOT_ROOT
 
 from taofold.core.errors import Incompatible, LogError
 from taofold.core.events import Record, Updated
@@ -172,7 +173,7 @@ def test_a_read_only_file_or_folder_is_named(path: Path) -> None:
         place.chmod(mode)
         try:
             if os.access(place, os.W_OK):
-                pytest.skip("permissions do not bind this user")
+                NOT_ROOT.need()
             with pytest.raises(LogError, match="is read-only"):
                 run(count(path))
         finally:

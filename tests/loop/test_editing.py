@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.prerequisites import CONTAINMENT, GIT
 from tests.terminal import Taofold
 
 from taofold.core.errors import Refused
@@ -22,7 +23,6 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import Stream, load
 from taofold.loop.values import Bounds
 from taofold.runtime import owner
-from taofold.tools.containment import why_not
 
 from .conftest import GATE
 from .kit import act, contains, done, ground_of, means, wish, write
@@ -161,7 +161,7 @@ def test_a_running_loop_has_no_word_for_its_agent_to_say() -> None:
             reduce(LoopState(status=status), e.LoopRecord(0, 1, fact))  # type: ignore[arg-type]
 
 
-@pytest.mark.skipif(bool(why_not()), reason=f"nothing contains commands here: {why_not()}")
+@CONTAINMENT.mark
 async def test_a_contained_command_reaches_neither_the_journal_nor_what_is_kept(
     project: Path, tmp_path: Path
 ) -> None:
@@ -186,6 +186,7 @@ async def test_a_contained_command_reaches_neither_the_journal_nor_what_is_kept(
     assert "No such file" in said
 
 
+@GIT.mark
 def test_an_edit_while_it_waits_for_an_approval_is_settled_at_the_terminal(
     taofold: Taofold, project: Path
 ) -> None:

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.prerequisites import GIT
 from tests.terminal import Taofold
 
 from taofold.core.errors import ConfigError
@@ -26,7 +27,12 @@ from taofold.loop.values import Bounds, Wish
 from .conftest import GATE
 from .kit import Teacher, act, contains, done, ground_of, means, wish, write
 
-REPAIR = ("-c", GATE, "-m", "offline:repair", "--steps", "60", "--loop-id", "x", "--quiet")
+pytestmark = GIT.mark
+
+REPAIR = (
+    *("-c", GATE, "-m", "offline:repair", "--steps", "60", "--loop-id", "x", "--quiet"),
+    *("--approve", "all"),  # where nothing contains commands, they ask
+)
 TASK = "Make the failing tests pass"
 
 

@@ -7,6 +7,7 @@ pause; it goes before a passed gate; a loop that nobody drives takes it.
 from pathlib import Path
 
 import pytest
+from tests.prerequisites import GIT
 from tests.terminal import Started, Taofold, until
 
 from taofold.core.errors import Refused
@@ -100,6 +101,7 @@ def test_a_state_that_has_no_next_iteration_refuses_the_fact() -> None:
             reduce(LoopState(status=status), e.LoopRecord(0, 1, e.PauseAsked()))  # type: ignore[arg-type]
 
 
+@GIT.mark
 @pytest.mark.crash
 def test_a_running_loop_is_paused_from_another_process(
     taofold: Taofold, project: Path, started: Started

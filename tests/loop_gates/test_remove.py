@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.loop_gates.projects import git, written
+from tests.prerequisites import GIT
 
 from taofold.loop.workspace import Mode, Workspace, open_workspace
+
+pytestmark = GIT.mark
 
 MODES: tuple[Mode, ...] = ("worktree", "copy")
 

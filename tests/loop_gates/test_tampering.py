@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 from tests.loop_gates.projects import RIGHT, SHOP, TESTS, again, bytecode, judged, written
+from tests.prerequisites import CONTAINMENT
 
 from taofold.loop.gates_judge import Judge
 from taofold.loop.gates_restore import audit
-from taofold.tools.containment import why_not
 
-REASON = why_not()
-HELD = pytest.mark.skipif(bool(REASON), reason=f"no containment here: {REASON}")
+HELD = CONTAINMENT.mark
 BOTH = ["never", pytest.param("always", marks=HELD)]
 LIE = """
 def pytest_runtest_makereport(item, call):

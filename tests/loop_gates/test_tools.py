@@ -5,14 +5,13 @@ output in test_reports.py; they are not installed everywhere.
 """
 
 import asyncio
-import os
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests import prerequisites
 from tests.loop_gates.projects import RIGHT, SHOP, again, judged, written
 
 from taofold.loop.check import Verdict
@@ -118,11 +117,8 @@ CASES = {
 }  # fmt: skip
 
 
-def available(name: str) -> str:
-    """Why the tool cannot be used here."""
-    program = CASES[name].command.partition(" ")[0]
-    path = f"{BIN}:{os.environ['PATH']}"
-    return "" if shutil.which(program, path=path) else f"{program} is not installed"
+NEEDS = {"node": prerequisites.NODE, "cargo": prerequisites.CARGO}
+"""What some of the tools' commands begin with, and Python does not bring."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -130,9 +126,9 @@ def available(name: str) -> str:
 def test_a_failing_check_is_an_observation_and_a_mended_one_passes(
     tmp_path: Path, name: str, contain: str
 ) -> None:
-    if available(name):
-        pytest.skip(available(name))
     case = CASES[name]
+    if (program := case.command.partition(" ")[0]) in NEEDS:
+        NEEDS[program].need()
     root = written(tmp_path / "project", case.broken)
     judge, verdict = judged(root, case.command, contain=contain)
     assert not verdict.passed

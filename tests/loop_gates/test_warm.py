@@ -8,17 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.prerequisites import CONTAINMENT
 
 from taofold.loop.check import Gate
 from taofold.loop.gates_bench import Bench
 from taofold.loop.gates_path import search_path
 from taofold.loop.gates_warm import warm
-from taofold.tools.containment import why_not
 
 from .projects import PYTEST, RIGHT, SHOP, again, bytecode, judged, written
 
-REASON = why_not()
-HELD = pytest.mark.skipif(bool(REASON), reason=f"no containment here: {REASON}")
+HELD = CONTAINMENT.mark
 FORGER = """
 import pathlib, sys
 try:

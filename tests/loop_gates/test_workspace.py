@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.loop_gates.projects import git, written
+from tests.prerequisites import GIT
 
 from taofold.core.errors import ConfigError, Refused
 from taofold.loop.workspace import Mode, Workspace, open_workspace, state_folder
+
+pytestmark = GIT.mark
 
 FILES = {
     "a.txt": "a\n",

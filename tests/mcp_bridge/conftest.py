@@ -13,5 +13,5 @@ async def no_server_is_left(anyio_backend: str) -> object:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "mcp_real: needs other people's MCP servers (python -m tests.mcp_bridge.servers)"
+        "markers", "mcp_real: needs other people's MCP servers (make environments)"
     )

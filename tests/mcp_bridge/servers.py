@@ -1,16 +1,13 @@
 """Other people's MCP servers and the official conformance suite, at pinned versions.
 
-    python -m tests.mcp_bridge.servers        # prepares the cache, once; CI does it beforehand
-
 The npm packages lie below the cache of `tests.environments`, as does an environment with the
-Python servers. `needs()` skips a test where they were not made, and says how to make them.
+Python servers. `make environments` prepares them; `needs()` skips a test where they are not.
 """
 
 import hashlib
 import json
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +58,7 @@ def folder() -> Path:
 def needs() -> Servers:
     """The servers; skips the running test where they were not prepared."""
     if not (folder() / "whole").exists():
-        pytest.skip("no MCP servers: python -m tests.mcp_bridge.servers")
+        pytest.skip(environments.reason("MCP servers"))
     return Servers(folder(), environments.needs(PYTHON))
 
 
@@ -81,9 +78,3 @@ def make() -> Servers:
         subprocess.run([*install, *wanted], cwd=place, check=True)
         (place / "whole").touch()
     return Servers(place, python)
-
-
-if __name__ == "__main__":
-    made = make()
-    print(made.npm, made.python.folder)
-    sys.exit(0)

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.llama import KEY, TOOLS, serving
+from tests.llama import KEY, serving
+from tests.prerequisites import LLAMA
 
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
@@ -20,9 +21,7 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.real_server,
     pytest.mark.allow_model_requests,
-    pytest.mark.skipif(
-        not (TOOLS / "llama-server").exists(), reason=f"there is no llama.cpp server in {TOOLS}"
-    ),
+    LLAMA.mark,
 ]
 FULL = Profile(window=4096, window_known=True, native_tools=True, json_schema=True)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import environments
+from tests import environments, prerequisites
 from tests.ports import free_port
 from tests.runtime.kit import Memo, act, finish
 from tests.telemetry.kit import add, calculator, family
@@ -24,7 +24,6 @@ from taofold.telemetry.projection import spans_of
 pytestmark = pytest.mark.phoenix
 
 PROJECT = "taofold-tests"
-CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -172,8 +171,7 @@ def _another(phoenix: str, translate: otel.Translation) -> dict[str, Any]:
 
 def test_a_person_sees_the_tree(phoenix: str) -> None:
     """One screenshot is kept: $TAOFOLD_ARTIFACTS, else build/artifacts."""
-    if not CHROMIUM.exists():
-        pytest.skip("no /usr/bin/chromium: apt-get install chromium")
+    chromium = prerequisites.chromium()
     from playwright.sync_api import sync_playwright
 
     result = asyncio.run(calculator(approve="all").run("what is 2 + 3?"))
@@ -183,7 +181,7 @@ def test_a_person_sees_the_tree(phoenix: str) -> None:
     folder = Path(os.environ.get("TAOFOLD_ARTIFACTS", "build/artifacts"))
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=[*FLAGS])
+        browser = playwright.chromium.launch(executable_path=chromium, args=[*FLAGS])
         page = browser.new_page(viewport={"width": 1500, "height": 950})
         page.goto(f"{phoenix}/redirects/traces/{ours[0].trace}", timeout=60_000)
         page.get_by_text("execute_tool add").first.wait_for(timeout=60_000)

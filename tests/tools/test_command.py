@@ -9,19 +9,18 @@ import socket
 from pathlib import Path
 
 import pytest
+from tests.prerequisites import CONTAINMENT
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools import process as processes
 from taofold.tools.command import command_tool
-from taofold.tools.containment import why_not
 from taofold.tools.output import Output
 
 pytestmark = pytest.mark.anyio
 
-REASON = why_not()
-contained = pytest.mark.skipif(bool(REASON), reason=f"no containment here: {REASON}")
+contained = CONTAINMENT.mark
 linux = pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are looked up in /proc")
 EVERY = ["never", pytest.param("always", marks=contained)]
 

@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.prerequisites import CONTAINMENT, NOT_ROOT
 
 from taofold.tools import Outcome, RunContext, Tool, guard
 from taofold.tools.command import command_tool
-from taofold.tools.containment import Containment, why_not
+from taofold.tools.containment import Containment
 
 pytestmark = pytest.mark.anyio
 
-REASON = why_not()
-contained = pytest.mark.skipif(bool(REASON), reason=f"no containment here: {REASON}")
+contained = CONTAINMENT.mark
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ async def test_a_link_in_place_of_a_protected_name_stops_the_command(box: Tool, 
     assert sorted(path.name for path in root.iterdir()) == [".git", "real"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind this user")
+@NOT_ROOT.mark
 async def test_a_directory_that_cannot_be_read_is_emptied(root: Path) -> None:
     (root / "shut").mkdir(mode=0o000)
     assert guard.covers(root, (".git",), ()) == guard._emptied(str(root / "shut"))

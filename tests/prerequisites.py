@@ -1,0 +1,86 @@
+"""What some tests need and a bare machine lacks, and the command that brings it.
+
+    pytestmark = GIT.mark        # skips the tests of the module where it is missing
+    CHROMIUM.need()              # the same from inside a test or a fixture
+
+A reason names one missing thing, in the same words wherever it is needed: the end of a test run
+says each reason once (`tests/conftest.py`). What `make environments` brings is in
+`tests.environments`.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.llama import TOOLS
+
+from taofold.tools.containment import why_not
+
+
+@dataclass(frozen=True)
+class Prerequisite:
+    """Something outside of Python and the locked packages."""
+
+    missing: Callable[[], str]
+    """What is missing here; "" if nothing is."""
+    enable: str
+    """The command that brings it, or what else to do."""
+
+    @property
+    def reason(self) -> str:
+        """Why a test that needs it is skipped; "" if it is there."""
+        missing = self.missing()
+        return f"{missing}: {self.enable}" if missing else ""
+
+    @property
+    def mark(self) -> pytest.MarkDecorator:
+        """Skips what it marks where it is missing."""
+        reason = self.reason
+        return pytest.mark.skipif(bool(reason), reason=reason or "it is here")
+
+    def need(self) -> None:
+        """Skip the running test where it is missing."""
+        if reason := self.reason:
+            pytest.skip(reason)
+
+
+def which(*names: str) -> str | None:
+    """Where the first of these programs is, on the path or beside our Python."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return next((found for name in names if (found := shutil.which(name, path=path))), None)
+
+
+def _program(*names: str, enable: str) -> Prerequisite:
+    return Prerequisite(lambda: "" if which(*names) else f"no {names[0]} is installed", enable)
+
+
+def chromium() -> str:
+    """Where Chromium is; skips the running test where it is not."""
+    CHROMIUM.need()
+    return str(which(*_CHROMIUM))
+
+
+_CHROMIUM: Final = ("chromium", "chromium-browser", "google-chrome")
+_SUPERUSER: Final = hasattr(os, "geteuid") and os.geteuid() == 0
+
+CONTAINMENT: Final = Prerequisite(why_not, "apt-get install bubblewrap")
+GIT: Final = _program("git", enable="apt-get install git")
+CHROMIUM: Final = _program(*_CHROMIUM, enable="apt-get install chromium")
+NODE: Final = _program("node", enable="apt-get install nodejs npm")
+NPM: Final = _program("npm", enable="apt-get install nodejs npm")
+CARGO: Final = _program("cargo", enable="apt-get install cargo")
+LLAMA: Final = Prerequisite(
+    lambda: "" if (TOOLS / "llama-server").exists() else "no llama.cpp server is here",
+    "export TAOFOLD_LLAMA=(a folder with llama-server and its models)",
+)
+ROOT: Final = Prerequisite(
+    lambda: "" if _SUPERUSER else "only root gives files to others", "sudo make test"
+)
+NOT_ROOT: Final = Prerequisite(
+    lambda: "permissions do not bind root" if _SUPERUSER else "", "make test as another user"
+)
