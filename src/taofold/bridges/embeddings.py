@@ -14,7 +14,6 @@ import importlib.util
 import json
 import os
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from functools import cache
 from math import sqrt
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 from taofold.core.errors import ConfigError, ModelError
+from taofold.network import direct
 
 Embed: TypeAlias = Callable[[Sequence[str]], list[list[float]]]
 
@@ -125,19 +125,17 @@ def _post(url: str, key: str, body: dict[str, Any]) -> Any:
     headers = {"Content-Type": "application/json", "User-Agent": "taofold"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    request = urllib.request.Request(  # noqa: S310 - `served` lets http and https pass only
-        url, json.dumps(body).encode(), headers
-    )
     shown = url.partition("?")[0].rpartition("@")[2]
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+        with direct.send(url, json.dumps(body).encode(), headers, timeout=TIMEOUT) as answer:
             said = answer.read(_LARGEST + 1)
     except urllib.error.HTTPError as error:
         with error:
             text = error.read(300).decode("utf-8", "replace").strip()
         kind = {401: "auth", 403: "auth", 429: "rate"}.get(error.code, "request")
         kind = "server" if error.code >= 500 else kind
-        raise ModelError(f"{shown}: {error.code} {text}", kind=kind, status=error.code) from None
+        why = f"{shown}: {direct.reason(error)} {text}".rstrip()
+        raise ModelError(why, kind=kind, status=error.code) from None
     except TimeoutError:
         raise ModelError(f"{shown} did not answer in {TIMEOUT:g} s", kind="timeout") from None
     except OSError as error:

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from taofold import __version__
 from taofold.bridges.mcp_place import Place, filled
 from taofold.core.errors import ConfigError
+from taofold.network.direct import origin
 
 HINT: Final = "the mcp package is missing: pip install 'taofold[mcp]'"
 CLOSED: Final = -32000
@@ -181,14 +182,40 @@ async def _transport(place: Place, stack: AsyncExitStack, tail: deque[str]) -> A
         )
         return stdio.stdio_client(program, errlog=await _stderr(stack, tail))
     headers = filled(place.headers) or None
+    factory = _client_of(place.url)
     if place.kind == "sse":
-        return load("mcp.client.sse").sse_client(place.url, headers=headers)
+        sse = load("mcp.client.sse").sse_client
+        return sse(place.url, headers=headers, httpx_client_factory=factory)
     http = load("mcp.client.streamable_http")
     if not hasattr(http, "streamable_http_client"):
-        return http.streamablehttp_client(place.url, headers=headers)
-    made = load("mcp.shared._httpx_utils").create_mcp_http_client(headers=headers)
-    client = await stack.enter_async_context(made)
+        return http.streamablehttp_client(place.url, headers=headers, httpx_client_factory=factory)
+    client = await stack.enter_async_context(factory(headers=headers))
     return http.streamable_http_client(place.url, http_client=client)
+
+
+def _client_of(url: str) -> Callable[..., Any]:
+    """A maker of HTTP clients that send nothing to another origin than that of `url`.
+
+    Generation 1 of the package follows redirects wherever they lead, and only `Authorization`
+    stays behind: not a key under another name.
+    """
+    create = load("mcp.shared._httpx_utils").create_mcp_http_client
+    scheme, host, port = origin(url)
+    home = {(scheme, host, port)}
+    if (scheme, port) == ("http", 80):
+        home.add(("https", host, 443))  # the same server, better protected
+
+    async def at_home(request: Any) -> None:
+        if origin(str(request.url)) not in home:
+            raise ConnectionError(f"the server redirects to {request.url.host!r}: not followed")
+
+    def made(**options: Any) -> Any:
+        client = create(**options)
+        hooks = client.event_hooks
+        client.event_hooks = {**hooks, "request": [*hooks.get("request", ()), at_home]}
+        return client
+
+    return made
 
 
 async def _stderr(stack: AsyncExitStack, tail: deque[str]) -> Any:

@@ -156,13 +156,11 @@ def _key_names() -> set[str]:
 
 
 def _server(name: str, url: str) -> "Finding":
-    import urllib.request
-
     from taofold.cli.probe import Finding
+    from taofold.network import direct
 
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(url, timeout=_TIMEOUT_S) as answer:
+        with direct.send(url, timeout=_TIMEOUT_S, proxies=False) as answer:
             answer.read(1000)
     except (OSError, ValueError) as error:
         reason: Any = getattr(error, "reason", error)

@@ -9,6 +9,7 @@ sends every span when it is over to where the standard variables say
 import os
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -46,10 +47,13 @@ PROJECT: Final = "taofold"
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.44.0"
 _SCOPE: Final = InstrumentationScope(PROJECT, schema_url=_SCHEMA)
 _OTLP: Final = "OTEL_EXPORTER_OTLP_"
-_SDK_ONLY: Final = (
-    *[f"{_OTLP}{word}CERTIFICATE" for word in ("", "TRACES_", "CLIENT_", "TRACES_CLIENT_")],
+_PROVIDERS: Final = (
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER",
+)
+_SDK_ONLY: Final = (
+    *[f"{_OTLP}{word}CERTIFICATE" for word in ("", "TRACES_", "CLIENT_", "TRACES_CLIENT_")],
+    *_PROVIDERS,
 )
 """Where one of these is set, OpenTelemetry's own exporter sends: we do not know them."""
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -106,9 +110,23 @@ def _exporter(
     url = traces_url(endpoint) if endpoint else _environment_url(LOCAL)
     where = place(url)
     if any(os.environ.get(name) for name in _SDK_ONLY):
-        sdk = OTLPSpanExporter(endpoint=url, headers=dict(headers) if headers else None)
+        sdk = OTLPSpanExporter(
+            endpoint=url, headers=dict(headers) if headers else None, session=_session()
+        )
         return OtelExporter(translate, sdk, where)
     return OtelExporter(translate, url=url, headers=_sent(headers))
+
+
+def _session() -> Any:
+    """What the SDK sends through: it follows no redirect, which would take the headers along.
+
+    None where the environment names a provider: then the session is the operator's own.
+    """
+    if any(os.environ.get(name) for name in _PROVIDERS):
+        return None
+    session = import_module("requests").Session()
+    session.max_redirects = 0
+    return session
 
 
 class Translation:

@@ -7,12 +7,12 @@ the environment's.
 import gzip
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from taofold.core.errors import ConfigError, TaofoldError
+from taofold.network import direct
 
 TIMEOUT: Final = 10.0
 """Seconds for one attempt."""
@@ -24,18 +24,6 @@ _PAUSE: Final = 0.5
 
 class ExportFailed(TaofoldError):
     """A back end did not take the spans. The run is not affected; export it again later."""
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would hand the key in the headers to another host."""
-
-    def redirect_request(
-        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> None:
-        return None
-
-
-_OPENER: Final = urllib.request.build_opener(_NoRedirect)
 
 
 def send(
@@ -54,19 +42,17 @@ def send(
     """
     where = place(url)
     sent = {**headers, "Content-Encoding": "gzip", "User-Agent": "taofold"}
-    request = urllib.request.Request(  # noqa: S310 - `place` lets http and https pass only
-        url, gzip.compress(body, 1), sent, method=method
-    )
+    packed = gzip.compress(body, 1)
     reason = ""
     for attempt in range(ATTEMPTS):
         if attempt:
             sleep(_PAUSE * 2 ** (attempt - 1))
         try:
-            with _OPENER.open(request, timeout=TIMEOUT):
+            with direct.send(url, packed, sent, timeout=TIMEOUT, method=method):
                 return
         except urllib.error.HTTPError as error:
             said = error.read(_SHOWN).decode("utf-8", "replace").strip()
-            reason = f"{error.code} {error.reason}{f': {said}' if said else ''}"
+            reason = f"{direct.reason(error)}{f': {said}' if said else ''}"
             error.close()
             if error.code not in _PASSING:
                 break

@@ -1,28 +1,28 @@
 """`http.get`: pages of the public web, and nothing that is near.
 
-Every address is checked where it is used: the connection goes to the very address that was
-checked, so a name that resolves to something else a moment later gains nothing, and each
-redirect is a new request with a new check. Knows nothing about searching or pages' content.
+A URL is parsed once, by the parser of the client that connects; whether it may be reached is
+decided on the address of each connection (`taofold.network.public`), so neither an odd
+spelling of a host nor a redirect nor a name that changes its mind leads anywhere near. Knows
+nothing about searching or pages' content.
 """
 
 import asyncio
 import importlib
-import ipaddress
-import socket
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias
-from urllib.parse import urljoin, urlsplit
+from typing import Any, Final
 
+from taofold.network.addresses import is_public
+from taofold.network.public import Allowed, Resolve, connector, reachable
 from taofold.tools.context import Outcome
 from taofold.tools.make import make
 from taofold.tools.tool import Tool
+
+__all__ = ["LARGEST", "REDIRECTS", "SECONDS", "Web", "http_tool", "is_public"]
 
 LARGEST: Final = 1 << 20
 """Bytes of a page, after decompression."""
 SECONDS: Final = 20.0
 REDIRECTS: Final = 5
-_SHARED: Final = ipaddress.ip_network("64:ff9b::/96")
-"""NAT64: holds an IPv4 address, which may be a near one."""
+_MOVED: Final = (301, 302, 303, 307, 308)
 _TEXT: Final = (
     "text/",
     "application/json",
@@ -32,69 +32,11 @@ _TEXT: Final = (
     "+xml",
 )
 
-Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
-"""`(name, port) -> addresses`."""
-Allowed: TypeAlias = Callable[[str], bool]
-"""Is this address one that may be reached?"""
-
-
-class Near(OSError):
-    """The address is not of the public internet."""
-
-
-def is_public(address: str) -> bool:
-    """Is it an address of the public internet, and not this machine's or its network's?"""
-    try:
-        found = ipaddress.ip_address(address.split("%", 1)[0])
-    except ValueError:
-        return False
-    if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour
-        if found in _SHARED:
-            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-        if inner is not None:
-            found = inner
-    return found.is_global and not found.is_multicast and not found.is_reserved
-
-
-async def lookup(name: str, port: int) -> list[str]:
-    """The addresses of `name`, as this machine resolves it."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return [str(one[4][0]) for one in found]
-
-
-class _Checked:
-    """A resolver for aiohttp that gives only addresses that may be reached."""
-
-    def __init__(self, resolve: Resolve, allowed: Allowed) -> None:
-        self._resolve, self._allowed = resolve, allowed
-
-    async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[dict[str, Any]]:
-        addresses = await self._resolve(host, port)
-        for address in addresses:
-            if not self._allowed(address):
-                raise Near(f"{host!r} is {address}, which is not of the public internet")
-        return [
-            {
-                "hostname": host,
-                "host": address,
-                "port": port,
-                "family": socket.AF_INET6 if ":" in address else socket.AF_INET,
-                "proto": 0,
-                "flags": socket.AI_NUMERICHOST,
-            }
-            for address in dict.fromkeys(addresses)
-        ]
-
-    async def close(self) -> None:
-        pass
-
 
 class Web:
-    """Gets pages. `resolve` and `allowed` are seams; by default only the public internet is."""
+    """Gets pages. `resolve` (None: as this machine does) and `allowed` are seams for tests."""
 
-    def __init__(self, resolve: Resolve = lookup, allowed: Allowed = is_public) -> None:
+    def __init__(self, resolve: Resolve | None = None, allowed: Allowed = reachable) -> None:
         self._resolve, self._allowed = resolve, allowed
 
     async def get(self, url: str) -> Outcome:
@@ -111,41 +53,41 @@ class Web:
         except (OSError, ValueError) as error:
             return Outcome(f"{url!r} cannot be had: {error}", "failure")
 
-    async def _follow(self, url: str) -> Outcome:
+    async def _follow(self, text: str) -> Outcome:
         aiohttp = importlib.import_module("aiohttp")
-        resolver = _Checked(self._resolve, self._allowed)
-        connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False)
-        timeout = aiohttp.ClientTimeout(total=SECONDS)
+        url = _page(text)
         async with aiohttp.ClientSession(
-            connector=connector, timeout=timeout, trust_env=False,
-            cookie_jar=aiohttp.DummyCookieJar(), headers={"User-Agent": "taofold"},
-        ) as session:  # fmt: skip
+            connector=connector(self._resolve, self._allowed),
+            timeout=aiohttp.ClientTimeout(total=SECONDS),
+            trust_env=False,  # a proxy would connect where nobody checks
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": "taofold"},
+        ) as session:
             try:
                 for _ in range(REDIRECTS + 1):
-                    self._check(url)
                     async with session.get(url, allow_redirects=False) as response:
                         target = response.headers.get("Location", "")
-                        if response.status not in (301, 302, 303, 307, 308) or not target:
-                            return await _read(response, url)
-                    url = urljoin(url, target)
+                        if response.status not in _MOVED or not target:
+                            return await _read(response, str(url))
+                    url = _page(target, base=url)
             except aiohttp.ClientError as error:
-                cause = error.__cause__
-                said = cause if isinstance(cause, Near) else error
-                return Outcome(f"{url!r} cannot be had: {said}", "failure")
-        return Outcome(f"more than {REDIRECTS} redirects, the last to {url!r}", "failure")
+                return Outcome(f"{str(url)!r} cannot be had: {error}", "failure")
+        return Outcome(f"more than {REDIRECTS} redirects, the last to {str(url)!r}", "failure")
 
-    def _check(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("only http:// and https:// addresses can be had")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("an address with a name and a password is refused")
-        try:
-            ipaddress.ip_address(parts.hostname)
-        except ValueError:
-            return  # a name: the resolver checks what it means
-        if not self._allowed(parts.hostname):
-            raise Near(f"{parts.hostname} is not of the public internet")
+
+def _page(text: str, base: Any = None) -> Any:
+    """The URL that `text` is, seen from `base`, as the client will read it (a `yarl.URL`).
+
+    Raises:
+        ValueError: it is none that may be asked for.
+    """
+    url = importlib.import_module("yarl").URL(text)
+    url = url if base is None else base.join(url)
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError("only http:// and https:// addresses can be had")
+    if url.user is not None or url.password is not None:
+        raise ValueError("an address with a name and a password is refused")
+    return url
 
 
 async def _read(response: Any, url: str) -> Outcome:
