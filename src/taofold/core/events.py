@@ -143,7 +143,9 @@ class Decided(Happened, frozen=True, tag="decided"):
     """May the action run? `ask` opens an approval, a later `Decided` closes it.
 
     `expires_at` is in milliseconds since the epoch (0 = never); `action` as a person edited it;
-    `request`: of a question in the middle of a call, the answer's `form` and the tool's `state`.
+    `request`: of a question in the middle of a call, the answer's `form` and the tool's `state`;
+    `attempt`: how often the call had been started when it was asked. An answer is about these
+    starts only: after the next one it permits nothing.
     """
 
     key: str
@@ -158,6 +160,7 @@ class Decided(Happened, frozen=True, tag="decided"):
     expires_at: int = 0
     action: Action | None = None
     request: dict[str, Any] | None = None
+    attempt: int = 0
 
 
 class Resolved(Decided, frozen=True, tag="resolved"):

@@ -27,6 +27,8 @@ class Slot(Value, frozen=True):
     action: Action
     decided: e.Decided | None = None
     started: bool = False
+    attempts: int = 0
+    """How often the call was started; more than once after an interruption or an answer."""
     observation: Observation | None = None
     update: tuple[str, Any] | None = None
 
@@ -90,12 +92,14 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901 - one c
             return replace(state, open=slots, status="running", at=at, active_ms=active)
         case e.Started():
             slot = _slot(state, event)
-            if slot.started:  # the same call once more, after a crash
-                return replace(state, at=at, active_ms=active)
+            begun = replace(slot, started=True, attempts=slot.attempts + 1)
+            opened_again = _slots(state, event, begun)
+            if slot.started:  # the same call once more: it counts as one
+                return replace(state, open=opened_again, at=at, active_ms=active)
             tool = slot.action.tool
             return replace(
                 state,
-                open=_slots(state, event, replace(slot, started=True)),
+                open=opened_again,
                 tool_calls=state.tool_calls + 1,
                 per_tool={**state.per_tool, tool: state.per_tool.get(tool, 0) + 1},
                 refused_row=0,

@@ -16,6 +16,7 @@ from taofold.core.values import ASK_USER, Action, Observation, Step
 from taofold.policy import Ruling
 from taofold.policy.repetition import Call
 from taofold.runtime.approving import settle
+from taofold.runtime.attempts import Attempts, taken
 from taofold.runtime.calling import call
 from taofold.runtime.cleaning import cleaned
 from taofold.runtime.doubting import doubt, lost, ruled
@@ -51,6 +52,8 @@ class Batch:
         self.observations: list[Observation | None] = [None] * len(effect.actions)
         self.calls: list[Call | None] = [None] * len(effect.actions)
         """As the guard judged them."""
+        self._attempts: dict[int, Attempts] = {}
+        """Of calls that an earlier life started and nobody observed."""
         self._guard = ledger.guard(key)
         self._ready: list[Ready] = []
         self._same: dict[str, int] = {}
@@ -160,16 +163,11 @@ class Batch:
 
     def _was_started(self, index: int, action: Action) -> Action | None:
         """On resume what an earlier life started is ruled on no more: it may have happened."""
-        ledger = self.ledger
-        if ledger.fresh or ledger.exact:
+        attempts = taken(self.ledger, self.key, index, action)
+        if attempts is None:
             return None
-        if ledger.tape.peek(e.Started, self.key, index) is None:
-            return None
-        for record in ledger.tape.ruled(self.key, index):
-            ledger.replayed(record)
-            if isinstance(record.event, e.Decided) and record.event.action is not None:
-                action = record.event.action
-        return action
+        self._attempts[index] = attempts
+        return attempts.action
 
     def _ruled(self, index: int, ruling: Ruling) -> bool:
         """Record a ruling that asks nobody; answer the action if it is denied."""
@@ -203,7 +201,8 @@ class Batch:
         recorded = ledger.tape.peek(e.Observed, key, index) if past else None
         if recorded is not None and recorded.observation.refused == "limit":
             return str(recorded.observation.result)
-        ready = [one.tool.name for one in self._ready]
+        # What an earlier life started is in the state's count already.
+        ready = [one.tool.name for one in self._ready if one.place not in self._attempts]
         return ledger.setup.limits.blocks(ledger.store.state, tool, ready, ledger.held.values())
 
     async def _ask_user(self, index: int, action: Action) -> None:
@@ -222,11 +221,12 @@ class Batch:
             await self._slow_down()
         if self.ledger.inbox.news and not self.ledger.exact:
             await self.ledger.heed()  # nothing may start after a cancellation, not even on record
-        begun = list(map(self._begin, ready))
+        for one in ready:
+            self._begin(one)
         if len(ready) == 1:
-            await self._run(ready[0], begun[0])
+            await self._run(ready[0])
             return
-        running = [self._run(*one) for one in zip(ready, begun, strict=True)]
+        running = [self._run(one) for one in ready]
         results = await asyncio.gather(*running, return_exceptions=True)
         failed = [r for r in results if isinstance(r, BaseException)]
         for error in sorted(failed, key=lambda r: isinstance(r, Park)):
@@ -241,22 +241,19 @@ class Batch:
         if not known:
             await ledger.setup.sleep(milliseconds / 1000)
 
-    def _begin(self, one: Ready) -> bool:
-        """Record that the call starts. True if an earlier life had started it."""
+    def _begin(self, one: Ready) -> None:
+        """Record that the call starts, unless an earlier life has recorded it."""
         ledger, key = self.ledger, self.key
         if one.tool.agent is not None:
             ledger.queue.add(f"{key}[{one.place}]")
-        if ledger.fresh:
-            ledger.put(started(key, one.place, one.tool))
-            return False
-        begun = ledger.tape.peek(e.Started, key, one.place) is not None
+        if one.place in self._attempts:
+            return
         ledger.put(started(key, one.place, one.tool))
-        while (again := ledger.tape.take(e.Started, key, one.place)) is not None:
+        while not ledger.fresh and (again := ledger.tape.take(e.Started, key, one.place)):
             ledger.replayed(again)
-        return begun
 
-    async def _run(self, one: Ready, begun: bool) -> None:
-        """Make one call, or find out what became of it if an earlier life has `begun` it."""
+    async def _run(self, one: Ready) -> None:
+        """Make one call, or find out what became of it if an earlier life has started it."""
         ledger, key, index = self.ledger, self.key, one.place
         recorded = None if ledger.fresh else ledger.tape.peek(e.Observed, key, index)
         if recorded is not None:
@@ -269,8 +266,13 @@ class Batch:
                 ledger.replayed(record)
         if not ledger.fresh:
             ledger.touch(f"{key}[{index}]")
-        how = doubt if begun else call
-        observed = await how(ledger, key, index, one.action, one.tool, one.bound)
+        attempts = self._attempts.get(index)
+        if attempts is None:
+            observed = await call(ledger, key, index, one.action, one.tool, one.bound)
+        else:
+            self.actions[index], observed = await doubt(
+                ledger, key, index, one.action, one.tool, one.bound, attempts
+            )
         ledger.put(observed)
         self.observations[index] = observed.observation
         if len(self.effect.actions) > 1:

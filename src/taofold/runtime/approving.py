@@ -78,6 +78,7 @@ def ask(
         preview=plain(setup.redactor, _preview(action, tool)),
         expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
         request=request,
+        attempt=ledger.store.state.open[key].slots[index].attempts,
     )
     if recorded is not None and recorded.verdict == "ask":
         # The policy's version may have changed without changing what it says; the preview

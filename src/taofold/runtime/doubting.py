@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from taofold.core import events as e
 from taofold.core.rules import fingerprint
-from taofold.core.state import RunState, live
+from taofold.core.state import RunState
 from taofold.core.values import Action, Observation, Tier
 from taofold.policy import Ruling
 from taofold.runtime.approving import settle
+from taofold.runtime.attempts import Attempts, taken
 from taofold.runtime.calling import call, delegate, effect_id, observed
 from taofold.runtime.ledger import Ledger
-from taofold.runtime.questions import recalled, started
+from taofold.runtime.questions import answered_since, started
 from taofold.tools import Bound, Outcome, Tool
 from taofold.tools.result import outcome_of
 
@@ -23,20 +24,25 @@ AGAIN: Final = "this very call timed out before and may have happened, or may st
 
 
 async def doubt(
-    ledger: Ledger, key: str, index: int, action: Action, tool: Tool, bound: Bound
-) -> e.Observed:
-    """A call that was started in an earlier life and never observed: did it happen?"""
+    ledger: Ledger,
+    key: str,
+    index: int,
+    action: Action,
+    tool: Tool,
+    bound: Bound,
+    attempts: Attempts,
+) -> tuple[Action, e.Observed]:
+    """A call that was started in an earlier life and never observed: did it happen?
+
+    Returns the action, which a person may have edited, and what was observed of it.
+    """
     if tool.agent is not None:
-        return await delegate(ledger, key, index, action, tool)
-    answer, open_ = await recalled(ledger, key, index, action, tool)
-    if not open_:
-        ledger.new(started(key, index, tool))
-        return await call(ledger, key, index, action, tool, bound, answer)
-    begun = [record.event for record in live(ledger.store.records)]
-    if tool.effect == "once" or any([_once(event, key, index) for event in begun]):
+        return action, await delegate(ledger, key, index, action, tool)
+    since = await answered_since(ledger, key, index, action, tool)
+    if since is None and (tool.effect == "once" or attempts.once):
         verified = await _verify(ledger, key, index, tool) if tool.verify else None
         if verified is not None:
-            return verified
+            return action, verified
         if tool.verify is None:
             question = (
                 f"{tool.name} was started before an interruption and may already have happened; "
@@ -44,9 +50,11 @@ async def doubt(
             )
             settled = await settle(ledger, key, index, action, tool, None, question=question)
             if isinstance(settled, Observation):
-                return e.Observed(key=key, index=index, observation=settled)
+                return action, e.Observed(key=key, index=index, observation=settled)
+            action, bound = settled, tool.bind(settled.parameters)
     ledger.new(started(key, index, tool))
-    return await call(ledger, key, index, action, tool, bound, answer)
+    answer = since or attempts.answer
+    return action, await call(ledger, key, index, action, tool, bound, answer)
 
 
 async def lost(
@@ -56,21 +64,15 @@ async def lost(
 
     If one has, nobody may say that it never ran: its tool is gone or takes something else now.
     """
-    if ledger.tape.peek(e.Started, key, index) is None:
+    attempts = taken(ledger, key, index, action)
+    if attempts is None:
         return why
-    for record in ledger.tape.ruled(key, index):
-        ledger.replayed(record)
-        if isinstance(record.event, e.Decided) and record.event.action is not None:
-            action = record.event.action
-    once = False
-    while (begun := ledger.tape.take(e.Started, key, index)) is not None:
-        ledger.replayed(begun)
-        once = once or _once(begun.event, key, index)
+    action = attempts.action
     text = (
         f"{action.tool} was started before an interruption and may already have happened; "
         f"it cannot be called again: {why.result}"
     )
-    if once:
+    if attempts.once:
         settled = await settle(ledger, key, index, action, tool, None, question=text)
         if isinstance(settled, Observation):
             return settled
@@ -105,13 +107,6 @@ def _timed_out(state: RunState, action: Action) -> bool:
     ]
     wanted = fingerprint(action)
     return any([fingerprint(said) == wanted for said in done])
-
-
-def _once(event: e.Event, key: str, index: int) -> bool:
-    """Was this the start of the call, under a code that said it must not be repeated?"""
-    if not isinstance(event, e.StartedOnce) or event.effect != "once":
-        return False
-    return (event.key, event.index) == (key, index)
 
 
 async def _verify(ledger: Ledger, key: str, index: int, tool: Tool) -> e.Observed | None:

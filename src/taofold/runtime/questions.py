@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from taofold.core import events as e
-from taofold.core.state import live
 from taofold.core.values import Action
 from taofold.runtime.approving import ask
 from taofold.runtime.ledger import Ledger
@@ -96,26 +95,20 @@ def started(key: str, index: int, tool: Tool) -> e.Started:
     return e.StartedOnce(key=key, index=index, effect=tool.effect)
 
 
-async def recalled(
+async def answered_since(
     ledger: Ledger, key: str, index: int, action: Action, tool: Tool
-) -> tuple[Answer | None, bool]:
-    """The last answer on record, and whether the call may have been made since it was given."""
+) -> Answer | None:
+    """The answer to what the tool asked after its last start; None if it asked nothing then.
+
+    Parks the run if it asked and nobody answers now.
+    """
     answer: Answer | None = None
     while (past := ledger.tape.peek(e.Decided, key, index)) is not None and past.request:
         wants = InputRequired(past.reason, form=past.request["form"], state=past.request["state"])
         answer = await answered(ledger, key, index, action, tool, wants)
-    if answer is None:
-        return None, True
-    here = [r.event for r in live(ledger.store.records) if _at(r.event, key, index)]
-    return answer, isinstance(here[-1], e.Started)
+    return answer
 
 
 def cut(text: str, longest: int) -> str:
     """`text`, at most `longest` characters of it."""
     return text if len(text) <= longest else f"{text[:longest]}…"
-
-
-def _at(event: e.Event, key: str, index: int) -> bool:
-    if not isinstance(event, e.Started | e.Decided):
-        return False
-    return (event.key, event.index) == (key, index)

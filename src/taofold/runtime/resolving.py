@@ -194,7 +194,7 @@ def _still(
     if resolved.verdict != "allow" or ledger.exact:
         return None
     tool = ledger.setup.tools.get(action.tool)
-    if tool is None or ledger.tape.peek(e.Started, asked.key, asked.index) is not None:
+    if tool is None:
         return None
     changed = ""
     if digest(action, tool.definition) != asked.digest:
@@ -231,6 +231,7 @@ def _closed(
         reason=reason,
         digest=bound,
         action=edited,
+        attempt=asked.attempt,
     )
 
 

@@ -80,13 +80,17 @@ class Tape:
         self._count(key, -1)
         return queue.popleft()
 
-    def ruled(self, key: str, index: int) -> list[e.Record]:
-        """How the action came to be started, off the tape."""
+    def attempts(self, key: str, index: int) -> list[e.Record]:
+        """What became of one action up to its last `Started`, off the tape, in order.
+
+        What stays on the tape came after it: only that is about the start that counts now.
+        """
         started = self._at.get((key, e.Started.__name__, index))
+        last = started[-1].seq if started else -1
         taken: list[e.Record] = []
-        for kind in (e.Decided, e.Resolved):
+        for kind in (e.Decided, e.Resolved, e.Started):
             queue = self._at.get((key, kind.__name__, index))
-            while queue and started and queue[0].seq < started[0].seq:
+            while queue and queue[0].seq <= last:
                 self._count(key, -1)
                 taken.append(queue.popleft())
         return sorted(taken, key=lambda record: record.seq)

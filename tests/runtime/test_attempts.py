@@ -1,0 +1,117 @@
+"""An answer is about the starts that had been made when it was asked for, and no later ones."""
+
+from typing import Any
+
+import pytest
+
+from taofold import Agent, Decision, MemoryLog, RunResult, tool
+from taofold.core import events as e
+from taofold.runtime.people import decide, pending
+from taofold.testing import ScriptedModel
+
+from .kit import act, finish
+
+pytestmark = pytest.mark.anyio
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+class Shop:
+    """A tool whose process dies right after the effect, `deaths` times."""
+
+    def __init__(self, deaths: int) -> None:
+        self.paid: list[int] = []
+        self.deaths = deaths
+
+    def agent(self, log: MemoryLog) -> Agent[Any, Any]:
+        @tool(effect="once", tier=1, reversible=True, thread=False)
+        def pay(euros: int) -> str:
+            """Pay."""
+            self.paid.append(euros)
+            if len(self.paid) <= self.deaths:
+                raise Died
+            return f"paid {euros}"
+
+        script = [finish()] if self.paid else [act("pay", euros=5), finish()]
+        return Agent(ScriptedModel(script), tools=[pay], log=log)
+
+    async def life(self, log: MemoryLog) -> RunResult[Any] | None:
+        """Start or resume; None if the process died."""
+        one = self.agent(log)
+        try:
+            return await (one.resume("r") if self.paid else one.run("pay", run_id="r"))
+        except Died:
+            return None
+
+
+async def asked(log: MemoryLog) -> Any:
+    (question,) = await pending(log, "r")
+    assert "may already have happened" in question.question
+    return question
+
+
+async def test_a_new_start_asks_anew_however_often_it_dies() -> None:
+    log, shop = MemoryLog(), Shop(deaths=4)
+    assert await shop.life(log) is None
+    for times in range(1, 5):
+        for _ in range(3):  # resuming alone calls nothing
+            waiting = await shop.life(log)
+            assert waiting is not None
+            assert waiting.status == "waiting"
+            assert len(shop.paid) == times
+        question = await asked(log)
+        await decide(log, question.id, Decision("approve"))
+        ended = await shop.life(log)
+        assert len(shop.paid) == times + 1
+    assert ended is not None
+    assert ended.status == "finished"
+    doubts = [r.event for r in ended.records if type(r.event) is e.Decided and r.event.attempt]
+    assert [doubt.attempt for doubt in doubts] == [1, 2, 3, 4]
+    words = [r.event.attempt for r in ended.records if isinstance(r.event, e.Resolved)]
+    assert words == [1, 2, 3, 4]
+
+
+async def test_a_word_that_was_given_before_the_crash_counts_once() -> None:
+    """Approved, then killed before the call: the word still waits in the log, for one start."""
+    log, shop = MemoryLog(), Shop(deaths=1)
+    await shop.life(log)
+    await shop.life(log)
+    await decide(log, (await asked(log)).id, Decision("approve"))
+    records = await log.read("r")
+    ended = await shop.life(log)
+    assert ended is not None
+    starts = [r for r in ended.records if isinstance(r.event, e.Started)]
+    word = next(r for r in ended.records if isinstance(r.event, e.Resolved))
+    assert starts[0].seq < records[-1].seq < word.seq < starts[1].seq
+    assert shop.paid == [5, 5]
+
+
+async def test_parameters_that_are_edited_in_doubt_are_those_of_the_call() -> None:
+    log, shop = MemoryLog(), Shop(deaths=2)
+    await shop.life(log)
+    await shop.life(log)
+    await decide(log, (await asked(log)).id, Decision("edit", parameters={"euros": 3}))
+    assert await shop.life(log) is None
+    await shop.life(log)
+    question = await asked(log)
+    assert question.action.parameters == {"euros": 3}, "what was edited is what is in doubt"
+    await decide(log, question.id, Decision("approve"))
+    ended = await shop.life(log)
+    assert shop.paid == [5, 3, 3]
+    assert ended is not None
+    (step,) = ended.steps[:1]
+    assert step.actions[0].parameters == {"euros": 3}
+    assert step.observations[0].result == "paid 3"
+
+
+async def test_an_edit_in_doubt_that_the_tool_cannot_take_does_not_call_it() -> None:
+    log, shop = MemoryLog(), Shop(deaths=1)
+    await shop.life(log)
+    await shop.life(log)
+    await decide(log, (await asked(log)).id, Decision("edit", parameters={"dollars": 3}))
+    ended = await shop.life(log)
+    assert ended is not None
+    assert ended.steps[0].observations[0].refused == "invalid"
+    assert shop.paid == [5]
