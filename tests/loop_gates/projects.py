@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 
 from taofold.loop.check import Verdict
 from taofold.loop.gate import gates
-from taofold.loop.gates_judge import Judge
+from taofold.loop.gates.judge import Judge
 
 CONFIG = """
 [project]

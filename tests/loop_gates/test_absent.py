@@ -12,7 +12,7 @@ from tests.loop_gates.projects import SHOP, judged, written
 from taofold.core.errors import ConfigError
 from taofold.loop.check import Check, Gate, GateResult
 from taofold.loop.gate import gates
-from taofold.loop.gates_absent import absent
+from taofold.loop.gates.absent import absent
 
 PYTHON = "/usr/bin/python3"
 

@@ -12,10 +12,10 @@ import pytest
 from tests.loop_gates.projects import RIGHT, SHOP, TESTS, again, judged, written
 
 from taofold.core.errors import LogError, Refused
-from taofold.loop.baseline import Expected, load
-from taofold.loop.gates_edits import keep, restore, touched
-from taofold.loop.gates_expect import rebased
-from taofold.loop.gates_judge import Judge
+from taofold.loop.gates.baseline import Expected, load
+from taofold.loop.gates.edits import keep, restore, touched
+from taofold.loop.gates.expect import rebased
+from taofold.loop.gates.judge import Judge
 from taofold.loop.ground import Settled
 
 TILL = "tests/test_till.py"

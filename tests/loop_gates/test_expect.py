@@ -2,10 +2,10 @@
 
 import pytest
 
-from taofold.loop.baseline import Expected
 from taofold.loop.check import Check, Status
 from taofold.loop.checks.report import Report
-from taofold.loop.gates_expect import expected, missing, share
+from taofold.loop.gates.baseline import Expected
+from taofold.loop.gates.expect import expected, missing, share
 
 
 def checks(**statuses: Status) -> tuple[Check, ...]:

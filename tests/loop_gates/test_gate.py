@@ -9,7 +9,7 @@ from tests.loop_gates.projects import RIGHT, SHOP, again, judged, written
 from taofold.core.errors import ConfigError
 from taofold.loop.check import Gate
 from taofold.loop.gate import gates, holds, suggestion
-from taofold.loop.gates_judge import Judge
+from taofold.loop.gates.judge import Judge
 
 
 @pytest.fixture

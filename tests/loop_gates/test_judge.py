@@ -9,8 +9,8 @@ from tests.loop_gates.projects import PYTEST, RIGHT, SHOP, again, judged, writte
 from taofold.core.errors import ConfigError, LogError
 from taofold.loop.check import Check, Gate, GateResult, Place, Verdict, unexecuted
 from taofold.loop.gate import gates
-from taofold.loop.gates_judge import Judge
-from taofold.loop.gates_observation import observation
+from taofold.loop.gates.judge import Judge
+from taofold.loop.gates.observation import observation
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import pytest
 from tests.loop_gates.projects import written
 
 from taofold.loop.gate import gates
-from taofold.loop.gates_path import interpreter, scripts, search_path
-from taofold.loop.protect import allowed, kind, planted
+from taofold.loop.gates.programs import interpreter, named, search_path
+from taofold.loop.gates.scope import Role, allowed, excluded, role, rules
 
 
 @pytest.mark.parametrize(
-    ("path", "why"),
+    ("path", "kind"),
     [
         ("tests/test_a.py", "test"),
         ("tests/data/x.json", "test"),
@@ -19,54 +19,99 @@ from taofold.loop.protect import allowed, kind, planted
         ("web/cart.test.ts", "test"),
         ("pkg/cart_test.go", "test"),
         ("spec/cart.rb", "test"),
+        ("target/conftest.py", "runner"),
+        (".cache/conftest.py", "runner"),
+        ("expected.txt", "test"),
         ("conftest.py", "runner"),
         ("deep/conftest.py", "runner"),
         ("pyproject.toml", "runner"),
         ("package.json", "runner"),
         ("tsconfig.build.json", "runner"),
         ("Cargo.toml", "runner"),
+        ("vitest.config.ts", "runner"),
+        ("any.config.mjs", "runner"),
+        ("x.pth", "runner"),
         ("Makefile", "build"),
         ("rules.mk", "build"),
         (".github/workflows/ci.yml", "build"),
         (".cargo/config.toml", "build"),
-        ("sitecustomize.py", "shadow"),
-        ("deep/usercustomize.py", "shadow"),
-        ("pytest/__init__.py", "shadow"),
-        ("src/pluggy.py", "shadow"),
-        ("coverage.py", "shadow"),
-        ("x.pth", "environment"),
-        ("shop/till.py", None),
-        ("README.md", None),
-        ("src/shop/packaging.py", None),
-        ("src/shop/spec/flow.py", None),
-        ("src/shop/testing/model.py", None),
-        ("src/shop/tasks.py", None),
-        ("packaging/debian/rules.py", None),
-        ("attestation.py", None),
+        (".husky/pre-commit", "build"),
+        ("shop/till.py", "source"),
+        ("README.md", "source"),
+        ("src/shop/packaging.py", "source"),
+        ("src/shop/spec/flow.py", "source"),
+        ("src/shop/testing/model.py", "source"),
+        ("src/app/app.config.ts", "source"),
+        ("expected_goals.py", "source"),
+        ("attestation.py", "source"),
+        ("prices.json", "data"),
+        (".gitignore", "other"),
+        (".hidden/x.py", "other"),
+        ("uv.lock", "other"),
+        ("app", "other"),
     ],
 )
-def test_what_decides_is_protected_and_the_product_is_not(path: str, why: str | None) -> None:
-    assert kind(path) == why
+def test_what_a_file_is_to_a_gate(path: str, kind: Role) -> None:
+    assert role(path) == kind
+
+
+TREE = (
+    *("pyproject.toml", "Makefile", "README.md", "prices.json", "expected.txt", ".gitignore"),
+    *("shop/__init__.py", "shop/till.py", "shop/till.pyi", "shop/rates.json", "src/flat.py"),
+    *("tests/helper.py", "tests/test_till.py", "data/in.json", "tools/verify.py"),
+)
 
 
 @pytest.mark.parametrize(
-    ("path", "free"),
+    ("path", "new", "joins"),
     [
-        ("tests/test_new.py", True),
-        ("tests/data/new.json", True),
-        (".github/workflows/new.yml", True),
-        ("rules.mk", True),
-        ("conftest.py", False),
-        ("pytest.ini", False),
-        ("GNUmakefile", False),
-        ("sitecustomize.py", False),
-        (".cargo/config.toml", False),
+        ("shop/till.py", False, True),
+        ("shop/tax.py", True, True),
+        ("shop/json.py", True, True),
+        ("shop/rates.json", False, True),
+        ("shop/more.json", True, True),
+        ("shop/till.pyi", False, True),
+        ("shop/tax.pyi", True, False),
+        ("web/globals.d.ts", True, False),
+        ("docs/more.md", True, True),
+        ("prices.json", False, False),
+        ("data/in.json", False, False),
+        ("data/out.json", True, True),
+        ("notes.txt", True, True),
+        ("biome.json", True, False),
+        ("VERSION", True, False),
+        ("asked", True, True),
+        ("expected.txt", False, False),
+        ("tools/verify.py", False, False),
+        ("tests/test_till.py", False, False),
+        ("tests/test_new.py", True, False),
+        ("tests/__init__.py", True, False),
+        ("tests.py", True, False),
+        ("src/tests/helper.py", True, False),
+        ("helper.py", True, False),
+        ("src/helper.py", True, False),
+        ("shop/helper.py", True, True),
+        ("json.py", True, False),
+        ("src/json/__init__.py", True, False),
+        ("src/numpy/core.py", True, False),
+        ("check/x.py", True, False),
+        (".gitignore", False, False),
+        (".ignore", True, False),
+        ("target/conftest.py", True, False),
+        ("deep/pytest.ini", True, False),
+        ("free/any.cfg", True, True),
     ],
 )
-def test_a_new_file_may_be_there_unless_it_decides(path: str, free: bool) -> None:
-    why = kind(path)
-    assert why is not None
-    assert (planted(path, why) == "") is free
+def test_source_files_join_the_proof_and_nothing_else(path: str, new: bool, joins: bool) -> None:
+    known = rules(
+        TREE,
+        named=("tools/verify.py",),
+        wanted=("asked",),
+        allow_edit=("free/**",),
+        outside=("json", "numpy", "shop"),
+        targets=("check", "shop"),
+    )
+    assert (excluded(path, new=new, rules=known) == "") is joins
 
 
 @pytest.mark.parametrize(
@@ -110,7 +155,7 @@ def test_scripts_that_a_gate_runs_are_protected(
         {"scripts/check.sh": "", "scripts/check.py": "", "a.py": "", "out.json": ""},
     )
     (root / "scripts/check.sh").chmod(0o755)
-    assert scripts(gates([command], root), root) == found
+    assert named(gates([command], root), root) == found
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from tests.loop_gates.projects import RIGHT, SHOP, again, judged, written
 
 from taofold.loop.check import Verdict
 from taofold.loop.gate import gates
-from taofold.loop.gates_judge import Judge
-from taofold.loop.gates_observation import observation
+from taofold.loop.gates.judge import Judge
+from taofold.loop.gates.observation import observation
 from taofold.policy.redaction import Redactor
 
 BIN = Path(sys.executable).parent

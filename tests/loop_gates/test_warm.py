@@ -11,9 +11,10 @@ import pytest
 from tests.prerequisites import CONTAINMENT
 
 from taofold.loop.check import Gate
-from taofold.loop.gates_bench import Bench
-from taofold.loop.gates_path import search_path
-from taofold.loop.gates_warm import warm
+from taofold.loop.gates.bench import Bench
+from taofold.loop.gates.programs import search_path
+from taofold.loop.gates.tree import Tree
+from taofold.loop.gates.warm import warm
 
 from .projects import PYTEST, RIGHT, SHOP, again, bytecode, judged, written
 
@@ -27,6 +28,10 @@ try:
 except OSError:
     pass
 """
+
+
+def tree(root: Path) -> Tree:
+    return Tree(root, root, root.parent / "objects", contained=True)
 
 
 def modules(folder: Path) -> dict[str, bytes]:
@@ -51,7 +56,7 @@ def test_a_product_cannot_write_to_what_the_runner_is_loaded_from(tmp_path: Path
 @HELD
 def test_the_runner_is_compiled_once_for_all_verdicts(tmp_path: Path) -> None:
     folder = tmp_path / "bytecode"
-    bench = Bench(tmp_path / "shop", search_path(tmp_path), bytecode=folder)
+    bench = Bench(tree(tmp_path / "shop"), search_path(tmp_path), bytecode=folder)
     gate = Gate(PYTEST, argv=tuple(PYTEST.split()))
     asyncio.run(warm(bench, gate))
     first = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -64,7 +69,7 @@ def test_the_runner_is_compiled_once_for_all_verdicts(tmp_path: Path) -> None:
 def test_of_an_interpreter_in_the_work_root_nothing_is_kept(tmp_path: Path) -> None:
     root = written(tmp_path / "shop", SHOP)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / ".venv"], check=True)
-    bench = Bench(root, "/usr/bin:/bin", bytecode=tmp_path / "bytecode")
+    bench = Bench(tree(root), "/usr/bin:/bin", bytecode=tmp_path / "bytecode")
     asyncio.run(warm(bench, Gate("", argv=(".venv/bin/python", "-m", "pytest"))))
     assert not (tmp_path / "bytecode").exists()
 

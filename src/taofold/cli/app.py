@@ -27,6 +27,7 @@ from taofold.cli.runs_change import register as add_changing
 from taofold.cli.runs_files import register as add_files
 from taofold.cli.runs_read import register as add_reading
 from taofold.cli.serve import register as add_serve
+from taofold.tools import host
 
 app = typer.Typer(
     name="taofold",
@@ -78,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and exit."""
     if "NO_COLOR" in os.environ and not os.environ["NO_COLOR"]:
         del os.environ["NO_COLOR"]  # no-color.org: empty means unset
+    host.seal()
     try:
         app(args=None if arguments is None else list(arguments), prog_name="taofold")
     except Exception as error:

@@ -181,6 +181,11 @@ class Show:
         for change in verdict.changes:
             if change.tampering:
                 self._say((f"   ! {change.path} was {change.did}, {change.done}", "bold red"))
+        if not verdict.passed and not errors and verdict.reasons:
+            self._say((f"         {line(verdict.reasons[0], self._room(9))}", "red"))
+        left = [one.path for one in verdict.changes if one.done == "left out"]
+        if left:
+            self._say((line(f"   not in the proof: {', '.join(left)}", self.width), "dim"))
 
     def _lessons(self, event: e.Injected) -> None:
         lessons = event.lessons

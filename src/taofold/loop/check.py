@@ -14,8 +14,8 @@ Runner = Literal["pytest", "unittest", "node", "go", "cargo", "tsc", "ruff", "my
 """Whose machine-readable results are read; of a "command" only the exit code is known."""
 TESTS: Final[frozenset[str]] = frozenset({"pytest", "unittest", "node", "go", "cargo"})
 """Runners whose checks have names that must be found again; the others report findings."""
-Did = Literal["changed", "deleted", "planted"]
-Done = Literal["restored", "set aside", "kept", "reported"]
+Did = Literal["changed", "deleted", "planted", "added"]
+Done = Literal["restored", "set aside", "kept", "reported", "left out"]
 
 
 class Gate(Value, frozen=True):
@@ -36,7 +36,7 @@ class Gate(Value, frozen=True):
 
 
 class Change(Value, frozen=True):
-    """A protected path that is not what it was, and what the loop did about it."""
+    """A path that is not what it was and does not join the proof, and what became of it."""
 
     path: str
     did: Did

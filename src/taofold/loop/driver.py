@@ -21,7 +21,7 @@ from taofold.loop.check import Verdict
 from taofold.loop.findings import failing, slim
 from taofold.loop.finishing import finish
 from taofold.loop.gate import refusal
-from taofold.loop.gates_absent import absent
+from taofold.loop.gates.absent import absent
 from taofold.loop.ground import Ground, MakeGround
 from taofold.loop.iterating import iterate
 from taofold.loop.learned import Learnt, Lessons

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from taofold.core.errors import ConfigError
 from taofold.loop.check import Gate
-from taofold.loop.gates_path import search_path
+from taofold.loop.gates.programs import search_path
 
 MOST: Final = 20
 """Gates of one loop."""

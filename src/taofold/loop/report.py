@@ -12,6 +12,7 @@ from taofold.core.visible import visible
 from taofold.loop import events as e
 from taofold.loop.export import ended_at, state_json
 from taofold.loop.findings import counts, failing, line
+from taofold.loop.gates.verdict import limits
 from taofold.loop.state import LoopState, fold
 
 
@@ -33,6 +34,7 @@ def report_json(loop: str, records: Sequence[e.LoopRecord], diff: str = "") -> d
             }
             for one in (last.results if last else ())
         ],
+        "limits": list(limits(last)) if last else [],
         "diff": diff,
     }
 
@@ -152,4 +154,6 @@ def _gates(state: LoopState) -> str:
         said = "passed" if one.passed else f"failed: {'; '.join(one.reasons)}"
         rows += ["", f"`{_cell(one.gate.command, 200)}` {_cell(said, 300)}", ""]
         rows.append(fenced(one.output or "(no output)"))
+    rows += ["", "What this does not prove:", ""]
+    rows += [f"* {_cell(one, 300)}" for one in limits(last)]
     return "\n".join(rows)

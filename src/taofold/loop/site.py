@@ -6,12 +6,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from taofold.core.errors import ConfigError, Refused
-from taofold.loop import gates_edits as edits
 from taofold.loop.check import Verdict, unexecuted
 from taofold.loop.gate import gates
-from taofold.loop.gates_judge import Judge
-from taofold.loop.gates_observation import observation
+from taofold.loop.gates import edits as edits
+from taofold.loop.gates.judge import Judge
+from taofold.loop.gates.observation import observation
 from taofold.loop.ground import Judged, Settled
 from taofold.loop.state import LoopState
 from taofold.loop.values import Left, Wish
@@ -61,19 +63,26 @@ class Site:
         What a gate itself changes was not judged: then it is run once more, and if that changes
         files again there is no record of execution for what would be returned.
         """
+        planted = await self._judge.disarm()
         before = await self.snapshot(label)
-        verdict = await self._judge.verdict(tree=before)
+        verdict = await self._verdict(before)
         after = await self.snapshot(label)
         known = {*await self.changed(self._space.first.id, before)}
         if verdict.passed and await self._touched(before, after, known):
             before = after
-            verdict = await self._judge.verdict(tree=before)
+            verdict = await self._verdict(before)
             after = await self.snapshot(label)
+        verdict = replace(verdict, notes=(*planted, *verdict.notes))
         blocked = ""
         if verdict.passed:
             own = await self._touched(before, after, known)
             blocked = unexecuted(verdict, after if own else verdict.tree)
         return Judged(verdict, after, blocked)
+
+    async def _verdict(self, snapshot: str) -> Verdict:
+        """The verdict on what the snapshot keeps: what is not delivered proves nothing."""
+        names = await asyncio.to_thread(self._space.names, snapshot)
+        return await self._judge.verdict(tree=snapshot, snapshot=names)
 
     async def _touched(self, before: str, after: str, work: set[str]) -> bool:
         """Did the gate change a file that is part of the work (not only leave one of its own)?"""

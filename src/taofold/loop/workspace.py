@@ -42,6 +42,9 @@ class _Kept(Value, frozen=True):
     """Snapshot of the whole worktree at its beginning, if the root is a part of it."""
     closed: bool = False
     """Was the worktree or the copy removed? Its snapshots can still be read."""
+    repository: tuple[str, str] | None = None
+    """Git's directory and the top of its tree around the root, as found before any agent worked;
+    empty = there was none; None = kept by an older release, which looked each time."""
 
 
 @dataclass(slots=True)
@@ -58,6 +61,7 @@ class Workspace:
     top: str = ""
     whole: str = ""
     closed: bool = False
+    repository: tuple[str, str] | None = None
 
     @classmethod
     def load(cls, project: Path | str, folder: Path | str) -> "Workspace":
@@ -77,7 +81,7 @@ class Workspace:
             raise ConfigError(f"the work root {kept.root!r} is gone")
         return cls(
             home, Path(folder).resolve(), Path(kept.root), kept.mode, kept.first, kept.last,
-            kept.loop_id, kept.top, kept.whole, kept.closed,
+            kept.loop_id, kept.top, kept.whole, kept.closed, kept.repository,
         )  # fmt: skip
 
     @property
@@ -85,11 +89,23 @@ class Workspace:
         """The store of the snapshots."""
         return shadow(self.folder, self.folder if self.closed else self.root)
 
+    @property
+    def own(self) -> Git | None:
+        """The project's repository around the root."""
+        if self.repository is None:
+            return repository(self.root)
+        store, tree = self.repository
+        return Git(Path(store), Path(tree), own=False) if store else None
+
     def snapshot(self, label: str = "") -> Snapshot:
         """Keep the files as they are now."""
-        self.last = snapshots.take(self.git, repository(self.root), label)
+        self.last = snapshots.take(self.git, self.own, label)
         self._save()
         return self.last
+
+    def names(self, snapshot: str) -> frozenset[str]:
+        """The paths of a snapshot."""
+        return frozenset(self.git.names("ls-tree", "-r", "-z", "--name-only", snapshot))
 
     def changed(self, a: str, b: str) -> tuple[str, ...]:
         """Paths that differ between two snapshots."""
@@ -125,12 +141,15 @@ class Workspace:
         Raises:
             Refused: the branch is checked out somewhere.
         """
-        project = repository(self.root)
+        project = self.own
         if project is None:
             return ""
         name = branch or f"ralph/{self.loop_id or 'loop'}"
         title = f"ralph: iteration {number}"
-        return committed(project, self.root, self.folder / "commit.index", name, title, body)
+        index = self.folder / "commit.index"
+        now = snapshots.take(self.git, project, "committed")
+        changed = self.changed(self.first.id, now.id)
+        return committed(project, self.root, index, name, title, body, changed)
 
     def bring_back(self) -> tuple[str, ...]:
         """Bring what was made to the project; the paths that this changed there.
@@ -191,7 +210,7 @@ class Workspace:
         try:
             why = keep
             if not why and not self.closed:
-                now = snapshots.take(self.git, repository(self.root), "closed")
+                now = snapshots.take(self.git, self.own, "closed")
                 why = removal.losses(
                     self.git, self.project, self.root, top, self.last, now, self.whole
                 )
@@ -207,7 +226,7 @@ class Workspace:
     def _save(self) -> None:
         kept = _Kept(
             str(self.project), self.mode, str(self.root), self.first, self.last, self.loop_id,
-            self.top, self.whole, self.closed,
+            self.top, self.whole, self.closed, self.repository,
         )  # fmt: skip
         temporary = self.folder / f"{FILE}.{os.getpid()}"
         temporary.write_bytes(msgspec.json.encode(kept))
@@ -248,7 +267,9 @@ def open_workspace(
         whole = removal.outer(git, Path(top)) if top and Path(top) != root else ""
         now = snapshots.take(git, None)
         snapshots.restore(git, first.id, now.id)
-    space = Workspace(home, place, root, mode, first, first, loop_id, top, whole)
+    around = repository(root)
+    found = (str(around.store), str(around.tree)) if around is not None else ("", "")
+    space = Workspace(home, place, root, mode, first, first, loop_id, top, whole, repository=found)
     space.snapshot("before iteration 1")
     return space
 

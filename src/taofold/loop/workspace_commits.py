@@ -1,14 +1,26 @@
 """Commits on a branch of the loop's own, made without the person's index, branch or files."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from taofold.core.errors import Refused, RunError
-from taofold.loop.workspace_git import Git
+from taofold.loop.workspace_git import Git, nul
 
 
-def committed(project: Git, root: Path, index: Path, branch: str, title: str, body: str) -> str:
+def committed(
+    project: Git,
+    root: Path,
+    index: Path,
+    branch: str,
+    title: str,
+    body: str,
+    changed: Collection[str] = (),
+) -> str:
     """Commit the files below `root` on `branch`, after its last commit or the current one.
+
+    No filter is run. A file that the project filters (large files, secrets) stays as it was
+    committed unless it is one of `changed`, relative to `root`; then it is committed as it is.
 
     Returns:
         The commit; "" if nothing changed since.
@@ -23,6 +35,7 @@ def committed(project: Git, root: Path, index: Path, branch: str, title: str, bo
     index.unlink(missing_ok=True)
     git.run("read-tree", parent or "--empty")
     git.run("add", "--all", "--", str(root))
+    _unfiltered(git, parent, {(root / path).relative_to(git.tree).as_posix() for path in changed})
     tree = git.text("write-tree")
     if parent and git.text("rev-parse", f"{parent}^{{tree}}") == tree:
         return ""
@@ -32,6 +45,22 @@ def committed(project: Git, root: Path, index: Path, branch: str, title: str, bo
     commit = os.fsdecode(raw).strip()
     git.run("update-ref", "-m", title, reference, commit, _commit(git, reference) or "0" * 40)
     return commit
+
+
+def _unfiltered(git: Git, parent: str, changed: Collection[str]) -> None:
+    """Have the entries of the parent for files that a filter would have made smaller or other."""
+    if not parent:
+        return
+    names = git.names("diff-index", "--cached", "-z", "--name-only", "--no-renames", parent)
+    said = git.names("check-attr", "-z", "--stdin", "filter", given=nul(names))
+    filtered = [
+        path
+        for path, value in zip(said[::3], said[2::3], strict=True)
+        if value not in ("unspecified", "unset") and path not in changed
+    ]
+    if filtered:
+        entries = git.run("ls-tree", "-z", "-r", parent, "--", *filtered)
+        git.run("update-index", "-z", "--index-info", given=entries)
 
 
 def usable(git: Git, branch: str) -> str:

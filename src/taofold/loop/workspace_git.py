@@ -1,7 +1,9 @@
 """Git as a content-addressed store outside the work root, and as the project's own history.
 
-Every call has a clean environment: neither the person's configuration nor hooks, filters and
-attributes that lie in the tree change what is stored or run anything.
+Nothing that lies in the tree is obeyed. Snapshots have a store, an index, a configuration and
+attributes of their own. The project's repository is found once, before an agent has worked, and
+asked only for what runs nothing: its configuration may name programs (filters, monitors, hooks),
+so each of them is overridden by name, and what is written to it is made with plumbing.
 """
 
 import os
@@ -9,10 +11,10 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import which
 from typing import Final
 
 from taofold.core.errors import ConfigError, RunError
+from taofold.tools import host
 
 SECONDS: Final = 300
 MADE_AGAIN: Final = (
@@ -22,6 +24,13 @@ MADE_AGAIN: Final = (
 )
 """Caches and installed packages: never kept, and no loss."""
 _PLAIN: Final = "* -text -eol -filter -ident -working-tree-encoding\n"
+_HARMLESS: Final = (
+    *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.directory=*"),
+    *("-c", "safe.bareRepository=explicit", "-c", "core.attributesFile=/dev/null"),
+    *("-c", "core.pager=cat", "-c", "core.editor=true", "-c", "core.sshCommand=false"),
+    *("-c", "submodule.recurse=false", "-c", "protocol.allow=never", "-c", "gpg.program=false"),
+)
+"""Nothing that git would run by its configuration, wherever that lies."""
 _AUTHOR: Final = {
     "GIT_AUTHOR_NAME": "taofold", "GIT_AUTHOR_EMAIL": "taofold@localhost",
     "GIT_COMMITTER_NAME": "taofold", "GIT_COMMITTER_EMAIL": "taofold@localhost",
@@ -50,14 +59,16 @@ class Git:
         Raises:
             RunError: git failed; the message is git's.
         """
-        flags = ["--literal-pathspecs", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor="]
-        flags += ["-c", "gc.auto=0", "-c", "core.quotePath=false", "-c", "safe.directory=*"]
+        git = host.program("git", self.tree)
+        if not git:
+            raise RunError("git is not installed, or lies only where an agent works")
+        flags = ["--literal-pathspecs", *_HARMLESS, "-c", "gc.auto=0", "-c", "core.quotePath=false"]
         if self.own:
             flags += ["-c", "core.autocrlf=false", "-c", "core.symlinks=true"]
             flags += ["-c", "core.preloadIndex=true", "-c", "core.untrackedCache=false"]
         try:
             done = subprocess.run(
-                ["git", *flags, *words], cwd=self.tree, env=self._environment(more or {}),
+                [git, *flags, *words], cwd=self.tree, env=self._environment(more or {}),
                 input=given, capture_output=True, timeout=SECONDS, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -70,12 +81,27 @@ class Git:
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
         kept |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+        kept |= {"GIT_ATTR_NOSYSTEM": "1", "GIT_PAGER": "cat", "GIT_EDITOR": "true"}
         kept |= {"GIT_DIR": str(self.store), "GIT_WORK_TREE": str(self.tree)}
         if self.own:
             kept |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", **_AUTHOR}
+        else:
+            kept |= _overridden(self.filters())
         if self.index is not None:
             kept["GIT_INDEX_FILE"] = str(self.index)
         return {**kept, **more}
+
+    def filters(self) -> tuple[str, ...]:
+        """Settings of the project's configuration that name programs to filter files with."""
+        git = host.program("git", self.tree)
+        given = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        done = subprocess.run(
+            [git, *_HARMLESS, "config", "--list", "--name-only", "-z"],
+            cwd=self.tree, env={**given, "GIT_DIR": str(self.store)},
+            capture_output=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
+        keys = os.fsdecode(done.stdout).split("\0")
+        return tuple(dict.fromkeys([key for key in keys if key.startswith("filter.")]))
 
     def text(self, *words: str) -> str:
         """The same as one line of text."""
@@ -87,13 +113,23 @@ class Git:
         return tuple([os.fsdecode(part) for part in raw.split(b"\0") if part])
 
 
+def _overridden(keys: Iterable[str]) -> dict[str, str]:
+    """Variables with which git runs none of these filters."""
+    given = {"GIT_CONFIG_COUNT": "0"}
+    for number, name in enumerate(keys):
+        given["GIT_CONFIG_COUNT"] = str(number + 1)
+        given[f"GIT_CONFIG_KEY_{number}"] = name
+        given[f"GIT_CONFIG_VALUE_{number}"] = "false" if name.endswith(".required") else ""
+    return given
+
+
 def shadow(folder: Path, root: Path) -> Git:
     """A store of our own in `folder` for the tree at `root`, made if need be.
 
     Raises:
         ConfigError: there is no git.
     """
-    if which("git") is None:
+    if not host.program("git", root):
         raise ConfigError("a loop keeps snapshots with git, and git is not installed")
     store = folder / "snapshots.git"
     git = Git(store, root, store / "index")
@@ -107,20 +143,28 @@ def shadow(folder: Path, root: Path) -> Git:
 
 
 def repository(root: Path) -> Git | None:
-    """The project's own repository around `root`; None if there is none."""
-    if which("git") is None:
+    """The project's own repository around `root`; None if there is none.
+
+    Ask before an agent has worked, and keep the answer. A directory that only looks like a
+    repository, without being called `.git`, is none.
+    """
+    git = host.program("git", root)
+    if not git:
         return None
-    flags = ["git", "-C", str(root), "-c", "safe.directory=*"]
     names = ("PATH", "HOME")
     environment = {name: os.environ[name] for name in names if name in os.environ}
+    words = ["rev-parse", "--path-format=absolute", "--git-dir", "--show-toplevel"]
     done = subprocess.run(
-        [*flags, "rev-parse", "--path-format=absolute", "--git-dir", "--show-toplevel"],
+        [git, "-C", str(root), *_HARMLESS, *words],
         capture_output=True, env=environment, timeout=SECONDS, check=False,
     )  # fmt: skip
     lines = os.fsdecode(done.stdout).splitlines()
     if done.returncode or len(lines) != 2:
         return None
-    return Git(Path(lines[0]), Path(lines[1]), own=False)
+    store = Path(lines[0])
+    if store.is_relative_to(root) and ".git" not in store.relative_to(root).parts:
+        return None
+    return Git(store, Path(lines[1]), own=False)
 
 
 def nul(paths: Iterable[str]) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 
 from taofold.core.errors import ConfigError
 from taofold.spec.faults import near
+from taofold.tools.host import OUTSIDE
 
 
 def is_name(text: str) -> bool:
@@ -24,6 +25,8 @@ def is_name(text: str) -> bool:
 def load(name: str, folder: Path) -> Any:
     """The object that `name` says. Modules are looked for in `folder` first.
 
+    What a module needs from there it must import when it is loaded, not later.
+
     Raises:
         ConfigError: it cannot be imported, or has no such attribute.
     """
@@ -31,7 +34,7 @@ def load(name: str, folder: Path) -> Any:
         raise ConfigError(f"{name!r} is no module:attr")
     module, _, attribute = name.rpartition(":")
     # What the module prints must not spoil the result on standard output.
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr), OUTSIDE.open():
         thing: Any = _file(folder / module) if module.endswith(".py") else _module(module, folder)
     for part in attribute.split("."):
         if not hasattr(thing, part):
@@ -44,8 +47,9 @@ def load(name: str, folder: Path) -> Any:
 
 def _module(name: str, folder: Path) -> ModuleType:
     place = str(folder.absolute())
-    if place not in sys.path:
-        sys.path.insert(0, place)
+    # On the path while the module is loaded only: later an agent may have written there.
+    before = list(sys.path)
+    sys.path.insert(0, place)
     try:
         return importlib.import_module(name)
     except KeyboardInterrupt:
@@ -56,6 +60,8 @@ def _module(name: str, folder: Path) -> ModuleType:
         raise ConfigError(f"importing {name!r} failed: {error}") from error
     except BaseException as error:  # also sys.exit() in somebody's module
         raise ConfigError(f"importing {name!r} raised {type(error).__name__}: {error}") from error
+    finally:
+        sys.path[:] = [entry for entry in sys.path if entry != place or entry in before]
 
 
 def _file(path: Path) -> ModuleType:

@@ -9,16 +9,14 @@ when the command ends, all its processes end. It does not limit memory or proces
 import json
 import os
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from shutil import which
 from typing import Final
 
-from taofold.tools import guard, process
+from taofold.tools import guard, host, process
 from taofold.tools.worker import WORKERS
 
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
@@ -36,6 +34,7 @@ _ETC: Final = (
 _NETWORK_ETC: Final = ("resolv.conf", "hosts", "nsswitch.conf", "services", "protocols")
 HOME: Final = "/tmp/home"
 """The home directory inside the container, where /tmp is its own."""
+_NONE: Final = "/dev/null/bwrap"
 _PROBE_SECONDS: Final = 10
 _END_SECONDS: Final = 5.0
 
@@ -83,7 +82,9 @@ class Containment:
 
     def _options(self) -> list[str]:
         root = str(self.root)
-        options = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+        # Never one that lies in the root: an agent could have written it. None = it cannot start.
+        bwrap = host.program("bwrap", self.root) or _NONE
+        options = [bwrap, "--unshare-all", "--die-with-parent", "--new-session"]
         options += ["--cap-drop", "ALL", "--hostname", "contained"]
         options += ["--share-net"] if self.network else []
         for part in _SYSTEM:
@@ -124,26 +125,24 @@ def _shown(path: str) -> list[str]:
 
 def python_homes() -> tuple[Path, ...]:
     """The directories this Python needs, where they are not part of the system."""
-    homes = {Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
-    # Installed editable, our own source lies elsewhere, and pytest loads our plugin from it.
-    homes.add(Path(__file__).resolve().parents[2])
     private = Path.home().resolve()
     return tuple(
-        sorted(
+        [
             home
-            for home in homes
+            for home in host.homes()
             if not home.is_relative_to("/usr") and not private.is_relative_to(home)
-        )
+        ]
     )
 
 
 @cache
 def why_not() -> str:
     """Why commands cannot be contained here; "" if they can. Found out by doing it, once."""
-    if which("bwrap") is None:
+    if not host.program("bwrap"):
         return "bubblewrap (bwrap) is not installed"
     try:
         wrapped = Containment(Path("/usr")).wrap(["true"], Path("/usr"))
+        wrapped[0] = host.program("bwrap")
         done = subprocess.run(
             wrapped, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
         )

@@ -57,6 +57,8 @@ def covers(root: Path, protected: Sequence[str], hidden: Sequence[str]) -> list[
     Raises:
         OSError: the root cannot be read, or there are more than `MOST` names.
     """
+    if not protected and not hidden:
+        return []
     found: list[list[str]] = []
     todo = [(str(root), False)]
     while todo:

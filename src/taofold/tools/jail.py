@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from taofold.tools.host import OUTSIDE, frozen
+
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK a FIFO would hold the tool until somebody writes to it.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -53,6 +55,8 @@ class Jail:
     root: Path
     hidden: tuple[str, ...] = HIDDEN
     protected: tuple[str, ...] = PROTECTED
+    frozen: tuple[str, ...] = ()
+    """Directories, relative to the root, in which nothing may be written."""
 
     def parts(self, path: str, *, write: bool = False) -> tuple[str, ...]:
         """The components of `path` below the root.
@@ -89,6 +93,9 @@ class Jail:
         folded = {part.casefold() for part in parts}  # some file systems ignore case
         if folded & set(self.hidden):
             raise Outside(f"{path!r} belongs to the runtime and cannot be used")
+        inner = "/".join(parts)
+        if write and any([(inner + "/").startswith(f"{place}/") for place in self.frozen]):
+            raise Outside(f"{path!r} is read-only: this program itself runs from there")
         if write and folded & set(self.protected):
             raise Outside(f"{path!r} is read-only: {', '.join(self.protected)} is protected")
 
@@ -178,11 +185,15 @@ class Jail:
 
 
 def jail(root: Path | str, *, protected: tuple[str, ...] = PROTECTED) -> Jail:
-    """A jail at `root`, its links resolved once and for all; it must be a directory."""
+    """A jail at `root`, its links resolved once and for all; it must be a directory.
+
+    An agent works there: from now on this process takes no module from it, if it is sealed.
+    """
     resolved = Path(root).resolve(strict=True)
     if not resolved.is_dir():
         raise NotADirectoryError(f"the work root {str(root)!r} is not a directory")
-    return Jail(resolved, protected=protected)
+    OUTSIDE.roots.add(resolved)
+    return Jail(resolved, protected=protected, frozen=frozen(resolved))
 
 
 def _enter(folder: int, name: str, path: str, create: bool) -> int:

@@ -27,6 +27,8 @@ _PANIC: Final = re.compile(r"panicked at (?:'.*?', )?(?P<path>[^\s:]+):(?P<line>
 _COMPILER: Final = re.compile(
     r"(?m)^error(?:\[(?P<code>E\d+)\])?: (?P<said>.+)\n\s+--> (?P<path>[^:\n]+):(?P<line>\d+)"
 )
+_LINE: Final = re.compile(r" \(line \d+\)\Z")
+"""Where an example of the documentation stands: it moves when lines above it do."""
 _STATUS: Final[dict[str, Status]] = {"ok": "passed", "FAILED": "failed", "ignored": "skipped"}
 
 
@@ -69,6 +71,7 @@ def _binary(text: str, name: str) -> tuple[list[Check], str]:
 
 
 def _check(binary: str, name: str, status: Status, said: str) -> Check:
+    name = _LINE.sub("", name)
     if status != "failed":
         return check(f"{binary}::{name}", status)
     panic = _PANIC.search(said)

@@ -7,12 +7,16 @@ lines move. Pure.
 import re
 from typing import Any, Final
 
-from taofold.loop.check import Check, Place
+from taofold.loop.check import Check, Place, Runner
 from taofold.loop.checks.report import Report, check, numbered, relative, rows
 
 _TSC: Final = re.compile(
     r"(?m)^(?P<path>[^\s(][^(\n]*)\((?P<line>\d+),\d+\): error (?P<code>TS\d+): (?P<said>.*)$"
 )
+_PARSING: Final = re.compile(r"(?m)^LOG:  Parsing (.+) \([\w.]+\)$")
+_LISTED: Final = re.compile(r"(?m)^(/.+\.(?:[cm]?[jt]sx?|pyi?|ipynb))$")
+_CHATTER: Final = re.compile(r"(?m)^(?:LOG:  .*|/.+\.d\.ts)\n?")
+_INSTALLED: Final = ("node_modules", "site-packages", "typeshed")
 _TSC_BARE: Final = re.compile(r"(?m)^error (?P<code>TS\d+): (?P<said>.*)$")
 
 
@@ -46,6 +50,25 @@ def tsc(text: str, root: str) -> Report:
     ]
     found += [_finding("", 0, m["code"], m["said"]) for m in _TSC_BARE.finditer(text)]
     return Report(numbered(found), whole=True)
+
+
+def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
+    """The files of the project that a linter says it looked at."""
+    match runner:
+        case "mypy":
+            names = _PARSING.findall(text)
+        case "ruff" | "tsc":
+            names = _LISTED.findall(text)
+        case _:
+            return ()
+    found = {relative(name, root) for name in names}
+    inside = [n for n in found if not n.startswith("/") and not {*n.split("/")} & {*_INSTALLED}]
+    return tuple(sorted(inside))
+
+
+def shown(runner: Runner, text: str) -> str:
+    """What a person wants to read of it."""
+    return _CHATTER.sub("", text) if runner in ("mypy", "tsc") else text
 
 
 def _finding(path: str, line: int, code: str, said: Any) -> Check:

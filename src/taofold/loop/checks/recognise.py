@@ -9,6 +9,8 @@ from pathlib import PurePath
 from re import compile as pattern
 from typing import Final
 
+import msgspec
+
 from taofold.core.values import Value
 from taofold.loop.check import Runner
 from taofold.loop.checks import linters
@@ -53,6 +55,8 @@ class Plan(Value, frozen=True):
     """Which argument is the tool itself, behind a wrapper such as `uv run`."""
     wire: bool = False
     """Do results come through a pipe of their own?"""
+    census: tuple[str, ...] = ()
+    """A second command, which names the files that a linter looks at."""
 
 
 def plan(argv: Sequence[str]) -> Plan:
@@ -76,7 +80,8 @@ def plan(argv: Sequence[str]) -> Plan:
         return Plan("command", tuple(argv), at)
     runner, words = found
     wire = runner in ("pytest", "unittest", "node")
-    return Plan(runner, (*head, *words), at, wire)
+    census = (*head, *_census(words)) if runner == "ruff" else ()
+    return Plan(runner, (*head, *words), at, wire, census)
 
 
 def writing(words: Sequence[str]) -> list[str]:
@@ -122,15 +127,21 @@ def _printing(name: str, program: str, rest: list[str]) -> tuple[Runner, list[st
         case "tsc":
             at = rest.index("--pretty") if "--pretty" in rest else len(rest)
             said = at + 1 < len(rest) and rest[at + 1] in ("true", "false")
-            return "tsc", [program, *rest[:at], *rest[at + 1 + said :], "--pretty", "false"]
+            kept = [*rest[:at], *rest[at + 1 + said :]]
+            return "tsc", [program, *kept, "--pretty", "false", "--listFiles"]
         case "ruff" if first == "check":
             kept = _without(rest[1:], "--output-format")
             return "ruff", [program, "check", "--output-format=json-lines", "--no-cache", *kept]
         case "mypy":
             kept = _without(_without(rest, "--output", "-O"), "--cache-dir")
-            return "mypy", [program, "--output=json", "--cache-dir=/dev/null", *kept]
+            return "mypy", [program, "--output=json", "--cache-dir=/dev/null", "-v", *kept]
         case _:
             return None
+
+
+def _census(words: list[str]) -> list[str]:
+    """`ruff check` that names its files and changes none."""
+    return [*_without([one for one in words if not one.startswith("--fix")]), "--show-files"]
 
 
 def _without(words: list[str], *names: str) -> list[str]:
@@ -160,8 +171,14 @@ def _behind_wrapper(argv: Sequence[str]) -> int:
     return 0
 
 
-def printed(runner: Runner, text: str, root: str) -> Report:
+def printed(runner: Runner, text: str, root: str, census: str = "") -> Report:
     """The report of a runner that prints it; empty and whole for others."""
+    report = _printed(runner, text, root)
+    files = linters.files(runner, census or text, root)
+    return msgspec.structs.replace(report, files=files)
+
+
+def _printed(runner: Runner, text: str, root: str) -> Report:
     match runner:
         case "go":
             return go(text, root)

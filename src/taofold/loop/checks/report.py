@@ -30,8 +30,10 @@ class Report(Value, frozen=True):
     patched: dict[str, str] = {}
     """Parts of the runner that were replaced, each with the file that the new one is from."""
     plugins: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
     toolchain: tuple[str, ...] = ()
+    """Files of the work root that the runner itself is made of: plugins."""
+    files: tuple[str, ...] = ()
+    """What a linter looked at."""
     doubts: tuple[str, ...] = ()
 
 
@@ -52,7 +54,6 @@ class _Line(msgspec.Struct):
     code: int = 1
     patched: dict[str, str] = {}
     plugins: list[str] = []
-    modules: list[str] = []
     toolchain: list[str] = []
 
 
@@ -88,8 +89,7 @@ def stream(raw: bytes, nonce: str, root: str) -> Report:
         return Report(worst(checks), tuple(collected), doubts=tuple(dict.fromkeys(doubts)))
     return Report(
         worst(checks), tuple(collected), not doubts, ended.code, ended.patched,
-        tuple(ended.plugins), tuple(ended.modules), tuple(ended.toolchain),
-        tuple(dict.fromkeys(doubts)),
+        tuple(ended.plugins), tuple(ended.toolchain), doubts=tuple(dict.fromkeys(doubts)),
     )  # fmt: skip
 
 

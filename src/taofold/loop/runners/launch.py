@@ -5,44 +5,25 @@ reports are written to descriptor OUT as JSON lines, each with the settings' non
 the project's interpreter (Python 3.8 or later) and imports nothing of taofold.
 
 What is tested runs in this very process, so this cannot be proof against code written to
-deceive it. It makes the known ways visible: modules that take a runner's place are not
-found, and functions of the runner that were replaced are named in the last line.
+deceive it. It makes the known ways visible: functions of the runner that were replaced are
+named in the last line.
 """
 
 from __future__ import annotations
 
 import builtins
 import importlib
-import importlib.machinery
 import importlib.util
 import json
 import os
 import sys
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 WATCHED = ("_pytest", "pytest", "pluggy", "unittest")
 PRELOADED = ("traceback", "linecache", "doctest", "inspect", "tempfile", "shutil", "logging")
-
-
-class Trusted:
-    """Finds some modules where they were before the work root came onto the path."""
-
-    def __init__(
-        self, standard: frozenset[str], names: frozenset[str], path: Sequence[str]
-    ) -> None:
-        self.standard, self.names, self.path = standard, names | standard, list(path)
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """The module's place outside the work root, or an error if it has none."""
-        if path is not None or name not in self.names or name in sys.builtin_module_names:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, self.path)
-        if spec is None and name in self.standard and not _frozen(name):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return spec
 
 
 class Wire:
@@ -91,10 +72,6 @@ class Watch:
                 self.found[name] = str(getattr(_code(now), "co_filename", ""))
 
 
-def _frozen(name: str) -> bool:
-    return importlib.machinery.FrozenImporter.find_spec(name) is not None
-
-
 def _code(value: Any) -> Any:
     value = getattr(value, "__func__", value)
     if isinstance(value, property):
@@ -109,11 +86,7 @@ def main() -> int:
         settings = json.load(file)
     wire = Wire(int(target), settings["nonce"])
     root = settings["root"]
-    outside = [p for p in sys.path if not _inside(p, root) or _installed(p)]
-    standard = frozenset(getattr(sys, "stdlib_module_names", ())) - {*settings["exempt"]}
-    trusted = frozenset([*settings["trusted"], *WATCHED])
-    finder: Any = Trusted(standard, trusted, outside)
-    sys.meta_path.insert(0, finder)
+    _move(*settings["moved"])
     importlib.import_module(runner)
     for name in PRELOADED:
         importlib.import_module(name)
@@ -121,13 +94,29 @@ def main() -> int:
     sys.argv = [runner, *arguments]
     reporter = _beside(runner + "_report")
     watch = Watch()
-    started = sorted(_homes(root))
-    ended: tuple[int, list[str]] = reporter.run(arguments, wire, watch)
-    code, plugins = ended
+    ended: tuple[int, list[str], list[str]] = reporter.run(arguments, wire, watch)
+    code, plugins, files = ended
     watch.look()
-    wire.send("end", code=code, patched=watch.found, plugins=plugins,
-              modules=sorted(_foreign(root)), toolchain=started)  # fmt: skip
+    own = sorted({_below(file, root) for file in files} - {""})
+    wire.send("end", code=code, patched=watch.found, plugins=plugins, toolchain=own)
     return code
+
+
+def _move(*places: str) -> None:
+    """Have what is installed editable below the first place be found below the second."""
+    if not places:
+        return
+    old, new = places
+
+    def moved(path: Any) -> Any:
+        inside = isinstance(path, str) and (path + os.sep).startswith(old + os.sep)
+        return new + path[len(old) :] if inside else path
+
+    sys.path[:] = [moved(path) for path in sys.path]
+    for name, module in list(sys.modules.items()):
+        mapping = getattr(module, "MAPPING", None)
+        if name.startswith("__editable__") and isinstance(mapping, dict):
+            mapping.update({key: moved(path) for key, path in list(mapping.items())})
 
 
 def _beside(name: str) -> Any:
@@ -141,29 +130,13 @@ def _beside(name: str) -> Any:
     return module
 
 
-def _inside(path: str, root: str) -> bool:
-    real = os.path.realpath(path or ".")
-    return real == root or real.startswith(root + os.sep)
-
-
-def _installed(path: str) -> bool:
-    return any(part in ("site-packages", "dist-packages") for part in Path(path).parts)
-
-
-def _homes(root: str) -> Iterator[str]:
-    """Files of the runner that lie in the work root, in a virtual environment there."""
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file and _inside(file, root) and _installed(file):
-            yield os.path.relpath(os.path.realpath(file), root)
-
-
-def _foreign(root: str) -> Iterator[str]:
-    """Top-level modules that were loaded from outside the work root, or installed in it."""
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and "." not in name and (not _inside(file, root) or _installed(file)):
-            yield name
+def _below(file: str, root: str) -> str:
+    """A file relative to the root; "" if it lies elsewhere, or is installed."""
+    real = os.path.realpath(file)
+    installed = any(part in ("site-packages", "dist-packages") for part in Path(real).parts)
+    if installed or not real.startswith(root + os.sep):
+        return ""
+    return os.path.relpath(real, root)
 
 
 if __name__ == "__main__":

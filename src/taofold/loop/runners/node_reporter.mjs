@@ -36,5 +36,5 @@ export default async function* report(source) {
       });
     }
   }
-  yield line("end", { code: failed ? 1 : 0, patched: {}, plugins: [], modules: [], toolchain: [] });
+  yield line("end", { code: failed ? 1 : 0, patched: {}, plugins: [], toolchain: [] });
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Generator
 from typing import Any
 
@@ -20,6 +21,7 @@ class PytestReporter:
         self._phases: dict[str, tuple[str, Any, float]] = {}
         self._types: dict[str, str] = {}
         self.plugins: list[str] = []
+        self.files: list[str] = []
 
     def pytest_cmdline_parse(self) -> Generator[None, Any, None]:
         """A hook wrapper. Tests run in this process: workers of xdist would not be isolated."""
@@ -42,6 +44,10 @@ class PytestReporter:
         for name, plugin in session.config.pluginmanager.list_name_plugin():
             known = type(plugin).__name__ if str(name).isdigit() else str(name)
             self.plugins += [] if plugin is None or plugin is self else [known]
+            home = sys.modules.get(type(plugin).__module__)
+            for module in (plugin, home):
+                file = getattr(module, "__file__", None)
+                self.files += [file] if isinstance(file, str) else []
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file that cannot be imported is an error of its own."""
@@ -109,10 +115,10 @@ def _short(text: str) -> str:
     return text[: LONGEST // 2] + "\n[...]\n" + text[-LONGEST // 2 :]
 
 
-def run(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list[str]]:
-    """Pytest's exit code, and the names of its plugins."""
+def run(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list[str], list[str]]:
+    """Pytest's exit code, the names of its plugins, and the files that they come from."""
     pytest: Any = importlib.import_module("pytest")
     reporter = PytestReporter(wire, watch)
     pytest.hookimpl(hookwrapper=True)(PytestReporter.pytest_cmdline_parse)
     code = int(pytest.main(arguments, plugins=[reporter]))
-    return code, sorted(set(reporter.plugins))
+    return code, sorted(set(reporter.plugins)), reporter.files

@@ -93,7 +93,7 @@ def reporting(wire: Any, watch: Any) -> type[unittest.TextTestResult]:  # noqa: 
     return Reported
 
 
-def run(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list[str]]:
+def run(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list[str], list[str]]:
     """Unittest's exit code, and no plugins."""
     result = reporting(wire, watch)
 
@@ -110,7 +110,7 @@ def run(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list[str]]:
     ended = unittest.main(
         module=None, argv=["python -m unittest", *arguments], testRunner=Runner, exit=False
     )
-    return (0 if ended.result.wasSuccessful() else 1), []
+    return (0 if ended.result.wasSuccessful() else 1), [], []
 
 
 def _ids(suite: Any) -> Iterator[str]:

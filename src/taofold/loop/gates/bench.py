@@ -1,8 +1,8 @@
-"""Runs one gate where an agent cannot reach it, and brings back what happened.
+"""Runs one gate in a laid tree, and brings back what happened.
 
 A clean environment, programs found at the loop's start, an isolated interpreter, scripts and
-reports outside the work root, protected files read-only, in a container where there is one.
-Knows nothing about baselines and verdicts.
+reports outside the tree, in a container where there is one. Knows nothing about baselines and
+verdicts.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -18,32 +19,22 @@ from typing import Final
 
 from taofold.core.errors import ConfigError
 from taofold.loop.check import Gate
-from taofold.loop.checks import recognise
+from taofold.loop.checks import linters, recognise
 from taofold.loop.checks.recognise import Plan
 from taofold.loop.checks.report import Report, stream
-from taofold.loop.gates_path import environment, homes, interpreter
-from taofold.loop.gates_wire import Wire
+from taofold.loop.gates.programs import environment, homes, interpreter
+from taofold.loop.gates.tree import Tree
+from taofold.loop.gates.wire import Wire
 from taofold.tools import process
 from taofold.tools.command import Contain
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
-from taofold.tools.jail import HIDDEN, PROTECTED
 from taofold.tools.output import Output
 
-MOST_FROZEN: Final = 1_500
-"""Protected files that are mounted read-only; of more only the audit afterwards tells."""
 MOST_PRINTED: Final = 16_000_000
 _STRICT: Final = ("/bin/bash", "--posix", "-o", "pipefail", "-c")
 SHELL: Final = _STRICT if Path(_STRICT[0]).exists() else ("/bin/sh", "-c")
 """`pytest | tail` ends as pytest does, not as tail, where the shell can say so."""
 _SCRIPTS: Final = ("launch.py", "pytest_report.py", "unittest_report.py", "node_reporter.mjs")
-
-
-@dataclass(frozen=True, slots=True)
-class Trust:
-    """What the launcher must know of the baseline."""
-
-    modules: tuple[str, ...] = ()
-    exempt: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +57,21 @@ class Ran:
 class Bench:
     """Where and how gates run."""
 
-    root: Path
+    tree: Tree
     path: str
     """Where programs are looked for."""
     network: bool = False
     contain: Contain = "auto"
-    frozen: tuple[str, ...] = ()
-    """Files below the root that a gate may only read."""
     bytecode: Path | None = None
     """The runner's compiled modules, used in a container only; None = all are compiled anew."""
     keeps: bool = False
     """Fill `bytecode`. A gate of the project must never: what is tested runs in its process."""
+
+    @property
+    def environments(self) -> list[str]:
+        """Folders of installed Python packages in the tree."""
+        shown = self.tree.shown.items()
+        return [name for name, place in shown if (place / "pyvenv.cfg").is_file()]
 
     @property
     def why_not(self) -> str:
@@ -84,26 +79,26 @@ class Bench:
         return "contain='never'" if self.contain == "never" else why_not()
 
     def program(self, gate: Gate) -> str:
-        """The interpreter or the program that starts first."""
+        """The interpreter or the program that starts first, where a gate sees it."""
         word = planned(gate).argv[0]
         if word.startswith("\0python:"):
-            word = interpreter(Path(self._found(word.removeprefix("\0python:"), gate))) or "python"
+            word = self._python(word, gate)
         return self._found(word, gate)
 
-    async def run(self, gate: Gate, trust: Trust) -> Ran:
+    async def run(self, gate: Gate) -> Ran:
         """Run `gate` once, for at most its timeout."""
         plan = planned(gate)
         scratch = Path(tempfile.mkdtemp(prefix="taofold-gate-"))
         try:
-            return await self._run(gate, plan, trust, scratch)
+            return await self._run(gate, plan, scratch)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    async def _run(self, gate: Gate, plan: Plan, trust: Trust, scratch: Path) -> Ran:
+    async def _run(self, gate: Gate, plan: Plan, scratch: Path) -> Ran:
         for name in _SCRIPTS:
             script = files("taofold.loop.runners").joinpath(name)
             (scratch / name).write_bytes(script.read_bytes())
-        wire = Wire(self._settings(gate, trust))
+        wire = Wire(self._settings(gate))
         try:
             argv = self._filled(plan.argv, scratch, wire, gate)
             printed, output = bytearray(), Output()
@@ -125,76 +120,98 @@ class Bench:
             except OSError as error:
                 fault = f"it cannot be started: {error.strerror or error}"
             spent = int((monotonic() - started) * 1000)
-            raw = wire.taken()
-            text = printed.decode("utf-8", "replace")
+            root = str(self.tree.root)
+            census = await self._census(plan, gate, scratch, wire)
+            text = self._said(printed.decode("utf-8", "replace"))
             if plan.wire:
-                report = stream(raw, wire.nonce, str(self.root))
+                raw = self._said(wire.taken().decode("utf-8", "replace")).encode()
+                report = stream(raw, wire.nonce, root)
             else:
-                report = recognise.printed(plan.runner, text, str(self.root))
+                report = recognise.printed(plan.runner, text, root, census)
+            seen = linters.shown(plan.runner, self._said(output.text))
+            shown = tuple([self._said(word.replace(str(scratch), "<gate>")) for word in argv])
             return Ran(
-                plan, report, _shown(argv, scratch), code, output.text, text, fault, late,
+                plan, report, shown, code, seen, text, fault, late,
                 int(began * 1000), spent,
             )  # fmt: skip
         finally:
             wire.close()
 
+    async def _census(self, plan: Plan, gate: Gate, scratch: Path, wire: Wire) -> str:
+        """The files that a linter looks at, as it names them."""
+        if not plan.census:
+            return ""
+        printed = bytearray()
+        argv = self._filled(plan.census, scratch, wire, gate)
+        with suppress(OSError, TimeoutError, process.Flood):
+            async with asyncio.timeout(gate.timeout):
+                await self._process(argv, gate, scratch, wire, printed.extend)
+        return self._said(printed.decode("utf-8", "replace"))
+
     async def _process(
         self, argv: list[str], gate: Gate, scratch: Path, wire: Wire, heard: object
     ) -> int:
         assert callable(heard)
-        where = self.root / gate.folder
-        given = environment(self.path, gate)
+        where = self.tree.seen / gate.folder
+        path = os.pathsep.join([self.tree.moved(one) for one in self.path.split(os.pathsep)])
+        given = environment(path, gate)
         if any([word.startswith("--test-reporter") for word in argv]):
             given["TAOFOLD_GATE_IN"] = str(wire.source)
         if self.why_not:
             home = scratch / "home"
-            home.mkdir()
+            home.mkdir(exist_ok=True)
             given |= {"HOME": str(home), "TMPDIR": str(home)}
             return await process.run(
                 argv, folder=where, environment=given, heard=heard, inherited=wire.given
             )
-        box = Containment(self.root, self.network, self._readable(argv, scratch), PROTECTED, HIDDEN)
+        root = self.tree.root
+        box = Containment(root, self.network, self._readable(argv, scratch))
         given |= {"HOME": HOME, "TMPDIR": "/tmp"}
-        covers = self._covers()
+        # Over the work root lies the tree, and over parts of it what it only shows.
+        covers = ["--bind", str(self.tree.folder), str(root)]
+        for name, place in self.tree.shown.items():
+            covers += ["--ro-bind", str(place), str(root / name)]
         if self.keeps and self.bytecode is not None:
             covers += ["--bind", str(self.bytecode), str(self.bytecode)]
         async with box.around(argv, where, covers) as (wrapped, inherited):
             return await process.run(
                 wrapped,
-                folder=self.root,
+                folder=Path("/"),
                 environment=given,
                 heard=heard,
                 inherited=(inherited, *wire.given),
             )
 
-    def _covers(self) -> list[str]:
-        """Mounts that make the protected files read-only."""
-        if len(self.frozen) > MOST_FROZEN:
-            return []
-        options: list[str] = []
-        for path in self.frozen:
-            place = self.root / path
-            if place.is_file() and not place.is_symlink():
-                options += ["--ro-bind", str(place), str(place)]
-        return options
+    def _said(self, text: str) -> str:
+        """Text of a gate with the work root's paths in place of the tree's."""
+        tree = self.tree
+        return text if tree.contained else text.replace(str(tree.folder), str(tree.root))
 
     def _readable(self, argv: Sequence[str], scratch: Path) -> tuple[Path, ...]:
         """This Python's homes, the program's, and the scripts."""
+        root = self.tree.root
         found = {*python_homes(), scratch, *([self.bytecode] if self.bytecode else [])}
         for word in argv:
             if word.startswith("/"):
-                found |= homes(Path(word))
+                found |= homes(self.tree.host(Path(word)))
         rustup = os.environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
         if Path(argv[0]).name in ("cargo", "rustc", "make"):
             found |= {Path(rustup)} if Path(rustup).is_dir() else set()
             found |= homes(Path(shutil.which("cargo", path=self.path) or "/usr"))
-        return tuple(sorted(p for p in found if not self.root.is_relative_to(p)))
+        ours = (root, self.tree.folder)
+        return tuple(
+            sorted(
+                place
+                for place in found
+                if not any([one.is_relative_to(place) or place.is_relative_to(one) for one in ours])
+            )
+        )
 
-    def _settings(self, gate: Gate, trust: Trust) -> dict[str, object]:
+    def _settings(self, gate: Gate) -> dict[str, object]:
         more = gate.env.get("PYTHONPATH", "").split(os.pathsep)
-        path = [str(self.root / gate.folder / part) for part in more if part]
-        modules, exempt = list(trust.modules), list(trust.exempt)
-        return {"root": str(self.root), "trusted": modules, "exempt": exempt, "path": path}
+        path = [str(self.tree.seen / gate.folder / self.tree.moved(part)) for part in more if part]
+        moved = [] if self.tree.contained else [str(self.tree.root), str(self.tree.folder)]
+        return {"root": str(self.tree.seen), "path": path, "moved": moved}
 
     def _filled(self, words: Sequence[str], scratch: Path, wire: Wire, gate: Gate) -> list[str]:
         """The arguments with everything named that is known only now."""
@@ -207,19 +224,28 @@ class Bench:
         filled: list[str] = []
         for word in recognise.writing(words) if self.keeps else words:
             if word.startswith("\0python:"):
-                found = self._found(word.removeprefix("\0python:"), gate)
-                word = "python" if filled else interpreter(Path(found)) or "python"
+                word = "python" if filled else self._python(word, gate)
             word = known.get(word, word)
             word = word.replace(recognise.REPORTER, str(scratch / "node_reporter.mjs"))
             word = word.replace(recognise.DEVICE, f"/dev/fd/{wire.target}")
             filled.append(word.replace(recognise.CACHE, cache))
         return [self._found(filled[0], gate), *filled[1:]]
 
+    def _python(self, word: str, gate: Gate) -> str:
+        """The interpreter that a script such as `pytest` starts."""
+        script = self._found(word.removeprefix("\0python:"), gate)
+        return self.tree.moved(interpreter(self.tree.host(Path(script)))) or "python"
+
     def _found(self, program: str, gate: Gate) -> str:
-        """The program's path: on the loop's `PATH`, or below the gate's folder."""
+        """The program's path as a gate sees it: on the loop's `PATH`, or below its folder."""
+        tree = self.tree
         if "/" in program:
-            return str(self.root / gate.folder / program)
-        return shutil.which(program, path=self.path) or program
+            return str(tree.seen / gate.folder / tree.moved(program))
+        for entry in self.path.split(os.pathsep):
+            folder = Path(tree.moved(entry))
+            if shutil.which(program, path=str(tree.host(folder))):
+                return str(folder / program)
+        return program
 
 
 def planned(gate: Gate) -> Plan:
@@ -240,8 +266,3 @@ def contained(contain: Contain) -> str:
     if reason and contain == "always":
         raise ConfigError(f"gates cannot be contained: {reason}")
     return reason
-
-
-def _shown(argv: Sequence[str], scratch: Path) -> tuple[str, ...]:
-    """The arguments as the record keeps them: the scratch folder's name says nothing."""
-    return tuple([word.replace(str(scratch), "<gate>") for word in argv])

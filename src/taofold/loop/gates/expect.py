@@ -5,14 +5,16 @@ must have passed. A linter's findings of the baseline must be gone, which its ex
 """
 
 import ast
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import structs
 
-from taofold.loop.baseline import Expected
 from taofold.loop.check import TESTS, Check, Runner, Status
 from taofold.loop.checks.report import Report
+from taofold.loop.gates.baseline import Expected
 
+_TESTING = re.compile(r"(?:\A|_)(?:tests?|checks?|specs?)(?:_|\.)")
 _JOINTS = {"pytest": "::", "unittest": ".", "go": ".", "node": " > ", "cargo": "::"}
 
 
@@ -25,7 +27,17 @@ def expected(runner: Runner, report: Report, sources: Mapping[str, str]) -> Expe
         if runner in TESTS and check.status in ("error", "skipped") and _whole(runner, check.id):
             del checks[check.id]
             names[check.id] = _tests(sources.get(_file(check.id), ""))
-    return Expected(checks, names, tuple(report.patched), report.plugins, report.modules)
+    return Expected(checks, names, tuple(report.patched), report.plugins, report.files)
+
+
+def homes(was: Expected, files: Collection[str]) -> set[str]:
+    """Files that hold tests and nothing else, which only their ids tell: `checks/check_a.py`."""
+    found = {name.partition("::")[0] for name in (*was.checks, *was.names) if "::" in name}
+    return {
+        path
+        for path in found & {*files}
+        if not path.endswith(".py") or _TESTING.search(path.rpartition("/")[2])
+    }
 
 
 def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str, ...]:
@@ -47,6 +59,33 @@ def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str
         parts = {part.partition("[")[0] for name in inside for part in [name.rpartition(joint)[2]]}
         lacking += [f"{whole}{joint}{test}" for test in tests if test not in parts]
     return tuple(lacking)
+
+
+def unchecked(was: Expected, now: Collection[str], tree: Collection[str]) -> tuple[str, ...]:
+    """What speaks against a linter: it looks at less than before. `tree` is what there is now."""
+    lost = [path for path in was.files if path in tree and path not in now]
+    gone = [path for path in was.files if path not in tree]
+    languages = {_language(path) for path in gone}
+    aside = [
+        path
+        for path in tree
+        if path not in was.files and path not in now and _language(path) in languages - {""}
+    ]
+    doubts: list[str] = []
+    if lost:
+        doubts.append(f"not checked any more: {', '.join(lost[:5])}")
+    if len(now) < len(was.files):
+        doubts.append(f"{len(now)} files were checked, {len(was.files)} before the work began")
+    if gone and aside:
+        doubts.append(f"{gone[0]} is gone, and {aside[0]} is not checked")
+    return tuple(doubts)
+
+
+def _language(path: str) -> str:
+    suffix = path.rpartition(".")[2]
+    if suffix in ("py", "pyi"):
+        return "python"
+    return "javascript" if suffix.strip("cmx") in ("js", "ts") else ""
 
 
 def rebased(runner: Runner, was: Expected, now: Expected, edited: Collection[str]) -> Expected:

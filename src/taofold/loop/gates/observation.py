@@ -18,8 +18,11 @@ def observation(verdict: Verdict, limit: int = LIMIT) -> str:
         f"{change.path} was {change.did} and is {change.done}: {change.why}. "
         "It belongs to the check; solve the task without touching it."
         for change in verdict.changes
-        if change.done != "kept"
+        if change.done not in ("kept", "left out")
     ]
+    left = [change for change in verdict.changes if change.done == "left out"]
+    if left and not verdict.passed:
+        lines += [f"The gates ran without your change of {c.path}: {c.why}." for c in left[:_SHOWN]]
     room = max(limit - sum(map(len, lines)), limit // 2)
     failed = [result for result in verdict.results if not result.passed]
     lines += [_told(result, room // len(failed)) for result in failed]

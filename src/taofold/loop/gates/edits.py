@@ -12,12 +12,15 @@ from typing import Final
 from msgspec import structs
 
 from taofold.core.errors import Refused
-from taofold.loop import gates_expect
-from taofold.loop.baseline import Baseline, Expected, above, kept, save_beside
 from taofold.loop.check import TESTS, Change
-from taofold.loop.gates_bench import Ran, Trust
-from taofold.loop.gates_judge import Judge
-from taofold.loop.gates_restore import audit, mended
+from taofold.loop.gates import expect
+from taofold.loop.gates.baseline import Baseline, Expected, save_beside
+from taofold.loop.gates.bench import Ran
+from taofold.loop.gates.capture import sources
+from taofold.loop.gates.judge import Judge
+from taofold.loop.gates.restore import above, removed, restored
+from taofold.loop.gates.scope import role
+from taofold.loop.gates.work import Work, observed
 from taofold.loop.ground import Settled
 from taofold.tools.worker import WORKERS
 
@@ -26,30 +29,28 @@ _MOST: Final = 50
 
 
 async def touched(judge: Judge) -> dict[str, str]:
-    """Protected paths that are not as the baseline has them, with what is there ("" = nothing)."""
-    baseline = judge.baseline
-    if baseline is None:
+    """Paths that decide and are not as the baseline has them, and a mark of what is there.
+
+    Old files that no proof would take as they are now, and new ones that would configure a gate;
+    "" = nothing is there any more.
+    """
+    if judge.baseline is None:
         return {}
-    found: tuple[Change, ...] = await WORKERS.run(audit, judge.root, baseline)
-    now = above(judge.root)
-    return {
-        one.path: now.get(one.path, "") if _outside(one.path) else _mark(judge.root, one.path)
-        for one in found
-        if one.done == "reported"
-    }
+    found: dict[str, str] = await WORKERS.run(_touched, judge, judge.baseline)
+    return found
 
 
 async def restore(judge: Judge, paths: Collection[str]) -> Settled:
     """Put these files back; what was new is moved aside.
 
     Raises:
-        Refused: it cannot be done, as above the work root.
+        Refused: it cannot be done, as above the tree.
     """
     baseline = _baseline(judge)
-    found: tuple[Change, ...] = await WORKERS.run(audit, judge.root, baseline)
-    mine = [one for one in found if one.path in paths]
-    done: tuple[Change, ...] = await WORKERS.run(mended, judge.root, judge.folder, baseline, mine)
-    left = [f"{one.path} ({one.why})" for one in done if one.done == "reported"]
+    left: list[str] = []
+    for path in paths:
+        change = await WORKERS.run(_restored, judge, baseline, path)
+        left += [f"{path} ({change.why})"] if change.done == "reported" else []
     if left:
         raise Refused(f"cannot be put back, do it by hand: {', '.join(left)}")
     return Settled(baseline.digest)
@@ -62,22 +63,21 @@ async def keep(judge: Judge, paths: Collection[str]) -> Settled:
         Refused: the gates cannot be run on them, or the loop's code interferes with the runner.
     """
     was = _baseline(judge)
-    fresh = await WORKERS.run(_taken, judge, was, paths)
+    fresh: Baseline = await WORKERS.run(_taken, judge, was, paths)
+    work: Work = await WORKERS.run(observed, judge.root, fresh, judge.files, None)
+    bench = judge.bench(fresh)
+    await WORKERS.run(bench.tree.lay, work.proof(fresh), work.new(fresh))
     seen: list[Expected] = []
     dropped: dict[str, None] = {}
-    sources = {
-        path: (judge.root / path).read_text(encoding="utf-8", errors="replace")
-        for path in fresh.files
-        if path.endswith(".py") and (judge.root / path).is_file()
-    }
+    texts = sources(fresh, judge.own.objects)
     for gate, before in zip(was.gates, was.expected, strict=True):
-        ran = await judge.bench(fresh).run(gate, Trust(before.modules, was.exempt))
+        ran = await bench.run(gate)
         doubts = _doubts(ran, before, judge.root, paths)
         if doubts:
             raise Refused(f"the edited files cannot be taken over: `{gate.command}`: {doubts[0]}")
         runner = ran.plan.runner
-        after = gates_expect.expected(runner, ran.report, sources)
-        merged = gates_expect.rebased(runner, before, after, paths)
+        after = expect.expected(runner, ran.report, texts)
+        merged = expect.rebased(runner, before, after, paths)
         dropped |= dict.fromkeys([*before.checks, *before.names])
         seen.append(merged)
     known = {name for one in seen for name in (*one.checks, *one.names)}
@@ -94,14 +94,36 @@ def _baseline(judge: Judge) -> Baseline:
     return judge.baseline
 
 
+def _touched(judge: Judge, baseline: Baseline) -> dict[str, str]:
+    work = observed(judge.root, baseline, judge.files)
+    found: dict[str, str] = {}
+    for path in work.left_out:
+        now = work.now[path]
+        if path in baseline.files or role(path, baseline.named) == "runner":
+            found[path] = "" if now is None else f"{now.digest or now.link} {now.mode & 0o755:o}"
+    above_now = {} if judge.contained else above(judge.own.tree)
+    for path in {**baseline.parents, **above_now}:
+        if baseline.parents.get(path) != above_now.get(path):
+            found[path] = above_now.get(path, "")
+    return found
+
+
+def _restored(judge: Judge, baseline: Baseline, path: str) -> Change:
+    if _outside(path):
+        return Change(path, "changed", "reported", "it lies above the work root")
+    if path in baseline.files:
+        return restored(judge.root, judge.folder, baseline, path, judge.files.kept(path))
+    return removed(judge.root, judge.folder, path, "it was not there")
+
+
 def _taken(judge: Judge, was: Baseline, paths: Collection[str]) -> Baseline:
     """The baseline with these files as they are now; their contents are stored."""
     files, parents = dict(was.files), dict(was.parents)
     for path in paths:
         if _outside(path):
-            parents = above(judge.root)
+            parents = above(judge.own.tree)
             continue
-        now = kept(judge.root, path, judge.folder / "objects")
+        now = judge.files.kept(path)
         if now is None:
             files.pop(path, None)
         else:
@@ -125,12 +147,7 @@ def _doubts(ran: Ran, was: Expected, root: Path, paths: Collection[str]) -> list
         if name not in was.patched and file.removeprefix(f"{root}/") not in paths
     }
     report = structs.replace(ran.report, patched=foreign, plugins=())
-    return doubts + list(gates_expect.interference(was, report, str(root)))
-
-
-def _mark(root: Path, path: str) -> str:
-    now = kept(root, path)
-    return "" if now is None else f"{now.digest or now.link} {now.mode & 0o755:o}"
+    return doubts + list(expect.interference(was, report, str(root)))
 
 
 def _outside(path: str) -> bool:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from taofold.loop.check import Gate
-from taofold.loop.gates_bench import Bench, Trust, planned
+from taofold.loop.gates.bench import Bench, planned
+from taofold.loop.gates.tree import Tree
 
 SECONDS: Final = 120.0
 """Patience with the trial."""
@@ -41,7 +42,7 @@ async def warm(bench: Bench, gate: Gate) -> None:
     if kept is None or bench.why_not or plan.runner not in _WORDS or plan.program:
         return
     program = Path(bench.program(gate))
-    if not _outside(program, bench.root):
+    if not _outside(program, bench.tree.root):
         return
     mark = kept / f"{plan.runner}-{sha256(str(program).encode()).hexdigest()[:16]}"
     if mark.exists():
@@ -51,8 +52,8 @@ async def warm(bench: Bench, gate: Gate) -> None:
         root = _trial(folder)
         words = (str(program), "-m", plan.runner, *_WORDS[plan.runner])
         trial = Gate(" ".join(words), timeout=SECONDS, argv=words)
-        empty = replace(bench, root=root, frozen=(), network=False, keeps=True)
-        ran = await empty.run(trial, Trust())
+        tree = Tree(root, root, root, contained=True)
+        ran = await replace(bench, tree=tree, network=False, keeps=True).run(trial)
     if not ran.fault:
         mark.touch()
 

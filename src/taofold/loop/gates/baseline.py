@@ -1,0 +1,261 @@
+"""The tree before iteration 1: every file of it, by content.
+
+Digests and contents lie in a folder outside the work root. The folder need not be trusted
+further than the digest of the baseline, which the loop keeps in its log: every content is
+checked against it before it is used.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from taofold.core.errors import LogError
+from taofold.core.values import Value
+from taofold.loop.check import Gate, Status
+from taofold.loop.gates.scope import Rules, rules
+
+FILE: Final = "baseline.json"
+LARGEST: Final = 64_000_000
+"""Bytes of a file whose content is kept; a larger one is used where it lies, if it is unchanged."""
+MOST: Final = 200_000
+"""Files, besides those of environments."""
+MOST_BYTES: Final = 8_000_000_000
+SKIPPED: Final = frozenset(
+    {".git", ".hg", ".svn", ".taofold", "__pycache__", ".mypy_cache", ".ruff_cache", ".tox",
+     ".pytest_cache", ".nox", ".hypothesis"}
+)  # fmt: skip
+"""No gate sees these, whoever wrote them; of `.git` see `Tree`."""
+ENVIRONMENTS: Final = frozenset({"node_modules", "__pypackages__"})
+TAG: Final = "CACHEDIR.TAG"
+"""Marks a folder of build outputs: gates begin without those that lie in the work root."""
+
+
+class Kept(Value, frozen=True):
+    """A file as it was: the digest of its content, or where the link leads."""
+
+    digest: str = ""
+    mode: int = 0
+    link: str = ""
+    stored: bool = True
+    mtime: int = 0
+    """Nanoseconds since the epoch; `make` compares them."""
+
+    def same(self, other: "Kept | None") -> bool:
+        """Equal but for the time, and for what the umask says of group and others."""
+        if other is None:
+            return False
+        mine = (self.digest, self.link, self.mode & 0o755)
+        return mine == (other.digest, other.link, other.mode & 0o755)
+
+
+class Expected(Value, frozen=True):
+    """What one gate's run showed before iteration 1."""
+
+    checks: dict[str, Status | None] = {}
+    """Every id, with its status; None = collected but not run."""
+    names: dict[str, tuple[str, ...]] = {}
+    """Tests in files that could not be loaded, by the name of what could not."""
+    patched: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    """What a linter looked at."""
+
+
+class Baseline(Value, frozen=True):
+    """All that later runs of the gates are compared with."""
+
+    root: str
+    gates: tuple[Gate, ...] = ()
+    files: dict[str, Kept] = {}
+    """Every file of the tree but those of environments and build outputs."""
+    named: tuple[str, ...] = ()
+    """Files that gates run or compare with, and folders that links among the tests lead to."""
+    allow_edit: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    """Folders of installed packages in the work root."""
+    parents: dict[str, str] = {}
+    """Digests of configuration above the tree, where gates are not contained."""
+    path: str = ""
+    """`PATH` at the loop's start, without what an agent could write to."""
+    expected: tuple[Expected, ...] = ()
+    whole: bool = False
+    """False = kept by an older release, which kept only files that decide."""
+    wanted: tuple[str, ...] = ()
+    """Files that a gate's command names and only reads."""
+    outside: tuple[str, ...] = ()
+    """Names of modules that are installed, or come with the interpreter."""
+    targets: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    """Folders of build outputs that the first run of the gates made."""
+    repositories: tuple[str, ...] = ()
+    """What makes git see a repository in the tree, besides `.git` of the root."""
+    rewritten: tuple[str, ...] = ()
+    """Files of the tree that the gates themselves change when nothing was done."""
+
+    @property
+    def digest(self) -> str:
+        """What the loop writes into its log."""
+        return hashlib.sha256(_encoded(self)).hexdigest()
+
+    def rules(self) -> Rules:
+        """Which changes of this tree join the proof."""
+        return rules(
+            self.files,
+            named=self.named,
+            wanted=self.wanted,
+            allow_edit=self.allow_edit,
+            outside=self.outside,
+            targets=self.targets,
+        )
+
+
+class Walk:
+    """What lies below `root`, no link followed."""
+
+    def __init__(self, root: Path, without: Collection[str] = ()) -> None:
+        self.files: list[str] = []
+        self.environments: list[str] = []
+        self.repositories: list[str] = []
+        """What makes git take a folder for a repository, besides `.git` of the root."""
+        todo = [""]
+        while todo:
+            todo += self._folder(root, todo.pop(), without)
+
+    def _folder(self, root: Path, folder: str, without: Collection[str]) -> list[str]:
+        try:
+            with os.scandir(root / folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:  # it vanished, or nobody may read it: no gate could either
+            return []
+        names = {entry.name for entry in entries}
+        if folder and ("pyvenv.cfg" in names or folder.rpartition("/")[2] in ENVIRONMENTS):
+            self.environments.append(folder)
+            return []
+        if folder and ".git" in names:
+            self.repositories.append(f"{folder}/.git")
+        if {"HEAD", "objects", "refs"} <= names:
+            self.repositories.append(f"{folder}/HEAD".lstrip("/"))
+        if folder and TAG in names:
+            return []
+        inner: list[str] = []
+        for entry in entries:
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                inner += [path] if entry.name not in SKIPPED and path not in without else []
+            else:
+                self.files.append(path)
+        return inner
+
+
+class Files:
+    """Reads files of a tree; what did not change since the last look is not read again."""
+
+    def __init__(self, root: Path, objects: Path) -> None:
+        self._root, self._objects = root, objects
+        self._seen: dict[str, tuple[tuple[int, ...], Kept]] = {}
+
+    def kept(self, path: str) -> Kept | None:
+        """What lies at `path` now, its content stored; None if nothing does.
+
+        Links on the way are not followed: there is nothing behind one.
+        """
+        place = self._root / path
+        try:
+            found = place.lstat()
+            if any([(self._root / parent).is_symlink() for parent in Path(path).parents[:-1]]):
+                return None
+        except OSError:
+            return None
+        mark = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
+        seen = self._seen.get(path)
+        if seen is not None and seen[0] == mark:
+            return seen[1]
+        now = _read(place, found, self._objects)
+        if now is not None:
+            self._seen[path] = (mark, now)
+        return now
+
+
+def _read(place: Path, found: os.stat_result, objects: Path) -> Kept | None:
+    try:
+        if stat.S_ISLNK(found.st_mode):
+            return Kept(link=str(place.readlink()))
+        if not stat.S_ISREG(found.st_mode):
+            return Kept(link="\0other")
+        fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        mode = stat.S_IMODE(found.st_mode) & 0o777
+        if found.st_size > LARGEST:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return Kept(digest, mode, stored=False, mtime=found.st_mtime_ns)
+        data = file.read()
+    digest = hashlib.sha256(data).hexdigest()
+    store(objects, digest, data)
+    return Kept(digest, mode, mtime=found.st_mtime_ns)
+
+
+def store(objects: Path, digest: str, content: bytes) -> None:
+    """Keep `content` under its digest, once."""
+    target = objects / digest[:2] / digest
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_suffix(f".{os.getpid()}")
+        temporary.write_bytes(content)
+        temporary.rename(target)
+
+
+def content(objects: Path, digest: str) -> bytes:
+    """What was kept under `digest`.
+
+    Raises:
+        LogError: it is gone, or is not what was kept.
+    """
+    try:
+        found = (objects / digest[:2] / digest).read_bytes()
+    except OSError as error:
+        raise LogError(f"the baseline's content {digest[:12]} is gone: {error}") from error
+    if hashlib.sha256(found).hexdigest() != digest:
+        raise LogError(f"the baseline's content {digest[:12]} was changed")
+    return found
+
+
+def save(folder: Path, baseline: Baseline) -> None:
+    """Write it down, in one step."""
+    temporary = folder / f"{FILE}.new"
+    temporary.write_bytes(_encoded(baseline))
+    temporary.rename(folder / FILE)
+
+
+def save_beside(folder: Path, baseline: Baseline) -> None:
+    """Write one that takes the first one's place, which stays until the loop's log says so."""
+    name = f"baseline-{baseline.digest[:16]}.json"
+    temporary = folder / f"{name}.{os.getpid()}"
+    temporary.write_bytes(_encoded(baseline))
+    temporary.rename(folder / name)
+
+
+def load(folder: Path, digest: str) -> Baseline:
+    """The baseline that was saved in `folder` and has this digest.
+
+    Raises:
+        LogError: there is none, or it was changed.
+    """
+    later = folder / f"baseline-{digest[:16]}.json"
+    try:
+        raw = (later if later.exists() else folder / FILE).read_bytes()
+    except OSError as error:
+        raise LogError(f"the loop's baseline cannot be read: {error}") from error
+    if hashlib.sha256(raw).hexdigest() != digest:
+        raise LogError(f"the loop's baseline in {str(folder)!r} was changed; it is not used")
+    return msgspec.json.decode(raw, type=Baseline)
+
+
+def _encoded(baseline: Baseline) -> bytes:
+    return msgspec.json.encode(baseline, order="deterministic")

@@ -1,0 +1,163 @@
+"""Takes the baseline: the tree as it is, and what the first run of the gates tells of it."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import structs
+
+from taofold.core.errors import ConfigError
+from taofold.loop.check import Gate
+from taofold.loop.gates import expect, insource
+from taofold.loop.gates.baseline import MOST, MOST_BYTES, Baseline, Files, Kept, Walk, content
+from taofold.loop.gates.bench import Bench, Ran
+from taofold.loop.gates.programs import named, search_path, targets, wanted
+from taofold.loop.gates.restore import above
+from taofold.loop.gates.scope import role
+from taofold.loop.gates.tree import Tree, copied, removed
+from taofold.loop.gates.work import linked
+
+_NAMES: Final = """
+import json, os, sys
+found = set(getattr(sys, "stdlib_module_names", ())) | set(sys.builtin_module_names)
+for place in sys.path:
+    try:
+        found.update(name.partition(".")[0] for name in os.listdir(place))
+    except OSError:
+        pass
+print(json.dumps(sorted(name for name in found if name.isidentifier())))
+"""
+"""Lists the names of all modules that an interpreter finds."""
+
+
+class Folder:
+    """A loop's own folder, outside the work root, with what the baseline refers to."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.objects, self.tree = place, place / "objects", place / "tree"
+
+    def environment(self, number: int) -> Path:
+        """Where the copy of an environment lies."""
+        return self.place / "environments" / str(number)
+
+    def output(self, number: int) -> Path:
+        """Where the build outputs of the first run lie."""
+        return self.place / "outputs" / str(number)
+
+
+def captured(
+    root: Path,
+    folder: Folder,
+    files: Files,
+    gates: tuple[Gate, ...],
+    allow_edit: tuple[str, ...],
+    *,
+    contained: bool,
+) -> Baseline:
+    """The tree as it is.
+
+    Raises:
+        ConfigError: it is too large to be copied for each verdict.
+    """
+    walk = Walk(root)
+    if len(walk.files) > MOST:
+        raise ConfigError(f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST:,}")
+    found: dict[str, Kept] = {}
+    size = 0
+    for path in walk.files:
+        kept = files.kept(path)
+        if kept is not None:
+            found[path] = kept
+            size += (root / path).lstat().st_size if kept.stored else 0
+        if size > MOST_BYTES:
+            raise ConfigError(
+                f"{str(root)!r} holds more than {MOST_BYTES:,} bytes besides installed packages; "
+                "gates work on a copy: move data out of it, or use --worktree"
+            )
+    for number, environment in enumerate(walk.environments):
+        _copied_once(root / environment, folder.environment(number))
+    own = {*named(gates, root), *_rust_tests(found, folder.objects)}
+    return Baseline(
+        root=str(root),
+        gates=gates,
+        files=found,
+        named=tuple(sorted(linked(found, root, own))),
+        allow_edit=allow_edit,
+        environments=tuple(walk.environments),
+        path=search_path(root),
+        whole=True,
+        wanted=wanted(gates),
+        targets=targets(gates, root),
+        repositories=tuple(walk.repositories),
+        parents={} if contained else above(folder.tree),
+    )
+
+
+def learnt(baseline: Baseline, folder: Folder, tree: Tree, ran: Sequence[Ran]) -> Baseline:
+    """What the first run of the gates tells of the tree that they ran in."""
+    texts = sources(baseline, folder.objects)
+    seen = [expect.expected(one.plan.runner, one.report, texts) for one in ran]
+    own = {path for one in ran for path in one.report.toolchain}
+    own |= {path for one in seen for path in expect.homes(one, baseline.files)}
+    outputs = tree.built()
+    for number, output in enumerate(outputs):
+        _copied_once(tree.folder / output, folder.output(number))
+    return structs.replace(
+        baseline,
+        expected=tuple(seen),
+        named=tuple(sorted({*baseline.named, *(own & baseline.files.keys())})),
+        outputs=tuple(outputs),
+        rewritten=tree.touched(),
+    )
+
+
+def sources(baseline: Baseline, objects: Path) -> dict[str, str]:
+    """The texts of the Python files that hold tests."""
+    return {
+        path: content(objects, kept.digest).decode("utf-8", "replace")
+        for path, kept in baseline.files.items()
+        if path.endswith(".py")
+        and kept.digest
+        and kept.stored
+        and role(path, baseline.named) in ("test", "command")
+    }
+
+
+async def outside(bench: Bench, gates: Iterable[Gate]) -> tuple[str, ...]:
+    """Names of the modules that the gates' interpreters find outside the work root."""
+    programs = {"python", "python3", *[bench.program(gate) for gate in gates]}
+    programs |= {str(bench.tree.seen / one / "bin" / "python") for one in bench.environments}
+    found: set[str] = set()
+    for program in sorted(programs):
+        if "python" in Path(program).name:
+            ran = await bench.run(Gate(program, timeout=60, argv=(program, "-I", "-c", _NAMES)))
+            found |= set(_decoded(ran.printed)) if ran.code == 0 else set()
+    return tuple(sorted(found))
+
+
+def _rust_tests(files: dict[str, Kept], objects: Path) -> set[str]:
+    found: set[str] = set()
+    for path, kept in files.items():
+        if path.endswith(".rs") and kept.digest and kept.stored:
+            text = content(objects, kept.digest).decode("utf-8", "replace")
+            found.update(insource.modules(path, text))
+    return found & files.keys()
+
+
+def _copied_once(source: Path, target: Path) -> None:
+    """Copy a folder; a process that dies meanwhile leaves nothing that is taken for a copy."""
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        half = target.with_suffix(".half")
+        if half.exists():
+            removed(half)
+        copied(source, half)
+        half.rename(target)
+
+
+def _decoded(text: str) -> list[str]:
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError:
+        return []

@@ -1,0 +1,257 @@
+"""Decides whether the work is done: lays a fresh tree, runs the gates there, says why not.
+
+The *proof* is a run in a tree that holds the baseline and those changes that are part of the
+work (`scope`): no test, no configuration and no tool in it is the agent's. If it passes, and
+more was done than that, the gates run once more with all of it, which can only take a verdict
+back. Everything doubtful counts as not passed.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import structs
+
+from taofold.core.errors import ConfigError
+from taofold.loop.check import Change, Gate, GateResult, Verdict
+from taofold.loop.gates import expect
+from taofold.loop.gates.baseline import LARGEST, Baseline, Files, Kept, Walk, load, save
+from taofold.loop.gates.bench import Bench, Ran, contained
+from taofold.loop.gates.capture import Folder, captured, learnt, outside
+from taofold.loop.gates.restore import above, removed, restored
+from taofold.loop.gates.scope import DECIDES, role
+from taofold.loop.gates.texts import Texts
+from taofold.loop.gates.tree import Tree
+from taofold.loop.gates.verdict import Bar, some, told
+from taofold.loop.gates.warm import warm
+from taofold.loop.gates.work import Work, observed
+from taofold.policy.redaction import Redactor
+from taofold.tools.command import Contain
+from taofold.tools.jail import Jail
+from taofold.tools.worker import WORKERS
+
+REPOSITORY = "git would take it for a repository, and run what its configuration says"
+
+
+class Judge:
+    """The gates of one loop. `folder` lies outside the work root and lasts as long as the loop."""
+
+    def __init__(
+        self,
+        root: Path | str,
+        folder: Path | str,
+        gates: Sequence[Gate],
+        *,
+        allow_edit: Sequence[str] = (),
+        network: bool = False,
+        contain: Contain = "auto",
+        redact: Redactor | None = None,
+        bytecode: Path | None = None,
+    ) -> None:
+        self.root, self.folder = Path(root).resolve(), Path(folder).resolve()
+        self.bytecode = bytecode or self.folder / "bytecode"
+        self.gates, self.allow_edit = tuple(gates), tuple(allow_edit)
+        self.network = network
+        self.contain: Contain = contain
+        self.why_not = contained(contain)
+        self.baseline: Baseline | None = None
+        self.own = Folder(self.folder)
+        self.files = Files(self.root, self.own.objects)
+        self._redact = redact or Redactor()
+        self._tree: Tree | None = None
+
+    @classmethod
+    def resume(
+        cls,
+        root: Path | str,
+        folder: Path | str,
+        digest: str,
+        *,
+        network: bool = False,
+        contain: Contain = "auto",
+        redact: Redactor | None = None,
+        bytecode: Path | None = None,
+    ) -> "Judge":
+        """Go on with the baseline that was kept in `folder`.
+
+        Raises:
+            LogError: it is gone, or is not the one with this digest.
+            ConfigError: it belongs to another work root.
+        """
+        baseline = load(Path(folder), digest)
+        if baseline.root != str(Path(root).resolve()):
+            raise ConfigError(f"this loop works in {baseline.root!r}, not in {str(root)!r}")
+        judge = cls(
+            root, folder, baseline.gates, allow_edit=baseline.allow_edit, network=network,
+            contain=contain, redact=redact, bytecode=bytecode,
+        )  # fmt: skip
+        judge.baseline = baseline
+        return judge
+
+    @property
+    def contained(self) -> bool:
+        """Do the gates run in a container?"""
+        return not self.why_not
+
+    async def begin(self) -> Verdict:
+        """Keep the baseline, and run the gates on the untouched tree.
+
+        A verdict that passes means that there is nothing to do.
+
+        Raises:
+            ConfigError: the folder lies in the work root, or there is too much to keep.
+        """
+        if self.folder.is_relative_to(self.root):
+            raise ConfigError(
+                f"the baseline cannot be kept in {str(self.folder)!r}: an agent that works in "
+                f"{str(self.root)!r} could write there"
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        baseline = await WORKERS.run(self._captured)
+        bench = self.bench(baseline)
+        await WORKERS.run(bench.tree.lay, baseline.files, ())
+        for gate in self.gates:
+            await warm(bench, gate)
+        ran = [await bench.run(gate) for gate in self.gates]
+        baseline = await WORKERS.run(learnt, baseline, self.own, bench.tree, ran)
+        baseline = structs.replace(baseline, outside=await outside(bench, self.gates))
+        await WORKERS.run(save, self.folder, baseline)
+        self.baseline, self._tree = baseline, None  # the next tree knows of the build outputs
+        bar = self._bar(baseline)
+        return bar.verdict(ran, bar.results(ran, [()] * len(ran)), (), "")
+
+    async def verdict(self, *, tree: str = "", snapshot: Collection[str] | None = None) -> Verdict:
+        """Put back what decides, lay a fresh tree, run the gates there, judge.
+
+        Args:
+            tree: Names what is judged, for the record.
+            snapshot: Files that will be kept of the work; other new ones are not looked at.
+
+        Raises:
+            ConfigError: there is no baseline yet.
+            LogError: the baseline's contents were changed.
+        """
+        baseline = self.baseline
+        if baseline is None:
+            raise ConfigError("judge.begin() comes first: there is no baseline")
+        work: Work = await WORKERS.run(observed, self.root, baseline, self.files, snapshot)
+        changes: tuple[Change, ...] = await WORKERS.run(self._mended, baseline, work)
+        changes += work.changes(baseline)
+        texts = Texts(baseline, work, self.own.objects)
+        proof: dict[str, Kept] = await WORKERS.run(texts.proof)
+        delivery = work.delivery(baseline)
+        ran, results = await self._run(baseline, work, texts, proof, "")
+        if all([result.passed for result in results]) and delivery != proof:
+            prefix = "with all that was changed, "
+            ran, results = await self._run(baseline, work, texts, delivery, prefix)
+        verdict = self._bar(baseline).verdict(ran, results, changes, tree)
+        if verdict.passed:
+            await WORKERS.run(self._formatted, baseline)
+        return verdict
+
+    async def disarm(self) -> tuple[str, ...]:
+        """Take planted git repositories out of the work root; what was taken out.
+
+        Whoever runs git below one, in a shell's prompt for instance, would run its configuration.
+        """
+        baseline = self.baseline
+        if baseline is None or not baseline.whole:
+            return ()
+        walk: Walk = await WORKERS.run(Walk, self.root, baseline.environments)
+        found = [one for one in walk.repositories if one not in baseline.repositories]
+        return tuple(
+            [
+                told(await WORKERS.run(removed, self.root, self.folder, one, REPOSITORY))
+                for one in found
+            ]
+        )
+
+    def bench(self, baseline: Baseline) -> Bench:
+        """Runs gates in this judge's tree."""
+        if self._tree is None:
+            self._tree = self._new_tree(baseline)
+        return Bench(self._tree, baseline.path, self.network, self.contain, self.bytecode)
+
+    async def _run(
+        self,
+        baseline: Baseline,
+        work: Work,
+        texts: Texts,
+        files: Mapping[str, Kept],
+        prefix: str,
+    ) -> tuple[list[Ran], list[GateResult]]:
+        """Run the gates on `files`; reasons begin with `prefix`."""
+        bench = self.bench(baseline)
+        await WORKERS.run(bench.tree.lay, files, work.new(baseline))
+        ran = [await bench.run(gate) for gate in baseline.gates]
+        doubts = await WORKERS.run(self._doubts, baseline, work, bench.tree)
+        each = [
+            (
+                *doubts,
+                *texts.doubts(one.plan.runner),
+                *expect.unchecked(was, one.report.files, files),
+            )
+            for one, was in zip(ran, baseline.expected, strict=True)
+        ]
+        return ran, self._bar(baseline).results(ran, each, prefix)
+
+    def _bar(self, baseline: Baseline) -> Bar:
+        return Bar(baseline, self._redact, self.why_not)
+
+    def _captured(self) -> Baseline:
+        return captured(
+            self.root, self.own, self.files, self.gates, self.allow_edit, contained=self.contained
+        )
+
+    def _new_tree(self, baseline: Baseline) -> Tree:
+        shown: dict[str, Path] = {}
+        for number, environment in enumerate(baseline.environments):
+            copy = self.own.environment(number)
+            shown[environment] = copy if copy.exists() else self.root / environment
+        if (self.root / ".git").exists():
+            shown[".git"] = self.root / ".git"
+        shown |= {path: self.root / path for path, k in baseline.files.items() if not k.stored}
+        outputs = {name: self.own.output(number) for number, name in enumerate(baseline.outputs)}
+        return Tree(self.own.tree, self.root, self.own.objects, self.contained, shown, outputs)
+
+    def _mended(self, baseline: Baseline, work: Work) -> tuple[Change, ...]:
+        """Put back in the work root what decides."""
+        done = [
+            restored(self.root, self.folder, baseline, path, work.now[path])
+            for path in work.tampering
+        ]
+        now = {} if self.contained else above(self.own.tree)
+        for path in {**baseline.parents, **now}:
+            if baseline.parents.get(path) != now.get(path):
+                why = "it configures the gate from above the tree, where nothing is restored"
+                done.append(Change(path, "changed", "reported", why))
+        return tuple(done)
+
+    def _doubts(self, baseline: Baseline, work: Work, tree: Tree) -> tuple[str, ...]:
+        """What changed while the gates ran, of that by which they judge."""
+        touched = [
+            path
+            for path in tree.touched()
+            if path in baseline.files
+            and path not in baseline.rewritten
+            and role(path, baseline.named) in DECIDES
+        ]
+        large = [
+            path for path, kept in baseline.files.items() if not kept.stored and path in work.now
+        ]
+        doubts = [f"changed while the gates ran: {some(touched)}"] if touched else []
+        doubts += [f"too large to be kept, and changed: {some(large)}"] if large else []
+        return tuple(doubts)
+
+    def _formatted(self, baseline: Baseline) -> None:
+        """Bring back what the gates made of source files: a formatter's work is work."""
+        tree = self.bench(baseline).tree
+        jail, laid = Jail(self.root, (), ()), Jail(tree.folder, (), ())
+        for path in tree.touched():
+            now = self.files.kept(path)
+            if now is None or now.link or role(path, baseline.named) != "source":
+                continue
+            with suppress(OSError, ValueError):  # the gate removed it: there is nothing to bring
+                data = laid.read(path, LARGEST)
+                if (self.root / path).read_bytes() != data:
+                    jail.write(path, data)

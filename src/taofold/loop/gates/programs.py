@@ -1,0 +1,199 @@
+"""Where a gate's programs are found, and what they get of the environment.
+
+What an agent could have written to is left out.
+"""
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+from typing import Final
+
+from taofold.loop.check import TESTS, Gate
+from taofold.loop.checks.recognise import plan
+from taofold.tools.command import ALLOWED
+
+_SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?|'''exec' '?([^' ]+)")
+_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/opt")
+_RUNNING: Final = frozenset(
+    {"sh", "bash", "zsh", "dash", "python", "pypy", "node", "deno", "bun", "ruby", "perl", "php",
+     "env", "time", "nice", "timeout", "source", ".", "ts-node", "tsx", "nox", "rake", "Rscript"}
+)  # fmt: skip
+"""Programs whose first argument is a program too."""
+_LOOKING: Final = frozenset({"grep", "egrep", "rg", "test", "[", "wc", "jq", "head", "tail", "ls"})
+_MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
+_TOOLS: Final = frozenset({"scripts", "script", "tools", "ci", "hack", "dev", "etc", "support"})
+_CHECKING: Final = re.compile(r"(?:\A|[_-])(?:check|verify|lint|validate|ci|tests?|run_?tests)")
+_KEYWORDS: Final = frozenset(
+    {"", "if", "then", "else", "elif", "fi", "do", "done", "while", "exec"}
+)
+_ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
+_PARTS: Final = re.compile(r"[;|&\n()]+|\s&&\s|\s<|>")
+_WORDS: Final = re.compile(r"[\s;|&()]+")
+_TARGETS: Final = re.compile(r"(?m)^([^\t#\n:=%$]+):(?!=)")
+_DEFAULT: Final = "/usr/local/bin:/usr/bin:/bin"
+
+
+def interpreter(script: Path) -> str:
+    """The Python that a script such as `bin/pytest` starts; "" if it does not say."""
+    try:
+        with script.open("rb") as file:
+            first = file.read(500)
+    except OSError:
+        return ""
+    for match in _SHEBANG.finditer(first):
+        said = match[3] or (match[2] if match[1].endswith(b"/env") else match[1]) or b""
+        if b"python" in said:
+            return os.fsdecode(said)
+    return ""
+
+
+def named(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
+    """Files of the work root that the gates run.
+
+    Scripts, and tests that a command names; in the same way the tools that a Makefile, a script
+    of `package.json` or a shell script among them runs. What a command only reads is not among
+    them: it may be what is to be made.
+    """
+    found: set[str] = set()
+    todo: list[tuple[str, Path]] = []
+    for gate in gates:
+        folder = root / gate.folder
+        words = list(gate.argv) or _WORDS.split(gate.command)
+        if gate.argv and plan(gate.argv).runner in TESTS:
+            found |= {path for word in words if (path := _file(word, folder, root))}
+        todo.append((shlex.join(gate.argv) if gate.argv else gate.command, folder))
+        todo += [(text, folder) for text in _recipes(words, folder)]
+    direct, seen = len(gates), set[str]()
+    while todo:
+        text, folder = todo.pop(0)
+        direct -= 1
+        for path in _run(text, folder, root):
+            if path not in seen and (direct >= 0 or _tool(path, root)):
+                seen.add(path)
+                if _shell(root / path):
+                    todo.append((_text(root / path), root))
+    return tuple(sorted(found | seen))
+
+
+def wanted(gates: Sequence[Gate]) -> tuple[str, ...]:
+    """Files that the gates' own commands look at, such as `grep -q done notes.txt`."""
+    found: set[str] = set()
+    for gate in gates:
+        text = shlex.join(gate.argv) if gate.argv else gate.command
+        for part in _PARTS.split(text):
+            words = [word for word in _WORDS.split(part) if word]
+            if words and PurePath(words[0]).name in _LOOKING:
+                base = "" if gate.folder == "." else f"{gate.folder}/"
+                found |= {base + word.strip("'\"").removeprefix("./") for word in words[1:]}
+    return tuple(sorted(found))
+
+
+def targets(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
+    """Targets of the Makefiles that gates use."""
+    found: set[str] = set()
+    for gate in gates:
+        words = list(gate.argv) or _WORDS.split(gate.command)
+        for text in _recipes(words, root / gate.folder):
+            for line in _TARGETS.findall(text):
+                found |= {name for name in line.split() if name[0] != "." and name.isprintable()}
+    return tuple(sorted(found))
+
+
+def _recipes(words: Sequence[str], folder: Path) -> list[str]:
+    """Texts in which a gate's programs look up what to run."""
+    names = {PurePath(word).name for word in words}
+    found = [_text(folder / name) for name in _MAKEFILES if names & {"make", "gmake"}]
+    if names & {"npm", "pnpm", "yarn", "bun"}:
+        try:
+            said = json.loads(_text(folder / "package.json"))["scripts"]
+            found += [str(line) for line in dict(said).values()]
+        except (ValueError, LookupError, TypeError):
+            pass
+    return [text for text in found if text]
+
+
+def _run(text: str, folder: Path, root: Path) -> list[str]:
+    """Files that shell text runs."""
+    found: list[str] = []
+    for part in _PARTS.split(text):
+        words = [word for word in _WORDS.split(part) if word.strip("@-+!{}") not in _KEYWORDS]
+        before = ""
+        for word in words:
+            plain = word.strip("@'\"").rpartition("=")[2].partition("::")[0]
+            path = _file(plain, folder, root)
+            if path and (before in _RUNNING or (not before and "/" in plain)):
+                found.append(path)
+            if not word.startswith("-") and not _ASSIGNED.match(word):
+                before = PurePath(plain).name.rstrip("0123456789.") or word
+    return found
+
+
+def _file(word: str, folder: Path, root: Path) -> str:
+    """The file of the work root that a word names; "" if there is none."""
+    word = word.partition("::")[0]
+    if not word or "\0" in word or len(word) > 1000:
+        return ""
+    place = (folder / word).resolve()
+    inside = place.is_relative_to(root) and place.is_file()
+    return place.relative_to(root).as_posix() if inside else ""
+
+
+def _tool(path: str, root: Path) -> bool:
+    """Is what a recipe runs a part of the check, and not the product?"""
+    top, _, _ = path.partition("/")
+    stem = PurePath(path).name.partition(".")[0]
+    return top in _TOOLS or _shell(root / path) or _CHECKING.search(stem) is not None
+
+
+def _shell(place: Path) -> bool:
+    if place.suffix in (".sh", ".bash", ".zsh"):
+        return True
+    return not place.suffix and b"sh" in _text(place).partition("\n")[0].encode()[:40]
+
+
+def _text(place: Path) -> str:
+    try:
+        return place.read_bytes()[:200_000].decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def search_path(root: Path) -> str:
+    """`PATH` as it is now, without what an agent can write to; the active environment first."""
+    entries = [f"{Path(sys.prefix) / 'bin'}"]
+    if os.environ.get("VIRTUAL_ENV"):
+        entries.insert(0, f"{Path(os.environ['VIRTUAL_ENV']) / 'bin'}")
+    entries += os.environ.get("PATH", _DEFAULT).split(os.pathsep)
+    kept: list[str] = []
+    for entry in entries:
+        inside = Path(entry).resolve().is_relative_to(root)
+        own = (Path(entry).parent / "pyvenv.cfg").is_file()
+        if entry.startswith("/") and entry not in kept and (not inside or own):
+            kept.append(entry)
+    return os.pathsep.join(kept)
+
+
+def environment(path: str, gate: Gate) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ALLOWED if name in os.environ}
+    fixed = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
+    rustup = os.environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
+    fixed |= {"RUSTUP_HOME": rustup, "GOTOOLCHAIN": "local", "CARGO_TERM_COLOR": "never"}
+    return {**fixed, **kept, "PATH": path, **gate.env}
+
+
+def homes(program: Path) -> set[Path]:
+    """The directories that a program outside the system needs: its own, and where links lead."""
+    private = Path.home().resolve()
+    found: set[Path] = set()
+    for place in (program, program.resolve()):
+        folder = place.parent
+        home = folder.parent if folder.name in ("bin", "Scripts") else folder
+        if home.name in (".cargo", ".local"):  # they hold secrets beside the programs
+            home = folder
+        if not str(home).startswith(_SYSTEM) and not private.is_relative_to(home):
+            found.add(home)
+    return found

@@ -1,0 +1,253 @@
+"""Which changes of a tree are part of the work: the source files that a task allows.
+
+The rule is a list of what *joins* the proof. Everything else stays as it was before iteration 1,
+known or not: tests, configuration, build files, tools, ignore files, environments, links.
+Pure: text in, text out. Paths are relative to the work root and use `/`.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, Literal
+
+from taofold.core.values import Value
+
+Role = Literal["test", "runner", "build", "command", "source", "data", "other"]
+"""`command` is a file that a gate runs or compares with; `other` is what nobody knows."""
+DECIDES: Final[frozenset[Role]] = frozenset({"test", "runner", "build", "command"})
+"""To change one of these is tampering, and the work root gets it back."""
+
+TEST_FOLDERS: Final = frozenset(
+    {"tests", "test", "__tests__", "e2e", "testdata", "__snapshots__", "__fixtures__"}
+)
+"""At any depth."""
+TEST_ROOTS: Final = frozenset({"spec", "specs", "testing", "fixtures", "golden", "expected"})
+"""At the root only: below it they are as often part of the product."""
+TESTS: Final = (
+    *("test_*.*", "*_test.*", "*_tests.*", "*.test.*", "*.spec.*", "*_spec.rb", "*-test.*"),
+    *("test.*", "tests.*", "*.snap", "*.golden", "*.approved.*"),
+)
+YARDSTICKS: Final = ("expected*", "*.expected", "*_expected.*", "*.expected.*", "golden*")
+"""Names of what is compared with, unless it is code."""
+RUNNER: Final = (
+    *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
+    *("pyproject.toml", "setup.cfg", "tox.ini", "noxfile.py", ".coveragerc", "setup.py"),
+    *("ruff.toml", ".ruff.toml", "mypy.ini", ".mypy.ini", "pyrightconfig.json", ".flake8"),
+    *("package.json", "tsconfig*.json", "jsconfig*.json", "karma.conf.*", "wdio.conf.*"),
+    *[
+        f"{tool}.config.*"
+        for tool in (
+            *(
+                "jest",
+                "vitest",
+                "vite",
+                "playwright",
+                "babel",
+                "eslint",
+                "webpack",
+                "rollup",
+                "ava",
+            ),
+            *("metro", "cypress", "svelte", "astro", "tsup", "postcss", "prettier", "stylelint"),
+        )
+    ],
+    *("vitest.workspace.*", "jest.setup.*", "vitest.setup.*"),
+    *(".babelrc*", ".eslintrc*", ".mocharc*", ".npmrc", ".yarnrc*", ".nvmrc"),
+    *("biome.json*", "deno.json*", "bunfig.toml", "nx.json", "turbo.json", "tslint.json"),
+    *("Cargo.toml", "build.rs", "rust-toolchain", "rust-toolchain.toml", "go.mod", "go.work"),
+    *("clippy.toml", ".clippy.toml", "rustfmt.toml", ".rustfmt.toml", ".env", ".envrc"),
+    *("uv.toml", ".python-version", ".rspec", "phpunit.xml*", "*.pth", "pyvenv.cfg"),
+)
+BUILD: Final = (
+    *("Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", ".justfile"),
+    *("Taskfile.y*ml", "CMakeLists.txt", "*.cmake", "meson.build", "build.gradle*", "pom.xml"),
+    *("WORKSPACE", "Dockerfile*", "docker-compose*", ".gitlab-ci.yml", ".pre-commit-config.yaml"),
+    *("Jenkinsfile", "azure-pipelines.yml", ".travis.yml", "dodo.py", "codecov.yml", "Rakefile"),
+)
+BUILD_FOLDERS: Final = (
+    *(".github/", ".circleci/", ".ci/", ".cargo/", ".config/nextest", ".buildkite/", ".husky/"),
+)
+STUBS: Final = (".pyi", ".d.ts", ".d.mts", ".d.cts")
+"""They speak for other files: an old one may be mended, a new one would hide what it stands for."""
+CODE: Final = frozenset(
+    {"py", "pyx", "pxd", "js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx", "vue", "svelte",
+     "astro", "rs", "go", "c", "h", "cc", "cpp", "cxx", "hpp", "hh", "hxx", "m", "mm", "java",
+     "kt", "kts", "scala", "clj", "cljs", "cs", "fs", "vb", "rb", "php", "pl", "pm", "lua", "r",
+     "jl", "ex", "exs", "erl", "hrl", "hs", "ml", "mli", "elm", "dart", "swift", "zig", "nim",
+     "cr", "sh", "bash", "zsh", "ps1", "bat", "sql", "proto", "graphql", "css", "scss", "sass",
+     "less", "html", "htm", "j2", "jinja", "jinja2", "tmpl", "tpl", "ejs", "hbs", "mustache",
+     "ipynb", "f90", "f", "s", "asm", "sol", "tf", "pyi"}
+)  # fmt: skip
+PROSE: Final = frozenset({"md", "rst", "adoc", "markdown"})
+DATA: Final = frozenset(
+    {"json", "jsonl", "json5", "yaml", "yml", "toml", "ini", "cfg", "conf", "csv", "tsv", "txt",
+     "xml", "svg", "po", "pot", "properties", "png", "jpg", "jpeg", "gif", "webp", "ico", "woff",
+     "woff2", "pdf", "parquet", "dat"}
+)  # fmt: skip
+_CONFIGURES: Final = frozenset(
+    {"cfg", "conf", "ini", "json", "json5", "toml", "xml", "yaml", "yml"}
+)  # fmt: skip
+"""A new file of such a kind at the root may configure a tool that nobody here has heard of."""
+_MODULES: Final = frozenset({"py", "pyx"})
+
+_OLD: Final[dict[Role, str]] = {
+    "test": "it is a test",
+    "runner": "it configures the gate",
+    "build": "it is what the gate runs",
+    "command": "it is what the gate runs, or is compared with",
+    "other": "it is no source file",
+}
+_NEW: Final[dict[Role, str]] = {
+    **_OLD,
+    "test": "new tests prove nothing",
+    "runner": "it would configure the gate",
+}
+
+
+class Rules(Value, frozen=True):
+    """What must be known of a baseline to say whether a change joins the proof."""
+
+    named: frozenset[str] = frozenset()
+    """Files that a gate runs or compares with, and what links among them lead to."""
+    wanted: frozenset[str] = frozenset()
+    """Files that a gate's command names and only reads: they may be what is to be made."""
+    allow_edit: tuple[str, ...] = ()
+    code_folders: frozenset[str] = frozenset()
+    """Folders below the root that held code."""
+    packages: frozenset[str] = frozenset()
+    """Folders with an `__init__.py`: what is in them is imported by their name only."""
+    taken: frozenset[str] = frozenset()
+    """Names of modules that come from elsewhere, or from what decides."""
+    targets: frozenset[str] = frozenset()
+    """Targets of `make`: it takes a file of that name for the work."""
+    folders: frozenset[str] = frozenset()
+    """Every folder of the baseline."""
+
+
+def role(path: str, named: Collection[str] = ()) -> Role:
+    """What the file at `path` is to a gate. `named` files, and all below them, are its own."""
+    folded = path.casefold()
+    *folders, name = folded.split("/")
+    suffix = name.rpartition(".")[2] if "." in name else ""
+    if _fits(name, RUNNER) or (not folders and ".config." in name):
+        return "runner"
+    if _fits(name, BUILD) or folded.startswith(BUILD_FOLDERS):
+        return "build"
+    if TEST_FOLDERS & set(folders) or {*folders[:1]} & TEST_ROOTS or _fits(name, TESTS):
+        return "test"
+    if suffix not in CODE and _fits(name, YARDSTICKS):
+        return "test"
+    if path in named or any([path.startswith(f"{folder}/") for folder in named]):
+        return "command"
+    if any([part.startswith(".") for part in (*folders, name)]):
+        return "other"
+    if suffix in CODE or suffix in PROSE:
+        return "source"
+    return "data" if suffix in DATA else "other"
+
+
+def excluded(path: str, *, new: bool, rules: Rules) -> str:
+    """Why a change at `path` is no part of the proof; "" if it is. `new`: it was not there."""
+    taken = _taken(path, rules) if new else ""
+    if taken:
+        return taken
+    if allowed(path, rules.allow_edit):
+        return ""
+    kind = role(path, rules.named)
+    if path in rules.wanted and kind in ("data", "other"):
+        return ""
+    match kind:
+        case "source":
+            stub = new and path.endswith(STUBS)
+            return "a new stub would hide what it stands for" if stub else ""
+        case "data":
+            return _data(path, new, rules)
+        case _:
+            return _NEW[kind] if new else _OLD[kind]
+
+
+def _data(path: str, new: bool, rules: Rules) -> str:
+    """Data beside code is part of the product; elsewhere an old file may be a yardstick."""
+    folder = path.rpartition("/")[0]
+    if folder in rules.code_folders:
+        return ""
+    if not new:
+        return "it is data that no code lies beside"
+    configures = not folder and path.rpartition(".")[2].casefold() in _CONFIGURES
+    return "it could configure a tool" if configures else ""
+
+
+def _taken(path: str, rules: Rules) -> str:
+    """Would a new file be found in place of something else?"""
+    parts = path.split("/")
+    if parts[0] in rules.targets and parts[0] not in rules.folders:
+        return f"make would take it for its target {parts[0]!r}"
+    name, _, suffix = parts[-1].rpartition(".")
+    for at, part in enumerate(parts):
+        folder = "/".join(parts[:at])
+        if folder in rules.packages:
+            return ""
+        last = at == len(parts) - 1
+        module = name if last else part
+        if last and suffix not in _MODULES:
+            return ""
+        if module in rules.taken and (last or "/".join(parts[: at + 1]) not in rules.folders):
+            return f"it would be imported in place of another module {module!r}"
+    return ""
+
+
+def allowed(path: str, globs: Sequence[str]) -> bool:
+    """Did a person allow to edit `path`? `**` is any directories, `*` anything in a name too."""
+    return any(
+        [
+            fnmatchcase(path, glob)
+            or fnmatchcase(path, glob.replace("**/", ""))
+            or path.startswith(glob.rstrip("/") + "/")
+            for glob in globs
+        ]
+    )
+
+
+def rules(
+    paths: Iterable[str],
+    *,
+    named: Collection[str] = (),
+    wanted: Collection[str] = (),
+    allow_edit: Sequence[str] = (),
+    outside: Collection[str] = (),
+    targets: Collection[str] = (),
+) -> Rules:
+    """The rules for a tree that held `paths` before iteration 1.
+
+    Args:
+        paths: Every file of the tree.
+        named: Files that a gate runs or compares with.
+        wanted: Files that a gate's command only reads.
+        allow_edit: What a person allowed, as globs.
+        outside: Names of modules that are installed, or come with the interpreter.
+        targets: Targets of `make` that a gate asks for.
+    """
+    folders: set[str] = set()
+    code: set[str] = set()
+    packages: set[str] = set()
+    taken = set(outside)
+    for path in paths:
+        above = [path[: at.start()] for at in re.finditer("/", path)]
+        folders.update(above)
+        kind = role(path, named)
+        if path.endswith("/__init__.py"):
+            packages.add(above[-1])
+        if kind == "source" and path.rpartition(".")[2] not in PROSE:
+            code.update(above)
+        if kind in DECIDES and path.endswith(".py"):
+            taken.update([part.removesuffix(".py") for part in path.split("/")])
+    own = {path.partition("/")[0].removesuffix(".py") for path in paths}
+    return Rules(
+        frozenset(named), frozenset(wanted), tuple(allow_edit), frozenset(code),
+        frozenset(packages), frozenset(taken - own - {"__init__"}), frozenset(targets),
+        frozenset(folders),
+    )  # fmt: skip
+
+
+def _fits(name: str, globs: Iterable[str]) -> bool:
+    return any([fnmatchcase(name, glob.casefold()) for glob in globs])

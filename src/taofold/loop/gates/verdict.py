@@ -1,0 +1,184 @@
+"""From what the gates' runs showed to a verdict and its reasons. Pure."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from taofold.core.excerpt import excerpt
+from taofold.loop.check import TESTS, Change, Check, Gate, GateResult, Runner, Verdict
+from taofold.loop.gate import holds
+from taofold.loop.gates import expect
+from taofold.loop.gates.baseline import Baseline, Expected
+from taofold.policy.redaction import Redactor
+
+if TYPE_CHECKING:
+    from taofold.loop.gates.bench import Ran
+
+OUTPUT: Final = 12_000
+"""Characters of a gate's output that a result keeps."""
+LEFT_OUT: Final = (
+    "no source files of this task, so the proof ran without these changes "
+    "(a person can allow them with --allow-edit)"
+)
+_IN_PROCESS: Final = (
+    "the product runs in the process of its tests: code written to deceive them (it detects them, "
+    "changes their runner in memory, prints their results) is not found out; read the diff"
+)
+_ANY: Final = "tests that test little, or that the task does not reach, prove little"
+_COMMAND: Final = (
+    "only its exit code is known: what it imports or calls of the product can end it with 0"
+)
+_LINTER: Final = "what it cannot see (casts, `Any`, code made at run time) is not found"
+
+
+class Bar:
+    """What runs are held to: the baseline, where it ran, and what may not be shown."""
+
+    def __init__(self, baseline: Baseline, redact: Redactor, not_contained: str) -> None:
+        self._baseline, self._redact, self._not_contained = baseline, redact, not_contained
+
+    def results(
+        self, ran: Sequence["Ran"], doubts: Sequence[Sequence[str]], prefix: str = ""
+    ) -> list[GateResult]:
+        """One result per gate. `doubts` speak against each; reasons begin with `prefix`."""
+        kept = self._baseline
+        runs = zip(kept.gates, ran, kept.expected, doubts, strict=True)
+        return [self._result(*one, prefix) for one in runs]
+
+    def verdict(
+        self,
+        ran: Sequence["Ran"],
+        results: Sequence[GateResult],
+        changes: tuple[Change, ...],
+        tree: str,
+    ) -> Verdict:
+        """All results together."""
+        shares = [
+            expect.share(one.plan.runner, was, one.report.checks, result.passed)
+            for one, was, result in zip(ran, self._baseline.expected, results, strict=True)
+        ]
+        total = sum([count for _, count in shares])
+        tampered = any([change.tampering for change in changes])
+        passed = all([result.passed for result in results])
+        reasons = [told(change) for change in changes if change.tampering]
+        reasons += [
+            f"`{result.gate.command}`: {reason}" for result in results for reason in result.reasons
+        ]
+        left = [change.path for change in changes if change.done == "left out"]
+        if left and not passed:
+            reasons.append(f"{LEFT_OUT}: {some(left)}")
+        notes = [told(change) for change in changes if not change.tampering]
+        if self._not_contained:
+            notes.append(f"the gates are not contained: {self._not_contained}")
+        return Verdict(
+            passed=not tampered and passed,
+            results=tuple(results),
+            quality=sum([good for good, _ in shares]) / total if total else 0.0,
+            tampered=tampered,
+            changes=changes,
+            missing=tuple(name for result in results for name in result.missing),
+            contained=not self._not_contained,
+            reasons=tuple(reasons),
+            notes=tuple(notes),
+            tree=tree,
+        )
+
+    def _result(
+        self, gate: Gate, ran: "Ran", was: Expected, doubts: Sequence[str], prefix: str
+    ) -> GateResult:
+        report, runner = ran.report, ran.plan.runner
+        lacking = expect.missing(runner, was, report.checks)
+        reasons = [
+            *_ended(gate, ran),
+            *_reported(ran),
+            *expect.interference(was, report, self._baseline.root),
+            *doubts,
+        ]
+        if lacking:
+            count = f"{len(lacking)} tests of the baseline were not run and passed"
+            reasons.append(f"{count}: {some(lacking)}")
+        return GateResult(
+            gate=gate,
+            passed=not reasons,
+            code=ran.code,
+            runner=runner,
+            ran=ran.argv,
+            checks=tuple([self._redacted(check) for check in report.checks]),
+            missing=lacking,
+            output=self._redact.text(excerpt(ran.output, OUTPUT)),
+            reasons=tuple([self._redact.text(f"{prefix}{reason}") for reason in reasons]),
+            contained=not self._not_contained,
+            reported=report.whole and runner != "command",
+            timed_out=ran.timed_out,
+            started_ms=ran.started_ms,
+            ms=ran.ms,
+        )
+
+    def _redacted(self, check: Check) -> Check:
+        return structs.replace(
+            check,
+            id=self._redact.text(check.id),
+            message=self._redact.text(check.message),
+            traceback=self._redact.text(check.traceback),
+        )
+
+
+def limits(verdict: Verdict) -> tuple[str, ...]:
+    """What this verdict cannot tell, for the end of every report."""
+    found: dict[str, None] = {}
+    for result in verdict.results:
+        found[f"`{result.gate.command}`: {_limit(result.runner)}"] = None
+    found[_ANY] = None
+    if not verdict.contained:
+        found["not contained: programs of the agent may still run, and write anywhere"] = None
+    return tuple(found)
+
+
+def _limit(runner: Runner) -> str:
+    if runner == "command":
+        return _COMMAND
+    return _IN_PROCESS if runner in TESTS else _LINTER
+
+
+def told(change: Change) -> str:
+    """A change in one line."""
+    return f"{change.path} was {change.did} and is {change.done}: {change.why}"
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """The first of many names."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _ended(gate: Gate, ran: "Ran") -> list[str]:
+    """What its end says against it."""
+    if ran.fault:
+        return [ran.fault]
+    reasons: list[str] = []
+    if ran.code is None or ran.code < 0:
+        reasons.append(f"it was killed by signal {-(ran.code or 0)}")
+    elif ran.code:
+        reasons.append(f"exit code {ran.code}")
+    if gate.output and not holds(ran.printed, gate.output):
+        reasons.append(f"its output does not hold {gate.output!r}")
+    return reasons
+
+
+def _reported(ran: "Ran") -> list[str]:
+    """What its report says against it, also where the exit code is 0."""
+    report, runner = ran.report, ran.plan.runner
+    if runner not in TESTS:
+        return []
+    reasons = list(report.doubts)
+    failing = [check.id for check in report.checks if check.status in ("failed", "error")]
+    if failing:
+        reasons.append(f"{len(failing)} failing: {some(failing)}")
+    if not report.whole and not report.doubts:
+        reasons.append(f"{runner} ended without its report: it was stopped, or it never ran")
+    elif report.code is not None and ran.code is not None and report.code != ran.code:
+        reasons.append(f"{runner} was about to end with {report.code}, but ended with {ran.code}")
+    if not failing and not any([check.status == "passed" for check in report.checks]):
+        reasons.append("no test passed")
+    return reasons

@@ -1,0 +1,131 @@
+"""What this process itself runs and imports: nothing that lies where an agent works.
+
+An agent may write below its work root, so a program found there by `PATH`, or a module found
+there by `sys.path`, would be its code with all rights of the person who started it.
+"""
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+
+
+def program(name: str, outside: Path | None = None) -> str:
+    """The absolute path of a program on `PATH` that does not lie in `outside`; "" if none does.
+
+    Links are followed: a program elsewhere that leads into `outside` is not taken either.
+    """
+    for entry in os.environ.get("PATH", _PATH).split(os.pathsep):
+        place = Path(entry)
+        if not place.is_absolute() or _within(place, outside):
+            continue
+        found = shutil.which(name, path=entry)
+        if found and not _within(Path(found), outside):
+            return found
+    return ""
+
+
+def homes() -> tuple[Path, ...]:
+    """The directories that this Python runs from, and taofold's own source."""
+    found = {Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    found.add(Path(__file__).resolve().parents[2])  # installed editable, it lies elsewhere
+    return tuple(sorted(found))
+
+
+def frozen(root: Path) -> tuple[str, ...]:
+    """Directories below `root` that this Python runs from, relative to it: nobody may write there.
+
+    A root that lies in one of them, such as an example in taofold's own repository, is not frozen.
+    """
+    inside = [home.relative_to(root) for home in homes() if home.is_relative_to(root)]
+    return tuple(sorted({place.as_posix() for place in inside} - {"."}))
+
+
+class Outside:
+    """A finder that goes before all others and takes no module from below some roots.
+
+    Modules that are loaded stay loaded. What this Python runs from is taken also where it lies in
+    a root; agents cannot write there (see `frozen`).
+    """
+
+    def __init__(self) -> None:
+        self.roots: set[Path] = set()
+        self._open = threading.local()
+
+    @contextmanager
+    def open(self) -> Generator[None]:
+        """While a person's own module is loaded, what it imports may lie anywhere."""
+        before = getattr(self._open, "now", False)
+        self._open.now = True
+        try:
+            yield
+        finally:
+            self._open.now = before
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What the other finders find, if it does not lie below a root.
+
+        Raises:
+            ModuleNotFoundError: it does.
+        """
+        if not self.roots or getattr(self._open, "now", False):
+            return None
+        refused = False
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None and self._theirs(spec):
+                refused = True
+                where = sys.path if path is None else path
+                kept = [one for one in where if not self._inside(Path(one or "."))]
+                spec = PathFinder.find_spec(name, kept, target)
+            if spec is not None:
+                return spec
+        if refused:
+            raise ModuleNotFoundError(
+                f"the module {name!r} lies in a folder where an agent works; nothing there is "
+                "imported once the agents are loaded. Import it at the top of the module that "
+                "needs it",
+                name=name,
+            )
+        return None
+
+    def _theirs(self, spec: ModuleSpec) -> bool:
+        places = [*(spec.submodule_search_locations or ())]
+        places += [spec.origin] if spec.has_location and spec.origin else []
+        return any([self._inside(Path(place)) for place in places])
+
+    def _inside(self, place: Path) -> bool:
+        real = place.resolve()
+        roots = [root for root in self.roots if real.is_relative_to(root)]
+        ours = [home for home in homes() if real.is_relative_to(home)]
+        return any([not any([home.is_relative_to(root) for home in ours]) for root in roots])
+
+
+OUTSIDE: Final = Outside()
+
+
+def seal() -> None:
+    """From now on this process takes no module from where agents work: for our own processes.
+
+    The folder that it was started in is no place for modules either.
+    """
+    here = os.path.realpath(".")
+    sys.path[:] = [entry for entry in sys.path if entry and os.path.realpath(entry) != here]
+    if OUTSIDE not in sys.meta_path:
+        sys.meta_path.insert(0, OUTSIDE)
+
+
+def _within(place: Path, root: Path | None) -> bool:
+    if root is None:
+        return False
+    return place.is_relative_to(root) or place.resolve().is_relative_to(root)
