@@ -114,9 +114,9 @@ def _move(*places: str) -> None:
 
     sys.path[:] = [moved(path) for path in sys.path]
     for name, module in list(sys.modules.items()):
-        mapping = getattr(module, "MAPPING", None)
-        if name.startswith("__editable__") and isinstance(mapping, dict):
-            mapping.update({key: moved(path) for key, path in list(mapping.items())})
+        mapping: Any = getattr(module, "MAPPING", None)
+        for key in list(mapping or ()) if name.startswith("__editable__") else ():
+            mapping[key] = moved(mapping[key])
 
 
 def _beside(name: str) -> Any:
