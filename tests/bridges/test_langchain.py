@@ -30,6 +30,11 @@ from taofold.core.values import Tier
 pytestmark = pytest.mark.anyio
 
 
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg"
+)
+
+
 @langchain_decorator
 def add(a: int, b: int) -> int:
     """Add two numbers."""
@@ -193,6 +198,98 @@ async def test_what_only_langgraph_can_inject_is_a_mistake_of_the_programmer():
         tool_of(with_state)
 
 
+async def test_an_injected_parameter_never_comes_from_a_model():
+    def act(x: int, user: str = "nobody") -> str:
+        return f"{x} {user}"
+
+    class Arguments(BaseModel):
+        x: int
+        user: Annotated[str, InjectedToolArg] = Field("nobody", alias="u")
+
+    @langchain_decorator
+    def marked(x: int, user: Annotated[str, InjectedToolArg] = "nobody") -> str:
+        """Act for a user."""
+        return act(x, user)
+
+    def unresolved(x: int, user: "Annotated[str, InjectedSomewhere]" = "nobody") -> str:  # noqa: F821
+        return act(x, user)
+
+    shape = {"type": "object", "properties": {"x": {"type": "integer"}, "user": {}}}
+    things: list[tuple[Any, list[str]]] = [
+        (marked, ["user"]),
+        (made_of(act, "aliased", Arguments), ["user", "u"]),
+        (made_of(marked.func, "listed", shape), ["user"]),
+        # LangChain cannot read this annotation, and would show the parameter to the model.
+        (made_of(unresolved, "unresolved", shape), ["user"]),
+    ]
+    for thing, names in things:
+        assert set(tool_of(thing).schema["properties"]) == {"x"}
+        for name in names:
+            seen = await called(thing, x=1, **{name: "root"})
+            assert (thing.name, name, seen.refused) == (thing.name, name, "invalid")
+        assert (await called(thing, x=1)).result == "1 nobody"
+        made = tool_of(thing, inject={"user": lambda ctx: ctx.principal.id})
+        result = await agent(act_on(made, x=1), tools=[made]).run("x")
+        assert events(result, e.Observed)[0].observation.result == "1 local"
+    with pytest.raises(ConfigError, match="no injected parameter 'x'"):
+        tool_of(marked, inject={"x": lambda ctx: 1})
+
+
+def made_of(function: Any, name: str, schema: Any) -> StructuredTool:
+    return StructuredTool.from_function(function, name=name, description="Act.", args_schema=schema)
+
+
+def act_on(made: Any, **parameters: Any) -> Any:
+    return act(made.name, "go", "reasoning", **parameters)
+
+
+async def test_what_is_injected_within_a_parameter_is_refused_for_langchain_shows_it():
+    class Order(BaseModel):
+        item: str
+        user: Annotated[str, InjectedToolArg] = "nobody"
+
+    @langchain_decorator
+    def buy(orders: list[Order]) -> str:
+        """Buy."""
+        return "bought"
+
+    with pytest.raises(ConfigError, match="'user' within 'orders'"):
+        tool_of(buy)
+
+
+async def test_a_tool_that_ends_langchains_loop_is_refused():
+    @langchain_decorator(return_direct=True)
+    def direct() -> str:
+        """Answer."""
+        return "the answer"
+
+    with pytest.raises(ConfigError, match="return_direct"):
+        tool_of(direct)
+
+
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        ({"type": "image", "base64": PIXEL, "mime_type": "image/png"},
+         "[image, 70 bytes, image/png]"),
+        ({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL * 3}"}},
+         "[image, image/png, 211 bytes]"),
+        ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+         "[image, image/png, 70 bytes]"),
+        ({"type": "image", "url": "https://example.org/a.png"}, "[image, https://example.org/a.png]"),
+        ({"type": "file", "base64": PIXEL, "mime_type": "application/pdf"},
+         "[file, 70 bytes, application/pdf]"),
+    ],
+)  # fmt: skip
+async def test_no_base64_reaches_the_model_as_text(block, told):
+    @langchain_decorator
+    def look() -> list[Any]:
+        """Look."""
+        return ["seen", {"type": "text", "text": "a picture"}, block]
+
+    assert (await called(look)).result == f"seen\na picture\n{told}"
+
+
 async def test_a_parameter_with_our_reserved_name_arrives_under_its_own():
     @langchain_decorator
     def wait(timeout_s: int) -> str:
@@ -240,6 +337,9 @@ async def test_our_tool_is_a_langchain_tool():
     call = {"type": "tool_call", "name": "double", "args": {"x": 4}, "id": "1"}
     assert (await made.ainvoke(call)).content == "8"
     assert made.invoke({"x": 5}) == "10"
+    refused = await made.ainvoke({**call, "args": {}})
+    assert (refused.status, refused.content) == ("error", "missing parameter 'x'")
+    made.handle_tool_error = False
     with pytest.raises(ToolException, match="missing parameter 'x'"):
         await made.ainvoke({})
 
@@ -249,8 +349,7 @@ async def test_our_tool_that_writes_is_not_given_away_without_somebody_to_ask():
         langchain_tool(erase)
     asked = []
     refusing = langchain_tool(erase, approve=lambda one, given: asked.append((one.name, given)))
-    with pytest.raises(ToolException, match="not approved"):
-        await refusing.ainvoke({"path": "/x"})
+    assert "not approved" in await refusing.ainvoke({"path": "/x"})
     assert asked == [("erase", {"path": "/x"})]
     allowing = langchain_tool(erase, approve=lambda *_: True)
     assert await allowing.ainvoke({"path": "/x"}) == "/x is gone"
@@ -275,8 +374,7 @@ async def test_our_agent_is_a_langchain_tool_under_its_own_policy():
     [row] = await log.rows()
     assert (row.status, row.goal) == ("finished", "double 4")
     waiting = Agent(Memo([act("erase", path="/x")]), tools=[erase], name="eraser", log=log)
-    with pytest.raises(ToolException, match="waits for a person"):
-        await langchain_tool(waiting).ainvoke({"goal": "erase"})
+    assert "waits for a person" in await langchain_tool(waiting).ainvoke({"goal": "erase"})
 
 
 async def test_there_and_back_again():
@@ -385,6 +483,81 @@ def test_its_file_toolkit_and_its_sql_tool_are_called_by_react(tmp_path):
     assert "a.txt" in listed[2]
     assert asked[2] == "[(7,)]"
     assert "no such table" in failed[2]
+
+
+AGENTS = Path(__file__).parent / "scripts" / "langchain_agents.py"
+
+
+def told_by(verb: str, folder: Path) -> dict[str, Any]:
+    environment = environments.needs("langchain")
+    env = {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"}
+    done = environment.run(AGENTS, verb, folder, env=env, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What LangChain's agent and ours were told by the same tools."""
+    return told_by("theirs", tmp_path_factory.mktemp("theirs"))
+
+
+def test_every_shape_of_tool_tells_our_agent_what_it_tells_langchains(theirs) -> None:
+    shapes = {name for name, *_ in theirs["same"]}
+    assert len(shapes) == 13
+    for name, _, langchain, ours in theirs["same"]:
+        assert langchain[2] == ours[2] == "done", name
+        if langchain[0] == "error":
+            assert (ours[0], ours[3]) == ("failure", "invalid"), name
+        else:
+            assert ours[:2] == langchain[:2], name
+
+
+def test_what_is_injected_cannot_be_forged_where_langchain_lets_it(theirs) -> None:
+    assert theirs["root"].pop("langchain")[1] == "1 for root"
+    assert {seen[3] for seen in theirs["root"].values()} == {"invalid"}
+    assert {seen[1] for seen in theirs["supplied"].values()} == {"1 for Ada"}
+
+
+def test_an_interrupt_asks_a_person_and_goes_on_with_the_answer_elsewhere(theirs) -> None:
+    asked = theirs["interrupts"]
+    questions, status, seen, result = asked["asks"]
+    assert [text for text, _ in questions] == [
+        "What is your name?", '{"question": "Is it Ada?"}',
+    ]  # fmt: skip
+    assert (status, seen, result) == ("finished", "success", "7 for Ada: {'ok': True}")
+    questions, _, _, result = asked["chooses"]
+    assert "must be one of ['red', 'blue']" in questions[1][0]
+    assert questions[0][1]["properties"] == {"colour": {"enum": ["red", "blue"]}}
+    assert result == "7 blue"
+    assert asked["declined"][2:] == ["failure", "a person declined what the tool asked"]
+    assert asked["ran"] == 4  # once for each question, and once to its end
+
+
+def test_what_only_a_graph_can_do_is_refused_or_told(theirs) -> None:
+    assert "inject={'runtime'" in theirs["refused"]["runtime"]
+    assert "return_direct" in theirs["refused"]["direct"]
+    status, told, *_ = theirs["going"]
+    assert status == "partial"
+    assert "goto='elsewhere'; updates of a, b" in told
+
+
+def test_nothing_that_keeps_our_tool_from_running_ends_langchains_agent(tmp_path) -> None:
+    told = told_by("ours", tmp_path)["told"]
+    assert {ended for *_, ended in told} == {"done"}
+    seen = [(name, status, content) for name, status, content, _ in told]
+    assert [(name, content) for name, status, content in seen if status == "success"] == [
+        ("double", "8"), ("halve", "2.5"), ("structured", '{"x":1,"list":[1,2]}'),
+        ("erase", "/x is gone"), ("answers", "done"),
+    ]  # fmt: skip
+    failed = [(name, content) for name, status, content in seen if status == "error"]
+    expected = (
+        "valid integer", "missing parameter 'x'", "not approved", "LookupError: no such page",
+        "closed", "timed out after 0.05 s", "needs a person's answer", "waits for a person",
+    )  # fmt: skip
+    assert len(failed) == len(expected)
+    for (name, content), part in zip(failed, expected, strict=True):
+        assert part in content, name
 
 
 def test_a_toolset_of_foreign_tools_is_a_toolset():

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, Final
 
-from taofold.bridges.foreign import made, several, writes_arun
+from taofold.bridges.foreign import foreign_tool, foreign_tools, own_arun
 from taofold.core.values import Sideeffect
 from taofold.tools import Outcome, RunContext, Tool, Toolset
 from taofold.tools.worker import WORKERS
@@ -33,7 +33,7 @@ def tool_of(
         del ctx
         return _outcome(await _run(thing, parameters))
 
-    return made(
+    return foreign_tool(
         name or str(thing.name),
         str(thing.description).rpartition(_WRITTEN)[2],
         thing.args_schema,
@@ -49,7 +49,7 @@ def tools_of(
     things: object, *, reads: Iterable[str] = (), prefix: str = "", **options: Any
 ) -> Toolset:
     """Several tools; those named in `reads` only read."""
-    return several(things, tool_of, reads, prefix, **options)
+    return foreign_tools(things, tool_of, reads, prefix, **options)
 
 
 async def _run(thing: Any, parameters: dict[str, Any]) -> Any:
@@ -57,7 +57,7 @@ async def _run(thing: Any, parameters: dict[str, Any]) -> Any:
 
     The `_arun` that all tools of CrewAI have only raises.
     """
-    if inspect.iscoroutinefunction(getattr(thing, "func", None)) or writes_arun(thing, _OWN):
+    if inspect.iscoroutinefunction(getattr(thing, "func", None)) or own_arun(thing, _OWN):
         return await thing.arun(**parameters)
     if inspect.iscoroutinefunction(thing._run):
         # `run` would start a loop of its own in the middle of ours.

@@ -15,15 +15,16 @@ from taofold.bridges.mcp_definitions import meant, safe, shown
 from taofold.core.errors import ConfigError
 from taofold.core.values import Sideeffect
 from taofold.core.visible import visible
-from taofold.tools import RunContext, Tool, Toolset, external
+from taofold.tools import BadArguments, RunContext, Tool, Toolset, external
+from taofold.tools.arguments import unknown
 from taofold.tools.declare import tidy
 from taofold.tools.schema import Checker
 from taofold.tools.signature import Signature
 
-Call = Callable[[RunContext[Any], dict[str, Any]], Awaitable[Any]]
+ForeignCall = Callable[[RunContext[Any], dict[str, Any]], Awaitable[Any]]
 
 
-def need(module: str, extra: str) -> Any:
+def require(module: str, extra: str) -> Any:
     """A module of somebody else's package.
 
     Raises:
@@ -38,20 +39,22 @@ def need(module: str, extra: str) -> Any:
         ) from error
 
 
-def made(
+def foreign_tool(
     name: str,
     description: str,
     schema: object,
-    call: Call,
+    call: ForeignCall,
     *,
     toolset: str,
+    forbidden: frozenset[str] = frozenset(),
     tier: int | None = None,
     effect: Sideeffect | None = None,
     **options: Any,
 ) -> Tool:
     """The tool that takes what `schema`, a Pydantic model or a JSON Schema, describes.
 
-    `call` takes a `RunContext` and the checked parameters, and is async.
+    `call` takes a `RunContext` and the checked parameters, and is async. A model that writes a
+    parameter in `forbidden` is told that there is none, even where the schema is open.
 
     Raises:
         ConfigError: the schema cannot be shown to a model.
@@ -73,11 +76,12 @@ def made(
         **options,
     )
     model = schema if isinstance(schema, type) and issubclass(schema, BaseModel) else None
-    signature = Signature(offered, _check(offered, model), "mapping", context=True)
+    check = _check(offered, model, forbidden)
+    signature = Signature(offered, check, "mapping", context=True)
     return replace(tool, signature=signature)
 
 
-def several(
+def foreign_tools(
     things: object, read: Callable[..., Tool], reads: Iterable[str], prefix: str, **options: Any
 ) -> Toolset:
     """The tools of a toolkit or a list; those named in `reads` change nothing.
@@ -96,11 +100,11 @@ def several(
         tools.append(read(thing, effect=effect, **options))
     if told:
         raise ConfigError(f"reads names no tool of these: {', '.join(sorted(told))}")
-    made_of = Toolset(tools)
-    return made_of.prefixed(prefix) if prefix else made_of
+    toolset = Toolset(tools)
+    return toolset.prefixed(prefix) if prefix else toolset
 
 
-def writes_arun(thing: object, package: str) -> bool:
+def own_arun(thing: object, package: str) -> bool:
     """Did the author of a tool write `_arun`, or is it the one that `package` gives to all?"""
     owner = next((kind for kind in type(thing).__mro__ if "_arun" in vars(kind)), None)
     return owner is not None and not owner.__module__.startswith(package)
@@ -125,18 +129,27 @@ def _plain(name: str, schema: object) -> dict[str, Any]:
 
 
 def _check(
-    schema: dict[str, Any], model: type[BaseModel] | None
+    schema: dict[str, Any], model: type[BaseModel] | None, forbidden: frozenset[str]
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Our check of the schema, and what else its Pydantic model demands: before anybody is
     asked and anything runs.
+
+    Pydantic drops a parameter that its model does not have; the model that wrote it must hear
+    that it has no effect.
     """
     check = Checker(schema)
-    if model is None:
-        return check
+    closed = model is not None and model.model_config.get("extra") != "allow"
 
     def checked(parameters: dict[str, Any]) -> dict[str, Any]:
+        plain = meant(parameters)
+        odd = [name for name in plain if name in forbidden]
+        if closed:
+            odd += [name for name in parameters if name not in schema["properties"]]
+        if odd:
+            raise BadArguments(unknown(dict.fromkeys(odd), schema))
         check(parameters)
-        model.model_validate(meant(parameters))
+        if model is not None:
+            model.model_validate(plain)
         return parameters
 
     return checked

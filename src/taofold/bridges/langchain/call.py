@@ -1,0 +1,165 @@
+"""One call of a LangChain tool, in which LangGraph's `interrupt()` asks a person.
+
+`interrupt` finds its answers in the call's configuration and raises where one is missing; the tool
+is then called again from its beginning, as in a graph. The answers so far lie in the run's log, so
+another process can go on.
+"""
+
+# LangChain's tools and LangGraph's interrupts are read by their shape; they have no types here.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
+
+import json
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any, Final
+
+from taofold.bridges.foreign import own_arun
+from taofold.bridges.langchain.content import outcome_of
+from taofold.tools import Answer, BadArguments, InputRequired, Outcome, RunContext
+from taofold.tools.result import jsonable
+from taofold.tools.schema import Checker
+from taofold.tools.worker import WORKERS
+
+_OWN: Final = "langchain_core."
+_STATE: Final = "langgraph_resume"
+_ANSWER: Final = "answer"
+_PRIVATE: Final = "__pregel_"
+"""How LangGraph names what only its graphs put into a configuration."""
+
+
+async def call(thing: Any, ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
+    """Call the tool once, with what the model wrote and what was injected.
+
+    Raises:
+        InputRequired: it interrupts itself with a question.
+    """
+    answers, declined = _answers(ctx.answer)
+    if declined is not None:
+        return declined
+    request = {
+        "type": "tool_call",
+        "name": thing.name,
+        "args": parameters,
+        "id": ctx.effect_id or "call",
+    }
+    config = {"configurable": _configurable(answers)}
+    try:
+        if _only_sync(thing):
+            returned = await WORKERS.run(lambda: thing.invoke(request, config))
+        else:
+            returned = await thing.ainvoke(request, config)
+    except Exception as error:
+        if _is_interrupt(error):
+            raise _question(error, answers) from error
+        if isinstance(error, KeyError) and str(error.args[0]).startswith(_PRIVATE):
+            return Outcome("the tool needs the runtime of a LangGraph graph", "failure")
+        raise
+    return outcome_of(returned)
+
+
+def _only_sync(thing: Any) -> bool:
+    """Has it no coroutine of its own? LangChain would hold up the end of the process for it."""
+    return getattr(thing, "coroutine", None) is None and not own_arun(thing, _OWN)
+
+
+class _Scratchpad:
+    """What `interrupt()` looks for in a configuration: LangGraph's `PregelScratchpad`."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.resume = answers
+        self.step = self.stop = 0
+        self.interrupt_counter: Callable[[], int] = count().__next__
+        self.call_counter: Callable[[], int] = count().__next__
+        self.subgraph_counter: Callable[[], int] = count().__next__
+
+    def get_null_resume(self, consume: bool = False) -> None:
+        """An answer to whichever interrupt comes first: here each has its place."""
+        del consume
+
+
+def _configurable(answers: list[Any]) -> dict[str, Any]:
+    return {
+        f"{_PRIVATE}scratchpad": _Scratchpad(list(answers)),
+        f"{_PRIVATE}send": lambda writes: None,
+        "checkpoint_ns": "",
+    }
+
+
+def _is_interrupt(error: Exception) -> bool:
+    return any(
+        kind.__name__ == "GraphInterrupt" and kind.__module__.startswith("langgraph.")
+        for kind in type(error).__mro__
+    )
+
+
+def _question(error: Exception, answers: list[Any]) -> InputRequired:
+    first = error.args[0][0]
+    value, schema = first.value, getattr(first, "response_schema", None)
+    text = value if isinstance(value, str) else json.dumps(jsonable(value), ensure_ascii=False)
+    state = {_STATE: answers, "question": text, "schema": schema}
+    return InputRequired(text, form=_form(schema), state=state)
+
+
+def _form(schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The form of an answer: what `interrupt` asks for, else one field for text or JSON."""
+    if schema and schema.get("type") == "object":
+        return dict(schema)
+    field = dict(schema) if schema else {"type": "string"}
+    return {"type": "object", "properties": {_ANSWER: field}, "required": [_ANSWER]}
+
+
+def _answers(answer: Answer | None) -> tuple[list[Any], Outcome | None]:
+    """What `interrupt()` returns, call by call; or how the call ends if a person declined.
+
+    Raises:
+        InputRequired: the last answer does not fit what was asked for.
+    """
+    state: Any = None if answer is None else answer.state
+    if answer is None or not isinstance(state, dict) or _STATE not in state:
+        return [], None
+    if not answer.accepted:
+        said = f": {answer.text}" if answer.text else ""
+        return [], Outcome(f"a person declined what the tool asked{said}", "failure")
+    schema = state["schema"]
+    value = _read(answer.text) if schema is None else _typed(schema, answer.text)
+    if schema is not None:
+        form = _form(schema)
+        try:
+            Checker(form)(value if form == schema else {_ANSWER: value})
+        except BadArguments as error:
+            question = f"That does not fit: {error}. Once more: {state['question']}"
+            raise InputRequired(question, form=form, state=state) from None
+    return [*state[_STATE], value], None
+
+
+def _read(text: str) -> Any:
+    """An answer without a schema: JSON objects and lists as such, all else is text, "" is yes."""
+    if not text.strip():
+        return True
+    value = _json(text)
+    if isinstance(value, dict) and list(value) == [_ANSWER]:
+        return value[_ANSWER]
+    return value if isinstance(value, dict | list) else text
+
+
+def _typed(schema: Mapping[str, Any], text: str) -> Any:
+    """An answer with a schema: JSON, or the plain value where there is one field for it."""
+    if schema.get("type") == "string":
+        value = _json(text)
+        return value.get(_ANSWER, text) if isinstance(value, dict) else text
+    value = _json(text)
+    if schema.get("type") != "object":
+        return value[_ANSWER] if isinstance(value, dict) and list(value) == [_ANSWER] else value
+    fields: Mapping[str, Any] = schema.get("properties", {})
+    if isinstance(value, dict) or len(fields) != 1:
+        return value if isinstance(value, dict) else {}
+    [(name, field)] = fields.items()
+    return {name: text if field.get("type") == "string" else value}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
