@@ -142,6 +142,68 @@ def test_a_killed_compilation_goes_on_where_it_was(tmp_path):
     assert told["same"]
     assert told["changed"] == 0
     assert told["after"] == told["whole"] - 24, "the 24 replies before the crash are not asked for"
+    assert told["asked"] == 0, "what has ended is read from the log"
+
+
+@pytest.fixture(scope="module")
+def parity(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Each teleprompter with plain DSPy and through us, on the same scripted model."""
+    folder = tmp_path_factory.mktemp("parity")
+    ran = environments.needs("dspy").run(
+        HERE / "parity.py", env=settings(folder), timeout=400, cwd=folder
+    )
+    assert ran.returncode == 0, ran.stderr
+    return {one["row"]: one for one in map(json.loads, ran.stdout.splitlines())}
+
+
+ROWS = {
+    "bootstrap yes/no": 3, "bootstrap graded": 3, "bootstrap graded, threshold": 3,
+    "bootstrap strict": 3, "labeled": 3, "random search yes/no": 2, "random search graded": 2,
+    "MIPROv2 yes/no": 3, "MIPROv2 graded": 3, "GEPA feedback": 0, "GEPA graded": 0,
+    "COPRO yes/no": 0, "COPRO graded": 0, "SIMBA graded": 2, "InferRules yes/no": 3,
+}  # fmt: skip
+"""The demos that plain DSPy finds."""
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_teleprompter_finds_what_it_finds_with_plain_dspy_at_the_same_cost(parity, row):
+    plain, ours = parity[row]["plain"], parity[row]["ours"]
+    assert len(plain["demos"]) == ROWS[row]
+    for fact in ("demos", "instructions", "task", "critic"):
+        assert ours[fact] == plain[fact], fact
+    percent = row.split()[0] in ("random", "MIPROv2", "COPRO")
+    assert ours["score"] == (plain["score"] / 100 if percent else plain["score"])
+    assert (row.split()[0] in ("bootstrap", "labeled", "InferRules")) == (ours["score"] is None)
+
+
+def test_signature_classes_awkward_names_images_and_other_threads(tmp_path):
+    ran = environments.needs("dspy").run(
+        HERE / "classes.py", env=settings(tmp_path), timeout=120, cwd=tmp_path
+    )
+    assert ran.returncode == 0, ran.stderr
+    *printed, last = ran.stdout.splitlines()
+    told = json.loads(last)
+    ticket = {"team": "billing", "urgency": 2, "tags": ["card"], "note": None}
+    assert told["class"]["answers"] == [ticket, ticket], "with DSPy and without"
+    assert told["class"]["prompts"][0] == told["class"]["prompts"][1]
+    assert told["class"]["instructions"] == "Route the ticket."
+    assert "how soon, 1 to 3" in told["class"]["prompts"][0][0][1]
+    assert told["names"] == [{"copy": "c of s", "json": 3}] * 2
+    assert "dspy.Image" in told["image"]
+    assert "only text is bridged" in told["chat"]
+    assert told["asked"] == 0, "an image is refused before a model is asked"
+    # What another thread printed while a teleprompter worked was shown; its own lines were not.
+    assert printed == ["another thread"]
+    assert told["hushed"] == ["from the metric"]
+
+
+def test_a_teleprompter_that_cannot_work_is_refused_by_name(tmp_path):
+    ran = script(tmp_path, "refused")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert "trains a model's weights" in told["GRPO"]
+    assert set(told["theirs"]) <= set(told["known"]) | set(told["refused"]), "DSPy has a new one"
+    assert told["as_class"] == told["Ensemble"]
 
 
 @pytest.mark.scenario("TEA-15")

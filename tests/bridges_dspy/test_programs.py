@@ -3,14 +3,17 @@
 import contextlib
 import importlib.util
 import json
-from typing import Any
+from datetime import date
+from typing import Any, Literal
 
 import msgspec
 import pytest
+from pydantic import BaseModel, Field, TypeAdapter
 from tests.spec_flow.kit import faults, flow
 
 from taofold import Agent, Limits, tool
 from taofold.actions import build_actions_registry
+from taofold.actions.types import type_of
 from taofold.bridges import dspy
 from taofold.bridges.dspy.metrics import Score, metric_of, read_score
 from taofold.bridges.dspy.program import plain
@@ -57,6 +60,7 @@ def test_this_environment_has_no_dspy():
         ("a -> b: Nothing", "unknown type 'Nothing'"),
         ("a: __import__('os').system('true') -> b", "unknown type"),
         ("a -> model_dump", "cannot be the name"),
+        ("lm -> a", "cannot be the name"),
         ("_a -> b", "cannot be the name"),
     ],
 )
@@ -68,15 +72,28 @@ def test_what_is_no_signature_is_refused_and_nothing_in_it_runs(text, why):
 def test_a_signature_has_types_and_says_itself():
     own = dspy.signature("q, n: int -> kind: Literal['a', 'b'], rows: list[int], note: str | None")
     assert str(own) == "q, n: int -> kind: Literal['a', 'b'], rows: list[int], note: str | null"
-    assert own.task == "Work out kind, rows, note from q, n."
+    assert own.task == "Given the fields `q`, `n`, produce the fields `kind`, `rows`, `note`."
     assert own.outputs[0].type == {"type": "string", "enum": ["a", "b"]}
 
 
 def test_types_come_back_from_their_written_form_or_are_any():
-    assert [written_of(one) for one in (str, int, dict[str, Any], int | None)] == [
-        "str", "integer", "object", "any",
+    class Row(BaseModel):
+        name: str = Field(description="of the row")
+        kinds: list[Literal["a", "b"]]
+
+    class Endless(BaseModel):
+        inner: "Endless | None"
+
+    types = (str, int, dict[str, Any], int | None, Endless, int | list[int], date)
+    assert [written_of(one) for one in types] == [
+        "str", "integer", "object", {"type": ["integer", "null"]}, "any", "any", "string",
     ]  # fmt: skip
-    assert written_of(list[int])["items"] == {"type": "integer"}
+    assert written_of(list[int]) == {"type": "array", "items": "integer"}
+    kept = written_of(Row | None)
+    assert kept == "any"
+    again = TypeAdapter(type_of(written_of(Row))).validate_python({"name": "x", "kinds": ["a"]})
+    assert again.model_dump() == {"name": "x", "kinds": ["a"]}
+    assert written_of(Row)["properties"]["name"]["description"] == "of the row"
 
 
 # Programs ------------------------------------------------------------------------------
@@ -440,31 +457,44 @@ def test_a_metric_may_say_why_and_what_is_no_score_is_refused():
     assert metric_of("tests.bridges_dspy.test_programs:half", own)({}, {}).value == 0.5
 
 
+def test_a_metric_of_dspys_gets_what_dspy_adds_and_one_of_two_arguments_does_not():
+    own = dspy.signature("q -> answer")
+
+    def grades(case: Any, made: Any, trace: Any = None) -> Any:
+        return 0.4 if trace is None else False
+
+    judge = metric_of(grades, own)
+    assert judge({}, {}).value == 0.4
+    assert judge({}, {}, trace=[], pred_name="x", pred_trace=[]).value == 0.0
+    assert metric_of(half, own)({}, {}, trace=[]).value == 0.5
+    assert metric_of("exact_match", own)({"items": 1}, {"items": 1}, trace=[]).value == 1.0
+
+
 def half(case: Any, prediction: Any) -> float:
     return 0.5
 
 
-def test_a_line_is_answered_once_and_ends_with_its_generator():
-    from taofold.bridges.dspy.line import spoken
+def test_a_channel_is_answered_once_and_ends_with_its_generator():
+    from taofold.bridges.dspy.thread import threaded
 
     seen: list[Any] = []
 
-    def program(line: Any) -> int:
+    def program(channel: Any) -> int:
         try:
-            seen.append(line.ask(1))
+            seen.append(channel.ask(1))
             with contextlib.suppress(Exception):
-                line.ask(2)
+                channel.ask(2)
             seen.append("went on")
             return 1
         finally:
             seen.append("ended")
 
-    talk = spoken(program)
+    talk = threaded(program)
     assert next(talk) == 1
     assert talk.send("one") == 2
     talk.close()
     ended(seen)
-    failing = spoken(lambda line: 1 // 0)
+    failing = threaded(lambda channel: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         next(failing)
 

@@ -38,7 +38,7 @@ async def main(folder: Path) -> None:
         made = await dspy.compile(
             "question -> answer", CASES[::2], validation=CASES[1::2], model=FunctionModel(watched),
             teleprompter=name, teleprompter_options=options, log=log, key=name,
-            run_id=f"compile-{name.partition(':')[0]}",
+            run_id=f"compile-{name.partition(':')[0]}", score=True,
         )  # fmt: skip
         seconds = time.perf_counter() - begin
         calls = len(asked)

@@ -24,6 +24,9 @@ from taofold.bridges.dspy import (
     program_strategy,
     signature,
 )
+from taofold.bridges.dspy import compile as compile_
+from taofold.bridges.dspy.teleprompters import KNOWN, REFUSED
+from taofold.core.errors import ConfigError
 from taofold.runtime.people import decide
 from taofold.runtime.setup import Decision
 from taofold.spec import Config, build, read_agent
@@ -207,6 +210,24 @@ async def example(folder: Path) -> dict[str, Any]:
     return {"output": result.output, "error": result.error}
 
 
+async def refused() -> dict[str, Any]:
+    import dspy
+
+    cases = [{"question": "1 + 1", "answer": "2"}]
+    found: dict[str, Any] = {}
+    for name, teleprompter in {
+        **{name: name for name in REFUSED}, "as_class": dspy.Ensemble
+    }.items():  # fmt: skip
+        try:
+            await compile_("question -> answer", cases, model=ScriptedModel([]),
+                           teleprompter=teleprompter)  # fmt: skip
+        except ConfigError as error:
+            found[name] = str(error)
+    classes = {n: one for n, one in vars(dspy.teleprompt).items() if isinstance(one, type)}
+    theirs = [n for n, one in classes.items() if hasattr(one, "compile") and n != "Teleprompter"]
+    return {**found, "theirs": theirs, "known": KNOWN, "refused": list(REFUSED)}
+
+
 async def main(verb: str, folder: Path) -> dict[str, Any]:
     log = f"sqlite:{folder / 'people.db'}"
     agent = asking(log, Through(signature=signature("goal -> answer"), module="react"))
@@ -227,6 +248,8 @@ async def main(verb: str, folder: Path) -> dict[str, Any]:
         return await react()
     if verb == "own":
         return await own()
+    if verb == "refused":
+        return await refused()
     if verb == "example":
         return await example(folder)
     calls = 0
@@ -239,20 +262,23 @@ async def main(verb: str, folder: Path) -> dict[str, Any]:
         return say(request)
 
     few = {"max_bootstrapped_demos": 0, "max_labeled_demos": 0, "minibatch": False}
-    strategy = Compile(
-        signature=signature("question -> answer"), training=CASES[::2], validation=CASES[1::2],
-        teleprompter="MIPROv2", options={"num_candidates": 3, "num_trials": 4, **few},
-    )  # fmt: skip
-    model = FunctionModel(counted)
-    teacher = Agent(model, strategy=strategy, output=Any, limits=Limits(steps=None), log=log)
+    given: dict[str, Any] = {
+        "training": CASES[::2], "validation": CASES[1::2], "teleprompter": "MIPROv2",
+        "teleprompter_options": {"num_candidates": 3, "num_trials": 4, **few},
+        "model": FunctionModel(counted), "log": log,
+    }  # fmt: skip
     if verb == "crash":
-        await teacher.run("compile", run_id="cut")
-    resumed = await teacher.resume("cut", takeover=True)
+        await compile_("question -> answer", **given, run_id="cut")
+    resumed = await compile_("question -> answer", **given, resume="cut")
     after, calls = calls, 0
-    whole = await teacher.run("compile")
-    changed = [r.event for r in resumed.records if type(r.event).__name__ == "PromptChanged"]
-    return {"success": resumed.success, "after": after, "whole": calls, "changed": len(changed),
-            "same": resumed.output["version"] == whole.output["version"]}  # fmt: skip
+    again = await compile_("question -> answer", **given, resume="cut")
+    asked, calls = calls, 0
+    whole = await compile_("question -> answer", **given)
+    records = resumed.run.run.records
+    changed = [r.event for r in records if type(r.event).__name__ == "PromptChanged"]
+    same = again.program == resumed.program == whole.program
+    return {"success": resumed.run.success, "after": after, "whole": calls, "asked": asked,
+            "changed": len(changed), "same": same}  # fmt: skip
 
 
 if __name__ == "__main__":

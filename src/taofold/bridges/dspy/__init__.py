@@ -8,8 +8,7 @@
 DSPy itself (`pip install 'taofold[dspy]'`) is imported when something is compiled or run by it.
 """
 
-from taofold.bridges.dspy.compiling import Compile
-from taofold.bridges.dspy.front import (
+from taofold.bridges.dspy.calls import (
     Compilation,
     compile,  # noqa: A004 - DSPy's word
     cot,
@@ -17,10 +16,11 @@ from taofold.bridges.dspy.front import (
     optimize,
     react,
 )
+from taofold.bridges.dspy.compilation import Compile
 from taofold.bridges.dspy.native import Compiled
 from taofold.bridges.dspy.program import Predictor, Program, from_dspy, imported
-from taofold.bridges.dspy.running import Through, program_strategy
 from taofold.bridges.dspy.signature import Signature, Slot, signature
+from taofold.bridges.dspy.strategies import Through, program_strategy
 
 __all__ = [
     "Compilation",

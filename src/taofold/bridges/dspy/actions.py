@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from taofold.actions.kind import Call, Done, Kind
 from taofold.actions.thinking import Ended, Unusable, offered, roles, think
-from taofold.bridges.dspy.compiling import COMPILED, Compile
+from taofold.bridges.dspy.compilation import COMPILED, Compile
 from taofold.bridges.dspy.engine import missing
 from taofold.bridges.dspy.keys import (
     Common,
@@ -21,8 +21,8 @@ from taofold.bridges.dspy.keys import (
 )
 from taofold.bridges.dspy.native import Compiled, answer_type
 from taofold.bridges.dspy.program import NAMES, Module, Program, imported, plain
-from taofold.bridges.dspy.running import Through
 from taofold.bridges.dspy.signature import Signature, signature
+from taofold.bridges.dspy.strategies import Through
 from taofold.core.effects import Strategy, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH
@@ -181,6 +181,7 @@ def _compile(name: str, better: bool, call: Call[CompileKeys]) -> Strategy[Done]
             signature=_signature(keys), training=keys.training_data,
             validation=keys.validation_data, module=keys.module_type, metric=keys.metric,
             teleprompter=keys.teleprompter, options=keys.options, key=key, keep_better=better,
+            score=keys.score,
             steps=keys.max_steps, temperature=keys.temperature,
         )  # fmt: skip
     except ConfigError as error:
@@ -203,7 +204,7 @@ def _compile(name: str, better: bool, call: Call[CompileKeys]) -> Strategy[Done]
         "version": program.version,
         "program": ended.output,
         "scores": program.scores,
-        "score": program.scores.get("after"),
+        "score": program.scores.get("after", program.scores.get("teleprompter")),
         "teleprompter": program.teleprompter,
         "dspy_module": NAMES[program.module],
         **_trace(ended),

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from taofold.bridges.dspy.line import Line
-from taofold.bridges.dspy.shape import Shape, Typed, told
-from taofold.bridges.dspy.turns import Question, Said, read_again
+from taofold.bridges.dspy.prompt import PredictorPrompt, PromptField, told
+from taofold.bridges.dspy.requests import ModelRequest, ModelResponse, read_again
+from taofold.bridges.dspy.signature import described, refuse_media
+from taofold.bridges.dspy.thread import Channel
 from taofold.core.errors import ConfigError
 from taofold.core.values import Message, Role, StepRole
 
@@ -27,7 +28,6 @@ HINT: Final = "pip install 'taofold[dspy]'"
 ADAPTERS: Final = ("taofold", "json", "chat")
 """Who renders prompts and reads replies: we, or DSPy's JSONAdapter or ChatAdapter."""
 _SERIES: Final = (3, 4)
-_UNNAMED: Final = "${"
 
 
 def missing() -> str:
@@ -64,39 +64,46 @@ def _module(name: str) -> Any:
 
 
 @dataclass
-class Rendered:
-    """What our adapter rendered last: a call with these words has this shape."""
+class RenderedPrompt:
+    """What our adapter rendered last: a call with these messages is read as this prompt says."""
 
     messages: tuple[Message, ...] = ()
-    shape: Shape | None = None
+    prompt: PredictorPrompt | None = None
+    asked: int = 0
+    """Replies to our prompts so far, and how many of them could be read."""
+    read: int = 0
 
-    def of(self, messages: tuple[Message, ...]) -> Shape | None:
-        """The shape of a prompt; None if somebody else rendered it."""
-        return self.shape if messages == self.messages else None
+    def of(self, messages: tuple[Message, ...]) -> PredictorPrompt | None:
+        """How the reply to `messages` is read; None if somebody else rendered them."""
+        return self.prompt if messages == self.messages else None
 
 
-class Engine:
-    """DSPy's engine contract over a line to a strategy: every call is an effect of the run."""
+class DspyEngine:
+    """DSPy's engine contract over a channel to a strategy: every call is an effect of the run."""
 
     supports_response_schema = True
     supports_function_calling = False
     supported_params = frozenset({"temperature", "response_format"})
 
-    def __init__(self, line: Line, rendered: "Rendered", role: StepRole = "executor") -> None:
-        self.line, self.rendered = line, rendered
+    def __init__(
+        self, channel: Channel, rendered: "RenderedPrompt", role: StepRole = "executor"
+    ) -> None:
+        self.channel, self.rendered = channel, rendered
         self.role: StepRole = role
 
-    def __deepcopy__(self, memo: Any) -> "Engine":
-        return self  # teleprompters copy models; the line is one
+    def __deepcopy__(self, memo: Any) -> "DspyEngine":
+        return self  # teleprompters copy models; the channel is one
 
     def complete(self, request: Any) -> Any:
         """One call. `request` and what is returned are `dspy.lm15`'s."""
         messages = tuple(_messages(request))
-        shape, config = self.rendered.of(messages), request.config
-        said: Said = self.line.ask(
-            Question(messages, shape, _schema(config.response_format), self.role,
+        prompt, config = self.rendered.of(messages), request.config
+        said: ModelResponse = self.channel.ask(
+            ModelRequest(messages, prompt, _schema(config.response_format), self.role,
                      config.temperature)
         )  # fmt: skip
+        self.rendered.asked += prompt is not None
+        self.rendered.read += said.values is not None
         lm15 = _module("dspy.lm15")
         if said.overflow:
             raise lm15.ContextLengthError("the prompt does not fit the model's context window")
@@ -104,7 +111,7 @@ class Engine:
         return lm15.Response(
             id=None,
             model=request.model,
-            message=lm15.Message.assistant([lm15.TextPart(_reply(said, shape))]),
+            message=lm15.Message.assistant([lm15.TextPart(_reply(said, prompt))]),
             finish_reason="length" if said.reply.finish == "length" else "stop",
             usage=lm15.Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens),
         )
@@ -117,11 +124,11 @@ class Engine:
         """Nothing is held."""
 
 
-def _reply(said: Said, shape: Shape | None) -> str:
+def _reply(said: ModelResponse, prompt: PredictorPrompt | None) -> str:
     """The reply; if it was read, as what was read, so that nobody repairs it a second time."""
-    if shape is None or said.values is None:
+    if prompt is None or said.values is None:
         return said.reply.text or " "
-    return said.values.model_dump_json()
+    return said.values.model_dump_json(by_alias=True)
 
 
 def _messages(request: Any) -> Iterator[Message]:
@@ -130,9 +137,11 @@ def _messages(request: Any) -> Iterator[Message]:
         parts = [system] if isinstance(system, str) else [part.text for part in system]
         yield Message("system", "".join(parts))
     for message in request.messages:
-        if message.role not in ("user", "assistant", "system", "developer") or message.text is None:
-            raise ValueError(
-                f"a message of role {message.role!r} has no text: only text is bridged"
+        odd = {part.type for part in message.parts} - {"text"}
+        if odd or message.role not in ("user", "assistant", "system", "developer"):
+            raise ConfigError(
+                f"a message of role {message.role!r} holds {', '.join(sorted(odd)) or 'no text'}: "
+                "only text is bridged"
             )
         role: Role = "system" if message.role == "developer" else message.role
         yield Message(role, message.text)
@@ -148,7 +157,7 @@ def _schema(wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class Bench:
+class DspySession:
     """DSPy, set up for one program: its models and its adapter."""
 
     dspy: Any
@@ -156,13 +165,14 @@ class Bench:
     other: Any
     """The model that thinks about prompts: the teleprompter's."""
     adapter: Any
-    line: Line
+    channel: Channel
+    rendered: RenderedPrompt
 
 
 @contextmanager
-def bench(
-    line: Line, adapter: str = "taofold", temperature: float | None = None
-) -> Generator[Bench]:
+def session(
+    channel: Channel, adapter: str = "taofold", temperature: float | None = None
+) -> Generator[DspySession]:
     """DSPy with our models, for the block and the thread that it runs in.
 
     Raises:
@@ -172,14 +182,14 @@ def bench(
         known = ", ".join(ADAPTERS)
         raise ConfigError(f"unknown adapter {adapter!r}; known: {known}", path="adapter")
     library = dspy()
-    rendered = Rendered()
-    engine, other = Engine(line, rendered), Engine(line, rendered, "critic")
+    rendered = RenderedPrompt()
+    engine, other = DspyEngine(channel, rendered), DspyEngine(channel, rendered, "critic")
     made = _adapter(library)(rendered) if adapter == "taofold" else _theirs(library, adapter)
     lm = library.LM("taofold/executor", engine=engine, cache=False, num_retries=0,
                     temperature=temperature)  # fmt: skip
     second = library.LM("taofold/critic", engine=other, cache=False, num_retries=0)
     with library.context(lm=lm, adapter=made, num_threads=1, disable_history=True):
-        yield Bench(library, lm, second, made, line)
+        yield DspySession(library, lm, second, made, channel, rendered)
 
 
 def _theirs(library: Any, name: str) -> Any:
@@ -187,32 +197,32 @@ def _theirs(library: Any, name: str) -> Any:
 
 
 @cache
-def _adapter(library: Any) -> Callable[[Rendered], Any]:
+def _adapter(library: Any) -> Callable[[RenderedPrompt], Any]:
     """Our adapter: a class of theirs that renders and reads as a compiled program does."""
 
     class TaofoldAdapter(library.Adapter):  # type: ignore[misc]
-        def __init__(self, rendered: Rendered) -> None:
+        def __init__(self, rendered: RenderedPrompt) -> None:
             super().__init__()
             self.rendered = rendered
-            self.shapes: dict[int, tuple[Any, Shape]] = {}
+            self.shapes: dict[int, tuple[Any, PredictorPrompt]] = {}
 
         def __deepcopy__(self, memo: Any) -> Any:
             return self
 
-        def shape(self, signature: Any) -> Shape:
+        def prompt(self, signature: Any) -> PredictorPrompt:
             kept = self.shapes.get(id(signature))
             if kept is None:
-                kept = self.shapes[id(signature)] = (signature, shape_of_theirs(signature))
+                kept = self.shapes[id(signature)] = (signature, prompt_of_theirs(signature))
             return kept[1]
 
         def format(self, signature: Any, demos: Any, inputs: Any) -> list[dict[str, Any]]:
-            shape = self.shape(signature)
-            messages = shape.messages([dict(demo) for demo in demos], inputs)
-            self.rendered.messages, self.rendered.shape = tuple(messages), shape
+            prompt = self.prompt(signature)
+            messages = prompt.messages([dict(demo) for demo in demos], inputs)
+            self.rendered.messages, self.rendered.prompt = tuple(messages), prompt
             return [{"role": one.role, "content": one.content} for one in messages]
 
         def parse(self, signature: Any, completion: str) -> dict[str, Any]:
-            read = read_again(self.shape(signature), completion)
+            read = read_again(self.prompt(signature), completion)
             if isinstance(read, str):
                 raise library.AdapterParseError("taofold", signature, completion, read)
             return dict(read)
@@ -225,14 +235,13 @@ def _adapter(library: Any) -> Callable[[Rendered], Any]:
     return TaofoldAdapter
 
 
-def shape_of_theirs(signature: Any) -> Shape:
-    """The shape of a signature class of DSPy's."""
-    return Shape(signature.instructions, tuple(_typed(signature.input_fields)),
+def prompt_of_theirs(signature: Any) -> PredictorPrompt:
+    """The prompt for a signature class of DSPy's."""
+    return PredictorPrompt(signature.instructions, tuple(_typed(signature.input_fields)),
                  tuple(_typed(signature.output_fields)))  # fmt: skip
 
 
-def _typed(fields: Mapping[str, Any]) -> Iterator[Typed]:
+def _typed(fields: Mapping[str, Any]) -> Iterator[PromptField]:
     for name, one in fields.items():
-        extra: Any = one.json_schema_extra
-        said = str((extra if isinstance(extra, Mapping) else {}).get("desc") or "")
-        yield Typed(name, one.annotation, "" if said.startswith(_UNNAMED) else said)
+        refuse_media(name, one.annotation)
+        yield PromptField(name, one.annotation, described(one))

@@ -60,6 +60,8 @@ class CompileKeys(Keys):
     """Of the teleprompter."""
     compiled_key: str = ""
     """The name it is kept under; the node's, if nothing is said."""
+    score: bool = False
+    """Score the program before and after, which costs calls; `reason.dspy.optimize` always does."""
     tools: list[str] | None = None
     max_steps: Count = STEPS
     enabled: bool = True

@@ -1,24 +1,30 @@
 """Metrics: how good a prediction is, from 0 to 1, with a word of feedback for the prompt writer.
 
-A metric is `exact_match`, `presence`, or a function of two arguments: the worked case and the
-prediction, both read as `case["answer"]` or `case.answer`. It may return a bool, a number, a
-pair of number and feedback, or what DSPy's metrics return.
+A metric is `exact_match`, `presence`, or a function of the worked case and the prediction, both
+read as `case["answer"]` or `case.answer`; one of DSPy's with `trace`, `pred_name` and `pred_trace`
+gets these too. It may return a bool, a number, a pair of number and feedback, or what DSPy's
+metrics return. A teleprompter sees the same number that the function returned: whether a grade is
+good enough to learn from is `metric_threshold`, or the function's own word where it gets a `trace`.
 """
 
 # Values here are JSON of any shape, or come from a library without types.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from taofold.bridges.dspy.shape import jsonable, written
+from taofold.bridges.dspy.prompt import jsonable, written
 from taofold.bridges.dspy.signature import Signature
 from taofold.core.errors import ConfigError
 from taofold.spec.names import is_name, load
 
-Metric: TypeAlias = Callable[[Any, Any], Any]
+Metric: TypeAlias = Callable[..., Any]
+Judge: TypeAlias = Callable[..., "Score"]
+"""A metric as it is called here: case, prediction, and by name what DSPy adds to them."""
+_ADDED: Final = ("trace", "pred_name", "pred_trace")
 
 
 class Score(NamedTuple):
@@ -28,7 +34,7 @@ class Score(NamedTuple):
     feedback: str = ""
 
 
-def metric_of(named: str | Metric, signature: Signature) -> Callable[[Any, Any], Score]:
+def metric_of(named: str | Metric, signature: Signature) -> Judge:
     """The metric of that name, the function at `module:function`, or the function itself.
 
     Raises:
@@ -39,7 +45,7 @@ def metric_of(named: str | Metric, signature: Signature) -> Callable[[Any, Any],
     if named in NAMED:
         names = [slot.name for slot in signature.outputs]
         compare = NAMED[named]
-        return lambda case, made: _all(compare, names, case, made)
+        return lambda case, made, **_: _all(compare, names, case, made)
     if not is_name(named):
         known = ", ".join([*NAMED, "module:function"])
         raise ConfigError(f"unknown metric {named!r}; known: {known}", path="metric")
@@ -49,11 +55,24 @@ def metric_of(named: str | Metric, signature: Signature) -> Callable[[Any, Any],
     return _scored(found)
 
 
-def _scored(metric: Metric) -> Callable[[Any, Any], Score]:
-    def score(case: Any, made: Any) -> Score:
-        return read_score(metric(case, made))
+def _scored(metric: Metric) -> Judge:
+    taken = _taken(metric)
+
+    def score(case: Any, made: Any, **added: Any) -> Score:
+        return read_score(metric(case, made, **{k: v for k, v in added.items() if k in taken}))
 
     return score
+
+
+def _taken(metric: Metric) -> frozenset[str]:
+    """Which of DSPy's further arguments the function has. One of two arguments has none."""
+    try:
+        parameters = inspect.signature(metric).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+        return frozenset(_ADDED)
+    return frozenset([one.name for one in parameters if one.name in _ADDED])
 
 
 def read_score(given: Any) -> Score:
@@ -106,6 +125,8 @@ def _all(compare: Callable[[Any, Any], bool], names: Sequence[str], case: Any, m
 
 
 def _at(thing: Any, name: str) -> Any:
-    if isinstance(thing, Mapping):
-        return thing.get(name)
-    return getattr(thing, name, None)
+    """A field of a case or a prediction: an item, for `items` and `copy` are methods of both."""
+    try:
+        return thing[name]
+    except (KeyError, TypeError, IndexError):
+        return None if isinstance(thing, Mapping) else getattr(thing, name, None)

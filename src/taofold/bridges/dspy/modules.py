@@ -9,12 +9,13 @@ from functools import cache
 from typing import Any
 
 from taofold.actions.types import type_of
-from taofold.bridges.dspy.engine import Bench, shape_of_theirs
-from taofold.bridges.dspy.line import Line
+from taofold.bridges.dspy.engine import DspySession, prompt_of_theirs
 from taofold.bridges.dspy.program import Module, Predictor, Program
-from taofold.bridges.dspy.shape import Typed, jsonable
-from taofold.bridges.dspy.signature import Signature, Slot, written_of
-from taofold.bridges.dspy.turns import DONE, Use
+from taofold.bridges.dspy.prompt import PromptField, jsonable
+from taofold.bridges.dspy.requests import DONE, ToolRequest
+from taofold.bridges.dspy.signature import Signature, Slot, is_class, written_of
+from taofold.bridges.dspy.signature import signature as signature_of
+from taofold.bridges.dspy.thread import Channel
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH, JSON
 from taofold.reasoning import Offer
@@ -31,22 +32,29 @@ def theirs(library: Any, signature: Signature) -> Any:
 
 
 def module_of(
-    at: Bench, signature: Signature, module: str, offers: Sequence[Offer] = (), steps: int = 10
+    at: DspySession,
+    signature: Signature | Any,
+    module: str,
+    offers: Sequence[Offer] = (),
+    steps: int = 10,
 ) -> Any:
-    """The DSPy module of that kind."""
-    library, own = at.dspy, theirs(at.dspy, signature)
+    """The DSPy module of that kind, with a signature of ours or a class of DSPy's."""
+    library = at.dspy
+    own = signature if is_class(signature) else theirs(library, signature_of(signature))
     if module != "react":
         return library.ChainOfThought(own) if module == "cot" else library.Predict(own)
     tools = _tool_class(library)
-    made = library.ReAct(own, [_tool(tools, at.line, offer) for offer in offers], max_iters=steps)
+    made = library.ReAct(
+        own, [_tool(tools, at.channel, offer) for offer in offers], max_iters=steps
+    )
     end = made.tools[FINISH]
     made.tools[FINISH] = tools(lambda **_: DONE, FINISH, end.desc, {}, {})
     return made
 
 
-def _tool(tools: Any, line: Line, offer: Offer) -> Any:
+def _tool(tools: Any, channel: Channel, offer: Offer) -> Any:
     def call(**parameters: Any) -> Any:
-        return line.ask(Use(offer.name, parameters))
+        return channel.ask(ToolRequest(offer.name, parameters))
 
     given = offer.schema.get("properties", {})
     return tools(call, offer.name, offer.description, dict(given), {})
@@ -88,19 +96,19 @@ def stored(compiled: Any, module: Module, signature: Signature, teleprompter: st
 
 
 def _stored(name: str, predictor: Any, known: Mapping[str, Slot]) -> Predictor:
-    shape = shape_of_theirs(predictor.signature)
+    prompt = prompt_of_theirs(predictor.signature)
     inputs, outputs = (
         tuple([known.get(one.name) or _slot(one) for one in side])
-        for side in (shape.inputs, shape.outputs)
+        for side in (prompt.inputs, prompt.outputs)
     )
     names = [slot.name for slot in (*inputs, *outputs)]
     demos: list[dict[str, JSON]] = [
         {key: jsonable(demo[key]) for key in names if key in demo}
         for demo in [dict(demo) for demo in predictor.demos]
     ]
-    signature = Signature(inputs, outputs, shape.instructions)
+    signature = Signature(inputs, outputs, prompt.instructions)
     return Predictor("predict" if name == "self" else name, signature, tuple(demos))
 
 
-def _slot(one: Typed) -> Slot:
+def _slot(one: PromptField) -> Slot:
     return Slot(one.name, written_of(one.type), one.description)

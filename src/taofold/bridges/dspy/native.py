@@ -1,6 +1,6 @@
 """Runs a compiled program without DSPy: its instructions and demos, asked like anything else.
 
-The prompts are those that were compiled, byte for byte: `shape` renders both.
+The prompts are those that were compiled, byte for byte: `PredictorPrompt` renders both.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,15 @@ import msgspec
 
 from taofold.actions.types import type_of
 from taofold.bridges.dspy.program import ARGUMENTS, SO_FAR, THOUGHT, TOOL, Predictor, Program
-from taofold.bridges.dspy.shape import Shape, jsonable, shape_of, told
+from taofold.bridges.dspy.prompt import PredictorPrompt, jsonable, prompt_of, told
+from taofold.bridges.dspy.requests import (
+    DONE,
+    ModelRequest,
+    ProgramRequests,
+    ToolRequest,
+    values_of,
+)
 from taofold.bridges.dspy.signature import REASONING, Signature
-from taofold.bridges.dspy.turns import DONE, Question, Turns, Use, values_of
 from taofold.core.effects import Answer, Halt, Strategy
 from taofold.core.values import FINISH, JSON, Thought
 from taofold.parsing import Unparsed
@@ -54,7 +60,7 @@ def _story(options: Compiled, task: Task) -> Strategy[Answer]:
     try:
         program = options.program
         inputs = inputs_of(program.signature, task, options.inputs)
-        turns = Turns(task)
+        turns = ProgramRequests(task)
         if program.module == "react":
             outputs, stop = yield from _react(options, turns, inputs)
         else:
@@ -115,21 +121,23 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _asked(
-    turns: Turns, predictor: Predictor, inputs: Mapping[str, Any]
+    turns: ProgramRequests, predictor: Predictor, inputs: Mapping[str, Any]
 ) -> Strategy[dict[str, JSON]]:
-    shape = shape_of(predictor)
-    said = yield from turns.ask(_question(shape, predictor, inputs))
+    prompt = prompt_of(predictor)
+    said = yield from turns.ask(_question(prompt, predictor, inputs))
     if said.values is None:
         raise Unanswered(said.error)
-    return values_of(said, shape)
+    return values_of(said, prompt)
 
 
-def _question(shape: Shape, predictor: Predictor, inputs: Mapping[str, Any]) -> Question:
-    return Question(tuple(shape.messages(predictor.demos, inputs)), shape)
+def _question(
+    prompt: PredictorPrompt, predictor: Predictor, inputs: Mapping[str, Any]
+) -> ModelRequest:
+    return ModelRequest(tuple(prompt.messages(predictor.demos, inputs)), prompt)
 
 
 def _react(
-    options: Compiled, turns: Turns, inputs: dict[str, JSON]
+    options: Compiled, turns: ProgramRequests, inputs: dict[str, JSON]
 ) -> Strategy[tuple[dict[str, JSON], str]]:
     """Choose a tool, use it, until it finishes; then the outputs from what was seen."""
     choose, extract = options.program.predictors
@@ -147,20 +155,20 @@ def _react(
             path[f"observation_{place}"] = DONE
             stop = ""
             break
-        path[f"observation_{place}"] = yield from turns.use(Use(tool, given))
+        path[f"observation_{place}"] = yield from turns.use(ToolRequest(tool, given))
     return (yield from _fitting(turns, extract, inputs, path)), stop
 
 
 def _fitting(
-    turns: Turns, predictor: Predictor, inputs: Mapping[str, Any], path: dict[str, JSON]
+    turns: ProgramRequests, predictor: Predictor, inputs: Mapping[str, Any], path: dict[str, JSON]
 ) -> Strategy[dict[str, JSON]]:
     """Ask, without the oldest steps if they do not fit the model's window."""
-    shape, error = shape_of(predictor), ""
+    prompt, error = prompt_of(predictor), ""
     for _ in range(_FITS):
-        question = _question(shape, predictor, {**inputs, SO_FAR: told(path, list(path))})
+        question = _question(prompt, predictor, {**inputs, SO_FAR: told(path, list(path))})
         said = yield from turns.ask(question)
         if said.values is not None:
-            return values_of(said, shape)
+            return values_of(said, prompt)
         error = said.error
         if not said.overflow or len(path) <= _STEP:
             break

@@ -1,7 +1,8 @@
-"""Signatures as people write them: `question, context -> answer: int`. Nothing is evaluated.
+"""Signatures as people write them: `question, context -> answer: int`, or a class of DSPy's.
 
 A signature is names and types, kept as JSON so that a compiled program can be stored; the Python
-types are made from it where they are needed. Knows nothing about DSPy.
+types are made from it where they are needed. A text is parsed, never evaluated. DSPy is not
+imported: its classes are known by what they have.
 """
 
 # Values here are JSON of any shape, or come from a library without types.
@@ -11,9 +12,9 @@ types are made from it where they are needed. Knows nothing about DSPy.
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from taofold.actions.types import NoType, type_of
 from taofold.core.errors import ConfigError
@@ -45,25 +46,27 @@ class Signature(Value, frozen=True, forbid_unknown_fields=True):
 
     @property
     def task(self) -> str:
-        """The instructions, or what the names alone say."""
+        """The instructions, or what the names alone say, in DSPy's words."""
         if self.instructions:
             return self.instructions
-        given, wanted = (", ".join([one.name for one in side]) for side in self._sides)
-        return f"Work out {wanted} from {given}."
+        given, wanted = (", ".join([f"`{one.name}`" for one in side]) for side in self._sides)
+        return f"Given the fields {given}, produce the fields {wanted}."
 
     @property
     def _sides(self) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
         return self.inputs, self.outputs
 
 
-def signature(written: "str | Signature", instructions: str = "") -> Signature:
-    """The signature that a text describes.
+def signature(written: "str | Signature | type", instructions: str = "") -> Signature:
+    """The signature that a text or a `dspy.Signature` class describes.
 
     Raises:
         ConfigError: it is none; the message says where.
     """
     if isinstance(written, Signature):
         return written
+    if not isinstance(written, str):
+        return _of_class(written, instructions)
     left, arrow, right = written.partition("->")
     if not arrow or "->" in right:
         raise ConfigError(f"{written!r} has no single '->' between inputs and outputs", path=_AT)
@@ -76,6 +79,59 @@ def signature(written: "str | Signature", instructions: str = "") -> Signature:
 
 
 _AT: Final = "signature"
+_UNNAMED: Final = "${"
+_TAKEN: Final = frozenset({"completions", "config", "demos", "lm", "self", "signature"})
+"""Parameters of DSPy's own functions, which take a program's inputs beside them."""
+
+
+def is_class(written: object) -> bool:
+    """Is it a `dspy.Signature` class?"""
+    names = ("input_fields", "output_fields", "instructions")
+    return isinstance(written, type) and all(hasattr(written, name) for name in names)
+
+
+def _of_class(written: Any, instructions: str) -> Signature:
+    if not is_class(written):
+        raise ConfigError(f"{written!r} is no signature: a text or a dspy.Signature", path=_AT)
+    inputs, outputs = (
+        tuple([Slot(name_of(name), _annotated(name, one), described(one)) for name, one in side])
+        for side in (written.input_fields.items(), written.output_fields.items())
+    )
+    if not inputs or not outputs:
+        raise ConfigError(f"{written.__name__} lacks inputs or outputs", path=_AT)
+    return Signature(inputs, outputs, instructions or str(written.instructions))
+
+
+def described(info: Any) -> str:
+    """What the author of a DSPy field wrote about it; DSPy itself writes `${name}`."""
+    extra: Any = info.json_schema_extra
+    text = str((extra if isinstance(extra, Mapping) else {}).get("desc") or "")
+    return "" if text.startswith(_UNNAMED) else text
+
+
+def _annotated(name: str, info: Any) -> JSON:
+    refuse_media(name, info.annotation)
+    return written_of(info.annotation)
+
+
+def refuse_media(name: str, annotation: Any) -> None:
+    """Raise ConfigError for a type of DSPy's whose values are no text, such as `dspy.Image`.
+
+    Their JSON form would reach the model as text: kilobytes of base64.
+    """
+    for part in _parts(annotation):
+        if isinstance(part, type) and part.__module__.startswith("dspy.adapters.types."):
+            raise ConfigError(
+                f"the field {name!r} has the type dspy.{part.__name__}, which our prompts do not "
+                "hold; text types of DSPy's work with program_strategy(…, adapter='chat')",
+                path=_AT,
+            )
+
+
+def _parts(annotation: Any) -> Iterable[Any]:
+    yield annotation
+    for inner in get_args(annotation):
+        yield from _parts(inner)
 
 
 def _slots(text: str, whole: str) -> Iterable[Slot]:
@@ -102,7 +158,7 @@ def name_of(name: str) -> str:
     Raises:
         ConfigError: it may not.
     """
-    if not name.isidentifier() or name.startswith("_") or hasattr(BaseModel, name):
+    if not name.isidentifier() or name.startswith(("_", "model_")) or name in _TAKEN:
         raise ConfigError(f"{name!r} cannot be the name of a field", path=_AT)
     return name
 
@@ -139,23 +195,60 @@ def _said(type_: JSON) -> str:
 
 
 def written_of(annotation: Any) -> JSON:
-    """A Python type as JSON that `type_of` reads back; "any" for what has no such form."""
+    """A Python type as JSON that `type_of` reads back; "any" for what has no such form.
+
+    What only Pydantic can check of it (bounds, patterns, validators) is not kept.
+    """
     if annotation is str:
         return "str"
     try:
         schema = TypeAdapter(annotation).json_schema()
-        kind = schema.get("type")
-        if kind in _PLAIN and not {"items", "properties", "enum", "format"} & set(schema):
-            return kind
-        kept = {key: value for key, value in schema.items() if key not in ("title", "const")}
-        if "const" in schema:
-            kept["enum"] = [schema["const"]]
-        if "enum" in kept:
-            kept.setdefault("type", "string")
+        kept = _kept(schema, schema.get("$defs", {}), _DEPTH)
         type_of(kept)
-    except (NoType, ValueError, TypeError):
+    except (NoType, ValueError, TypeError, KeyError):
         return "any"
     return kept
 
 
-_PLAIN: Final = frozenset({"string", "integer", "number", "boolean", "object", "array"})
+def _kept(schema: Mapping[str, Any], models: Mapping[str, Any], depth: int) -> JSON:
+    """The part of a JSON Schema that `type_of` knows, its references put in place.
+
+    Raises:
+        NoType: it is too deep, as a recursive model is.
+    """
+    if depth <= 0:
+        raise NoType("a type within itself")
+    if "$ref" in schema:
+        return _kept(models[schema["$ref"].rpartition("/")[2]], models, depth - 1)
+    if "const" in schema:
+        return {"type": "string", "enum": [schema["const"]]}
+    if "enum" in schema:
+        return {"type": schema.get("type", "string"), "enum": schema["enum"]}
+    if "anyOf" in schema:
+        kinds = [_kept(one, models, depth - 1) for one in schema["anyOf"]]
+        if not all(isinstance(kind, str) for kind in kinds):
+            raise NoType("a choice between types that are not plain")
+        return {"type": kinds}
+    if "properties" in schema:
+        kept: dict[str, Any] = {
+            "type": "object",
+            "properties": {
+                name: _described(_kept(one, models, depth - 1), one)
+                for name, one in schema["properties"].items()
+            },
+            "required": schema.get("required", []),
+        }
+        return kept
+    if schema.get("type") == "array" and "items" in schema:
+        return {"type": "array", "items": _kept(schema["items"], models, depth - 1)}
+    return schema.get("type", "any") if not schema.get("format") else "string"
+
+
+def _described(kept: JSON, schema: Mapping[str, Any]) -> JSON:
+    text = schema.get("description")
+    if not text:
+        return kept
+    return {**(kept if isinstance(kept, dict) else {"type": kept}), "description": text}
+
+
+_DEPTH: Final = 12

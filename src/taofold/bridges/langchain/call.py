@@ -81,9 +81,14 @@ class _Scratchpad:
 def _configurable(answers: list[Any]) -> dict[str, Any]:
     return {
         f"{_PRIVATE}scratchpad": _Scratchpad(list(answers)),
-        f"{_PRIVATE}send": lambda writes: None,
+        f"{_PRIVATE}send": _ignored,
         "checkpoint_ns": "",
     }
+
+
+def _ignored(writes: Any) -> None:
+    """What a graph would write of an answered question: the run's log has it."""
+    del writes
 
 
 def _is_interrupt(error: Exception) -> bool:

@@ -25,10 +25,11 @@ def outcome_of(returned: Any) -> Outcome:
         return _commanded(returned)
     if isinstance(returned, list) and any(map(_is_output, returned)):
         return _joined([outcome_of(item) for item in returned])
-    if not is_message(returned):
-        return Outcome(returned)
-    failed = getattr(returned, "status", "success") == "error"
-    return Outcome(_content(returned.content), "failure" if failed else "success")
+    message: Any = returned
+    if not is_message(message):
+        return Outcome(message)
+    failed = getattr(message, "status", "success") == "error"
+    return Outcome(_content(message.content), "failure" if failed else "success")
 
 
 def is_message(value: Any) -> bool:

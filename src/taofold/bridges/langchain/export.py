@@ -5,7 +5,7 @@ LangChain's agents end with an exception if a tool raises one.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from taofold.agent import Agent
@@ -93,14 +93,12 @@ def _tool_call(
 async def _outcome(bound: Bound, deps: Any) -> Outcome:
     """What came of the call, within its deadline; never raises for what the tool does."""
     seconds = bound.timeout
+    timer = asyncio.timeout(None if bound.inline else seconds)
     try:
-        work: Awaitable[Outcome] = bound.run(RunContext(deps=deps, timeout_s=seconds))
-        if bound.inline:
-            return await work
-        async with asyncio.timeout(seconds) as timer:
-            return await work
+        async with timer:
+            return await bound.run(RunContext(deps=deps, timeout_s=seconds))
     except TimeoutError as error:
-        if bound.inline or not timer.expired():
+        if not timer.expired():
             return Outcome(words(error), "failure")
         once = " It may have happened or may still finish." if bound.tool.effect == "once" else ""
         return Outcome(f"{bound.tool.name} timed out after {seconds:g} s.{once}", "timeout")

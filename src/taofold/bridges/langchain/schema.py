@@ -87,7 +87,7 @@ def _of_model(thing: Any, shown: Any) -> Parameters:
 
 def _marked(thing: Any) -> set[str]:
     """Parameters of the function that are injected: LangChain's list, and what it cannot read."""
-    names = set(getattr(thing, "_injected_args_keys", ()))
+    names: set[str] = {str(name) for name in getattr(thing, "_injected_args_keys", ())}
     for name, parameter in _signature(thing).items():
         if isinstance(parameter.annotation, str) and any(
             mark in parameter.annotation for mark in _MARKS

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pydantic import BaseModel
 
 from taofold.bridges.dspy.program import ARGUMENTS, THOUGHT, TOOL
-from taofold.bridges.dspy.shape import Shape, jsonable
+from taofold.bridges.dspy.prompt import PredictorPrompt, jsonable
 from taofold.core.conversation import Conversation
 from taofold.core.effects import Act, Ask, Begin, Halt, Outlook, Strategy
 from taofold.core.values import FINISH, JSON, Action, Message, Observation, Reply, StepRole, Thought
@@ -28,18 +28,18 @@ _UNSAID: Final = "The program does not say why."
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One call of a model. With a `shape` the reply is read, and corrected until it can be."""
+class ModelRequest:
+    """One call of a model. With a `prompt` the reply is read, and corrected until it can be."""
 
     messages: tuple[Message, ...]
-    shape: Shape | None = None
+    prompt: PredictorPrompt | None = None
     schema: dict[str, Any] | None = None
     role: StepRole = "executor"
     temperature: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ToolRequest:
     """One call of a tool."""
 
     tool: str
@@ -47,7 +47,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ModelResponse:
     """What came back: the reply, its values if it was read, or why it could not be."""
 
     reply: Reply
@@ -61,7 +61,7 @@ class Said:
 
 
 @dataclass(slots=True)
-class Turns:
+class ProgramRequests:
     """The turns of one program under one task."""
 
     task: Task
@@ -88,51 +88,51 @@ class Turns:
         finally:
             program.close()
 
-    def answer(self, request: "Question | Use") -> Strategy[Any]:
+    def answer(self, request: "ModelRequest | ToolRequest") -> Strategy[Any]:
         """Answer one request."""
         match request:
-            case Question():
+            case ModelRequest():
                 return (yield from self.ask(request))
-            case Use():
+            case ToolRequest():
                 return (yield from self.use(request))
             case _:
                 assert_never(request)
 
-    def ask(self, question: Question) -> Strategy[Said]:
+    def ask(self, question: ModelRequest) -> Strategy[ModelResponse]:
         """Ask a model; a limit that forbids it ends the program."""
         outlook: Outlook = yield Begin()
         if outlook.stop:
             raise Halt(outlook.stop)
         self.heard += outlook.heard
-        shape = question.shape
-        if shape is not None and shape.picks_tool and (outlook.wrap_up or outlook.toolless):
+        prompt = question.prompt
+        if prompt is not None and prompt.picks_tool and (outlook.wrap_up or outlook.toolless):
             self.thought, self.repairs, self.guessed = _ENOUGH, (), False
             self.limit = outlook.wrap_up or "loop_detected"
-            return _finished(shape)
+            return _finished(prompt)
         hint = [Message("user", outlook.hint)] if outlook.hint else []
         conversation = self._conversation(question.messages, hint)
-        if shape is None:
+        if prompt is None:
             asked = Ask(conversation, question.role, (), question.schema,
                         temperature=question.temperature)  # fmt: skip
             reply: Reply = yield asked
             self.thought, self.repairs, self.guessed = reply.text[:500], (), True
-            return Said(reply)
+            return ModelResponse(reply)
         got = yield from _warm(
-            ask_for(shape.read, conversation, attempts=self.task.attempts, role=question.role,
-                    schema=shape.schema),
+            ask_for(prompt.read, conversation, attempts=self.task.attempts, role=question.role,
+                    schema=prompt.schema),
             question.temperature,
         )  # fmt: skip
         return self._said(got)
 
-    def _said(self, got: "Read[BaseModel] | Unread") -> Said:
+    def _said(self, got: "Read[BaseModel] | Unread") -> ModelResponse:
         if isinstance(got, Unread):
             finish = "overflow" if got.kind == "overflow" else "stop"
-            return Said(Reply(got.raw, finish=finish), error=got.error)
+            return ModelResponse(Reply(got.raw, finish=finish), error=got.error)
         self.thought = str(getattr(got.value, THOUGHT, "") or "")
         self.repairs, self.guessed = got.how, bool(got.guessed)
-        return Said(got.reply, got.value)
+        return ModelResponse(got.reply, got.value)
 
-    def use(self, use: Use) -> Strategy[JSON]:
+    def use(self, use: ToolRequest) -> Strategy[JSON]:
         """Use a tool, under the run's policy. A failure is told, not raised."""
         repairs = self.repairs or (("unread",) if self.guessed else ())
         action = Action(use.tool, jsonable(use.parameters), "", "", repairs, self.guessed)
@@ -154,10 +154,9 @@ class Turns:
         return Conversation(whole)
 
 
-def _finished(shape: Shape) -> Said:
+def _finished(prompt: PredictorPrompt) -> ModelResponse:
     values: dict[str, Any] = {THOUGHT: _ENOUGH, TOOL: FINISH, ARGUMENTS: {}}
-    fields = {slot.name: values.get(slot.name, "") for slot in shape.outputs}
-    return Said(Reply("", finish="stop"), shape.model.model_construct(None, **fields))
+    return ModelResponse(Reply("", finish="stop"), prompt.construct(values))
 
 
 def _warm(strategy: Strategy[T], temperature: float | None) -> Strategy[T]:
@@ -174,15 +173,15 @@ def _warm(strategy: Strategy[T], temperature: float | None) -> Strategy[T]:
         strategy.close()
 
 
-def values_of(said: Said, shape: Shape) -> dict[str, JSON]:
+def values_of(said: ModelResponse, prompt: PredictorPrompt) -> dict[str, JSON]:
     """The outputs as JSON."""
     assert said.values is not None
-    return {slot.name: jsonable(getattr(said.values, slot.name)) for slot in shape.outputs}
+    return {name: jsonable(value) for name, value in prompt.values(said.values).items()}
 
 
-def read_again(shape: Shape, text: str) -> "Mapping[str, Any] | str":
+def read_again(prompt: PredictorPrompt, text: str) -> "Mapping[str, Any] | str":
     """The outputs of a text that somebody else kept, or why it has none."""
-    read = shape.read(Reply(text))
+    read = prompt.read(Reply(text))
     if isinstance(read, Parsed):
-        return {slot.name: getattr(read.value, slot.name) for slot in shape.outputs}
+        return prompt.values(read.value)
     return read.feedback

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, create_model
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 from pydantic_core import to_jsonable_python
 
 from taofold.actions.types import type_of
@@ -30,7 +30,7 @@ Text = Annotated[str, BeforeValidator(_text)]
 
 
 @dataclass(frozen=True)
-class Typed:
+class PromptField:
     """A field with its Python type."""
 
     name: str
@@ -39,20 +39,35 @@ class Typed:
 
 
 @dataclass(frozen=True)
-class Shape:
+class PredictorPrompt:
     """A predictor, ready to be asked."""
 
     instructions: str
-    inputs: tuple[Typed, ...]
-    outputs: tuple[Typed, ...]
+    inputs: tuple[PromptField, ...]
+    outputs: tuple[PromptField, ...]
 
     @cached_property
     def model(self) -> type[BaseModel]:
-        """What a reply must hold."""
+        """What a reply must hold. A field may be called `schema` or `copy`, as Pydantic's own
+        attributes are: it has another attribute then, and its name as an alias.
+        """
         fields: dict[str, Any] = {
-            slot.name: (Text if slot.type is str else slot.type, ...) for slot in self.outputs
+            _attribute(slot.name): (
+                Text if slot.type is str else slot.type,
+                Field(alias=slot.name) if hasattr(BaseModel, slot.name) else ...,
+            )
+            for slot in self.outputs
         }
         return create_model("Reply", **fields)
+
+    def values(self, reply: BaseModel) -> dict[str, Any]:
+        """The outputs that a reply holds, by name."""
+        return {slot.name: getattr(reply, _attribute(slot.name)) for slot in self.outputs}
+
+    def construct(self, values: Mapping[str, Any]) -> BaseModel:
+        """A reply that holds these outputs, unchecked; those that are missing are empty text."""
+        fields = {_attribute(slot.name): values.get(slot.name, "") for slot in self.outputs}
+        return self.model.model_construct(None, **fields)
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -93,19 +108,23 @@ class Shape:
         return parse(reply.text, self.model, finish_reason=reply.finish or None)
 
 
-def shape_of(predictor: Predictor) -> Shape:
-    """The shape of a stored predictor."""
+def _attribute(name: str) -> str:
+    return f"{name}_" if hasattr(BaseModel, name) else name
+
+
+def prompt_of(predictor: Predictor) -> PredictorPrompt:
+    """The prompt of a stored predictor."""
     signature = predictor.signature
     inputs = tuple([_typed(slot) for slot in signature.inputs])
     outputs = tuple([_typed(slot) for slot in signature.outputs])
-    return Shape(signature.task, inputs, outputs)
+    return PredictorPrompt(signature.task, inputs, outputs)
 
 
-def _typed(slot: Slot) -> Typed:
-    return Typed(slot.name, type_of(slot.type, slot.name), slot.description)
+def _typed(slot: Slot) -> PromptField:
+    return PromptField(slot.name, type_of(slot.type, slot.name), slot.description)
 
 
-def _line(slot: Typed) -> str:
+def _line(slot: PromptField) -> str:
     return f"- {slot.name}" + (f": {slot.description}" if slot.description else "")
 
 

@@ -7,18 +7,20 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from taofold.bridges.dspy.engine import bench
-from taofold.bridges.dspy.line import Line, spoken
+from taofold.bridges.dspy.engine import session
 from taofold.bridges.dspy.modules import loaded, module_of
 from taofold.bridges.dspy.native import STEPS, Unanswered, ended, inputs_of
 from taofold.bridges.dspy.program import Module, Program
-from taofold.bridges.dspy.shape import jsonable
+from taofold.bridges.dspy.prompt import jsonable
+from taofold.bridges.dspy.requests import ProgramRequests
 from taofold.bridges.dspy.signature import Signature, Slot
-from taofold.bridges.dspy.turns import Turns
+from taofold.bridges.dspy.signature import signature as signature_of
+from taofold.bridges.dspy.thread import Channel, threaded
 from taofold.core.effects import Answer, Halt, Strategy
 from taofold.core.values import FINISH, JSON
 from taofold.reasoning import Task
@@ -29,7 +31,8 @@ class Through:
     """A signature, or a compiled program, run by DSPy itself."""
 
     name: ClassVar[str] = "dspy"
-    signature: Signature
+    signature: Signature | Any
+    """A signature, or a `dspy.Signature` class, whose types DSPy then checks."""
     module: Module = "cot"
     program: Program | None = None
     inputs: Mapping[str, Any] | None = None
@@ -39,23 +42,24 @@ class Through:
 
     def __call__(self, task: Task) -> Strategy[Answer]:
         """The strategy for `task`."""
-        return _story(self, task)
+        return _run(self, task)
 
 
-def _story(options: Through, task: Task) -> Strategy[Answer]:
+def _run(options: Through, task: Task) -> Strategy[Answer]:
+    own = signature_of(options.signature)
     try:
-        inputs = inputs_of(options.signature, task, options.inputs)
+        inputs = inputs_of(own, task, options.inputs)
 
-        def call(line: Line) -> tuple[dict[str, JSON], str]:
-            with bench(line, options.adapter, options.temperature) as at:
+        def call(channel: Channel) -> tuple[dict[str, JSON], str]:
+            with session(channel, options.adapter, options.temperature) as at:
                 made = module_of(at, options.signature, options.module, task.offers, options.steps)
                 if options.program is not None:
                     made = loaded(made, options.program)
                 return _outputs(made(**inputs))
 
-        turns = Turns(task)
-        outputs, stop = yield from turns.run(spoken(call))
-        return (yield from ended(task, options.signature, outputs, turns.limit or stop))
+        requests = ProgramRequests(task)
+        outputs, stop = yield from requests.run(threaded(call))
+        return (yield from ended(task, own, outputs, requests.limit or stop))
     except Halt as halt:
         return Answer(None, halt.reason)
     except Unanswered as error:
@@ -79,9 +83,10 @@ def program_strategy(
 ) -> Callable[[Task], Strategy[Answer]]:
     """Any DSPy module as a strategy: `Agent(strategy=program_strategy(MyProgram))`.
 
-    `make` is called in the program's thread, with our model as DSPy's. A module with one input
-    field gets the goal; one with several gets the goal read as a JSON object. Its own Python
-    tools run as they are, outside the policy; give tools to the agent instead where that matters.
+    `make` is called in the program's thread, with our model as DSPy's. A module whose `forward` has
+    one parameter, or one input field, gets the goal; one with several gets the goal read as a JSON
+    object. Its own Python tools run as they are, outside the policy; give tools to the agent
+    instead where that matters.
 
     Args:
         make: Makes the module: its class, or a function.
@@ -94,21 +99,28 @@ def program_strategy(
     return dspy_program
 
 
+def _parameters(module: Any) -> list[str]:
+    """What a module takes: the parameters of its `forward`, else the fields of its signature."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(module.forward).parameters.values()
+    named = [one.name for one in parameters if one.kind in kinds]
+    if named:
+        return named
+    own = getattr(module, "signature", None)
+    taken = own if own is not None else module.predictors()[0].signature
+    return [str(name) for name in taken.input_fields]
+
+
 def _foreign(make: Callable[[], Any], adapter: str, task: Task) -> Strategy[Answer]:
-    def call(line: Line) -> dict[str, JSON]:
-        with bench(line, adapter) as at:
+    def call(channel: Channel) -> dict[str, JSON]:
+        with session(channel, adapter):
             module = make()
-            own = getattr(module, "signature", None)
-            predictors = [one for _, one in module.named_predictors()]
-            taken = own if own is not None else predictors[0].signature
-            names = [Slot(str(name)) for name in taken.input_fields]
-            inputs = inputs_of(Signature(tuple(names), ()), task, None)
-            prediction = module(**inputs)
-            del at
-            return _outputs(prediction)[0]
+            slots = tuple([Slot(name) for name in _parameters(module)])
+            inputs = inputs_of(Signature(slots, ()), task, None)
+            return _outputs(module(**inputs))[0]
 
     try:
-        outputs = yield from Turns(task).run(spoken(call))
+        outputs = yield from ProgramRequests(task).run(threaded(call))
         names = tuple([Slot(name) for name in outputs if name != "reasoning"]) or (
             Slot("reasoning"),
         )

@@ -7,16 +7,16 @@ from typing import Any, Final, cast
 from typing_extensions import Unpack
 
 from taofold.agent import Agent
-from taofold.bridges.dspy.compiling import COMPILED, Case, Compile
+from taofold.bridges.dspy.compilation import COMPILED, Case, Compile
 from taofold.bridges.dspy.engine import dspy, missing
 from taofold.bridges.dspy.metrics import Metric
 from taofold.bridges.dspy.native import STEPS, Compiled, answer_type
 from taofold.bridges.dspy.program import Module, Program, imported, plain
-from taofold.bridges.dspy.running import Through
-from taofold.bridges.dspy.signature import Signature
+from taofold.bridges.dspy.signature import Signature, is_class
 from taofold.bridges.dspy.signature import signature as signature_of
+from taofold.bridges.dspy.strategies import Through
 from taofold.core.effects import Strategy
-from taofold.core.errors import ConfigError, RunError
+from taofold.core.errors import ConfigError, Refused, RunError
 from taofold.core.events import Noted, Record
 from taofold.core.state import live
 from taofold.policy import Limits
@@ -39,7 +39,9 @@ class Compilation:
 
     @property
     def scores(self) -> Mapping[str, float]:
-        """Before and after, from 0 to 1."""
+        """From 0 to 1: what the teleprompter measured of its choice (`teleprompter`), if it did;
+        with `score` also `before`, `after` and, beside a validation set, `training`.
+        """
         return self.program.scores
 
 
@@ -47,7 +49,7 @@ async def cot(
     inputs: str | Mapping[str, Any],
     *,
     model: ModelSpec,
-    signature: str | Signature = "question -> answer",
+    signature: str | Signature | type = "question -> answer",
     program: Program | Mapping[str, Any] | None = None,
     module: Module = "cot",
     adapter: str = "taofold",
@@ -65,7 +67,8 @@ async def cot(
     if missing():
         strategy = Compiled(program=compiled or plain(own, kind), inputs=given)
     else:
-        strategy = Through(signature=own, module=kind, program=compiled, inputs=given,
+        whole = own if compiled else signature
+        strategy = Through(signature=whole, module=kind, program=compiled, inputs=given,
                            adapter=adapter)  # fmt: skip
     return await _run("dspy.cot", strategy, str(inputs), model, Limits(), options)
 
@@ -74,7 +77,7 @@ async def react(
     inputs: str | Mapping[str, Any],
     *,
     model: ModelSpec,
-    signature: str | Signature = "goal -> answer",
+    signature: str | Signature | type = "goal -> answer",
     program: Program | Mapping[str, Any] | None = None,
     max_steps: int = STEPS,
     **options: Unpack[Options],
@@ -89,7 +92,8 @@ async def react(
     strategy: Callable[[Task], Strategy[Any]] = native_react
     output = Any
     if not missing():
-        strategy = Through(signature=own, module="react", program=compiled, inputs=given,
+        whole = own if compiled else signature
+        strategy = Through(signature=whole, module="react", program=compiled, inputs=given,
                            steps=max_steps)  # fmt: skip
     elif compiled is not None:
         strategy = Compiled(program=compiled, inputs=given, steps=max_steps)
@@ -100,7 +104,7 @@ async def react(
 
 
 async def compile(  # noqa: A001 - DSPy's word
-    signature: str | Signature,
+    signature: str | Signature | type,
     training: Sequence[Case],
     *,
     model: ModelSpec,
@@ -111,34 +115,58 @@ async def compile(  # noqa: A001 - DSPy's word
     teleprompter: str | Callable[..., Any] = "BootstrapFewShot",
     teleprompter_options: Mapping[str, Any] | None = None,
     key: str = "program",
+    score: bool = False,
     keep_better: bool = False,
+    resume: str = "",
     **options: Unpack[Options],
 ) -> Compilation:
     """Find better prompts with worked cases. `optimize` also keeps the better program of both.
+
+    It makes the calls that the teleprompter makes, as DSPy alone would.
+
+    Args:
+        signature: a text, a signature of ours, or a `dspy.Signature` class.
+        training: worked cases: field names to values.
+        model: answers the cases.
+        prompt_model: writes instructions (MIPROv2, GEPA, COPRO …); `model` if there is none.
+        validation: cases to judge by; without them those of `training`, as DSPy does it.
+        module: predict, cot or react.
+        metric: exact_match, presence, `module:function`, or a function.
+        teleprompter: one of DSPy's, `module:Class`, or a class.
+        teleprompter_options: of its class and of its `compile`, under their own names.
+        key: the name in the log.
+        score: Also score the program before and after: two more calls for each judged case, and
+            one for each of `training` beside `validation`.
+        keep_better: Keep the program as it was if the compiled one scores less. Implies `score`.
+        resume: The run of a compilation that was killed or stopped: replies in its log are not
+            asked for again, if everything else is given as it was. One that has ended gives its
+            program at once.
+        **options: those of `taofold.reason`: `log`, `limits`, `tools`, `run_id` …
 
     Raises:
         ConfigError: DSPy is missing, there are no cases, or one lacks a field.
         RunError: it ended without a program: a limit, or what the teleprompter raised.
     """
-    own, _ = _given(signature, None)
+    own = signature_of(signature)
     strategy = Compile(
-        signature=own, training=training, validation=validation, module=module, metric=metric,
-        teleprompter=teleprompter, options=teleprompter_options or {}, key=key,
-        keep_better=keep_better,
+        signature=signature if is_class(signature) else own, training=training,
+        validation=validation, module=module, metric=metric, teleprompter=teleprompter,
+        options=teleprompter_options or {}, key=key, score=score, keep_better=keep_better,
     )  # fmt: skip
     dspy()
     if prompt_model is not None:
         options["models"] = {**options.get("models", {}), "critic": prompt_model}
-    run = await _run("dspy.compile", strategy, f"compile {own}", model, _CALLS, options)
+    goal = f"compile {own}"
+    run = await _run("dspy.compile", strategy, goal, model, _CALLS, options, resume=resume)
     if not run.success:
         raise RunError(f"nothing was compiled ({run.stop_reason}): {run.error}")
     return Compilation(imported(run.answer), run)
 
 
 async def optimize(
-    signature: str | Signature, training: Sequence[Case], **options: Any
+    signature: str | Signature | type, training: Sequence[Case], **options: Any
 ) -> Compilation:
-    """`compile`, keeping the program as it was if the compiled one scores less."""
+    """`compile` with scores before and after, and the program as it was if that was better."""
     return await compile(signature, training, keep_better=True, **options)
 
 
@@ -153,7 +181,7 @@ def list_compiled(records: Iterable[Record]) -> dict[str, Program]:
 
 
 def _given(
-    written: str | Signature, program: Program | Mapping[str, Any] | None
+    written: str | Signature | type, program: Program | Mapping[str, Any] | None
 ) -> tuple[Signature, Program | None]:
     if program is None:
         return signature_of(written), None
@@ -177,9 +205,19 @@ async def _run(
     limits: Limits,
     options: Options,
     output: Any = Any,
+    resume: str = "",
 ) -> Reasoned[Any]:
     given = cast("dict[str, Any]", dict(options))
     at_run = {key: given.pop(key) for key in _AT_RUN if key in given}
     given.setdefault("limits", limits)
     agent: Agent[Any, Any] = Agent(model, name=name, output=output, strategy=strategy, **given)
-    return Reasoned(await agent.run(goal, **at_run))
+    if not resume:
+        return Reasoned(await agent.run(goal, **at_run))
+    at_run.pop("run_id", None)
+    try:
+        return Reasoned(await agent.resume(resume, **at_run))
+    except Refused:  # it has ended: what it found is in its log
+        ended = await agent.replay(resume)
+        if ended.status != "finished":
+            raise
+        return Reasoned(ended)
