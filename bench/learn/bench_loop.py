@@ -20,8 +20,8 @@ from taofold import Agent, Limits
 from taofold.core.checks import Check
 from taofold.models.repair import RepairModel
 from taofold.parsing.pytest_report import parse
-from taofold.patterns.extract_runs import attempts_of
-from taofold.patterns.history import Attempt
+from taofold.learning.extraction.runs import attempts_of
+from taofold.learning.extraction.history import Attempt
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 

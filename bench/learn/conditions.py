@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from streams import Bench, Row, Ticks, corrupter, learner, shuffler, stream, wrong
 
 from taofold.loop.learner import CrossLoopLearner
-from taofold.patterns.bodies import ErrorFix, Fix, Signature
-from taofold.patterns.rank import Ranked
-from taofold.patterns.render import render
-from taofold.patterns.settings import Extraction
-from taofold.patterns.values import Pattern
+from taofold.learning.patterns.bodies import ErrorFix, Fix, Signature
+from taofold.learning.retrieval.choice import Ranked
+from taofold.learning.retrieval.render import render
+from taofold.learning.settings import Extraction
+from taofold.learning.patterns.values import Pattern
 
 Done = list[Row] | dict[str, Any]
 MESSAGES = (

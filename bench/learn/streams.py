@@ -17,12 +17,12 @@ from taofold.core.checks import Check
 from taofold.logs.registry import memory_registry
 from taofold.loop.learner import CrossLoopLearner
 from taofold.loop.learner_case import case_of
-from taofold.patterns.bodies import ErrorFix, Fix, Template
-from taofold.patterns.extract import KINDS
-from taofold.patterns.history import History
-from taofold.patterns.registry import Registry
-from taofold.patterns.settings import Injection, Learning
-from taofold.patterns.values import Pattern
+from taofold.learning.patterns.bodies import ErrorFix, Fix, Template
+from taofold.learning.extraction.extract import KINDS
+from taofold.learning.extraction.history import History
+from taofold.learning.registry import Registry
+from taofold.learning.settings import Injection, Learning
+from taofold.learning.patterns.values import Pattern
 
 Draft = Callable[[Pattern], Pattern]
 LEAST_RATE = Injection().min_success_rate

@@ -21,16 +21,16 @@ from taofold.core.checks import Check, Place
 from taofold.logs import journal, registry_tables
 from taofold.logs.connect import connect
 from taofold.logs.registry import SqliteBook, open_registry
-from taofold.patterns.asked import ask, terms_of
-from taofold.patterns.bodies import ErrorFix, Fix, Signature
-from taofold.patterns.case import Case, Context
-from taofold.patterns.commands import near
-from taofold.patterns.events import Discovered, encode
-from taofold.patterns.fold import step
-from taofold.patterns.meaning import Embedder, meanings
-from taofold.patterns.relate import closest
-from taofold.patterns.settings import Injection
-from taofold.patterns.values import Pattern, Scope
+from taofold.learning.retrieval.question import ask, terms_of
+from taofold.learning.patterns.bodies import ErrorFix, Fix, Signature
+from taofold.learning.patterns.case import Case, Context
+from taofold.learning.commands import near
+from taofold.learning.events import Discovered, encode
+from taofold.learning.fold import step
+from taofold.learning.retrieval.meaning import Embedder, meanings
+from taofold.learning.retrieval.relevance import closest
+from taofold.learning.settings import Injection
+from taofold.learning.patterns.values import Pattern, Scope
 
 SETS = {  # name: docs, queries
     "rustc": ("rustc", "rustc"),
@@ -148,10 +148,10 @@ def synthetic(folder: Path, count: int) -> tuple[list[Pattern], list[str]]:
 
 
 START = """
-import asyncio, sys, taofold.patterns.registry
+import asyncio, sys, taofold.learning.registry
 from taofold.core.checks import Check, Place
-from taofold.patterns.case import Case
-from taofold.patterns.settings import Injection
+from taofold.learning.patterns.case import Case
+from taofold.learning.settings import Injection
 from taofold.logs.registry import open_registry
 from time import perf_counter, process_time
 async def main(path, loop):

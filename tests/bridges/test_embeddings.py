@@ -16,11 +16,11 @@ from tests.prerequisites import LLAMA
 from taofold.bridges.embeddings import Embed, Embedding, cosine, minilm, served
 from taofold.core.errors import ConfigError, ModelError
 from taofold.logs.registry import memory_registry
-from taofold.patterns.bodies import Template
-from taofold.patterns.case import Case
-from taofold.patterns.meaning import Embedder
-from taofold.patterns.settings import Extraction, Injection
-from taofold.patterns.values import Pattern
+from taofold.learning.patterns.bodies import Template
+from taofold.learning.patterns.case import Case
+from taofold.learning.retrieval.meaning import Embedder
+from taofold.learning.settings import Extraction, Injection
+from taofold.learning.patterns.values import Pattern
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from taofold.core.checks import Check, Place
 from taofold.core.events import Observed, Proposed, Record
 from taofold.core.values import Action, Observation, Thought
-from taofold.patterns.history import Attempt, Change, History
+from taofold.learning.extraction.history import Attempt, Change, History
 
 GREEN = "exit code 0\n....\n4 passed in 0.01s\n"
 

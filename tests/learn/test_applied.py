@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from taofold.patterns.extract import extract
-from taofold.patterns.extract_applied import applications
-from taofold.patterns.history import Change
-from taofold.patterns.values import Pattern
+from taofold.learning.extraction.extract import extract
+from taofold.learning.attribution.applications import applications
+from taofold.learning.extraction.history import Change
+from taofold.learning.patterns.values import Pattern
 
 from .make import BOUND, GUARD, attempt, fault, history
 

@@ -11,9 +11,9 @@ from tests.terminal import Result, Taofold, enter, taofold
 from taofold.core.checks import Check
 from taofold.logs.registry import open_registry
 from taofold.loop.learner import CrossLoopLearner
-from taofold.patterns.case import Case
-from taofold.patterns.history import Change
-from taofold.patterns.settings import Injection, Learning
+from taofold.learning.patterns.case import Case
+from taofold.learning.extraction.history import Change
+from taofold.learning.settings import Injection, Learning
 
 from .make import BOUND, GUARD, attempt, fault, history
 

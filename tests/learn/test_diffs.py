@@ -2,11 +2,11 @@
 
 import pytest
 
-from taofold.patterns.diffs import deeds, deeds_in, hunks, shape, swapped
-from taofold.patterns.diffs_category import category_of, template_of
-from taofold.patterns.extract_words import DOES
-from taofold.patterns.generalise import template_diff
-from taofold.patterns.history import Change
+from taofold.learning.extraction.diffs import deeds, deeds_in, hunks, shape, swapped
+from taofold.learning.extraction.repair_kind import category_of, template_of
+from taofold.learning.extraction.words import DOES
+from taofold.learning.extraction.generalise import template_diff
+from taofold.learning.extraction.history import Change
 
 EDITS = [
     ("return user.email", "if user is None:\n    return None\nreturn user.email", "",

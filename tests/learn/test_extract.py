@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from taofold.patterns.bodies import Approach, Avoidance, ErrorFix, Template
-from taofold.patterns.extract import extract
-from taofold.patterns.history import Attempt, Change
+from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Template
+from taofold.learning.extraction.extract import extract
+from taofold.learning.extraction.history import Attempt, Change
 
 from .make import BOUND, GUARD, attempt, fault, history
 

@@ -1,6 +1,6 @@
 """Attempts out of a run's log."""
 
-from taofold.patterns.extract_runs import attempts_of
+from taofold.learning.extraction.runs import attempts_of
 
 from .make import GREEN, Log, red
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taofold.patterns.diffs import hunks
-from taofold.patterns.generalise import (
+from taofold.learning.extraction.diffs import hunks
+from taofold.learning.extraction.generalise import (
     MOST_OPEN,
     error_type_of,
     hints_of,

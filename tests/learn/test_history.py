@@ -9,7 +9,7 @@ from taofold.loop.events import BaselineTaken, IterationEnded
 from taofold.loop.learner_history import history_of
 from taofold.loop.state import Iteration, LoopState
 from taofold.loop.values import Wish
-from taofold.patterns.history import History
+from taofold.learning.extraction.history import History
 
 from .make import GREEN, Log, red
 

@@ -17,9 +17,9 @@ from taofold.loop.state import LoopState
 from taofold.loop.values import Wish
 from taofold.models.repair.hints import read_hints
 from taofold.models.repair.transcript import read
-from taofold.patterns.notes import LoopNote
-from taofold.patterns.settings import Extraction, Injection, Learning
-from taofold.patterns.values import Pattern
+from taofold.learning.patterns.notes import LoopNote
+from taofold.learning.settings import Extraction, Injection, Learning
+from taofold.learning.patterns.values import Pattern
 
 from .make import GUARD, attempt, fault, history
 

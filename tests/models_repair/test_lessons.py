@@ -12,7 +12,7 @@ from taofold.models.repair.source import Source
 from taofold.models.repair.story import tell
 from taofold.models.repair.transcript import Deed
 from taofold.parsing.pytest_report import parse
-from taofold.patterns.diffs import shape
+from taofold.learning.extraction.diffs import shape
 
 CODE = """\
 def gap(high, low):

@@ -9,7 +9,7 @@ import pytest
 
 from taofold.core.checks import Check, Place
 from taofold.logs.registry import memory_registry, open_registry
-from taofold.patterns.bodies import (
+from taofold.learning.patterns.bodies import (
     Approach,
     Avoidance,
     ErrorFix,
@@ -18,10 +18,10 @@ from taofold.patterns.bodies import (
     Spread,
     Template,
 )
-from taofold.patterns.case import Case
-from taofold.patterns.registry import Registry
-from taofold.patterns.settings import Extraction, Injection
-from taofold.patterns.values import Pattern, Scope
+from taofold.learning.patterns.case import Case
+from taofold.learning.registry import Registry
+from taofold.learning.settings import Extraction, Injection
+from taofold.learning.patterns.values import Pattern, Scope
 
 T = TypeVar("T")
 DAY = 86_400_000

@@ -20,22 +20,22 @@ from tests.patterns.make import (
 
 from taofold.core.checks import Check, Place
 from taofold.logs.registry import memory_registry
-from taofold.patterns.asked import context_of
-from taofold.patterns.bodies import ErrorFix
-from taofold.patterns.case import Case, Context
-from taofold.patterns.diffs import RENAMED, change_key, line_term, shape
-from taofold.patterns.events import Shown
-from taofold.patterns.exchange_in import Imported
-from taofold.patterns.extract import extract
-from taofold.patterns.history import Attempt, Change, History
-from taofold.patterns.judge import its_own
-from taofold.patterns.likeness import likeness
-from taofold.patterns.notes import FixNote, LoopNote, Stats, Tally
-from taofold.patterns.rank import Ranked
-from taofold.patterns.registry import Registry
-from taofold.patterns.settings import Injection
-from taofold.patterns.settle import summed
-from taofold.patterns.values import Counts, Evidence, Outcome, Pattern
+from taofold.learning.retrieval.question import context_of
+from taofold.learning.patterns.bodies import ErrorFix
+from taofold.learning.patterns.case import Case, Context
+from taofold.learning.extraction.diffs import RENAMED, change_key, line_term, shape
+from taofold.learning.events import Shown
+from taofold.learning.exchange.incoming import Imported
+from taofold.learning.extraction.extract import extract
+from taofold.learning.extraction.history import Attempt, Change, History
+from taofold.learning.attribution.judge import its_own
+from taofold.learning.retrieval.likeness import likeness
+from taofold.learning.patterns.notes import FixNote, LoopNote, Stats, Tally
+from taofold.learning.retrieval.choice import Ranked
+from taofold.learning.registry import Registry
+from taofold.learning.settings import Injection
+from taofold.learning.attribution.settle import summed
+from taofold.learning.patterns.values import Counts, Evidence, Outcome, Pattern
 
 COPY = "-{{variable}} = {{variable_2}}\n+{{variable}} = list({{variable_2}})"
 CODE = "def grown(rows):\n    known = rows\n    return known\n"

@@ -3,9 +3,9 @@
 import pytest
 
 from taofold.core.checks import Check
-from taofold.patterns.asked import context_of
-from taofold.patterns.case import Case
-from taofold.patterns.contrast import contrast
+from taofold.learning.retrieval.question import context_of
+from taofold.learning.patterns.case import Case
+from taofold.learning.attribution.contrast import contrast
 
 SAID = [
     ("assert -8 == 8", {"negated"}),

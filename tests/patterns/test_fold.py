@@ -2,7 +2,7 @@
 
 from tests.patterns.make import error
 
-from taofold.patterns.events import (
+from taofold.learning.events import (
     Applied,
     Discovered,
     Event,
@@ -14,8 +14,8 @@ from taofold.patterns.events import (
     decode,
     encode,
 )
-from taofold.patterns.state import State
-from taofold.patterns.values import Claim, Counts
+from taofold.learning.state import State
+from taofold.learning.patterns.values import Claim, Counts
 
 ID = "pat-error-x-001"
 STORY: tuple[Event, ...] = (

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.patterns.make import anti, approach, error, template
 
-from taofold.patterns.identity import fresh, valid
-from taofold.patterns.likeness import likeness
-from taofold.patterns.signature import literal, matches, pieces
-from taofold.patterns.values import Pattern
-from taofold.patterns.words import stem, telling, words
+from taofold.learning.patterns.identity import fresh, valid
+from taofold.learning.retrieval.likeness import likeness
+from taofold.learning.retrieval.signature import literal, matches, pieces
+from taofold.learning.patterns.values import Pattern
+from taofold.learning.retrieval.words import stem, telling, words
 
 
 def swap(before: str, after: str, template: str = "swap_comparison") -> Pattern:

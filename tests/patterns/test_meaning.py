@@ -10,12 +10,12 @@ from tests.patterns.make import ALWAYS, EXTRACT, Clock, case, error
 
 from taofold.core.errors import ConfigError, ModelError
 from taofold.logs.registry import memory_registry, open_registry
-from taofold.patterns.asked import ask, terms_of
-from taofold.patterns.index import Hit, entry
-from taofold.patterns.meaning import sense
-from taofold.patterns.registry import Registry
-from taofold.patterns.relate import closest
-from taofold.patterns.settings import Injection
+from taofold.learning.retrieval.question import ask, terms_of
+from taofold.learning.retrieval.index import Hit, entry
+from taofold.learning.retrieval.meaning import sense
+from taofold.learning.registry import Registry
+from taofold.learning.retrieval.relevance import closest
+from taofold.learning.settings import Injection
 
 SIDES = ("payment", "refund"), ("parser", "token")
 """Words that mean the same to the model below."""

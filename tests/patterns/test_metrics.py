@@ -7,9 +7,9 @@ import pytest
 from tests.patterns.make import ALWAYS, EXTRACT, NEVER, Clock, anti, case, error, looped
 
 from taofold.logs.registry import memory_registry
-from taofold.patterns.metrics import benefit, impact, improvement, measure
-from taofold.patterns.notes import LoopNote, Stats
-from taofold.patterns.values import Arm
+from taofold.learning.metrics import benefit, impact, improvement, measure
+from taofold.learning.patterns.notes import LoopNote, Stats
+from taofold.learning.patterns.values import Arm
 
 
 def arm(*iterations: int) -> Arm:

@@ -21,15 +21,15 @@ from tests.patterns.make import (
 )
 
 from taofold.logs.registry import memory_registry
-from taofold.patterns.asked import context_of
-from taofold.patterns.bodies import ErrorFix
-from taofold.patterns.diffs_fit import Fit, fit
-from taofold.patterns.judge import Record, Records, baseline, chance, needed
-from taofold.patterns.notes import Stats, Tally
-from taofold.patterns.promise import odds
-from taofold.patterns.registry import Registry
-from taofold.patterns.settings import Injection
-from taofold.patterns.values import Arm, Evidence, Outcome, Pattern
+from taofold.learning.retrieval.question import context_of
+from taofold.learning.patterns.bodies import ErrorFix
+from taofold.learning.attribution.diffs_fit import Fit, fit
+from taofold.learning.attribution.judge import Record, Records, baseline, chance, needed
+from taofold.learning.patterns.notes import Stats, Tally
+from taofold.learning.attribution.promise import odds
+from taofold.learning.registry import Registry
+from taofold.learning.settings import Injection
+from taofold.learning.patterns.values import Arm, Evidence, Outcome, Pattern
 
 FIXES = (
     "guard the argument", "parse it earlier", "default to empty", "raise on absence",
@@ -485,7 +485,7 @@ def replace_fix(pattern: Pattern, diff: str) -> Pattern:
 
 
 def test_the_control_share_is_drawn_by_the_loops_id() -> None:
-    from taofold.patterns.commands import in_control
+    from taofold.learning.commands import in_control
 
     drawn = [in_control(f"ralph-fix-{n:08x}", 0.15) for n in range(4000)]
     assert 0.13 < sum(drawn) / 4000 < 0.17

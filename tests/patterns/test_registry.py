@@ -23,10 +23,10 @@ from tests.patterns.make import (
 
 from taofold.core.errors import Refused
 from taofold.logs.registry import memory_registry, open_registry
-from taofold.patterns.commands import UnknownPattern
-from taofold.patterns.query import Query
-from taofold.patterns.registry import Registry
-from taofold.patterns.settings import Extraction, Injection, Pruning
+from taofold.learning.commands import UnknownPattern
+from taofold.learning.patterns.query import Query
+from taofold.learning.registry import Registry
+from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.store.journal import MemoryJournal
 
 

@@ -9,10 +9,10 @@ from tests.patterns.make import anti, approach, error, template
 
 from taofold.models.repair.goal import about_tests
 from taofold.models.repair.hints import read_hints
-from taofold.patterns.frame import block, framed, line
-from taofold.patterns.rank import Ranked
-from taofold.patterns.render import HEADING, MOST, render
-from taofold.patterns.values import Claim, Counts, Pattern, Source
+from taofold.learning.retrieval.frame import block, framed, line
+from taofold.learning.retrieval.choice import Ranked
+from taofold.learning.retrieval.render import HEADING, MOST, render
+from taofold.learning.patterns.values import Claim, Counts, Pattern, Source
 
 
 def found(pattern: Pattern, identity: str, **fields: object) -> Ranked:

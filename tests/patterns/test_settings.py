@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from taofold.patterns.settings import Extraction, Injection, Learning
+from taofold.learning.settings import Extraction, Injection, Learning
 from taofold.spec import read_config
 from taofold.spec.learning_file import ExtractionKeys, InjectionKeys, read_learning
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from taofold.loop.events import LoopRecord
     from taofold.loop.ground import Ground
     from taofold.loop.state import LoopState
-    from taofold.patterns.settings import Learning
+    from taofold.learning.settings import Learning
     from taofold.runtime.setup import Approver
 
 T = TypeVar("T")

@@ -14,15 +14,15 @@ from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
 from taofold.cli.patterns_place import with_registry
 
 if TYPE_CHECKING:
-    from taofold.patterns.bodies import Kind
-    from taofold.patterns.commands import Pruned
-    from taofold.patterns.exchange_in import Imported
-    from taofold.patterns.metrics import Metrics
-    from taofold.patterns.notes import LoopNote, Stats
-    from taofold.patterns.query import Query
-    from taofold.patterns.registry import Registry
-    from taofold.patterns.settings import Pruning
-    from taofold.patterns.values import Pattern, Source
+    from taofold.learning.patterns.bodies import Kind
+    from taofold.learning.commands import Pruned
+    from taofold.learning.exchange.incoming import Imported
+    from taofold.learning.metrics import Metrics
+    from taofold.learning.patterns.notes import LoopNote, Stats
+    from taofold.learning.patterns.query import Query
+    from taofold.learning.registry import Registry
+    from taofold.learning.settings import Pruning
+    from taofold.learning.patterns.values import Pattern, Source
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,7 +36,7 @@ _MOST: Final = 200
 
 def kinds_of(said: str) -> "tuple[Kind, ...]":
     """The kinds in a list with commas; every kind if it is empty."""
-    from taofold.patterns.bodies import Kind
+    from taofold.learning.patterns.bodies import Kind
 
     known = get_args(Kind)
     words = [word.strip().lower() for word in said.split(",") if word.strip()]
@@ -67,7 +67,7 @@ def list_patterns(
     json: options.Json = False,
 ) -> None:
     """The patterns that satisfy all of what is given."""
-    from taofold.patterns.query import Query
+    from taofold.learning.patterns.query import Query
 
     only = kinds_of(kind) if kind else ()
     query = Query(
@@ -161,7 +161,7 @@ def prune(
 
 
 def _policy(rate: float | None, days: int | None) -> "Pruning":
-    from taofold.patterns.settings import Pruning
+    from taofold.learning.settings import Pruning
 
     usual = Pruning()
     return Pruning(

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from taofold.loop.learned import Learnt, Lessons
     from taofold.loop.learner import CrossLoopLearner
     from taofold.loop.state import LoopState
-    from taofold.patterns.bodies import Kind
-    from taofold.patterns.settings import Injection
+    from taofold.learning.patterns.bodies import Kind
+    from taofold.learning.settings import Injection
 
 
 def extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:

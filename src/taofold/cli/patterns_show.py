@@ -9,9 +9,9 @@ from taofold.cli.patterns_curve import curve
 from taofold.cli.tables import table
 
 if TYPE_CHECKING:
-    from taofold.patterns.metrics import Metrics
-    from taofold.patterns.notes import LoopNote, Stats
-    from taofold.patterns.values import Pattern, Source
+    from taofold.learning.metrics import Metrics
+    from taofold.learning.patterns.notes import LoopNote, Stats
+    from taofold.learning.patterns.values import Pattern, Source
 
 _TITLES: Final = {
     "error": "Error Pattern",
@@ -104,7 +104,7 @@ def source_json(source: "Source") -> dict[str, Any]:
 
 def impact_json(pattern: "Pattern", stats: "Stats") -> dict[str, Any]:
     """What seeing the pattern was worth, in iterations."""
-    from taofold.patterns.metrics import impact
+    from taofold.learning.metrics import impact
 
     average, shown, held = impact(pattern, stats)
     return {
@@ -141,7 +141,7 @@ def page(pattern: "Pattern", stats: "Stats") -> None:
 
 
 def _impact(pattern: "Pattern", stats: "Stats") -> str:
-    from taofold.patterns.metrics import impact
+    from taofold.learning.metrics import impact
 
     average, shown, held = impact(pattern, stats)
     n = f"n = {shown} shown, {held} control"
@@ -161,7 +161,7 @@ def _outcome(source: "Source") -> str:
 
 
 def _body(pattern: "Pattern") -> Iterator[str]:
-    from taofold.patterns.bodies import Approach, Avoidance, ErrorFix, Template
+    from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Template
 
     match pattern.body:
         case ErrorFix(signature=signature, fix=fix):

@@ -19,11 +19,11 @@ from taofold.logs import registry_tables as tables
 from taofold.logs import registry_vectors
 from taofold.logs.disk import full_sync
 from taofold.logs.file import File
-from taofold.patterns.events import STREAM, Event, decode, encode
-from taofold.patterns.fold import step
-from taofold.patterns.meaning import Embedder
-from taofold.patterns.registry import Registry
-from taofold.patterns.state import State, View, Writing
+from taofold.learning.events import STREAM, Event, decode, encode
+from taofold.learning.fold import step
+from taofold.learning.retrieval.meaning import Embedder
+from taofold.learning.registry import Registry
+from taofold.learning.state import State, View, Writing
 from taofold.store.journal import Fact, Journal, MemoryJournal
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from taofold.core.errors import LogError
-from taofold.patterns.exchange import bundle
-from taofold.patterns.exchange_in import Imported
-from taofold.patterns.registry import Registry
+from taofold.learning.exchange.files import bundle
+from taofold.learning.exchange.incoming import Imported
+from taofold.learning.registry import Registry
 
 _FOLDERS = ("", "patterns", "archive")
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.patterns.fold import Changes
-from taofold.patterns.index import POOL, Entry, Hit, best, entry, rarest, rarity
-from taofold.patterns.notes import FixNote, LoopNote, Stats
-from taofold.patterns.values import Pattern
+from taofold.learning.fold import Changes
+from taofold.learning.retrieval.index import POOL, Entry, Hit, best, entry, rarest, rarity
+from taofold.learning.patterns.notes import FixNote, LoopNote, Stats
+from taofold.learning.patterns.values import Pattern
 
 FORM: Final = 4
 """Of these tables. Raise it when they, the words in them, or a fold's result change."""

@@ -16,17 +16,17 @@ from taofold.loop.learner_case import case_of, first_faults
 from taofold.loop.learner_history import history_of
 from taofold.loop.learning import Work
 from taofold.loop.state import LoopState
-from taofold.patterns.asked import context_of
-from taofold.patterns.bodies import Kind
-from taofold.patterns.case import Case
-from taofold.patterns.commands import Found, UnknownPattern
-from taofold.patterns.extract import KINDS, extract
-from taofold.patterns.extract_applied import Application, applications
-from taofold.patterns.history import History
-from taofold.patterns.notes import LoopNote
-from taofold.patterns.registry import Registry
-from taofold.patterns.settings import Injection, Learning
-from taofold.patterns.values import Pattern
+from taofold.learning.retrieval.question import context_of
+from taofold.learning.patterns.bodies import Kind
+from taofold.learning.patterns.case import Case
+from taofold.learning.commands import Found, UnknownPattern
+from taofold.learning.extraction.extract import KINDS, extract
+from taofold.learning.attribution.applications import Application, applications
+from taofold.learning.extraction.history import History
+from taofold.learning.patterns.notes import LoopNote
+from taofold.learning.registry import Registry
+from taofold.learning.settings import Injection, Learning
+from taofold.learning.patterns.values import Pattern
 
 Describe = Callable[[Pattern], Awaitable[str]]
 """A seam for a model: better words for the name of a new pattern. It decides nothing."""

@@ -15,9 +15,9 @@ from taofold.loop.events import IterationEnded
 from taofold.loop.findings import failing
 from taofold.loop.learning import Work
 from taofold.loop.state import LoopState
-from taofold.patterns.extract_runs import attempts_of
-from taofold.patterns.generalise import language_of
-from taofold.patterns.history import Attempt, Change, History
+from taofold.learning.extraction.runs import attempts_of
+from taofold.learning.extraction.generalise import language_of
+from taofold.learning.extraction.history import Attempt, Change, History
 
 _MOST_FILES: Final = 20
 _MOST_CHARS: Final = 200_000

@@ -13,9 +13,9 @@ from taofold.loop.events import IterationEnded
 from taofold.loop.report import report_json
 from taofold.loop.state import LoopState
 from taofold.loop.stream import Stream, ids, load
-from taofold.patterns.query import Query
-from taofold.patterns.registry import Registry
-from taofold.patterns.values import Arm, Pattern, Source
+from taofold.learning.patterns.query import Query
+from taofold.learning.registry import Registry
+from taofold.learning.patterns.values import Arm, Pattern, Source
 from taofold.policy.roles import may
 from taofold.server import shapes_learning as shapes
 from taofold.server.endpoint import Call, Endpoint

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from taofold.core.values import Principal
-from taofold.patterns.registry import Registry
+from taofold.learning.registry import Registry
 from taofold.policy.roles import may
 from taofold.runtime import people
 from taofold.runtime.setup import Approval

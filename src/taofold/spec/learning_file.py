@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from pydantic import Field, ValidationError
 
-from taofold.patterns.settings import CONTROL_SHARE, MOST_INJECTED, Extraction, Injection, Learning
+from taofold.learning.settings import CONTROL_SHARE, MOST_INJECTED, Extraction, Injection, Learning
 from taofold.spec.document import Document, Strict, check, load
 from taofold.spec.faults import Fault, near
 from taofold.store.fields import is_mapping

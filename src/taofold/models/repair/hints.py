@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from taofold.models.repair.clue import Clue
 from taofold.models.repair.source import Change, Source
 from taofold.models.repair.templates import NAMES
-from taofold.patterns.diffs import RENAMED, Shape, abstracted, shape
+from taofold.learning.extraction.diffs import RENAMED, Shape, abstracted, shape
 
 BOOST: Final = 8.0
 WHOLE: Final = 20.0

@@ -1,0 +1,250 @@
+"""What can be done with the registry: each looks at the state and emits the events that follow.
+
+Pure but for `emit`: the same state and the same question give the same events. A store runs a
+command as one transaction, and again if somebody else was quicker.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import msgspec
+
+from taofold.core.errors import Refused
+from taofold.core.instant import iso
+from taofold.learning import events as e
+from taofold.learning.retrieval.question import ask, terms_of
+from taofold.learning.patterns.case import Case, Context
+from taofold.learning.patterns.identity import fresh
+from taofold.learning.retrieval.index import Hit, entry, text_of
+from taofold.learning.retrieval.likeness import likeness
+from taofold.learning.attribution.promise import claimed
+from taofold.learning.retrieval.choice import Choice, Looked, Ranked, choose, rank
+from taofold.learning.retrieval.relevance import closest
+from taofold.learning.retrieval.render import render
+from taofold.learning.settings import Extraction, Injection, Pruning
+from taofold.learning.state import View, Writing
+from taofold.learning.patterns.values import Pattern
+
+LOOKED_AT: Final = 40
+"""Patterns that are compared with a case field by field."""
+_COMPARED: Final = 20
+_DAY_MS: Final = 86_400_000
+
+
+class UnknownPattern(Refused, LookupError):
+    """No pattern has this id."""
+
+
+class Lessons(NamedTuple):
+    """What a loop is told: `text` is the section for its prompt, "" for nothing.
+
+    In a `control` loop nothing is told, by lot. `reasons` are ids that were looked at and left
+    out, each with why.
+    """
+
+    text: str = ""
+    ids: tuple[str, ...] = ()
+    control: bool = False
+    reasons: tuple[tuple[str, str], ...] = ()
+
+
+class Found(NamedTuple):
+    """A pattern that a loop's end gave: new, or another sight of a known one."""
+
+    id: str
+    new: bool
+    rate: float | None
+
+
+class Pruned(NamedTuple):
+    """A pattern that leaves the registry, or would: why, and to which month's archive."""
+
+    id: str
+    reason: str
+    month: str
+
+
+def near(view: View, case: Case) -> dict[str, str]:
+    """What the patterns say that the search finds, by id: the texts to be asked a model about."""
+    found = [view.pattern(hit.id) for hit in view.search(terms_of(case))]
+    return {pattern.id: text_of(pattern) for pattern in found if pattern is not None}
+
+
+def candidates(
+    view: View,
+    case: Case,
+    settings: Injection,
+    *,
+    min_uses: int = 3,
+    meanings: Mapping[str, float] = {},
+) -> Choice:
+    """What a loop about `case` would be shown now."""
+    terms = terms_of(case)
+    asked = ask(case, terms, *view.frequencies(terms))._replace(meanings=meanings)
+    hits = closest(asked, view.search(asked.terms), LOOKED_AT)
+    stats = view.stats()
+    ranked = rank(_loaded(view, hits), asked, stats, settings, min_uses=min_uses)
+    return choose(ranked, settings)
+
+
+def _loaded(view: View, hits: Sequence[Hit]) -> Iterator[Looked]:
+    for hit in hits:
+        pattern = view.pattern(hit.id)
+        if pattern is not None:
+            fix = view.fix(pattern.change) if pattern.change else None
+            yield Looked(pattern, hit.entry, fix.evidence if fix else ())
+
+
+def inject(
+    tx: Writing,
+    loop: str,
+    case: Case,
+    context: Context,
+    settings: Injection,
+    *,
+    min_uses: int,
+    manual: bool,
+    meanings: Mapping[str, float] = {},
+) -> Lessons:
+    """Decide what the loop is told, once; a person may add to it later."""
+    note = tx.loop(loop)
+    if note is not None and note.decided and not manual:
+        ids = tuple([one.id for one in note.shown if one.id in note.ids])
+        return Lessons("" if note.control else note.text, ids, note.control)
+    if not settings.enabled and not manual:
+        return Lessons()
+    if note is not None and note.ended:  # a person wants it to go on
+        tx.emit(e.Reopened(loop))
+    choice = candidates(tx, case, settings, min_uses=min_uses, meanings=meanings)
+    rendered = render(choice.chosen)
+    shown = tuple([_looked(one) for one in choice.chosen if one.pattern.id in rendered.ids])
+    held = not manual and bool(shown) and in_control(loop, settings.control_share)
+    text = "" if held else rendered.text
+    beside = tuple([_looked(one) for one in choice.beside])
+    tx.emit(
+        e.Injected(loop, shown, text, control=held, manual=manual, context=context, beside=beside)
+    )
+    return Lessons(text, () if held else rendered.ids, held, choice.refused)
+
+
+def _looked(one: Ranked) -> e.Shown:
+    return e.Shown(
+        one.pattern.id,
+        round(one.relevance, 3),
+        round(one.effectiveness, 3),
+        claimed(one.pattern),
+        round(one.start, 4),
+        round(one.unproven, 3),
+    )
+
+
+def in_control(loop: str, share: float) -> bool:
+    """Is `loop` one of the `share` that is told nothing? A lot, drawn from its id."""
+    drawn = blake2b(f"control {loop}".encode(), digest_size=8).digest()
+    return int.from_bytes(drawn, "big") / 2**64 < share
+
+
+def discover(
+    tx: Writing,
+    loop: str,
+    drafts: Sequence[Pattern],
+    settings: Extraction,
+    context: Context,
+    by: str,
+) -> list[Found]:
+    """Take in what a loop's end gave. The same loop again changes nothing."""
+    found: dict[str, Found] = {}
+    for draft in drafts:
+        if draft.kind == "template" and not settings.extract_code_templates:
+            continue
+        same = tx.same(draft)
+        known = tx.pattern(same) if same else alike(tx, draft, settings.similarity_threshold)
+        if known is not None and not settings.merge_similar_patterns and loop not in known.loops:
+            known = None
+        if known is None:
+            new = msgspec.structs.replace(draft, id=fresh(draft, tx.ids))
+            tx.emit(e.Discovered(loop, new, by, context))
+            identity = new.id
+        else:
+            identity = known.id
+            if loop not in known.loops or not _noted(tx, loop, identity):
+                tx.emit(e.Merged(loop, identity, draft, by, context))
+        kept = tx.pattern(identity)
+        first = found.get(identity)
+        is_new = known is None or (first is not None and first.new)
+        found[identity] = Found(identity, is_new, kept.rate if kept else None)
+    return list(found.values())
+
+
+def _noted(view: View, loop: str, identity: str) -> bool:
+    note = view.loop(loop)
+    return note is not None and any(one.id == identity for one in note.extracts)
+
+
+def alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
+    """The pattern most like `draft`, if that is more than `threshold`."""
+    best, most = None, threshold
+    for hit in view.search(entry(draft).words.split(), _COMPARED):
+        other = view.pattern(hit.id)
+        if other is not None and (value := likeness(draft, other)) > most:
+            best, most = other, value
+    return best
+
+
+def doomed(view: View, policy: Pruning, now: int) -> list[Pruned]:
+    """What is to be pruned `now`."""
+    month = iso(now)[:7]
+    found: list[Pruned] = []
+    for pattern in view.patterns():
+        reason = _doom(pattern, policy, now)
+        if reason:
+            found.append(Pruned(pattern.id, reason, month))
+    return found
+
+
+def _doom(pattern: Pattern, policy: Pruning, now: int) -> str:
+    rate, uses = pattern.rate, pattern.told.usage
+    judged = pattern.kind != "anti" and rate is not None and uses >= policy.min_usage_count
+    if judged and (rate or 0.0) < policy.min_success_rate:
+        least = policy.min_success_rate
+        return f"its success rate {rate:.2f} after {uses} uses is below {least:g}"
+    arrived = pattern.claim.at if pattern.claim else 0
+    last = max(pattern.last_used, pattern.first_discovered, arrived)
+    days = (now - last) / _DAY_MS
+    if days > policy.max_age_days:
+        day = iso(last)[:10]
+        return f"it was last used on {day}, {int(days)} days ago: over {policy.max_age_days}"
+    return ""
+
+
+def prune(tx: Writing, policy: Pruning, now: int) -> list[Pruned]:
+    """Archive what is to be pruned."""
+    found = doomed(tx, policy, now)
+    for one in found:
+        tx.emit(e.Archived(one.id, one.reason, one.month))
+    return found
+
+
+def restore(tx: Writing, identity: str) -> Pattern:
+    """Bring a pattern back from the archive, or from retirement.
+
+    Raises:
+        UnknownPattern: it is neither archived nor retired.
+    """
+    known = tx.pattern(identity)
+    if tx.archived(identity) is None and (known is None or not known.retired):
+        raise missing(tx, identity, "archived or retired ")
+    tx.emit(e.Restored(identity))
+    back = tx.pattern(identity)
+    if back is None:
+        raise missing(tx, identity)
+    return back
+
+
+def missing(view: View, identity: str, kind: str = "") -> UnknownPattern:
+    """What to raise for an id that leads nowhere."""
+    near = [one for one in view.ids(identity[:12]) if one != identity][:3] if identity else []
+    hint = f"; known are {', '.join(near)}" if near else ""
+    there = " (it is archived: restore it first)" if not kind and view.archived(identity) else ""
+    return UnknownPattern(f"no {kind}pattern {identity!r}{there}{hint}")

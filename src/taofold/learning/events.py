@@ -1,0 +1,152 @@
+"""What happens to patterns, as facts of the stream `patterns`. Past tense, append-only.
+
+Everything the registry shows is a fold of these. Each is counted once for a loop and a pattern,
+however often it is written. Knows nothing about where facts are kept.
+"""
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from taofold.core.values import Value
+from taofold.learning.patterns.case import Context
+from taofold.learning.patterns.values import Claim, Pattern
+
+STREAM: Final = "patterns"
+
+
+class Discovered(Value, frozen=True, tag_field="e", tag="discovered"):
+    """A loop's end gave a pattern that nobody knew."""
+
+    loop: str
+    pattern: Pattern
+    by: str = ""
+    context: Context = Context()
+
+
+class Merged(Value, frozen=True, tag_field="e", tag="merged"):
+    """A loop's end gave a pattern so like `id` that it counts as another sight of it."""
+
+    loop: str
+    id: str
+    pattern: Pattern
+    by: str = ""
+    context: Context = Context()
+
+
+class Shown(Value, frozen=True):
+    """A pattern as it was looked at: how relevant it was, and the chance it was given."""
+
+    id: str
+    relevance: float
+    chance: float = 0.0
+    claimed: bool = False
+    """Was it an import that had not helped here yet?"""
+    start: float = 0.25
+    """What was expected of it before its record; the usual, where that was not noted down."""
+    unproven: float = 1.0
+    """How much of the chance rested on trust in patterns as such, 0 to 1."""
+
+
+class Injected(Value, frozen=True, tag_field="e", tag="injected"):
+    """What a loop was shown at its start, or would have been, if it is a `control` loop.
+
+    `text` is the section as it was rendered. `manual` = a person asked for it. `beside` were
+    looked at and left out; each stores a change, and what ends the loop speaks of it too.
+    """
+
+    loop: str
+    shown: tuple[Shown, ...]
+    text: str = ""
+    control: bool = False
+    manual: bool = False
+    context: Context = Context()
+    beside: tuple[Shown, ...] = ()
+
+
+class Applied(Value, frozen=True, tag_field="e", tag="applied"):
+    """A loop did what a pattern says that it was shown, or that was looked at beside these.
+
+    It counts when the loop ends.
+    """
+
+    loop: str
+    id: str
+    won: bool
+    iteration: int = 0
+    by: str = ""
+
+
+class LoopEnded(Value, frozen=True, tag_field="e", tag="ended"):
+    """A loop is over. `tries` are its changes that were followed by a check, if these are known."""
+
+    loop: str
+    iterations: int
+    solved: bool
+    tries: int = 0
+
+
+class Reopened(Value, frozen=True, tag_field="e", tag="reopened"):
+    """A loop that had ended goes on: what its end counted is taken back until it ends again."""
+
+    loop: str
+
+
+class Retired(Value, frozen=True, tag_field="e", tag="retired"):
+    """A pattern stays, but is no longer injected: it did not help."""
+
+    id: str
+    reason: str
+
+
+class Archived(Value, frozen=True, tag_field="e", tag="archived"):
+    """A pattern left the registry for the archive of `month` (YYYY-MM)."""
+
+    id: str
+    reason: str
+    month: str
+
+
+class Restored(Value, frozen=True, tag_field="e", tag="restored"):
+    """A pattern came back from the archive, or from retirement."""
+
+    id: str
+
+
+class Imported(Value, frozen=True, tag_field="e", tag="imported"):
+    """A pattern came from a file, with what the file says about it."""
+
+    pattern: Pattern
+    claim: Claim
+    file: str = ""
+
+
+Event: TypeAlias = (
+    Discovered
+    | Merged
+    | Injected
+    | Applied
+    | LoopEnded
+    | Reopened
+    | Retired
+    | Archived
+    | Restored
+    | Imported
+)
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
+
+
+def encode(event: Event) -> bytes:
+    """The event's JSON form; defaults are left out."""
+    return _ENCODER.encode(event)
+
+
+def decode(body: bytes | str) -> Event:
+    """Read a fact's body.
+
+    Raises:
+        msgspec.DecodeError: it is no event of this release.
+    """
+    return _DECODER.decode(body)

@@ -1,0 +1,138 @@
+"""Reads pattern files, the seed's own or anybody's: what is sound is taken, the rest is said.
+
+Every fault names its file and the path in it. What a file claims about success is noted as a
+claim. Text in it stays data.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+
+from taofold.learning.patterns.bodies import Kind
+from taofold.learning.exchange.reading import pattern_of
+from taofold.learning.exchange.wire import FILES, KEYS
+from taofold.learning.patterns.identity import PREFIXES
+from taofold.learning.patterns.values import Claim, Pattern
+
+_ARCHIVE: Final = re.compile(r"(?:^|/)archive/(\d{4}-(?:0[1-9]|1[0-2]))-patterns\.json$")
+_OTHER: Final = re.compile(r"(?:^|/)(?:memory|loops)/|effectiveness-metrics\.json$")
+_LARGEST: Final = 64 << 20
+
+
+class Incoming(NamedTuple):
+    """A pattern as a file has it, with what the file claims. `month` is "" but in an archive."""
+
+    pattern: Pattern
+    claim: Claim
+    file: str
+    month: str = ""
+
+
+class Imported(NamedTuple):
+    """What became of files: ids that are new, ids that were known, and what is wrong.
+
+    `renamed` are pairs of a file's id, which somebody else has here, and the new one;
+    `broken` are the files that could not be read at all.
+    """
+
+    added: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    faults: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+
+class Reading(NamedTuple):
+    """What stands in files."""
+
+    found: tuple[Incoming, ...]
+    faults: tuple[str, ...]
+    broken: tuple[str, ...]
+
+
+def read(files: Mapping[str, bytes], at: int) -> Reading:
+    """The patterns in `files`, by name; `at` is when they are read."""
+    found: list[Incoming] = []
+    faults: list[str] = []
+    broken: list[str] = []
+    for name, body in sorted(files.items()):
+        if _OTHER.search(name):
+            continue
+        try:
+            content = _load(body)
+        except ValueError as error:
+            broken.append(name)
+            faults.append(f"{name}: it cannot be read: {error}; the other files were taken")
+            continue
+        month = _ARCHIVE.search(name)
+        for path, kind, raw in _listed(name, content, faults):
+            try:
+                pattern, claim = pattern_of(kind, raw, at)
+            except ValueError as error:
+                faults.append(f"{name}: {_placed(path, error)}")
+            else:
+                found.append(Incoming(pattern, claim, name, month[1] if month else ""))
+    return Reading(tuple(found), tuple(faults), tuple(broken))
+
+
+def _load(body: bytes) -> Any:
+    if len(body) > _LARGEST:
+        raise ValueError(f"it is larger than {_LARGEST >> 20} MB")
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from error
+
+
+def _listed(name: str, content: Any, faults: list[str]) -> list[tuple[str, Kind, Any]]:
+    """Every pattern in a file with its path and kind."""
+    found: list[tuple[str, Kind, Any]] = []
+    groups: dict[str, Any] = {}
+    if isinstance(content, list):
+        groups[""] = content
+    elif isinstance(content, dict):
+        mapping = cast("dict[str, Any]", content)
+        inner = mapping.get("pattern_registry")
+        prefix = "pattern_registry." if isinstance(inner, dict) else ""
+        where = cast("dict[str, Any]", inner) if prefix else mapping
+        wanted = {*KEYS.values(), "patterns", "templates"}
+        groups = {prefix + key: value for key, value in where.items() if key in wanted}
+    if not groups:
+        faults.append(f"{name}: there are no patterns in it; {', '.join(KEYS.values())} are known")
+    for key, value in groups.items():
+        if not isinstance(value, list):
+            faults.append(f"{name}: {key}: must be a list, not {type(value).__name__}")
+            continue
+        for n, raw in enumerate(cast("list[Any]", value)):
+            path = f"{key}[{n}]"
+            kind = _kind(raw, key, name)
+            if kind is None:
+                faults.append(f"{name}: {path}: it is of no known kind: its id starts with none of "
+                              f"{', '.join(PREFIXES.values())}")  # fmt: skip
+            else:
+                found.append((path, kind, raw))
+    return found
+
+
+def _kind(raw: Any, key: str, name: str) -> Kind | None:
+    for kind, named in KEYS.items():
+        if key.endswith(named):
+            return kind
+    for kind, file in FILES.items():
+        if name.endswith(file):
+            return kind
+    if isinstance(raw, dict):
+        entry = cast("dict[str, Any]", raw)
+        identity = str(entry.get("pattern_id", entry.get("template_id", "")))
+        for kind, prefix in PREFIXES.items():
+            if identity.startswith(prefix):
+                return kind
+    return None
+
+
+def _placed(path: str, error: ValueError) -> str:
+    """`Invalid … - at `$.a.b`` as `path.a.b: Invalid …`."""
+    said, _, place = str(error).partition(" - at `$")
+    return f"{path}{place.removesuffix('`')}: {said}"

@@ -1,0 +1,221 @@
+"""What an edit does, apart from where it does it: hunks, tokens, and the shape of the change.
+
+Two edits have one shape if they take out and put in the same tokens once names are left
+out of account. Knows nothing about errors or patterns.
+"""
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, NamedTuple, TypeAlias
+
+from taofold.learning.extraction.history import Change
+
+TOKEN: Final = re.compile(
+    r"""\"(?:[^"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\w+(?:\.\d+)?|(?:\*\*|//|<<|>>|[<>=!*/+\-%|&^])=?"""
+    r"""|:=|=>|&&|\|\||[^\w\s]"""
+)
+KNOWN: Final = frozenset([*keyword.kwlist, *dir(builtins)])
+"""Words of the language: they are part of a shape, other names are not."""
+HOLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+RENAMED: Final = "rename"
+"""Begins the shape of a change of one name: it says something of lines like its own only."""
+SWAPPED: Final = "swap"
+"""Begins the shape of a change that turns two pieces around; what stands between them follows."""
+AROUND: Final = "around"
+"""Stands for nothing that could be named between them."""
+_LONGEST: Final = 400
+"""Lines of a side beyond which no line by line comparison is made."""
+
+Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+"""The tokens that an edit takes out and puts in, names abstracted."""
+
+
+class Deed(NamedTuple):
+    """What a hunk does, and to which lines (their tokens, names left out)."""
+
+    shape: Shape
+    lines: tuple[str, ...]
+
+
+class Hunk(NamedTuple):
+    """Neighbouring lines of one change, without their common indentation."""
+
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """Lines with `-` and `+` before them."""
+        return "\n".join([*(f"-{one}" for one in self.removed), *(f"+{one}" for one in self.added)])
+
+
+def hunks(change: Change) -> tuple[Hunk, ...]:
+    """The lines that differ. None if the texts are the same or far too long."""
+    before, after = change.before.splitlines(), change.after.splitlines()
+    if len(before) > _LONGEST or len(after) > _LONGEST:
+        return ()
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    found = [
+        _dedented(before[a:b], after[c:d])
+        for tag, a, b, c, d in matcher.get_opcodes()
+        if tag != "equal"
+    ]
+    return tuple([hunk for hunk in found if any(map(str.strip, hunk.removed + hunk.added))])
+
+
+def _dedented(removed: Sequence[str], added: Sequence[str]) -> Hunk:
+    held = [line for line in (*removed, *added) if line.strip()]
+    margin = min([len(line) - len(line.lstrip()) for line in held], default=0)
+    return Hunk(
+        tuple([line[margin:].rstrip() for line in removed]),
+        tuple([line[margin:].rstrip() for line in added]),
+    )
+
+
+def tokens(text: str) -> list[str]:
+    """The text in words and signs, comments of Python left out."""
+    return [token for line in text.split("\n") for token in TOKEN.findall(_code(line))]
+
+
+def _code(line: str) -> str:
+    place = line.find("#")
+    return line if place < 0 or re.search(r"[\"'{]", line[:place]) else line[:place]
+
+
+def abstracted(text: str) -> list[str]:
+    """The tokens with names and strings made all the same."""
+    return [_kind(token) for token in tokens(HOLE.sub("ID", text))]
+
+
+def _kind(token: str) -> str:
+    if token[0] in "\"'":
+        return "STR"
+    return "ID" if re.match(r"[A-Za-z_]", token) and token not in KNOWN else token
+
+
+@lru_cache(maxsize=4096)
+def shape(old: str, new: str) -> Shape:
+    """What turns `old` into `new`, whatever the names.
+
+    Two pieces that change places are one shape whatever they are: it tells what stands between.
+    """
+    between = swap(tokens(HOLE.sub(r"\1", old)), tokens(HOLE.sub(r"\1", new)))
+    if between is not None:
+        signs = tuple([_kind(one) for one in between if not re.match(r"[\w.()\[\]\"']", one)])
+        return (SWAPPED, *(signs or [AROUND])), ()
+    left, right = abstracted(old), abstracted(new)
+    if left == right:
+        return _renamed(tokens(HOLE.sub(r"\1", old)), tokens(HOLE.sub(r"\1", new))), ()
+    out: list[str] = []
+    put: list[str] = []
+    for tag, a, b, c, d in opcodes(left, right):
+        if tag != "equal":
+            out += left[a:b]
+            put += right[c:d]
+    return tuple(out), tuple(put)
+
+
+def _renamed(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    """The place of the one name, or text, that is another in `new`; () for none, or for more."""
+    places = [n for n, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
+    return (RENAMED, str(places[0])) if len(places) == 1 else ()
+
+
+@lru_cache(maxsize=4096)
+def change_key(diff: str) -> str:
+    """A name for a stored difference, whatever the names in it; "" if it changes nothing."""
+    lines = [f"{line[:1]} {' '.join(abstracted(line[1:]))}" for line in diff.split("\n") if line]
+    return blake2b("\n".join(lines).encode(), digest_size=8).hexdigest() if lines else ""
+
+
+@lru_cache(maxsize=4096)
+def line_term(line: str) -> str:
+    """A word that stands for all lines like this one, names left out; "" for a bare one."""
+    kinds = abstracted(line)
+    if len(kinds) < 2:
+        return ""
+    return "=" + blake2b(" ".join(kinds).encode(), digest_size=6).hexdigest()
+
+
+def opcodes(left: Sequence[str], right: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
+    """How `left` becomes `right`."""
+    return SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
+
+
+def deeds(change: Change) -> frozenset[Deed]:
+    """What each hunk does; one that exchanges several names for others says nothing."""
+    return _deeds((h.removed, h.added) for h in hunks(change))
+
+
+def _deeds(parts: Iterable[tuple[Sequence[str], Sequence[str]]]) -> frozenset[Deed]:
+    found = {
+        Deed(shape("\n".join(out), "\n".join(put)), tuple(abstracted("\n".join(out))))
+        for out, put in parts
+    }
+    return frozenset({one for one in found if told(one.shape)})
+
+
+def told(one: Shape) -> bool:
+    """Does the shape say more than that names or strings changed?"""
+    return any(token not in ("ID", "STR") for token in (*one[0], *one[1]))
+
+
+def deeds_in(diff: str) -> frozenset[Deed]:
+    """What a stored difference does: runs of lines that begin with `-` or `+`."""
+    return _deeds(_runs(diff))
+
+
+def _runs(diff: str) -> Iterator[tuple[list[str], list[str]]]:
+    removed: list[str] = []
+    added: list[str] = []
+    for line in diff.split("\n"):
+        if line[:1] == "-" and not added:
+            removed.append(line[1:])
+        elif line[:1] == "+":
+            added.append(line[1:])
+        else:
+            if removed or added:
+                yield removed, added
+            removed, added = ([line[1:]], []) if line[:1] == "-" else ([], [])
+    if removed or added:
+        yield removed, added
+
+
+def apart(old: str, new: str) -> list[tuple[list[str], list[str], str]]:
+    """The places where two texts differ: tokens out, tokens in, and the token before."""
+    left, right = tokens(old), tokens(new)
+    return [
+        (left[a:b], right[c:d], left[a - 1] if a else "")
+        for tag, a, b, c, d in opcodes(left, right)
+        if tag != "equal"
+    ]
+
+
+def moved(hunk: Hunk) -> bool:
+    """Do only indentation and place of the lines differ?"""
+    left = sorted(line.strip() for line in hunk.removed if line.strip())
+    return left == sorted(line.strip() for line in hunk.added if line.strip())
+
+
+def swapped(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Are two pieces of `old` the other way round in `new`, and else nothing different?"""
+    return swap(old, new) is not None
+
+
+def swap(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...] | None:
+    """What stands between two pieces of `old` that are the other way round in `new`."""
+    if len(old) != len(new) or sorted(old) != sorted(new) or old == new:
+        return None
+    places = [n for n, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
+    first, last = places[0], places[-1] + 1
+    for again in range(first + 1, last):
+        for cut in range(again, last):
+            turned = [*old[cut:last], *old[again:cut], *old[first:again]]
+            if turned == list(new[first:last]):
+                return tuple(old[again:cut])
+    return None

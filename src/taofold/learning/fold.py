@@ -1,0 +1,248 @@
+"""From facts to state: what one event changes. Pure, and the same in memory and on disk.
+
+An event touches few patterns, one loop, and the sums; a store hands in what it touches and
+keeps what comes out. An event about a pattern that is not there changes nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from taofold.learning import events as e
+from taofold.learning.attribution import reopen, settle
+from taofold.learning.patterns.notes import Extract, FixNote, LoopNote, Stats, Use
+from taofold.learning.patterns.values import Arm, Evidence, Pattern, Scope, Snapshot, Source
+
+
+class Known(Protocol):
+    """The state an event meets."""
+
+    def pattern(self, identity: str) -> Pattern | None:
+        """The pattern in the registry, not one in the archive."""
+        ...
+
+    def archived(self, identity: str) -> Pattern | None:
+        """The pattern in the archive."""
+        ...
+
+    def loop(self, loop: str) -> LoopNote | None:
+        """What is known of the loop."""
+        ...
+
+    def fix(self, key: str) -> FixNote | None:
+        """What became of a change."""
+        ...
+
+    def stats(self) -> Stats:
+        """The sums."""
+        ...
+
+
+class Changes(msgspec.Struct, frozen=True, gc=False):
+    """What an event changed. A pattern in `archive` has its month with it; None = taken out."""
+
+    patterns: Mapping[str, Pattern | None] = {}
+    archive: Mapping[str, tuple[Pattern, str] | None] = {}
+    loop: LoopNote | None = None
+    fixes: Mapping[str, FixNote] = {}
+    stats: Stats | None = None
+
+
+def step(known: Known, event: e.Event, at: int) -> Changes:
+    """What `event`, that happened `at`, changes."""
+    match event:
+        case e.Injected():
+            return Changes(loop=_injected(_note(known, event.loop, at), event))
+        case e.Applied():
+            return Changes(loop=_applied(_note(known, event.loop, at), event))
+        case e.LoopEnded():
+            return _ended(known, event, at)
+        case e.Reopened():
+            return _reopened(known, event, at)
+        case e.Discovered():
+            return _discovered(known, event, at)
+        case e.Merged():
+            return _merged(known, event, at)
+        case e.Retired() | e.Archived() | e.Restored() | e.Imported():
+            return _kept(known, event, at)
+
+
+def _kept(
+    known: Known, event: e.Retired | e.Archived | e.Restored | e.Imported, at: int
+) -> Changes:
+    match event:
+        case e.Retired():
+            found = known.pattern(event.id)
+            return _one(msgspec.structs.replace(found, retired=event.reason) if found else None)
+        case e.Archived():
+            found = known.pattern(event.id)
+            if found is None:
+                return Changes()
+            return Changes({event.id: None}, {event.id: (found, event.month)})
+        case e.Restored():
+            return _restored(known, event, at)
+        case e.Imported():
+            if known.pattern(event.pattern.id) is not None:
+                return Changes()
+            return _one(msgspec.structs.replace(event.pattern, claim=event.claim))
+
+
+def _one(pattern: Pattern | None) -> Changes:
+    return Changes({pattern.id: pattern}) if pattern else Changes()
+
+
+def _note(known: Known, loop: str, at: int) -> LoopNote:
+    return known.loop(loop) or LoopNote(loop, at)
+
+
+def _discovered(known: Known, event: e.Discovered, at: int) -> Changes:
+    new = event.pattern
+    if known.pattern(new.id) is not None:
+        return Changes()
+    anti = new.kind == "anti"
+    counts = settle.ONE_LOSS if anti else settle.ONE_WIN
+    pattern = msgspec.structs.replace(
+        new,
+        sources=(Source(event.loop, at, "discovered", event.by, None, *_extent(new)),),
+        first_discovered=at,
+        last_used=at,
+        counts=counts,
+        trend=(Snapshot(at, counts.rate or 0.0, 1, (event.loop,)),),
+        evidence=(Evidence("found", event.loop, at, event.context),),
+    )
+    return _extracted(known, pattern, event.loop, at, new=True)
+
+
+def _merged(known: Known, event: e.Merged, at: int) -> Changes:
+    old = known.pattern(event.id)
+    if old is None:
+        return Changes()
+    if event.loop in old.loops:
+        return _extracted(known, old, event.loop, at, new=False)
+    anti = old.kind == "anti"
+    source = Source(event.loop, at, "merged", event.by, None, *_extent(event.pattern))
+    seen = Evidence("found", event.loop, at, event.context)
+    pattern = msgspec.structs.replace(
+        settle.counted(old, settle.ONE_LOSS if anti else settle.ONE_WIN, source, seen, at),
+        tags=tuple(dict.fromkeys([*old.tags, *event.pattern.tags])),
+        scope=_wider(old.scope, event.pattern.scope),
+    )
+    return _extracted(known, pattern, event.loop, at, new=False)
+
+
+def _extent(pattern: Pattern) -> tuple[int, str]:
+    """The iterations and the outcome that a draft's own source tells."""
+    return (
+        (pattern.sources[0].iterations, pattern.sources[0].outcome) if pattern.sources else (0, "")
+    )
+
+
+def _wider(one: Scope, other: Scope) -> Scope:
+    return Scope(
+        one.repository if one.repository == other.repository else "",
+        one.language if one.language == other.language else "",
+        one.tool if one.tool == other.tool else "",
+    )
+
+
+def _extracted(known: Known, pattern: Pattern, loop: str, at: int, *, new: bool) -> Changes:
+    note = _note(known, loop, at)
+    if any(one.id == pattern.id for one in note.extracts):
+        return Changes()
+    note = msgspec.structs.replace(
+        note, extracts=(*note.extracts, Extract(pattern.id, new, pattern.rate))
+    )
+    return Changes({pattern.id: pattern}, loop=note)
+
+
+def _injected(note: LoopNote, event: e.Injected) -> LoopNote | None:
+    if note.decided and not event.manual:
+        return None
+    shown = event.shown
+    if event.manual and not note.control:
+        before = {one.id for one in note.shown}
+        shown = (*note.shown, *(one for one in event.shown if one.id not in before))
+    known = {one.id for one in shown}
+    return msgspec.structs.replace(
+        note,
+        shown=shown,
+        text=event.text,
+        control=event.control,
+        manual=note.manual or event.manual,
+        decided=True,
+        context=event.context,
+        beside=tuple([one for one in event.beside if one.id not in known]),
+    )
+
+
+def _applied(note: LoopNote, event: e.Applied) -> LoopNote | None:
+    if note.ended or not note.looked_at(event.id):
+        return None
+    before = next((use for use in note.uses if use.id == event.id), None)
+    if before is not None and (before.won or not event.won):
+        return None
+    others = [use for use in note.uses if use.id != event.id]
+    use = Use(event.id, event.won, event.iteration, event.by)
+    return msgspec.structs.replace(note, uses=(*others, use))
+
+
+def _ended(known: Known, event: e.LoopEnded, at: int) -> Changes:
+    note = _note(known, event.loop, at)
+    if note.ended:
+        return Changes()
+    note = msgspec.structs.replace(
+        note, ended=at, iterations=event.iterations, solved=event.solved, tries=event.tries
+    )
+    there = _looked_at(known, note)
+    told = settle.told(note, there.values())
+    fixes: dict[str, FixNote] = {}
+    for identity, seen in told.items():
+        if key := there[identity].change:
+            before = fixes.get(key) or known.fix(key) or FixNote(key)
+            fixes[key] = before.plus(seen)
+    stats = settle.summed(known.stats(), note, told)
+    changed: dict[str, Pattern | None] = {
+        one.id: settle.settled(there[one.id], note, told.get(one.id), stats)
+        for one in note.shown
+        if one.id in there
+    }
+    return Changes(changed, loop=note, fixes=fixes, stats=stats)
+
+
+def _looked_at(known: Known, note: LoopNote) -> dict[str, Pattern]:
+    """The patterns that were looked at for the loop and are still there."""
+    return {one.id: p for one in note.looked if (p := known.pattern(one.id)) is not None}
+
+
+def _reopened(known: Known, event: e.Reopened, at: int) -> Changes:
+    note = known.loop(event.loop)
+    if note is None or not note.ended:
+        return Changes()
+    there = _looked_at(known, note)
+    told = settle.told(note, there.values())
+    known_fixes = {one.change: known.fix(one.change) for one in there.values() if one.change}
+    fixes = {key: reopen.unseen(fix, note.loop) for key, fix in known_fixes.items() if fix}
+    stats = reopen.unsummed(known.stats(), note, told, at)
+    open_ = msgspec.structs.replace(note, ended=0, iterations=0, solved=False, tries=0)
+    before = {
+        one.id: reopen.unsettled(there[one.id], note) for one in note.shown if one.id in there
+    }
+    return Changes(before, loop=open_, fixes=fixes, stats=stats)
+
+
+def _restored(known: Known, event: e.Restored, at: int) -> Changes:
+    """Back, with a new trial: its old losses are forgotten, its counts are not."""
+    found = known.pattern(event.id) or known.archived(event.id)
+    if found is None:
+        return Changes()
+    evidence = tuple([one for one in found.evidence if one.outcome in ("found", "won")])
+    back = msgspec.structs.replace(
+        found, retired="", evidence=evidence, shown=Arm(), held=Arm(), last_used=at
+    )
+    fix = known.fix(found.change) if found.change else None
+    fixes: dict[str, FixNote] = {}
+    if fix is not None:
+        won = tuple([one for one in fix.evidence if one.outcome == "won"])
+        fixes = {fix.key: FixNote(fix.key, won)}
+    return Changes({event.id: back}, {event.id: None}, fixes=fixes)

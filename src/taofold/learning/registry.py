@@ -1,0 +1,249 @@
+"""The registry of patterns, as loops, the command line and the server use it.
+
+One class over a seam: a `Book` keeps the facts and lets a command see the state and add to it,
+as one transaction. What time it is comes from the caller. Knows nothing about disks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from taofold.learning import commands
+from taofold.learning.exchange import files as exchange
+from taofold.learning import events as e
+from taofold.learning.retrieval.question import context_of
+from taofold.learning.book import Book
+from taofold.learning.patterns.case import Case, Context
+from taofold.learning.commands import Found, Lessons, Pruned
+from taofold.learning.exchange.incoming import Imported
+from taofold.learning.retrieval.meaning import Embedder, Meanings, meanings
+from taofold.learning.metrics import Improvement, Metrics, improvement, measure
+from taofold.learning.patterns.notes import LoopNote, Stats
+from taofold.learning.patterns.query import Query
+from taofold.learning.retrieval.choice import Choice
+from taofold.learning.settings import Extraction, Injection, Pruning
+from taofold.learning.state import View, Writing
+from taofold.learning.patterns.values import Pattern, Source
+
+
+class Registry:
+    """Patterns and what became of them.
+
+    `now` gives milliseconds since the epoch. With an `embedder` the search also compares what
+    texts mean; without one, or when it fails, words alone decide.
+    """
+
+    def __init__(
+        self, book: Book, now: Callable[[], int], embedder: Embedder | None = None
+    ) -> None:
+        self._book, self._now, self._embedder = book, now, embedder
+
+    async def candidates(self, case: Case, injection: Injection, *, min_uses: int = 3) -> Choice:
+        """What a loop about `case` would be shown, with figures; changes nothing."""
+        meant, faults = await self._meanings(case)
+        choice = await self._book.read(
+            lambda view: commands.candidates(
+                view, case, injection, min_uses=min_uses, meanings=meant
+            )
+        )
+        return choice._replace(refused=(*choice.refused, *faults))
+
+    async def _meanings(self, case: Case) -> Meanings:
+        if self._embedder is None:
+            return Meanings()
+        texts = await self._book.read(lambda view: commands.near(view, case))
+        return await meanings(self._book, self._embedder, case, texts)
+
+    async def inject(
+        self,
+        loop: str,
+        case: Case,
+        injection: Injection,
+        *,
+        min_uses: int = 3,
+        manual: bool = False,
+    ) -> Lessons:
+        """What the loop is told. Asked again it is told the same, unless a person asks."""
+        context, note = context_of(case), await self.loop(loop)
+        wanted = manual or (injection.enabled and not (note and note.decided))
+        meant, faults = await self._meanings(case) if wanted else Meanings()
+
+        def work(tx: Writing) -> Lessons:
+            return commands.inject(
+                tx, loop, case, context, injection, min_uses=min_uses, manual=manual, meanings=meant
+            )
+
+        lessons = await self._book.write(work, self._now())
+        return lessons._replace(reasons=(*lessons.reasons, *faults))
+
+    async def applied(
+        self, loop: str, pattern: str, *, won: bool, iteration: int = 0, by: str = ""
+    ) -> bool:
+        """Note that the loop did what a pattern says that was looked at for it.
+
+        It counts when the loop ends, the best outcome of each. False: the pattern was not looked
+        at for this loop, or the loop is over.
+        """
+
+        def work(tx: Writing) -> bool:
+            note = tx.loop(loop)
+            if note is None or note.ended or not note.looked_at(pattern):
+                return False
+            tx.emit(e.Applied(loop, pattern, won, iteration, by))
+            return True
+
+        return await self._book.write(work, self._now())
+
+    async def ended(self, loop: str, *, iterations: int, solved: bool, tries: int = 0) -> bool:
+        """The loop is over: its patterns get their due. False: that was known.
+
+        `tries` are its changes that were followed by a check, 0 = not known.
+        """
+
+        def work(tx: Writing) -> bool:
+            note = tx.loop(loop)
+            if note is not None and note.ended:
+                return False
+            tx.emit(e.LoopEnded(loop, max(iterations, 0), solved, max(tries, 0)))
+            return True
+
+        return await self._book.write(work, self._now())
+
+    async def reopened(self, loop: str, *, iterations: int, solved: bool) -> bool:
+        """Take back what the loop's end counted, if it then went on and came to something else.
+
+        False: it has not ended, or ended just so. Otherwise `applied` and `ended` count anew.
+        """
+
+        def work(tx: Writing) -> bool:
+            note = tx.loop(loop)
+            last = (max(iterations, 0), solved)
+            if note is None or not note.ended or (note.iterations, note.solved) == last:
+                return False
+            tx.emit(e.Reopened(loop))
+            return True
+
+        return await self._book.write(work, self._now())
+
+    async def discover(
+        self,
+        loop: str,
+        drafts: Sequence[Pattern],
+        extraction: Extraction,
+        *,
+        context: Context | None = None,
+        by: str = "",
+    ) -> list[Found]:
+        """Take in the patterns that a loop's end gave, merged with what is known.
+
+        `context` says where they were found; without it the loop's own case at its start is taken.
+        """
+
+        def work(tx: Writing) -> list[Found]:
+            note = tx.loop(loop)
+            place = context or (note.context if note else Context())
+            return commands.discover(tx, loop, drafts, extraction, place, by)
+
+        return await self._book.write(work, self._now())
+
+    async def loop(self, loop: str) -> LoopNote | None:
+        """What is known of a loop."""
+        return await self._book.read(lambda view: view.loop(loop))
+
+    async def loops(self) -> list[LoopNote]:
+        """All loops, the oldest first."""
+        return await self._book.read(lambda view: list(view.loops()))
+
+    async def improvement(self, loop: str) -> Improvement | None:
+        """The loop against the control loops; None before it ended."""
+
+        def work(view: View) -> Improvement | None:
+            note = view.loop(loop)
+            return improvement(note, view.stats()) if note and note.ended else None
+
+        return await self._book.read(work)
+
+    async def patterns(self, query: Query = Query()) -> list[Pattern]:
+        """The patterns that `query` asks for, the oldest first."""
+        return await self._book.read(
+            lambda view: [one for one in view.patterns() if query.holds(one)]
+        )
+
+    async def show(self, pattern: str) -> Pattern:
+        """One pattern.
+
+        Raises:
+            UnknownPattern: there is none with this id.
+        """
+
+        def work(view: View) -> Pattern:
+            found = view.pattern(pattern)
+            if found is None:
+                raise commands.missing(view, pattern)
+            return found
+
+        return await self._book.read(work)
+
+    async def lineage(self, pattern: str) -> tuple[Source, ...]:
+        """Where it was found and where it was used, in order of time.
+
+        Raises:
+            UnknownPattern: there is none with this id.
+        """
+        found = await self.show(pattern)
+        return tuple(sorted(found.sources, key=lambda source: source.at))
+
+    async def stats(self) -> Stats:
+        """The sums over all loops."""
+        return await self._book.read(lambda view: view.stats())
+
+    async def metrics(self) -> Metrics:
+        """The registry in numbers."""
+        return await self._book.read(
+            lambda view: measure(view.patterns(), view.stats(), sum(1 for _ in view.archive()))
+        )
+
+    async def retire(self, pattern: str, reason: str) -> None:
+        """Show it no more. It stays listed, with the reason."""
+
+        def work(tx: Writing) -> None:
+            if tx.pattern(pattern) is None:
+                raise commands.missing(tx, pattern)
+            tx.emit(e.Retired(pattern, reason))
+
+        await self._book.write(work, self._now())
+
+    async def prune(self, policy: Pruning = Pruning(), *, dry_run: bool = False) -> list[Pruned]:
+        """Archive what has failed or grown old; `dry_run` only tells what would go."""
+        now = self._now()
+        if dry_run:
+            return await self._book.read(lambda view: commands.doomed(view, policy, now))
+        return await self._book.write(lambda tx: commands.prune(tx, policy, now), now)
+
+    async def archive(self) -> list[tuple[Pattern, str]]:
+        """What was archived, with its month (YYYY-MM)."""
+        return await self._book.read(lambda view: list(view.archive()))
+
+    async def restore(self, pattern: str) -> Pattern:
+        """Bring a pattern back from the archive, or from retirement.
+
+        Raises:
+            UnknownPattern: it is neither.
+        """
+        return await self._book.write(lambda tx: commands.restore(tx, pattern), self._now())
+
+    async def export(self) -> dict[str, Any]:
+        """Everything as JSON: relative file names and their contents, in the seed's layout."""
+        return await self._book.read(exchange.files)
+
+    async def import_(self, files: Mapping[str, bytes]) -> Imported:
+        """Take in exported files. What is wrong is left out and said, each with its path."""
+        at = self._now()
+        return await self._book.write(lambda tx: exchange.take(tx, files, at), at)
+
+    async def faults(self) -> list[str]:
+        """What could not be read of the registry itself, a line each."""
+        return await self._book.faults()
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        await self._book.close()

@@ -1,0 +1,1 @@
+"""Which patterns answer the errors that are there, and how they are shown."""

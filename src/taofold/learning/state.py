@@ -1,0 +1,131 @@
+"""The state of the registry in memory: what the facts add up to, and an index over it.
+
+The one class here that changes. A store on disk keeps the same in tables.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from taofold.learning.events import Event
+from taofold.learning.fold import Changes, Known, step
+from taofold.learning.retrieval.index import POOL, Hit, Postings, Search, entry
+from taofold.learning.patterns.notes import FixNote, LoopNote, Stats
+from taofold.learning.patterns.values import Pattern
+
+
+class View(Known, Search, Protocol):
+    """All that commands may ask."""
+
+    def patterns(self) -> Iterator[Pattern]:
+        """The registry's patterns, the oldest first."""
+        ...
+
+    def archive(self) -> Iterator[tuple[Pattern, str]]:
+        """What was archived, with its month."""
+        ...
+
+    def loops(self) -> Iterator[LoopNote]:
+        """What is known of loops, the oldest first."""
+        ...
+
+    def ids(self, prefix: str) -> list[str]:
+        """The ids in use, archived ones too, that start with `prefix`."""
+        ...
+
+    def same(self, pattern: Pattern) -> str:
+        """The id of a pattern that says exactly what `pattern` says, "" if there is none."""
+        ...
+
+
+class Writing(View, Protocol):
+    """A view that takes events; what was emitted is seen at once."""
+
+    def emit(self, event: Event) -> None:
+        """Note the event, and what it changes."""
+        ...
+
+
+class State:
+    """Everything in dicts."""
+
+    def __init__(self) -> None:
+        self._patterns: dict[str, Pattern] = {}
+        self._archive: dict[str, tuple[Pattern, str]] = {}
+        self._loops: dict[str, LoopNote] = {}
+        self._fixes: dict[str, FixNote] = {}
+        self._stats = Stats()
+        self._index = Postings()
+
+    def apply(self, event: Event, at: int) -> None:
+        """Take in what `event` changes."""
+        self._keep(step(self, event, at))
+
+    def pattern(self, identity: str) -> Pattern | None:
+        """The pattern in the registry."""
+        return self._patterns.get(identity)
+
+    def archived(self, identity: str) -> Pattern | None:
+        """The pattern in the archive."""
+        found = self._archive.get(identity)
+        return found[0] if found else None
+
+    def loop(self, loop: str) -> LoopNote | None:
+        """What is known of the loop."""
+        return self._loops.get(loop)
+
+    def fix(self, key: str) -> FixNote | None:
+        """What became of a change."""
+        return self._fixes.get(key)
+
+    def stats(self) -> Stats:
+        """The sums."""
+        return self._stats
+
+    def patterns(self) -> Iterator[Pattern]:
+        """The registry's patterns."""
+        return iter(self._patterns.values())
+
+    def archive(self) -> Iterator[tuple[Pattern, str]]:
+        """What was archived, with its month."""
+        return iter(self._archive.values())
+
+    def loops(self) -> Iterator[LoopNote]:
+        """What is known of loops."""
+        return iter(self._loops.values())
+
+    def ids(self, prefix: str) -> list[str]:
+        """The ids in use that start with `prefix`."""
+        return [one for one in (*self._patterns, *self._archive) if one.startswith(prefix)]
+
+    def same(self, pattern: Pattern) -> str:
+        """The id of a pattern that says exactly the same."""
+        said = (pattern.name, pattern.body)
+        known = self._patterns.values()
+        return next((one.id for one in known if (one.name, one.body) == said), "")
+
+    def search(self, terms: Sequence[str], limit: int = POOL) -> list[Hit]:
+        """Patterns with the rarest of `terms`."""
+        return self._index.search(terms, limit)
+
+    def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
+        """In how many patterns each term stands."""
+        return self._index.frequencies(terms)
+
+    def _keep(self, changes: Changes) -> None:
+        for identity, pattern in changes.patterns.items():
+            if pattern is None:
+                self._patterns.pop(identity, None)
+                self._index.drop(identity)
+            else:
+                self._patterns[identity] = pattern
+                self._index.put(identity, entry(pattern))
+        for identity, old in changes.archive.items():
+            if old is None:
+                self._archive.pop(identity, None)
+            else:
+                self._archive[identity] = old
+        if changes.loop is not None:
+            self._loops[changes.loop.loop] = changes.loop
+        self._fixes.update(changes.fixes)
+        if changes.stats is not None:
+            self._stats = changes.stats
