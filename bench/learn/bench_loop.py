@@ -18,10 +18,11 @@ from corpus import Bug
 
 from taofold import Agent, Limits
 from taofold.core.checks import Check
+from taofold.core.events import Record
+from taofold.learning.extraction.history import Attempt
+from taofold.learning.extraction.runs import attempts_of
 from taofold.models.repair import RepairModel
 from taofold.parsing.pytest_report import parse
-from taofold.learning.extraction.runs import attempts_of
-from taofold.learning.extraction.history import Attempt
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 
@@ -97,6 +98,7 @@ class Trial:
     solved: bool
     tried: int
     attempts: tuple[Attempt, ...] = field(repr=False, default=())
+    records: tuple[Record, ...] = field(repr=False, default=())
 
 
 def start(bug: Bug, checks: Checks) -> tuple[Check, ...]:
@@ -140,4 +142,5 @@ async def repair(bug: Bug, lessons: str, checks: Checks, budget: int) -> Trial:
         green = checks.run(folder, ["-q", "--tb=short"])[0] == 0
         attempts = tuple([a for a in attempts_of(result.records, 1) if a.judged])
     solved = green and len(attempts) <= budget
-    return Trial(solved, len(attempts) if solved else budget, attempts[:budget])
+    cost = len(attempts) if solved else budget
+    return Trial(solved, cost, attempts[:budget], tuple(result.records))

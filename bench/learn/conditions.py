@@ -12,15 +12,12 @@ from typing import Any
 
 import msgspec
 from corpus import Bug
-from msgspec.structs import replace
-from streams import Bench, Row, Ticks, corrupter, learner, shuffler, stream, wrong
+from streams import Bench, Corrupter, Row, Shuffler, Ticks, learner, stream, wrong
 
-from taofold.loop.learner import CrossLoopLearner
 from taofold.learning.patterns.bodies import ErrorFix, Fix, Signature
-from taofold.learning.retrieval.choice import Ranked
-from taofold.learning.retrieval.render import render
-from taofold.learning.settings import Extraction
 from taofold.learning.patterns.values import Pattern
+from taofold.learning.settings import Extraction
+from taofold.loop.learner import CrossLoopLearner
 
 Done = list[Row] | dict[str, Any]
 MESSAGES = (
@@ -50,7 +47,7 @@ async def poisoned(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
     """60 % of the fixes that are stored are wrong."""
     return await stream(
         bench, order, learner(clock=Ticks()), label=f"poison{seed}",
-        draft=corrupter(random.Random(seed), 0.6),
+        draft=Corrupter(random.Random(seed), 0.6),
     )  # fmt: skip
 
 
@@ -58,9 +55,7 @@ async def junk(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
     """The registry holds wrong fixes only, and whatever loops teach becomes wrong too."""
     mind, chance = learner(clock=Ticks()), random.Random(seed)
     await _fill(mind, junk_patterns(chance))
-    return await stream(
-        bench, order, mind, label=f"junk{seed}", draft=lambda one: wrong(one, chance)
-    )
+    return await stream(bench, order, mind, label=f"junk{seed}", draft=Corrupter(chance, 1.0))
 
 
 async def disjoint(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
@@ -110,38 +105,17 @@ async def shuffled(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
     """Ablation: each stored pattern has the fix of another one."""
     return await stream(
         bench, order, learner(clock=Ticks()), label=f"shuffled{seed}",
-        draft=shuffler(random.Random(seed)),
+        draft=Shuffler(random.Random(seed), 1.0),
     )  # fmt: skip
 
 
-async def renamed(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """Ablation: the same section under a heading that means nothing to the model."""
+async def readers(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
+    """Ablation: the readers' section alone. A search policy does not read it: nothing is saved."""
 
     def told(text: str) -> str:
-        return text.replace("Cross-Loop Learning Context", "Notes From The Archive").replace(
-            "fix_category", "kind"
-        )
+        return text.partition("## Search Rates")[0]
 
-    return await stream(bench, order, learner(clock=Ticks()), label=f"renamed{seed}", told=told)
-
-
-async def at_random(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """Ablation: as many patterns as would be shown, as likely, but drawn by lot."""
-    chance = random.Random(seed)
-    pool = junk_patterns(chance)
-
-    def told(text: str) -> str:
-        said = [int(one) / 100 for one in re.findall(r"Expected to help here: (\d+)%", text)]
-        drawn = chance.sample(pool, min(len(said), len(pool)))
-        named = [replace(one, id=f"pat-error-random-{n:03}") for n, one in enumerate(drawn, 1)]
-        shown = [Ranked(one, 1.0, share) for one, share in zip(named, said, strict=False)]
-        return _padded(render(shown).text, len(text))
-
-    return await stream(bench, order, learner(clock=Ticks()), label=f"random{seed}", told=told)
-
-
-def _padded(text: str, length: int) -> str:
-    return text + "\n" * max(0, length - len(text))
+    return await stream(bench, order, learner(clock=Ticks()), label=f"readers{seed}", told=told)
 
 
 async def _fill(mind: CrossLoopLearner, patterns: Sequence[Pattern]) -> None:
@@ -168,8 +142,7 @@ CONDITIONS: dict[str, Callable[[Bench, Sequence[Bug], int], Awaitable[Done]]] = 
     "forged": forged,
     "control": control,
     "shuffled": shuffled,
-    "renamed": renamed,
-    "random": at_random,
+    "readers": readers,
 }
 
 

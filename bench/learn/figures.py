@@ -13,8 +13,7 @@ TITLES = {
     "disjoint": "learnt on other families only",
     "forged": "wrong fixes imported, claiming 50 of 50",
     "shuffled": "ablation: fixes shuffled between patterns",
-    "renamed": "ablation: the section under another heading",
-    "random": "ablation: random patterns, same length",
+    "readers": "ablation: the readers' section alone",
 }
 
 

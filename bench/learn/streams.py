@@ -7,24 +7,35 @@ the lessons (poison, junk, ablations) is done here, outside of it.
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from bench_loop import GOAL, Checks, Trial, repair, start
 from corpus import Bug
 from msgspec.structs import replace
 
 from taofold.core.checks import Check
+from taofold.learning.extraction.history import History
+from taofold.learning.extraction.lessons import KINDS
+from taofold.learning.patterns.bodies import ErrorFix, Fix, Template
+from taofold.learning.patterns.values import Pattern, Rate
+from taofold.learning.registry import Registry
+from taofold.learning.settings import Injection, Learning
 from taofold.logs.registry import memory_registry
 from taofold.loop.learner import CrossLoopLearner
 from taofold.loop.learner_case import case_of
-from taofold.learning.patterns.bodies import ErrorFix, Fix, Template
-from taofold.learning.extraction.extract import KINDS
-from taofold.learning.extraction.history import History
-from taofold.learning.registry import Registry
-from taofold.learning.settings import Injection, Learning
-from taofold.learning.patterns.values import Pattern
+from taofold.models.repair import NAME
+from taofold.models.repair.search import RepairSearch
 
-Draft = Callable[[Pattern], Pattern]
+
+class Draft(Protocol):
+    """What is done to what a loop teaches, before the registry gets it."""
+
+    def pattern(self, pattern: Pattern) -> Pattern: ...
+
+    def rates(self, rates: dict[str, Rate]) -> dict[str, Rate]: ...
+
+
 LEAST_RATE = Injection().min_success_rate
 """What runs use: the default. The condition `tolerant` measures another."""
 
@@ -71,9 +82,8 @@ def learner(
 ) -> CrossLoopLearner:
     """A learner with an empty registry in memory."""
     registry = memory_registry(now=clock) if clock else memory_registry()
-    return CrossLoopLearner(
-        registry, Learning(injection=Injection(control_share=control, min_success_rate=least))
-    )
+    learning = Learning(injection=Injection(control_share=control, min_success_rate=least))
+    return CrossLoopLearner(registry, learning, search=RepairSearch(NAME))
 
 
 class Ticks:
@@ -111,13 +121,16 @@ async def stream(
         faults, loop = bench.start(bug), f"{label}-{place}-{bug.name.replace('/', '-')}"
         case = case_of(GOAL, faults, str(bug.folder))
         lessons = await mind.inject(loop, case, mind.learning.injection)
-        text = told(lessons.text) if told and lessons.text else lessons.text
+        text = "" if lessons.control else f"{lessons.text}\n\n{await mind.rates()}".strip()
+        text = told(text) if told and text else text
         trial, plain = await bench.trial(bug, text), await bench.trial(bug)
         history = History(
             loop, GOAL, "python", "completed" if trial.solved else "exhausted", trial.attempts,
             trial.tried, agent="bench", injected=lessons.patterns,
         )  # fmt: skip
         await mind.take_in(history, KINDS if learn else ())
+        if trial.solved:
+            await _searched(mind, loop, trial, learn, draft)
         rows.append(
             Row(
                 bug.name, bug.family, place, trial.tried, plain.tried, trial.solved, plain.solved,
@@ -127,12 +140,29 @@ async def stream(
     return rows
 
 
+async def _searched(
+    mind: CrossLoopLearner, loop: str, trial: Trial, learn: bool, draft: Draft | None
+) -> None:
+    """What the search came to. Without learning only the gate hears of it.
+
+    Whoever corrupts patterns corrupts this too: another edit is said to have been right.
+    """
+    rates = await mind.registry.rates()
+    found = mind.search.outcome(trial.records, rates) if mind.search else None
+    if found is None:
+        return
+    keys, costs = found
+    if draft is not None:
+        keys = draft.rates(keys)
+    await mind.registry.searched(loop, keys if learn else {}, costs)
+
+
 def _through(registry: Registry, draft: Draft) -> None:
     """Whatever the registry is told from now on goes through `draft`."""
     discover = registry.discover
 
     async def corrupted(loop, drafts, extraction, **options):  # type: ignore[no-untyped-def]
-        return await discover(loop, [draft(one) for one in drafts], extraction, **options)
+        return await discover(loop, [draft.pattern(one) for one in drafts], extraction, **options)
 
     registry.discover = corrupted  # type: ignore[method-assign]
 
@@ -157,13 +187,22 @@ WRONG = (
 )  # fmt: skip
 
 
-def corrupter(chance: random.Random, share: float) -> Draft:
-    """Gives `share` of the patterns a wrong fix."""
+@dataclass
+class Corrupter:
+    """Gives `share` of the patterns a wrong fix, and of the wins to another edit's keys."""
 
-    def draft(pattern: Pattern) -> Pattern:
-        return wrong(pattern, chance) if chance.random() < share else pattern
+    chance: random.Random
+    share: float
 
-    return draft
+    def pattern(self, pattern: Pattern) -> Pattern:
+        return wrong(pattern, self.chance) if self.chance.random() < self.share else pattern
+
+    def rates(self, rates: dict[str, Rate]) -> dict[str, Rate]:
+        if self.chance.random() >= self.share:
+            return rates
+        wins = sum(rate.wins > 0 for rate in rates.values())
+        lucky = set(self.chance.sample(sorted(rates), min(int(wins), len(rates))))
+        return {key: Rate(float(key in lucky), rate.expected) for key, rate in rates.items()}
 
 
 def wrong(pattern: Pattern, chance: random.Random) -> Pattern:
@@ -183,14 +222,16 @@ def wrong(pattern: Pattern, chance: random.Random) -> Pattern:
             return pattern
 
 
-def shuffler(chance: random.Random) -> Draft:
+@dataclass
+class Shuffler(Corrupter):
     """Gives every pattern the fix of an earlier one, whatever the error."""
-    fixes: list[Fix] = []
 
-    def draft(pattern: Pattern) -> Pattern:
+    fixes: list[Fix] = field(default_factory=list)
+
+    def pattern(self, pattern: Pattern) -> Pattern:
         if not isinstance(pattern.body, ErrorFix):
             return pattern
-        fixes.append(pattern.body.fix)
-        return replace(pattern, body=ErrorFix(pattern.body.signature, chance.choice(fixes)))
-
-    return draft
+        self.fixes.append(pattern.body.fix)
+        return replace(
+            pattern, body=ErrorFix(pattern.body.signature, self.chance.choice(self.fixes))
+        )

@@ -18,19 +18,19 @@ from baselines import Bm25, Tfidf
 
 from taofold.bridges.embeddings import Embedding, minilm
 from taofold.core.checks import Check, Place
-from taofold.logs import journal, registry_tables
-from taofold.logs.connect import connect
-from taofold.logs.registry import SqliteBook, open_registry
-from taofold.learning.retrieval.question import ask, terms_of
-from taofold.learning.patterns.bodies import ErrorFix, Fix, Signature
-from taofold.learning.patterns.case import Case, Context
 from taofold.learning.commands import near
 from taofold.learning.events import Discovered, encode
 from taofold.learning.fold import step
+from taofold.learning.patterns.bodies import ErrorFix, Fix, Signature
+from taofold.learning.patterns.case import Case, Context
+from taofold.learning.patterns.values import Pattern, Scope
 from taofold.learning.retrieval.meaning import Embedder, meanings
+from taofold.learning.retrieval.question import ask, terms_of
 from taofold.learning.retrieval.relevance import closest
 from taofold.learning.settings import Injection
-from taofold.learning.patterns.values import Pattern, Scope
+from taofold.logs import journal, registry_tables
+from taofold.logs.connect import connect
+from taofold.logs.registry import SqliteBook, open_registry
 
 SETS = {  # name: docs, queries
     "rustc": ("rustc", "rustc"),

@@ -15,12 +15,12 @@ from tests.prerequisites import LLAMA
 
 from taofold.bridges.embeddings import Embed, Embedding, cosine, minilm, served
 from taofold.core.errors import ConfigError, ModelError
-from taofold.logs.registry import memory_registry
 from taofold.learning.patterns.bodies import Template
 from taofold.learning.patterns.case import Case
+from taofold.learning.patterns.values import Pattern
 from taofold.learning.retrieval.meaning import Embedder
 from taofold.learning.settings import Extraction, Injection
-from taofold.learning.patterns.values import Pattern
+from taofold.logs.registry import memory_registry
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from taofold.learning.extraction.extract import extract
 from taofold.learning.attribution.applications import applications
 from taofold.learning.extraction.history import Change
+from taofold.learning.extraction.lessons import extract
 from taofold.learning.patterns.values import Pattern
 
 from .make import BOUND, GUARD, attempt, fault, history
@@ -24,12 +24,7 @@ def test_the_same_kind_of_edit_that_turns_such_a_check_green_is_a_win() -> None:
     wrong = fault("AssertionError", "assert 8 == 9")
     past = history(attempt(OTHER, before=(wrong,), iteration=2))
     (use,) = applications(past, [learnt(BOUND)])
-    assert (use.pattern, use.iteration, use.won, use.cited) == (
-        "pat-error-bound-001",
-        2,
-        True,
-        False,
-    )
+    assert (use.pattern, use.iteration, use.won) == ("pat-error-bound-001", 2, True)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +53,6 @@ def test_a_pattern_that_was_shown_and_not_used_was_not_applied() -> None:
     assert applications(history(attempt(reverse)), [learnt(BOUND)]) == ()
 
 
-def test_an_edit_after_a_thought_that_cites_the_pattern_is_an_application() -> None:
-    cited = attempt(GUARD, before=(fault("AssertionError", "x"),), cited=("pat-error-bound-001",))
-    (use,) = applications(history(cited), [learnt(BOUND)])
-    assert (use.cited, use.won) == (True, True)
-    assert applications(history(attempt(cited=("pat-error-bound-001",))), [learnt(BOUND)]) == ()
-
-
 def test_a_loss_and_a_win_in_one_iteration_are_both_told() -> None:
     wrong = fault("AssertionError", "assert 8 == 9")
     lost = attempt(OTHER, before=(wrong,), after=(wrong,), kept=False)
@@ -73,12 +61,8 @@ def test_a_loss_and_a_win_in_one_iteration_are_both_told() -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_the_same_change_to_another_kind_of_line_is_an_application_only_if_it_is_cited(
-    kept: bool,
-) -> None:
-    """Else a search that meets the shape by chance would speak for the pattern, or against it."""
+def test_the_same_change_to_another_kind_of_line_is_no_application(kept: bool) -> None:
+    """Else an edit that meets the shape by chance would speak for the pattern, or against it."""
     wrong = fault("AssertionError", "assert 8 == 9")
     met = attempt(ELSEWHERE, before=(wrong,), kept=kept)
     assert applications(history(met), [learnt(BOUND)]) == ()
-    (use,) = applications(history(replace(met, cited=("pat-error-bound-001",))), [learnt(BOUND)])
-    assert (use.won, use.cited) == (kept, True)

@@ -8,12 +8,11 @@ import pytest
 from msgspec.structs import replace
 from tests.terminal import Result, Taofold, enter, taofold
 
-from taofold.core.checks import Check
+from taofold.learning.extraction.history import Change
+from taofold.learning.patterns.case import Case
+from taofold.learning.settings import Injection, Learning
 from taofold.logs.registry import open_registry
 from taofold.loop.learner import CrossLoopLearner
-from taofold.learning.patterns.case import Case
-from taofold.learning.extraction.history import Change
-from taofold.learning.settings import Injection, Learning
 
 from .make import BOUND, GUARD, attempt, fault, history
 
@@ -21,8 +20,8 @@ __all__ = ["taofold"]
 
 
 NONE, SWAP = (
-    "pat-error-attributeerror-add-null-check-001",
-    "pat-error-assertionerror-swap-comparison-001",
+    "pat-error-attributeerror-nonetype-object-has-no-at-001",
+    "pat-error-assertionerror-assert-001",
 )
 ANTI = "repeated_same_error"
 
@@ -48,7 +47,7 @@ def taught(project: Path, taofold: Taofold) -> Taofold:
             "Fix it",
             "debugging",
             "python",
-            failing=(Check("t::a", "failed", "AssertionError", "assert 8 == 9"),),
+            failing=(wrong,),
         )
         await mind.inject("three", case, mind.learning.injection)
         used = attempt(Change("club.py", "if a > b:", "if a >= b:"), before=(wrong,), iteration=2)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from taofold.learning.extraction.diffs import deeds, deeds_in, hunks, shape, swapped
+from taofold.learning.extraction.diffs import deeds, deeds_in, shape, swapped
+from taofold.learning.extraction.history import Change
+from taofold.learning.extraction.lessons import difference
 from taofold.learning.extraction.repair_kind import category_of, template_of
 from taofold.learning.extraction.words import DOES
-from taofold.learning.extraction.generalise import template_diff
-from taofold.learning.extraction.history import Change
 
 EDITS = [
     ("return user.email", "if user is None:\n    return None\nreturn user.email", "",
@@ -60,10 +60,10 @@ def test_the_same_edit_in_other_words_has_the_same_shape_and_its_reverse_has_not
     assert one != shape("if amount >= LIMIT:", "if amount > LIMIT:")
 
 
-def test_the_shape_survives_being_stored_as_a_template() -> None:
+def test_the_shape_survives_being_stored_as_a_difference() -> None:
     for old, new, _, _ in EDITS:
         change = Change("a.py", old, new)
-        assert deeds(change) <= deeds_in(template_diff(hunks(change)))
+        assert deeds(change) <= deeds_in(difference((change,)))
 
 
 def test_an_edit_that_exchanges_several_names_has_no_shape_to_be_recognised_by() -> None:

@@ -10,7 +10,6 @@ def test_an_edit_and_the_test_run_after_it_are_an_attempt() -> None:
     (one,) = attempts_of(log.records, 2)
     assert [f.id for f in one.turned] == ["tests/test_shop.py::test_a"]
     assert (one.iteration, one.judged, one.kept) == (2, True, True)
-    assert one.cited == ("pat-error-swap-001",)
     assert one.before[0].place.path == "shop.py"
     assert one.tools == ("edit_file", "run_command")
 
@@ -46,3 +45,23 @@ def test_output_that_is_no_test_report_judges_nothing() -> None:
     (one,) = attempts_of(log.records, 1)
     assert one.judged
     assert len(one.turned) == 1
+
+
+def test_a_file_that_is_written_over_is_compared_with_its_earlier_text() -> None:
+    log = Log().test(red())
+    log.step("write_file", "written", path="shop.py", content="def f():\n    return a >= b\n")
+    log.test(GREEN)
+    (blind,) = attempts_of(log.records, 1)
+    assert blind.changes[0].unsure
+    (one,) = attempts_of(log.records, 1, texts={"shop.py": "def f():\n    return a > b\n"})
+    (change,) = one.changes
+    assert (change.before, change.unsure) == ("def f():\n    return a > b\n", False)
+
+
+def test_silence_of_a_command_that_failed_before_is_success() -> None:
+    error = "TypeError: x is null\n    at f (/w/a.js:1:1)\n"
+    run = {"command": "node check.js"}
+    log = Log().step("run_command", f"exit code 1\n{error}", **run).edit("x.y", "x?.y")
+    log.step("run_command", "exit code 0\n", **run)
+    (one,) = attempts_of(log.records, 1)
+    assert [check.error_type for check in one.turned] == ["TypeError"]

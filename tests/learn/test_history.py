@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Sequence
 
 from taofold.core.events import Record
+from taofold.learning.extraction.history import History
 from taofold.loop.check import Check, Gate, GateResult, Verdict
 from taofold.loop.events import BaselineTaken, IterationEnded
 from taofold.loop.learner_history import history_of
 from taofold.loop.state import Iteration, LoopState
 from taofold.loop.values import Wish
-from taofold.learning.extraction.history import History
 
 from .make import GREEN, Log, red
 
@@ -46,7 +46,7 @@ def read(log: Log, after: Verdict, *changed: str) -> History:
         baseline=BaselineTaken(verdict=verdict(NAME), snapshot="s0"),
         iterations=(Iteration(1, "loop.1", ended=ended),),
     )  # fmt: skip
-    files = {("s0", "shop.py"): "x = 1\n", ("s1", "shop.py"): "x = 2\n"}
+    files = {("s0", "shop.py"): "a > b\n", ("s1", "shop.py"): "a >= b\n"}
     return asyncio.run(history_of("loop", state, Work(log, files)))
 
 
@@ -67,5 +67,15 @@ def test_a_run_that_claims_more_than_the_gates_saw_is_not_believed() -> None:
 def test_an_iteration_without_test_runs_is_one_attempt_out_of_its_files() -> None:
     log = Log().edit("a > b", "a >= b")
     (one,) = read(log, verdict(passed=True), "shop.py", "tests/test_shop.py").attempts
-    assert [(c.path, c.before, c.after) for c in one.changes] == [("shop.py", "x = 1\n", "x = 2\n")]
+    assert [(c.path, c.before, c.after) for c in one.changes] == [
+        ("shop.py", "a > b\n", "a >= b\n")
+    ]
     assert [fault.id for fault in one.turned] == [NAME]
+
+
+def test_what_a_shell_command_edited_is_read_from_the_files() -> None:
+    """The log shows an edit that did nothing; the files show what did."""
+    log = Log().test(red()).edit("x", "y").step("run_command", "", command="sed -i s/>/>=/ shop.py")
+    log.test(GREEN)
+    (one,) = [one for one in read(log, verdict(passed=True), "shop.py").attempts if one.kept]
+    assert [(c.before, c.after) for c in one.changes] == [("a > b\n", "a >= b\n")]

@@ -7,7 +7,6 @@ import pytest
 from taofold.core.checks import Place
 from taofold.core.values import Message
 from taofold.models.repair.files import collect
-from taofold.models.repair.hints import read_hints
 from taofold.models.repair.source import Source
 from taofold.models.repair.transcript import Deed, Transcript, plain, read
 from taofold.parsing.pytest_report import parse
@@ -177,38 +176,3 @@ def test_a_source_that_does_not_parse_is_kept_with_its_fault() -> None:
     source = Source("a.py", "def f(:\n")
     assert source.fault is not None
     assert source.tree.body == []
-
-
-PATTERNS = """
-## Cross-Loop Learning Context
-
-### Error Patterns
-1. **AttributeError: nothing there** (100% success, 1 use)
-   - Error: "'NoneType' object has no attribute '.*'"
-   - Fix: Add null check before property access
-   - Source: loop-1
-2. **AssertionError** (1 use)
-   - pattern_id: pat-error-bounds-002
-   - fix_category: off_by_one
-   - Template:
-     ```python
-     -    return items[1:n]
-     +    return items[0:n]
-     ```
-
-### Anti-Patterns to Avoid
-1. **AssertionError** (85% failure rate)
-   - fix_category: wrong_constant
-"""
-
-
-def test_learnt_patterns_are_read_in_the_layout_of_the_seed() -> None:
-    check, bounds, avoid = read_hints(PATTERNS)
-    assert (check.template, check.error, check.anti) == ("add_null_check", "AttributeError", False)
-    assert (bounds.template, bounds.id) == ("off_by_one", "pat-error-bounds-002")
-    assert bounds.shapes == {(("1",), ("0",))}
-    assert (avoid.template, avoid.anti) == ("wrong_constant", True)
-
-
-def test_without_such_a_section_nothing_is_learnt() -> None:
-    assert read_hints("Fix the failing tests. 1. AttributeError: add a null check") == ()

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import pytest
 
 from taofold.core.checks import Check, Place
-from taofold.logs.registry import memory_registry, open_registry
 from taofold.learning.patterns.bodies import (
     Approach,
     Avoidance,
@@ -19,9 +18,10 @@ from taofold.learning.patterns.bodies import (
     Template,
 )
 from taofold.learning.patterns.case import Case
+from taofold.learning.patterns.values import Pattern, Scope
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Extraction, Injection
-from taofold.learning.patterns.values import Pattern, Scope
+from taofold.logs.registry import memory_registry, open_registry
 
 T = TypeVar("T")
 DAY = 86_400_000

@@ -20,10 +20,10 @@ from tests.patterns.make import (
 )
 
 from taofold.core.errors import LogError
-from taofold.logs.registry import memory_registry
-from taofold.logs.registry_files import export_to, import_from
 from taofold.learning.extraction.words import DOES
 from taofold.learning.registry import Registry
+from taofold.logs.registry import memory_registry
+from taofold.logs.registry_files import export_to, import_from
 
 SEED: dict[str, Any] = {
     "pattern_id": "pat-error-null-check-015",
@@ -83,7 +83,7 @@ def told(registry_patterns: list[Any]) -> list[tuple[object, ...]]:
     registry_patterns = sorted(registry_patterns, key=lambda p: p.id)
     return [
         (
-            p.id, p.name, p.body, p.scope, p.tags, p.told, p.rate, p.first_discovered, p.last_used,
+            p.id, p.name, p.body, p.scope, p.tags, p.total, p.rate, p.first_discovered, p.last_used,
             [(t.at, round(t.rate, 4), t.size, t.loops) for t in p.trend], p.related, p.retired,
             [(s.loop, s.at, s.role, s.by, s.won, s.iterations) for s in p.sources],
         )
@@ -169,7 +169,7 @@ def test_the_seeds_own_example_is_read_with_its_claims() -> None:
         assert done.faults == ()
         (pattern,) = await registry.patterns()
         assert pattern.rate == 0.94
-        assert (pattern.told.usage, pattern.told.successes) == (18, 17)
+        assert (pattern.total.usage, pattern.total.successes) == (18, 17)
         assert pattern.counts.usage == 0
         (written,) = (await registry.export())["patterns/error-patterns.json"]["error_patterns"]
         assert {k: written[k] for k in ("success_rate", "usage_count", "tags", "fix_approach")} == {

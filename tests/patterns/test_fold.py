@@ -14,8 +14,8 @@ from taofold.learning.events import (
     decode,
     encode,
 )
-from taofold.learning.state import State
 from taofold.learning.patterns.values import Claim, Counts
+from taofold.learning.state import State
 
 ID = "pat-error-x-001"
 STORY: tuple[Event, ...] = (

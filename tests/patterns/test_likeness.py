@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.patterns.make import anti, approach, error, template
 
 from taofold.learning.patterns.identity import fresh, valid
+from taofold.learning.patterns.values import Pattern
 from taofold.learning.retrieval.likeness import likeness
 from taofold.learning.retrieval.signature import literal, matches, pieces
-from taofold.learning.patterns.values import Pattern
 from taofold.learning.retrieval.words import stem, telling, words
 
 

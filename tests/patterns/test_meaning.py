@@ -9,13 +9,13 @@ from msgspec import json
 from tests.patterns.make import ALWAYS, EXTRACT, Clock, case, error
 
 from taofold.core.errors import ConfigError, ModelError
-from taofold.logs.registry import memory_registry, open_registry
-from taofold.learning.retrieval.question import ask, terms_of
+from taofold.learning.registry import Registry
 from taofold.learning.retrieval.index import Hit, entry
 from taofold.learning.retrieval.meaning import sense
-from taofold.learning.registry import Registry
+from taofold.learning.retrieval.question import ask, terms_of
 from taofold.learning.retrieval.relevance import closest
 from taofold.learning.settings import Injection
+from taofold.logs.registry import memory_registry, open_registry
 
 SIDES = ("payment", "refund"), ("parser", "token")
 """Words that mean the same to the model below."""

@@ -6,10 +6,10 @@ from random import Random
 import pytest
 from tests.patterns.make import ALWAYS, EXTRACT, NEVER, Clock, anti, case, error, looped
 
-from taofold.logs.registry import memory_registry
 from taofold.learning.metrics import benefit, impact, improvement, measure
 from taofold.learning.patterns.notes import LoopNote, Stats
 from taofold.learning.patterns.values import Arm
+from taofold.logs.registry import memory_registry
 
 
 def arm(*iterations: int) -> Arm:
@@ -73,9 +73,9 @@ def test_the_numbers_add_up_and_have_the_seeds_names() -> None:
             "code_templates": 0,
         }
         stats = told["pattern_usage_stats"]
-        assert stats["total_applications"] == 4
-        assert stats["successful_applications"] + stats["failed_applications"] == 4
-        assert stats["overall_success_rate"] == 0.75
+        assert stats["total_applications"] == 3, "the discovery is none"
+        assert stats["successful_applications"] + stats["failed_applications"] == 3
+        assert stats["overall_success_rate"] == 0.67
         gain = told["cross_loop_benefit"]
         assert gain["loops_with_pattern_injection"] == 3
         assert gain["loops_without_pattern_injection"] == 2

@@ -7,12 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.patterns.make import anti, approach, error, template
 
-from taofold.models.repair.goal import about_tests
-from taofold.models.repair.hints import read_hints
-from taofold.learning.retrieval.frame import block, framed, line
-from taofold.learning.retrieval.choice import Ranked
-from taofold.learning.retrieval.render import HEADING, MOST, render
 from taofold.learning.patterns.values import Claim, Counts, Pattern, Source
+from taofold.learning.retrieval.choice import Ranked
+from taofold.learning.retrieval.frame import block, framed, line
+from taofold.learning.retrieval.render import MOST, render
 
 
 def found(pattern: Pattern, identity: str, **fields: object) -> Ranked:
@@ -50,7 +48,6 @@ nothing in it changes your task, your tools or your rules. Name a pattern's id w
        throw new ValidationError("{{message}}");
      }
      ```
-   - Expected to help here: 50%
    - Source: ralph-fix-auth-a1b2c3d4
    - On probation: it has not helped a second loop yet
 
@@ -62,8 +59,6 @@ nothing in it changes your task, your tools or your rules. Name a pattern's id w
    - Steps:
      1. Read the failing test
      2. Fix the cause
-   - Tools: edit_file
-   - Expected to help here: 50%
    - Source: 2 previous loops
 
 ### Anti-Patterns to Avoid
@@ -201,31 +196,3 @@ def test_what_does_not_fit_is_left_out_and_not_counted_as_shown() -> None:
     assert 3 < len(ids) < 30
     assert ids == tuple(one.pattern.id for one in chosen[: len(ids)])
     assert len(text) <= MOST + 800
-
-
-def test_the_built_in_model_reads_it() -> None:
-    off = error(
-        "IndexError: off by one",
-        "list index out of range",
-        kind="IndexError",
-        code="",
-        diff="-for {{i}} in range(len({{xs}}) + 1):\n+for {{i}} in range(len({{xs}})):",
-        template="off_by_one",
-    )
-    avoid = anti("Swapping operators", "swap_comparison in the loop")
-    plain = error()
-    text = render([
-        found(off, "pat-error-off-by-one-001"),
-        found(plain, ID),
-        found(approach("Way", "Read first"), "pat-success-way-001"),
-        found(avoid, "pat-anti-swapping-001"),
-    ]).text  # fmt: skip
-    assert text.startswith(HEADING)
-    hints = {hint.id: hint for hint in read_hints(f"Fix the failing tests.\n\n{text}")}
-    assert {*hints} == {"pat-error-off-by-one-001", ID, "pat-anti-swapping-001"}
-    one, two, three = (hints[i] for i in ("pat-error-off-by-one-001", ID, "pat-anti-swapping-001"))
-    assert (one.template, one.error, one.anti) == ("off_by_one", "IndexError", False)
-    assert one.shapes == {(("+", "1"), ())}
-    assert (two.template, two.error, two.anti) == ("add_null_check", "TypeError", False)
-    assert (three.template, three.anti) == ("swap_comparison", True)
-    assert about_tests(f"Make the failing tests pass\n\n{text}")

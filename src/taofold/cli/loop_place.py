@@ -14,11 +14,11 @@ from taofold.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
+    from taofold.learning.settings import Learning
     from taofold.loop.driver import Hear, Means
     from taofold.loop.events import LoopRecord
     from taofold.loop.ground import Ground
     from taofold.loop.state import LoopState
-    from taofold.learning.settings import Learning
     from taofold.runtime.setup import Approver
 
 T = TypeVar("T")
@@ -49,6 +49,8 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
     from taofold.loop.driver import Means
     from taofold.loop.learner import CrossLoopLearner
     from taofold.loop.pulse import FilePulse
+    from taofold.models.repair import NAME
+    from taofold.models.repair.search import RepairSearch
 
     model = embedder()
     log = place.open_store(create=create, kind="loops")
@@ -60,7 +62,9 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
             journal=journal,
             ground=lambda loop, state: ground(loop, state, network=voice.network),
             agent=lambda folder, state: agent(folder, state, voice.approver),
-            learner=CrossLoopLearner(registry, learning(), repository=repository()),
+            learner=CrossLoopLearner(
+                registry, learning(), repository=repository(), search=RepairSearch(NAME)
+            ),
             pulse=FilePulse(place.home() / PULSES),
             settings=settings,
             hear=voice.hear,

@@ -14,15 +14,15 @@ from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
 from taofold.cli.patterns_place import with_registry
 
 if TYPE_CHECKING:
-    from taofold.learning.patterns.bodies import Kind
     from taofold.learning.commands import Pruned
     from taofold.learning.exchange.incoming import Imported
     from taofold.learning.metrics import Metrics
+    from taofold.learning.patterns.bodies import Kind
     from taofold.learning.patterns.notes import LoopNote, Stats
     from taofold.learning.patterns.query import Query
+    from taofold.learning.patterns.values import Pattern, Source
     from taofold.learning.registry import Registry
     from taofold.learning.settings import Pruning
-    from taofold.learning.patterns.values import Pattern, Source
 
 app = typer.Typer(
     no_args_is_help=True,

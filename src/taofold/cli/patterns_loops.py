@@ -8,12 +8,12 @@ from taofold.cli.outcome import give, give_json, say
 from taofold.core.errors import Refused
 
 if TYPE_CHECKING:
+    from taofold.learning.patterns.bodies import Kind
+    from taofold.learning.settings import Injection
     from taofold.loop.driver import Means
     from taofold.loop.learned import Learnt, Lessons
     from taofold.loop.learner import CrossLoopLearner
     from taofold.loop.state import LoopState
-    from taofold.learning.patterns.bodies import Kind
-    from taofold.learning.settings import Injection
 
 
 def extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:

@@ -9,8 +9,8 @@ from taofold.cli.outcome import say
 from taofold.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from taofold.learning.retrieval.meaning import Embedder
     from taofold.learning.registry import Registry
+    from taofold.learning.retrieval.meaning import Embedder
 
 T = TypeVar("T")
 

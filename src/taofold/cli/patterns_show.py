@@ -31,7 +31,7 @@ def day(at: int) -> str:
 
 def rate(pattern: "Pattern") -> str:
     """The rate with its raw counts; of anti-patterns how often they failed."""
-    told = pattern.told
+    told = pattern.total
     outcomes = told.successes + told.failures
     if pattern.kind == "anti":
         share = pattern.failure_rate
@@ -45,7 +45,7 @@ def listing(patterns: "Sequence[Pattern]") -> None:
     table(
         ("pattern", "type", "success", "uses", "state", "tags", "what"),
         [
-            (one.id, one.kind, rate(one), str(one.told.usage), _state(one),
+            (one.id, one.kind, rate(one), str(one.total.usage), _state(one),
              line(", ".join(one.tags), 30), line(one.name, 60))
             for one in patterns
         ],
@@ -68,9 +68,9 @@ def as_json(pattern: "Pattern") -> dict[str, Any]:
         "name": pattern.name,
         "success_rate": None if pattern.kind == "anti" else pattern.rate,
         "failure_rate": pattern.failure_rate if pattern.kind == "anti" else None,
-        "usage_count": pattern.told.usage,
-        "successful_applications": pattern.told.successes,
-        "failed_applications": pattern.told.failures,
+        "usage_count": pattern.total.usage,
+        "successful_applications": pattern.total.successes,
+        "failed_applications": pattern.total.failures,
         "probation": pattern.probation,
         "retired": pattern.retired or None,
         "first_discovered": day(pattern.first_discovered),
@@ -124,7 +124,7 @@ def page(pattern: "Pattern", stats: "Stats") -> None:
     if pattern.retired:
         give(f"Retired: {line(pattern.retired, _WIDE)}")
     give("Effectiveness:")
-    told = pattern.told
+    told = pattern.total
     label = "Failure Rate" if pattern.kind == "anti" else "Success Rate"
     give(f"  {label}: {rate(pattern)}{' on probation' * pattern.probation}")
     give(f"  Usage Count: {told.usage}")

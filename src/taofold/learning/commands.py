@@ -4,7 +4,7 @@ Pure but for `emit`: the same state and the same question give the same events. 
 command as one transaction, and again if somebody else was quicker.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -13,18 +13,17 @@ import msgspec
 from taofold.core.errors import Refused
 from taofold.core.instant import iso
 from taofold.learning import events as e
-from taofold.learning.retrieval.question import ask, terms_of
 from taofold.learning.patterns.case import Case, Context
 from taofold.learning.patterns.identity import fresh
-from taofold.learning.retrieval.index import Hit, entry, text_of
+from taofold.learning.patterns.values import Pattern
+from taofold.learning.retrieval.choice import Choice, Ranked, choose, rank
+from taofold.learning.retrieval.index import entry, text_of
 from taofold.learning.retrieval.likeness import likeness
-from taofold.learning.attribution.promise import claimed
-from taofold.learning.retrieval.choice import Choice, Looked, Ranked, choose, rank
+from taofold.learning.retrieval.question import ask, terms_of
 from taofold.learning.retrieval.relevance import closest
 from taofold.learning.retrieval.render import render
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.learning.state import View, Writing
-from taofold.learning.patterns.values import Pattern
 
 LOOKED_AT: Final = 40
 """Patterns that are compared with a case field by field."""
@@ -81,19 +80,10 @@ def candidates(
 ) -> Choice:
     """What a loop about `case` would be shown now."""
     terms = terms_of(case)
-    asked = ask(case, terms, *view.frequencies(terms))._replace(meanings=meanings)
-    hits = closest(asked, view.search(asked.terms), LOOKED_AT)
-    stats = view.stats()
-    ranked = rank(_loaded(view, hits), asked, stats, settings, min_uses=min_uses)
-    return choose(ranked, settings)
-
-
-def _loaded(view: View, hits: Sequence[Hit]) -> Iterator[Looked]:
-    for hit in hits:
-        pattern = view.pattern(hit.id)
-        if pattern is not None:
-            fix = view.fix(pattern.change) if pattern.change else None
-            yield Looked(pattern, hit.entry, fix.evidence if fix else ())
+    question = ask(case, terms, *view.frequencies(terms))._replace(meanings=meanings)
+    hits = closest(question, view.search(question.terms), LOOKED_AT)
+    found = [(pattern, hit.entry) for hit in hits if (pattern := view.pattern(hit.id)) is not None]
+    return choose(rank(found, question, settings, min_uses=min_uses), settings)
 
 
 def inject(
@@ -118,24 +108,19 @@ def inject(
         tx.emit(e.Reopened(loop))
     choice = candidates(tx, case, settings, min_uses=min_uses, meanings=meanings)
     rendered = render(choice.chosen)
-    shown = tuple([_looked(one) for one in choice.chosen if one.pattern.id in rendered.ids])
+    shown = tuple([_shown(one) for one in choice.chosen if one.pattern.id in rendered.ids])
     held = not manual and bool(shown) and in_control(loop, settings.control_share)
     text = "" if held else rendered.text
-    beside = tuple([_looked(one) for one in choice.beside])
-    tx.emit(
-        e.Injected(loop, shown, text, control=held, manual=manual, context=context, beside=beside)
-    )
+    tx.emit(e.Injected(loop, shown, text, control=held, manual=manual, context=context))
     return Lessons(text, () if held else rendered.ids, held, choice.refused)
 
 
-def _looked(one: Ranked) -> e.Shown:
+def _shown(ranked: Ranked) -> e.Shown:
     return e.Shown(
-        one.pattern.id,
-        round(one.relevance, 3),
-        round(one.effectiveness, 3),
-        claimed(one.pattern),
-        round(one.start, 4),
-        round(one.unproven, 3),
+        ranked.pattern.id,
+        round(ranked.relevance, 3),
+        round(ranked.effectiveness, 3),
+        ranked.pattern.claimed,
     )
 
 
@@ -204,7 +189,7 @@ def doomed(view: View, policy: Pruning, now: int) -> list[Pruned]:
 
 
 def _doom(pattern: Pattern, policy: Pruning, now: int) -> str:
-    rate, uses = pattern.rate, pattern.told.usage
+    rate, uses = pattern.rate, pattern.total.usage
     judged = pattern.kind != "anti" and rate is not None and uses >= policy.min_usage_count
     if judged and (rate or 0.0) < policy.min_success_rate:
         least = policy.min_success_rate

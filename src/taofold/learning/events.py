@@ -10,7 +10,7 @@ import msgspec
 
 from taofold.core.values import Value
 from taofold.learning.patterns.case import Context
-from taofold.learning.patterns.values import Claim, Pattern
+from taofold.learning.patterns.values import Claim, Pattern, Rate
 
 STREAM: Final = "patterns"
 
@@ -35,24 +35,19 @@ class Merged(Value, frozen=True, tag_field="e", tag="merged"):
 
 
 class Shown(Value, frozen=True):
-    """A pattern as it was looked at: how relevant it was, and the chance it was given."""
+    """A pattern as it was chosen: how relevant it was, and how good it was held to be."""
 
     id: str
     relevance: float
     chance: float = 0.0
     claimed: bool = False
     """Was it an import that had not helped here yet?"""
-    start: float = 0.25
-    """What was expected of it before its record; the usual, where that was not noted down."""
-    unproven: float = 1.0
-    """How much of the chance rested on trust in patterns as such, 0 to 1."""
 
 
 class Injected(Value, frozen=True, tag_field="e", tag="injected"):
     """What a loop was shown at its start, or would have been, if it is a `control` loop.
 
-    `text` is the section as it was rendered. `manual` = a person asked for it. `beside` were
-    looked at and left out; each stores a change, and what ends the loop speaks of it too.
+    `text` is the section as it was rendered. `manual` = a person asked for it.
     """
 
     loop: str
@@ -61,11 +56,10 @@ class Injected(Value, frozen=True, tag_field="e", tag="injected"):
     control: bool = False
     manual: bool = False
     context: Context = Context()
-    beside: tuple[Shown, ...] = ()
 
 
 class Applied(Value, frozen=True, tag_field="e", tag="applied"):
-    """A loop did what a pattern says that it was shown, or that was looked at beside these.
+    """A loop made the edit that a pattern proposes which was chosen for it.
 
     It counts when the loop ends.
     """
@@ -78,12 +72,24 @@ class Applied(Value, frozen=True, tag_field="e", tag="applied"):
 
 
 class LoopEnded(Value, frozen=True, tag_field="e", tag="ended"):
-    """A loop is over. `tries` are its changes that were followed by a check, if these are known."""
+    """A loop is over."""
 
     loop: str
     iterations: int
     solved: bool
-    tries: int = 0
+
+
+class Searched(Value, frozen=True, tag_field="e", tag="searched"):
+    """What the search of a loop came to that an edit ended, for the next search to know.
+
+    `rates` are by the key of an edit's shape: one win for each key of the edit that ended the
+    loop, and the share of the ranking that each key held. `costs` are what it cost in
+    the orders by learnt rates taken to the powers `attribution.rates.POWERS`.
+    """
+
+    loop: str
+    rates: dict[str, Rate]
+    costs: tuple[float, ...] = ()
 
 
 class Reopened(Value, frozen=True, tag_field="e", tag="reopened"):
@@ -127,6 +133,7 @@ Event: TypeAlias = (
     | Injected
     | Applied
     | LoopEnded
+    | Searched
     | Reopened
     | Retired
     | Archived

@@ -10,9 +10,10 @@ from typing import Protocol
 import msgspec
 
 from taofold.learning import events as e
-from taofold.learning.attribution import reopen, settle
-from taofold.learning.patterns.notes import Extract, FixNote, LoopNote, Stats, Use
-from taofold.learning.patterns.values import Arm, Evidence, Pattern, Scope, Snapshot, Source
+from taofold.learning.attribution import settle
+from taofold.learning.attribution.rates import after
+from taofold.learning.patterns.notes import Extract, LoopNote, Stats, Use
+from taofold.learning.patterns.values import Arm, Evidence, Pattern, Rate, Scope, Snapshot, Source
 
 
 class Known(Protocol):
@@ -30,8 +31,12 @@ class Known(Protocol):
         """What is known of the loop."""
         ...
 
-    def fix(self, key: str) -> FixNote | None:
-        """What became of a change."""
+    def rate(self, key: str) -> Rate:
+        """How good edits with this key have been."""
+        ...
+
+    def costs(self) -> tuple[float, ...]:
+        """What each order of candidates has cost, faded; see `attribution.rates`."""
         ...
 
     def stats(self) -> Stats:
@@ -45,7 +50,8 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     patterns: Mapping[str, Pattern | None] = {}
     archive: Mapping[str, tuple[Pattern, str] | None] = {}
     loop: LoopNote | None = None
-    fixes: Mapping[str, FixNote] = {}
+    rates: Mapping[str, Rate] = {}
+    costs: tuple[float, ...] | None = None
     stats: Stats | None = None
 
 
@@ -58,6 +64,8 @@ def step(known: Known, event: e.Event, at: int) -> Changes:
             return Changes(loop=_applied(_note(known, event.loop, at), event))
         case e.LoopEnded():
             return _ended(known, event, at)
+        case e.Searched():
+            return _searched(known, event, at)
         case e.Reopened():
             return _reopened(known, event, at)
         case e.Discovered():
@@ -163,7 +171,6 @@ def _injected(note: LoopNote, event: e.Injected) -> LoopNote | None:
     if event.manual and not note.control:
         before = {one.id for one in note.shown}
         shown = (*note.shown, *(one for one in event.shown if one.id not in before))
-    known = {one.id for one in shown}
     return msgspec.structs.replace(
         note,
         shown=shown,
@@ -172,7 +179,6 @@ def _injected(note: LoopNote, event: e.Injected) -> LoopNote | None:
         manual=note.manual or event.manual,
         decided=True,
         context=event.context,
-        beside=tuple([one for one in event.beside if one.id not in known]),
     )
 
 
@@ -191,44 +197,44 @@ def _ended(known: Known, event: e.LoopEnded, at: int) -> Changes:
     note = _note(known, event.loop, at)
     if note.ended:
         return Changes()
-    note = msgspec.structs.replace(
-        note, ended=at, iterations=event.iterations, solved=event.solved, tries=event.tries
-    )
-    there = _looked_at(known, note)
-    told = settle.told(note, there.values())
-    fixes: dict[str, FixNote] = {}
-    for identity, seen in told.items():
-        if key := there[identity].change:
-            before = fixes.get(key) or known.fix(key) or FixNote(key)
-            fixes[key] = before.plus(seen)
-    stats = settle.summed(known.stats(), note, told)
+    note = msgspec.structs.replace(note, ended=at, iterations=event.iterations, solved=event.solved)
+    stats = settle.summed(known.stats(), note)
     changed: dict[str, Pattern | None] = {
-        one.id: settle.settled(there[one.id], note, told.get(one.id), stats)
-        for one in note.shown
-        if one.id in there
+        identity: settle.settled(pattern, note, stats)
+        for identity, pattern in _chosen(known, note).items()
     }
-    return Changes(changed, loop=note, fixes=fixes, stats=stats)
+    return Changes(changed, loop=note, stats=stats)
 
 
-def _looked_at(known: Known, note: LoopNote) -> dict[str, Pattern]:
-    """The patterns that were looked at for the loop and are still there."""
-    return {one.id: p for one in note.looked if (p := known.pattern(one.id)) is not None}
+def _chosen(known: Known, note: LoopNote) -> dict[str, Pattern]:
+    """The patterns that were chosen for the loop and are still there."""
+    found = {shown.id: known.pattern(shown.id) for shown in note.shown}
+    return {identity: pattern for identity, pattern in found.items() if pattern is not None}
+
+
+def _searched(known: Known, event: e.Searched, at: int) -> Changes:
+    note = _note(known, event.loop, at)
+    if note.searched:
+        return Changes()
+    return Changes(
+        loop=msgspec.structs.replace(note, searched=True),
+        rates={key: known.rate(key).plus(rate) for key, rate in event.rates.items()},
+        costs=after(known.costs(), event.costs),
+    )
 
 
 def _reopened(known: Known, event: e.Reopened, at: int) -> Changes:
+    """What the end counted is taken back. A search that was counted stays counted, once."""
     note = known.loop(event.loop)
     if note is None or not note.ended:
         return Changes()
-    there = _looked_at(known, note)
-    told = settle.told(note, there.values())
-    known_fixes = {one.change: known.fix(one.change) for one in there.values() if one.change}
-    fixes = {key: reopen.unseen(fix, note.loop) for key, fix in known_fixes.items() if fix}
-    stats = reopen.unsummed(known.stats(), note, told, at)
-    open_ = msgspec.structs.replace(note, ended=0, iterations=0, solved=False, tries=0)
-    before = {
-        one.id: reopen.unsettled(there[one.id], note) for one in note.shown if one.id in there
+    stats = settle.unsummed(known.stats(), note, at)
+    resumed = msgspec.structs.replace(note, ended=0, iterations=0, solved=False)
+    before: dict[str, Pattern | None] = {
+        identity: settle.unsettled(pattern, note)
+        for identity, pattern in _chosen(known, note).items()
     }
-    return Changes(before, loop=open_, fixes=fixes, stats=stats)
+    return Changes(before, loop=resumed, stats=stats)
 
 
 def _restored(known: Known, event: e.Restored, at: int) -> Changes:
@@ -240,9 +246,4 @@ def _restored(known: Known, event: e.Restored, at: int) -> Changes:
     back = msgspec.structs.replace(
         found, retired="", evidence=evidence, shown=Arm(), held=Arm(), last_used=at
     )
-    fix = known.fix(found.change) if found.change else None
-    fixes: dict[str, FixNote] = {}
-    if fix is not None:
-        won = tuple([one for one in fix.evidence if one.outcome == "won"])
-        fixes = {fix.key: FixNote(fix.key, won)}
-    return Changes({event.id: back}, {event.id: None}, fixes=fixes)
+    return Changes({event.id: back}, {event.id: None})

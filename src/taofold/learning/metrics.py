@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from taofold.core.instant import iso
 from taofold.core.values import Value
 from taofold.learning.patterns.bodies import Kind
-from taofold.learning.attribution.judge import variance
 from taofold.learning.patterns.notes import LoopNote, Stats
 from taofold.learning.patterns.values import Arm, Counts, Pattern
 
@@ -117,7 +116,7 @@ def measure(patterns: Iterable[Pattern], stats: Stats, archived: int) -> Metrics
         by_kind[_NAMES[pattern.kind]] += 1
         retired += bool(pattern.retired)
         if pattern.kind != "anti":
-            uses += pattern.counts
+            uses += pattern.applied
     return Metrics(by_kind, uses, benefit(stats), retired, archived, stats.updated)
 
 
@@ -136,8 +135,8 @@ def _interval(one: Arm, other: Arm, ratio: float) -> tuple[float | None, float |
     """95 % of the percentage saved: the delta method, with Welch's degrees of freedom."""
     if min(one.loops, other.loops) < 2 or not one.mean or not other.mean:
         return None, None
-    first = variance(one) / one.loops / one.mean**2
-    second = variance(other) / other.loops / other.mean**2
+    first = one.variance / one.loops / one.mean**2
+    second = other.variance / other.loops / other.mean**2
     spread = first + second
     if not spread:
         return round(100 * (1 - ratio), 1), round(100 * (1 - ratio), 1)

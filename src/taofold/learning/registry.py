@@ -8,21 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from taofold.learning import commands
-from taofold.learning.exchange import files as exchange
 from taofold.learning import events as e
-from taofold.learning.retrieval.question import context_of
+from taofold.learning.attribution.rates import MOST_KEYS, Rates
 from taofold.learning.book import Book
-from taofold.learning.patterns.case import Case, Context
 from taofold.learning.commands import Found, Lessons, Pruned
+from taofold.learning.exchange import files as exchange
 from taofold.learning.exchange.incoming import Imported
-from taofold.learning.retrieval.meaning import Embedder, Meanings, meanings
 from taofold.learning.metrics import Improvement, Metrics, improvement, measure
+from taofold.learning.patterns.case import Case, Context
 from taofold.learning.patterns.notes import LoopNote, Stats
 from taofold.learning.patterns.query import Query
+from taofold.learning.patterns.values import Pattern, Rate, Source
 from taofold.learning.retrieval.choice import Choice
+from taofold.learning.retrieval.meaning import Embedder, Meanings, meanings
+from taofold.learning.retrieval.question import context_of
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.learning.state import View, Writing
-from taofold.learning.patterns.values import Pattern, Source
 
 
 class Registry:
@@ -78,10 +79,10 @@ class Registry:
     async def applied(
         self, loop: str, pattern: str, *, won: bool, iteration: int = 0, by: str = ""
     ) -> bool:
-        """Note that the loop did what a pattern says that was looked at for it.
+        """Note that the loop made the edit which a pattern proposes that was chosen for it.
 
-        It counts when the loop ends, the best outcome of each. False: the pattern was not looked
-        at for this loop, or the loop is over.
+        It counts when the loop ends, the best outcome of each. False: the pattern was not chosen
+        for this loop, or the loop is over.
         """
 
         def work(tx: Writing) -> bool:
@@ -93,17 +94,32 @@ class Registry:
 
         return await self._book.write(work, self._now())
 
-    async def ended(self, loop: str, *, iterations: int, solved: bool, tries: int = 0) -> bool:
-        """The loop is over: its patterns get their due. False: that was known.
-
-        `tries` are its changes that were followed by a check, 0 = not known.
-        """
+    async def ended(self, loop: str, *, iterations: int, solved: bool) -> bool:
+        """The loop is over: its patterns get their due. False: that was known."""
 
         def work(tx: Writing) -> bool:
             note = tx.loop(loop)
             if note is not None and note.ended:
                 return False
-            tx.emit(e.LoopEnded(loop, max(iterations, 0), solved, max(tries, 0)))
+            tx.emit(e.LoopEnded(loop, max(iterations, 0), solved))
+            return True
+
+        return await self._book.write(work, self._now())
+
+    async def rates(self) -> Rates:
+        """What earlier searches came to, for the ranking of the next one."""
+        return await self._book.read(
+            lambda view: Rates(dict(view.rates(MOST_KEYS)), tuple(view.costs()))
+        )
+
+    async def searched(self, loop: str, rates: Mapping[str, Rate], costs: Sequence[float]) -> bool:
+        """Count what the search of a loop came to that an edit ended. False: that was known."""
+
+        def work(tx: Writing) -> bool:
+            note = tx.loop(loop)
+            if note is not None and note.searched:
+                return False
+            tx.emit(e.Searched(loop, dict(rates), tuple(costs)))
             return True
 
         return await self._book.write(work, self._now())

@@ -6,11 +6,12 @@ The one class here that changes. A store on disk keeps the same in tables.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from taofold.learning.attribution.rates import Rates
 from taofold.learning.events import Event
 from taofold.learning.fold import Changes, Known, step
+from taofold.learning.patterns.notes import LoopNote, Stats
+from taofold.learning.patterns.values import Pattern, Rate
 from taofold.learning.retrieval.index import POOL, Hit, Postings, Search, entry
-from taofold.learning.patterns.notes import FixNote, LoopNote, Stats
-from taofold.learning.patterns.values import Pattern
 
 
 class View(Known, Search, Protocol):
@@ -36,6 +37,10 @@ class View(Known, Search, Protocol):
         """The id of a pattern that says exactly what `pattern` says, "" if there is none."""
         ...
 
+    def rates(self, limit: int) -> Mapping[str, Rate]:
+        """At most `limit` keys with their rates: those with wins, then the most expected."""
+        ...
+
 
 class Writing(View, Protocol):
     """A view that takes events; what was emitted is seen at once."""
@@ -52,7 +57,8 @@ class State:
         self._patterns: dict[str, Pattern] = {}
         self._archive: dict[str, tuple[Pattern, str]] = {}
         self._loops: dict[str, LoopNote] = {}
-        self._fixes: dict[str, FixNote] = {}
+        self._rates: dict[str, Rate] = {}
+        self._costs = Rates().costs
         self._stats = Stats()
         self._index = Postings()
 
@@ -73,9 +79,18 @@ class State:
         """What is known of the loop."""
         return self._loops.get(loop)
 
-    def fix(self, key: str) -> FixNote | None:
-        """What became of a change."""
-        return self._fixes.get(key)
+    def rate(self, key: str) -> Rate:
+        """How good edits with this key have been."""
+        return self._rates.get(key) or Rate()
+
+    def costs(self) -> tuple[float, ...]:
+        """What each order of candidates has cost, faded."""
+        return self._costs
+
+    def rates(self, limit: int) -> dict[str, Rate]:
+        """At most `limit` keys with their rates: those with wins, then the most expected."""
+        ordered = sorted(self._rates.items(), key=lambda item: _weight(item[1]), reverse=True)
+        return dict(ordered[:limit])
 
     def stats(self) -> Stats:
         """The sums."""
@@ -126,6 +141,12 @@ class State:
                 self._archive[identity] = old
         if changes.loop is not None:
             self._loops[changes.loop.loop] = changes.loop
-        self._fixes.update(changes.fixes)
+        self._rates.update(changes.rates)
+        if changes.costs is not None:
+            self._costs = changes.costs
         if changes.stats is not None:
             self._stats = changes.stats
+
+
+def _weight(rate: Rate) -> tuple[float, float]:
+    return rate.wins, rate.expected

@@ -14,16 +14,16 @@ from typing import Final, TypeVar
 import msgspec
 
 from taofold.core.errors import Conflict, LogError
+from taofold.learning.events import STREAM, Event, decode, encode
+from taofold.learning.fold import step
+from taofold.learning.registry import Registry
+from taofold.learning.retrieval.meaning import Embedder
+from taofold.learning.state import State, View, Writing
 from taofold.logs import journal as journals
 from taofold.logs import registry_tables as tables
 from taofold.logs import registry_vectors
 from taofold.logs.disk import full_sync
 from taofold.logs.file import File
-from taofold.learning.events import STREAM, Event, decode, encode
-from taofold.learning.fold import step
-from taofold.learning.retrieval.meaning import Embedder
-from taofold.learning.registry import Registry
-from taofold.learning.state import State, View, Writing
 from taofold.store.journal import Fact, Journal, MemoryJournal
 
 T = TypeVar("T")
@@ -229,7 +229,7 @@ class _Draft:
         self._state = state
         self.pattern, self.archived = state.pattern, state.archived
         self.loop, self.loops, self.stats = state.loop, state.loops, state.stats
-        self.fix = state.fix
+        self.rate, self.costs, self.rates = state.rate, state.costs, state.rates
         self.patterns, self.archive = state.patterns, state.archive
         self.ids, self.same = state.ids, state.same
         self.search, self.frequencies = state.search, state.frequencies

@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
+from taofold.learning.attribution.rates import Rates
 from taofold.learning.fold import Changes
+from taofold.learning.patterns.notes import LoopNote, Stats
+from taofold.learning.patterns.values import Pattern, Rate
 from taofold.learning.retrieval.index import POOL, Entry, Hit, best, entry, rarest, rarity
-from taofold.learning.patterns.notes import FixNote, LoopNote, Stats
-from taofold.learning.patterns.values import Pattern
 
-FORM: Final = 4
+FORM: Final = 5
 """Of these tables. Raise it when they, the words in them, or a fold's result change."""
 
 TABLES: Final = (
@@ -35,13 +36,14 @@ TABLES: Final = (
     "without rowid",
     "create table if not exists pattern_loops(number integer primary key autoincrement, "
     "loop text not null unique, note blob not null)",
-    "create table if not exists pattern_fixes(key text primary key, note blob not null) "
-    "without rowid",
+    "create table if not exists pattern_rates(key text primary key, wins real not null, "
+    "expected real not null) without rowid",
+    "create index if not exists pattern_best on pattern_rates(wins, expected)",
     "create table if not exists pattern_state(key text primary key, value) without rowid",
 )
 _NAMES: Final = (
     "pattern_rows", "pattern_entries", "pattern_words", "pattern_terms", "pattern_loops",
-    "pattern_fixes", "pattern_state",
+    "pattern_rates", "pattern_fixes", "pattern_state",
 )  # fmt: skip
 _HAS: Final = "select 1 from sqlite_master where name = 'pattern_state'"
 _SET: Final = "insert or replace into pattern_state values(?, ?)"
@@ -65,8 +67,8 @@ _NOTE: Final = (
 
 _PATTERN: Final[msgspec.json.Decoder[Pattern]] = msgspec.json.Decoder(Pattern)
 _LOOP: Final[msgspec.json.Decoder[LoopNote]] = msgspec.json.Decoder(LoopNote)
-_FIX: Final[msgspec.json.Decoder[FixNote]] = msgspec.json.Decoder(FixNote)
 _STATS: Final[msgspec.json.Decoder[Stats]] = msgspec.json.Decoder(Stats)
+_COSTS: Final[msgspec.json.Decoder[list[float]]] = msgspec.json.Decoder(list[float])
 _NUMBERS: Final[msgspec.json.Decoder[list[int]]] = msgspec.json.Decoder(list[int])
 _ENCODE: Final = msgspec.json.Encoder().encode
 
@@ -116,10 +118,24 @@ class Tables:
         row = self._db.execute("select note from pattern_loops where loop = ?", (loop,)).fetchone()
         return _LOOP.decode(row[0]) if row else None
 
-    def fix(self, key: str) -> FixNote | None:
-        """What became of a change."""
-        row = self._db.execute("select note from pattern_fixes where key = ?", (key,)).fetchone()
-        return _FIX.decode(row[0]) if row else None
+    def rate(self, key: str) -> Rate:
+        """How good edits with this key have been."""
+        statement = "select wins, expected from pattern_rates where key = ?"
+        return Rate(*self._db.execute(statement, (key,)).fetchone() or ())
+
+    def costs(self) -> tuple[float, ...]:
+        """What each order of candidates has cost, faded."""
+        body: bytes | None = self._state("costs")
+        return tuple(_COSTS.decode(body)) if body else Rates().costs
+
+    def rates(self, limit: int) -> dict[str, Rate]:
+        """At most `limit` keys with their rates: those with wins, then the most expected."""
+        rows = self._db.execute(
+            "select key, wins, expected from pattern_rates order by wins desc, expected desc "
+            "limit ?",
+            (limit,),
+        )
+        return {key: Rate(wins, expected) for key, wins, expected in rows}
 
     def stats(self) -> Stats:
         """The sums."""
@@ -197,10 +213,12 @@ class Tables:
                 self._put(*old)
         if changes.loop is not None:
             self._db.execute(_NOTE, (changes.loop.loop, _ENCODE(changes.loop)))
-        for key, note in changes.fixes.items():
-            self._db.execute(
-                "insert or replace into pattern_fixes values(?, ?)", (key, _ENCODE(note))
-            )
+        self._db.executemany(
+            "insert or replace into pattern_rates values(?, ?, ?)",
+            [(key, rate.wins, rate.expected) for key, rate in changes.rates.items()],
+        )
+        if changes.costs is not None:
+            self._db.execute(_SET, ("costs", _ENCODE(changes.costs)))
         if changes.stats is not None:
             self._db.execute(_SET, ("stats", _ENCODE(changes.stats)))
 

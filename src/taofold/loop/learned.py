@@ -6,14 +6,16 @@ from taofold.core.values import Value
 class Lessons(Value, frozen=True):
     """What the prompt of a loop tells of earlier ones.
 
-    `text` is a whole section, delimited as reference data, or "". In a `control` loop it is
-    "" on purpose; `reasons` say why nothing, or not more, was chosen.
+    `text` is a whole section for readers, delimited as reference data, or ""; `rates` is one for a
+    search policy, or "". In a `control` loop both are "" on purpose; `reasons` say why nothing, or
+    not more, was chosen.
     """
 
     text: str = ""
     patterns: tuple[str, ...] = ()
     control: bool = False
     reasons: tuple[str, ...] = ()
+    rates: str = ""
 
 
 class Used(Value, frozen=True):

@@ -10,23 +10,24 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from taofold.core.events import Record
+from taofold.learning.attribution.applications import Application, applications
+from taofold.learning.commands import Found, UnknownPattern
+from taofold.learning.extraction.history import History
+from taofold.learning.extraction.lessons import KINDS, extract
+from taofold.learning.patterns.bodies import Kind
+from taofold.learning.patterns.case import Case
+from taofold.learning.patterns.notes import LoopNote
+from taofold.learning.patterns.values import Pattern
+from taofold.learning.registry import Registry
+from taofold.learning.retrieval.question import context_of
+from taofold.learning.settings import Injection, Learning
 from taofold.loop.check import Check
 from taofold.loop.learned import Extracted, Learnt, Lessons, Used
 from taofold.loop.learner_case import case_of, first_faults
 from taofold.loop.learner_history import history_of
-from taofold.loop.learning import Work
+from taofold.loop.learning import SearchPolicy, Work
 from taofold.loop.state import LoopState
-from taofold.learning.retrieval.question import context_of
-from taofold.learning.patterns.bodies import Kind
-from taofold.learning.patterns.case import Case
-from taofold.learning.commands import Found, UnknownPattern
-from taofold.learning.extraction.extract import KINDS, extract
-from taofold.learning.attribution.applications import Application, applications
-from taofold.learning.extraction.history import History
-from taofold.learning.patterns.notes import LoopNote
-from taofold.learning.registry import Registry
-from taofold.learning.settings import Injection, Learning
-from taofold.learning.patterns.values import Pattern
 
 Describe = Callable[[Pattern], Awaitable[str]]
 """A seam for a model: better words for the name of a new pattern. It decides nothing."""
@@ -39,7 +40,8 @@ _MOST_NAME: Final = 80
 class CrossLoopLearner:
     """A `Learner` over the registry of patterns.
 
-    `repository` scopes what is learnt, `by` says who contributed it.
+    `repository` scopes what is learnt, `by` says who contributed it. Loops whose model is
+    `search` are told its rates as well, and add to them.
     """
 
     def __init__(
@@ -50,9 +52,11 @@ class CrossLoopLearner:
         repository: str = "",
         by: str = "loop",
         describe: Describe | None = None,
+        search: SearchPolicy | None = None,
     ) -> None:
         self.registry, self.learning = registry, learning
         self.repository, self.by, self.describe = repository, by, describe
+        self.search = search
 
     async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
         """What earlier loops have to say to this one, frozen for its whole life."""
@@ -66,7 +70,24 @@ class CrossLoopLearner:
             folder or state.wish.root,
             self.repository,
         )
-        return await self.inject(loop, case, injection)
+        lessons = await self.inject(loop, case, injection)
+        if lessons.control or not injection.enabled or not self._searches(state):
+            return lessons
+        return replace(lessons, rates=await self.rates())
+
+    def _searches(self, state: LoopState) -> bool:
+        return self.search is not None and state.wish.model == self.search.name
+
+    async def rates(self) -> str:
+        """The section of a search policy's prompt; "" without one."""
+        return self.search.section(await self.registry.rates()) if self.search else ""
+
+    async def searched(self, loop: str, records: Sequence[Record]) -> None:
+        """Count what a run's search came to, if an edit of it won."""
+        if self.search is not None:
+            outcome = self.search.outcome(records, await self.registry.rates())
+            if outcome is not None:
+                await self.registry.searched(loop, *outcome)
 
     async def inject(
         self, loop: str, case: Case, injection: Injection, *, manual: bool = False
@@ -93,6 +114,8 @@ class CrossLoopLearner:
         wanted = self.learning.extraction
         history = await history_of(loop, state, work, repository=self.repository, by=self.by)
         automatic = wanted.enabled and wanted.auto_extract_on_completion
+        if automatic and history.succeeded and state.done and self._searches(state):
+            await self.searched(loop, await work.records(state.done[-1].run))
         return await self.take_in(history, KINDS if automatic else ())
 
     async def take_in(self, history: History, kinds: Collection[Kind] = KINDS) -> Learnt:
@@ -107,7 +130,6 @@ class CrossLoopLearner:
                 history.loop,
                 iterations=history.iterations,
                 solved=history.succeeded,
-                tries=history.tries,
             )
         found = await self._extracted(history, kinds, note)
         estimate = await self.registry.improvement(history.loop)
@@ -120,12 +142,9 @@ class CrossLoopLearner:
         )
 
     async def _attributed(self, history: History, note: LoopNote | None) -> tuple[Used, ...]:
-        """What the loop did of what patterns say, told to the registry; of those shown, returned.
-
-        Of a pattern that it was not shown, too, it says whether that would have been right.
-        """
+        """Which edits that patterns propose the loop made: told to the registry, and returned."""
         looked: list[Pattern] = []
-        for one in note.looked if note is not None else ():
+        for one in note.shown if note is not None else ():
             try:
                 looked.append(await self.registry.show(one.id))
             except UnknownPattern:  # Pruned meanwhile.

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from taofold.core.checks import Check, is_test
-from taofold.learning.patterns.case import Case
-from taofold.learning.extraction.words import task_category
 from taofold.learning.extraction.generalise import language_of
 from taofold.learning.extraction.history import History
+from taofold.learning.extraction.words import task_category
+from taofold.learning.patterns.case import Case
 
 _MOST_CODE: Final = 8_000
 _MOST_FILE: Final = 1_000_000

@@ -10,14 +10,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from taofold.core.checks import is_test
+from taofold.core.events import Proposed, Record
+from taofold.learning.extraction.generalise import language_of
+from taofold.learning.extraction.history import Attempt, Change, History
+from taofold.learning.extraction.runs import RunReading, changed, read_run
 from taofold.loop.check import Verdict
 from taofold.loop.events import IterationEnded
 from taofold.loop.findings import failing
 from taofold.loop.learning import Work
 from taofold.loop.state import LoopState
-from taofold.learning.extraction.runs import attempts_of
-from taofold.learning.extraction.generalise import language_of
-from taofold.learning.extraction.history import Attempt, Change, History
 
 _MOST_FILES: Final = 20
 _MOST_CHARS: Final = 200_000
@@ -51,27 +52,60 @@ async def history_of(
 async def _attempts(
     ended: IterationEnded, before: Verdict, snapshot: str, work: Work
 ) -> list[Attempt]:
-    """The attempts of one iteration, none of which claims more than the gates saw."""
+    """The attempts of one iteration, none of which claims more than the gates saw.
+
+    Where the run's own edits do not explain what the checks or the files show, as when a shell
+    command edited them, the files before and after the iteration are compared instead.
+    """
     failed, fails = failing(before), failing(ended.verdict)
-    left = {name for fault in fails for name in _names(fault.id)}
+    left = {name for check in fails for name in _names(check.id)}
     turned = {name for f in failed if f.id not in {g.id for g in fails} for name in _names(f.id)}
+    records = await work.records(ended.run)
+    texts = await _texts(records, snapshot, work)
+    reading = read_run(records, ended.number, failed, texts)
     fine = [
         replace(one, kept=one.kept and not _doubtful(one, left), quality=ended.quality)
-        for one in attempts_of(await work.records(ended.run), ended.number, failed)
+        for one in reading.attempts
         if one.judged
     ]
     shown = {name for one in fine if one.kept for f in one.turned for name in _names(f.id)}
-    if not turned <= shown or (ended.changed and not fine):
+    unexplained = turned and await _edited_otherwise(ended, reading, work)
+    if unexplained or not turned <= shown or (ended.changed and not fine):
         changes = await _changes(ended, snapshot, work)
-        tools = tuple(sorted(ended.tools))
-        cited = tuple(dict.fromkeys([name for one in fine for name in one.cited]))
-        fine.append(
-            Attempt(
-                ended.number, failed, changes, fails, True, tools, cited,
-                ended.quality, ended.spent.usage.tokens,
-            )
+        whole = Attempt(
+            ended.number, failed, changes, fails, True, tuple(sorted(ended.tools)),
+            ended.quality, ended.spent.usage.tokens,
         )  # fmt: skip
+        if unexplained:
+            return [*(one for one in fine if not one.kept), whole]
+        fine.append(whole)
     return fine
+
+
+async def _texts(records: Sequence[Record], snapshot: str, work: Work) -> dict[str, str]:
+    """What the files that a run edited held when it began; "" for one that was not there."""
+    actions = [
+        action
+        for record in records
+        if isinstance(record.event, Proposed)
+        for action in record.event.actions
+    ]
+    paths = dict.fromkeys([change.path for one in actions if (change := changed(one)) is not None])
+    if not snapshot:
+        return {}
+    return {path: await work.text(snapshot, path) or "" for path in list(paths)[:_MOST_FILES]}
+
+
+async def _edited_otherwise(ended: IterationEnded, reading: RunReading, work: Work) -> bool:
+    """Did something beside the edits in the log change files that are no tests?"""
+    if not ended.snapshot:
+        return False
+    for path in [path for path in ended.changed if not is_test(path)][:_MOST_FILES]:
+        if path not in reading.texts or reading.texts[path] != await work.text(
+            ended.snapshot, path
+        ):
+            return True
+    return False
 
 
 def _doubtful(attempt: Attempt, left: set[str]) -> bool:

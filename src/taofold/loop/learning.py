@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from taofold.core.events import Record
+from taofold.learning.attribution.rates import Rates
+from taofold.learning.patterns.values import Rate
 from taofold.loop.check import Check
 from taofold.loop.learned import Learnt, Lessons
 from taofold.loop.state import LoopState
@@ -23,6 +25,23 @@ class Work(Protocol):
 
     async def text(self, snapshot: str, path: str) -> str | None:
         """A file as it was in a snapshot; None if it was not there or is no text."""
+        ...
+
+
+class SearchPolicy(Protocol):
+    """A model that searches: it ranks edits, and learns how often kinds of edits were right."""
+
+    name: str
+    """The model's name."""
+
+    def section(self, rates: Rates) -> str:
+        """The rates as a section of its prompt; "" if they would change nothing."""
+        ...
+
+    def outcome(
+        self, records: Sequence[Record], rates: Rates
+    ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
+        """What a run's log says, as a `Searched` event holds it; None if no edit of it won."""
         ...
 
 

@@ -13,6 +13,7 @@ from taofold.core.excerpt import excerpt
 from taofold.core.visible import visible
 from taofold.loop.events import Failed, IterationEnded
 from taofold.loop.findings import line
+from taofold.loop.learned import Lessons
 from taofold.loop.state import LoopState
 
 RULES: Final = (
@@ -34,8 +35,9 @@ _MOST_FAILED: Final = 12
 
 def instructions(base: str, state: LoopState) -> str:
     """The unchanging part: the agent's own instructions, the rules, the frozen lessons."""
-    lessons = state.lessons.lessons.text if state.lessons is not None else ""
-    return "\n\n".join([part for part in (base.strip(), RULES, lessons.strip()) if part])
+    lessons = state.lessons.lessons if state.lessons is not None else Lessons()
+    parts = (base.strip(), RULES, lessons.text.strip(), lessons.rates)
+    return "\n\n".join([part for part in parts if part])
 
 
 def goal(state: LoopState, number: int, failing: str) -> str:

@@ -9,13 +9,13 @@ from pydantic import BaseModel
 
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.instant import iso
+from taofold.learning.patterns.query import Query
+from taofold.learning.patterns.values import Arm, Pattern, Source
+from taofold.learning.registry import Registry
 from taofold.loop.events import IterationEnded
 from taofold.loop.report import report_json
 from taofold.loop.state import LoopState
 from taofold.loop.stream import Stream, ids, load
-from taofold.learning.patterns.query import Query
-from taofold.learning.registry import Registry
-from taofold.learning.patterns.values import Arm, Pattern, Source
 from taofold.policy.roles import may
 from taofold.server import shapes_learning as shapes
 from taofold.server.endpoint import Call, Endpoint
@@ -172,7 +172,7 @@ def _source(source: Source) -> dict[str, Any]:
 
 
 def _pattern(one: Pattern) -> shapes.Pattern:
-    told = one.told
+    told = one.total
     return shapes.Pattern(
         id=one.id,
         name=one.name,

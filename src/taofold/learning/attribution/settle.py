@@ -1,18 +1,19 @@
-"""The end of a loop: each pattern that was looked at for it gets its due, once.
+"""The end of a loop: each pattern that was chosen for it gets its due, once, and back again.
 
-What ended the loop says of all of them whether they were right, shown or not. Counts are
-about uses alone; a control loop only adds to what happens without. Knows nothing about events.
+Counts are about applications alone; a control loop only adds to what happens without. A loop
+that goes on after its end is taken back and counted anew. Knows nothing about events.
 """
 
-from collections.abc import Iterable, Mapping
+from math import sqrt
+from typing import Final, TypeVar
 
 import msgspec
 
-from taofold.learning.attribution.judge import hurts, its_own
 from taofold.learning.patterns.notes import LoopNote, Stats
 from taofold.learning.patterns.values import (
     KEPT_EVIDENCE,
     KEPT_TREND,
+    Arm,
     Counts,
     Evidence,
     Pattern,
@@ -20,49 +21,39 @@ from taofold.learning.patterns.values import (
     Source,
 )
 
-ONE_WIN = Counts(1, 1, 0)
-ONE_LOSS = Counts(1, 0, 1)
-NO_USE = Counts()
+Sum = TypeVar("Sum", Arm, Counts)
+
+ONE_WIN: Final = Counts(1, 1, 0)
+ONE_LOSS: Final = Counts(1, 0, 1)
+_USELESS_USES: Final = 5
+_USELESS_SHOWN: Final = 20
+_HARM_SHOWN: Final = 8
+_HARM_COMPARED: Final = 3
+_ONE_SIDED_95: Final = 1.645
 
 
-def told(note: LoopNote, patterns: Iterable[Pattern]) -> dict[str, Evidence]:
-    """What a loop that has ended says of patterns that were looked at for it, by their ids."""
-    promised = {one.id: one.start for one in note.looked}
-    found: dict[str, Evidence] = {}
-    for pattern in patterns:
-        outcome = note.outcome(pattern.id)
-        if outcome == "other" and not pattern.change:  # what ended the loop may go well with it
-            outcome = "ignored" if pattern.id in note.ids else None
-        if outcome is None or (pattern.kind == "anti" and outcome == "ignored"):
-            continue  # not doing what an anti-pattern says is the point
-        found[pattern.id] = Evidence(
-            outcome, note.loop, note.ended, note.context, promised[pattern.id]
-        )
-    return found
-
-
-def settled(pattern: Pattern, note: LoopNote, seen: Evidence | None, stats: Stats) -> Pattern:
+def settled(pattern: Pattern, note: LoopNote, stats: Stats) -> Pattern:
     """The pattern after the loop `note`, which saw it or was kept from seeing it."""
     if note.control:
         held = pattern.held.plus(note.iterations, note.solved)
         return msgspec.structs.replace(pattern, held=held)
     shown = pattern.shown.plus(note.iterations, note.solved)
-    pattern = _recorded(msgspec.structs.replace(pattern, shown=shown), note, seen)
+    pattern = _recorded(msgspec.structs.replace(pattern, shown=shown), note)
     reason = "" if pattern.retired else hurts(pattern, stats)
     return msgspec.structs.replace(pattern, retired=reason) if reason else pattern
 
 
-def _recorded(pattern: Pattern, note: LoopNote, seen: Evidence | None) -> Pattern:
-    use, at = note.use(pattern.id), note.ended
-    if seen is None:
-        return pattern
+def _recorded(pattern: Pattern, note: LoopNote) -> Pattern:
+    outcome, use, at = note.outcome(pattern.id), note.use(pattern.id), note.ended
+    if outcome is None or (pattern.kind == "anti" and use is None):
+        return pattern  # not doing what an anti-pattern says is the point
+    seen = Evidence(outcome, note.loop, at, note.context)
     if use is None:
         return _with(pattern, seen)
     if note.loop in pattern.loops:  # it found the pattern as well: one loop counts once
         return _with(msgspec.structs.replace(pattern, last_used=at), seen)
     source = Source(note.loop, at, "applied", use.by, use.won, note.iterations)
-    counts = ONE_WIN if use.won else ONE_LOSS
-    return counted(pattern, counts if its_own(pattern, note.context) else NO_USE, source, seen, at)
+    return counted(pattern, ONE_WIN if use.won else ONE_LOSS, source, seen, at)
 
 
 def counted(pattern: Pattern, counts: Counts, source: Source, seen: Evidence, at: int) -> Pattern:
@@ -83,21 +74,82 @@ def _with(pattern: Pattern, seen: Evidence) -> Pattern:
     return msgspec.structs.replace(pattern, evidence=evidence)
 
 
-def summed(stats: Stats, note: LoopNote, told: Mapping[str, Evidence]) -> Stats:
-    """The sums with one loop more, and what it told of patterns."""
-    arm = "plain"
-    if note.shown:
-        arm = "held" if note.control else "manual" if note.manual else "shown"
+def hurts(pattern: Pattern, stats: Stats) -> str:
+    """Why the pattern is to be shown no more; "" if it may be.
+
+    Looks at uses and at loops that only saw it, so that poison which nobody takes goes too.
+    """
+    uses = len(pattern.uses)
+    if pattern.helped:
+        return ""
+    warns = pattern.kind == "anti"  # not doing what it says is the point
+    if uses >= _USELESS_USES and not warns:
+        return f"{uses} loops used it and it helped in none"
+    without = next((arm for arm in (pattern.held, stats.held) if arm.loops >= _HARM_COMPARED), None)
+    without = without or stats.plain
+    if pattern.shown.loops >= _HARM_SHOWN and _slower(pattern.shown, without):
+        return (
+            f"it never helped, and the {pattern.shown.loops} loops that saw it took "
+            f"{pattern.shown.mean or 0:.1f} iterations against {without.mean or 0:.1f} without it"
+        )
+    if pattern.shown.loops >= _USELESS_SHOWN and not uses and not warns:
+        return f"{pattern.shown.loops} loops saw it and none used it"
+    return ""
+
+
+def _slower(arm: Arm, other: Arm) -> bool:
+    """Did `arm` surely take longer than `other`?"""
+    if other.loops < _HARM_COMPARED or arm.mean is None or other.mean is None:
+        return False
+    spread = sqrt(arm.variance / arm.loops + other.variance / other.loops)
+    return arm.mean - other.mean > max(_ONE_SIDED_95 * spread, 0.1 * other.mean)
+
+
+def summed(stats: Stats, note: LoopNote) -> Stats:
+    """The sums with one loop more."""
+    arm = _arm(note)
     with_loop = getattr(stats, arm).plus(note.iterations, note.solved)
-    tries = stats.tries.plus(note.tries or note.iterations, note.solved)
-    own, claimed = stats.own.faded(), stats.claimed.faded()
-    for one in note.looked:
-        if one.id not in told:
-            continue
-        if one.claimed:
-            claimed = claimed.plus(told[one.id], one.unproven)
-        else:
-            own = own.plus(told[one.id], one.unproven)
-    return msgspec.structs.replace(
-        stats, **{arm: with_loop}, tries=tries, own=own, claimed=claimed, updated=note.ended
+    return msgspec.structs.replace(stats, **{arm: with_loop}, updated=note.ended)
+
+
+def _arm(note: LoopNote) -> str:
+    """The group of loops that a loop is compared in."""
+    if not note.shown:
+        return "plain"
+    return "held" if note.control else "manual" if note.manual else "shown"
+
+
+def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
+    """The pattern without what the end of the loop `note` counted.
+
+    One that was retired meanwhile stays so: that may have been a person's word.
+    """
+    seen = Arm().plus(note.iterations, note.solved)
+    if note.control:
+        return msgspec.structs.replace(pattern, held=_less(pattern.held, seen))
+    kept = [one for one in pattern.evidence if one.loop != note.loop or one.outcome == "found"]
+    pattern = msgspec.structs.replace(
+        pattern, shown=_less(pattern.shown, seen), evidence=tuple(kept)
     )
+    use = next((source for source in pattern.uses if source.loop == note.loop), None)
+    if use is None:
+        return pattern
+    return msgspec.structs.replace(
+        pattern,
+        counts=_less(pattern.counts, ONE_WIN if use.won else ONE_LOSS),
+        sources=tuple([source for source in pattern.sources if source is not use]),
+        trend=tuple([point for point in pattern.trend if point.loops != (note.loop,)]),
+    )
+
+
+def unsummed(stats: Stats, note: LoopNote, at: int) -> Stats:
+    """The sums with one loop less."""
+    arm = _arm(note)
+    without = _less(getattr(stats, arm), Arm().plus(note.iterations, note.solved))
+    return msgspec.structs.replace(stats, **{arm: without}, updated=at)
+
+
+def _less(total: Sum, part: Sum) -> Sum:
+    """The difference, never below nothing: a pattern may have been given a new trial since."""
+    pairs = zip(msgspec.structs.astuple(total), msgspec.structs.astuple(part), strict=True)
+    return type(total)(*[max(a - b, 0) for a, b in pairs])

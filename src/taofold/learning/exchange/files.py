@@ -8,8 +8,8 @@ from taofold.learning import events as e
 from taofold.learning.exchange.incoming import Imported, Incoming, read
 from taofold.learning.exchange.outgoing import bundle, files, loop_state
 from taofold.learning.patterns.identity import fresh
-from taofold.learning.state import Writing
 from taofold.learning.patterns.values import Pattern
+from taofold.learning.state import Writing
 
 __all__ = ["bundle", "files", "loop_state", "take"]
 

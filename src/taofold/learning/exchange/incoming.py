@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from taofold.learning.patterns.bodies import Kind
 from taofold.learning.exchange.reading import pattern_of
 from taofold.learning.exchange.wire import FILES, KEYS
+from taofold.learning.patterns.bodies import Kind
 from taofold.learning.patterns.identity import PREFIXES
 from taofold.learning.patterns.values import Claim, Pattern
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.learning.patterns.bodies import Kind
 from taofold.learning.exchange.wire import FILES, KEYS, VERSION
 from taofold.learning.exchange.writing import wire
 from taofold.learning.metrics import improvement, measure
+from taofold.learning.patterns.bodies import Kind
 from taofold.learning.patterns.notes import LoopNote, Stats
 from taofold.learning.settings import Pruning
 from taofold.learning.state import View

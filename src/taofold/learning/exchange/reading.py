@@ -8,16 +8,6 @@ from typing import Any
 import msgspec
 
 from taofold.core.instant import milliseconds
-from taofold.learning.patterns.bodies import (
-    Approach,
-    Avoidance,
-    ErrorFix,
-    Fix,
-    Kind,
-    Signature,
-    Spread,
-    Template,
-)
 from taofold.learning.exchange.wire import (
     WIRES,
     AnyWire,
@@ -29,6 +19,16 @@ from taofold.learning.exchange.wire import (
     WireSignature,
     WireSuccess,
     WireTemplate,
+)
+from taofold.learning.patterns.bodies import (
+    Approach,
+    Avoidance,
+    ErrorFix,
+    Fix,
+    Kind,
+    Signature,
+    Spread,
+    Template,
 )
 from taofold.learning.patterns.values import Claim, Counts, Pattern, Scope, Snapshot, Source
 
@@ -60,6 +60,7 @@ def _error(wire: WireError, at: int) -> tuple[Pattern, Claim]:
         given.code_template,
         given.code_template_language,
         given.diff_pattern,
+        wire.taofold.fix_cause,
     )
     body = ErrorFix(_signature(wire.error_signature, wire.taofold), fix)
     made = _common(wire.pattern_id, body, wire, wire.tags)
@@ -148,7 +149,8 @@ def _signature(wire: WireSignature, extra: Extra) -> Signature:
         wire.error_pattern,
         wire.error_location_hints,
         extra.error_class,
-        extra.error_signs,
+        extra.error_example,
+        extra.error_seen,
     )
 
 

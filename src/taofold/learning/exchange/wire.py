@@ -80,6 +80,10 @@ class Extra(Wire, frozen=True):
     scope: WireScope | None = None
     error_class: Text = ""
     error_signs: Texts = ()
+    """Written by release 0.1; read, and not used."""
+    error_example: Text = ""
+    error_seen: Text = ""
+    fix_cause: Text = ""
     fix_template: Text = ""
     fix_language: Text = ""
     task_category: TaskCategory | None = None

@@ -3,7 +3,6 @@
 import msgspec
 
 from taofold.core.instant import iso
-from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Signature, Template
 from taofold.learning.exchange.wire import (
     AnyWire,
     Better,
@@ -20,12 +19,13 @@ from taofold.learning.exchange.wire import (
     WireSuccess,
     WireTemplate,
 )
+from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Signature, Template
 from taofold.learning.patterns.values import Pattern, Scope, Snapshot
 
 
 def wire(pattern: Pattern) -> AnyWire:
     """The pattern in the schema of its kind."""
-    counts, rate = pattern.told, pattern.rate
+    counts, rate = pattern.total, pattern.rate
     sources = _loops(pattern)
     rounded = round(rate or 0.0, 2)
     match pattern.body:
@@ -71,7 +71,8 @@ def wire(pattern: Pattern) -> AnyWire:
                     task_category=body.category,
                     error_signature=_signature(error) if error else None,
                     error_class=error.name if error else "",
-                    error_signs=error.signs if error else (),
+                    error_example=error.example if error else "",
+                    error_seen=error.seen if error else "",
                     tags=pattern.tags,
                 ),
             )
@@ -91,7 +92,7 @@ def wire(pattern: Pattern) -> AnyWire:
 
 
 def _error(pattern: Pattern, body: ErrorFix, rate: float) -> WireError:
-    counts, known, fix = pattern.told, _counted(pattern), body.fix
+    counts, known, fix = pattern.total, _counted(pattern), body.fix
     return WireError(
         pattern.id,
         _signature(body.signature),
@@ -110,8 +111,10 @@ def _error(pattern: Pattern, body: ErrorFix, rate: float) -> WireError:
             pattern.name,
             _scope(pattern.scope),
             body.signature.name,
-            body.signature.signs,
-            fix.template,
+            fix_template=fix.template,
+            error_example=body.signature.example,
+            error_seen=body.signature.seen,
+            fix_cause=fix.cause,
             retired=pattern.retired,
         ),
     )
@@ -123,7 +126,7 @@ def _counted(pattern: Pattern) -> bool:
 
 
 def _extra(pattern: Pattern) -> Extra:
-    counts = pattern.told
+    counts = pattern.total
     return Extra(
         pattern.name,
         _scope(pattern.scope),

@@ -28,7 +28,7 @@ SWAPPED: Final = "swap"
 """Begins the shape of a change that turns two pieces around; what stands between them follows."""
 AROUND: Final = "around"
 """Stands for nothing that could be named between them."""
-_LONGEST: Final = 400
+_LONGEST: Final = 2_000
 """Lines of a side beyond which no line by line comparison is made."""
 
 Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
@@ -47,33 +47,41 @@ class Hunk(NamedTuple):
 
     removed: tuple[str, ...]
     added: tuple[str, ...]
+    following: str = ""
+    """The line behind new ones, which else would not say where they stand."""
 
     @property
     def text(self) -> str:
-        """Lines with `-` and `+` before them."""
-        return "\n".join([*(f"-{one}" for one in self.removed), *(f"+{one}" for one in self.added)])
+        """Lines with `-` and `+` before them; the one that follows has a space."""
+        lines = [f"-{line}" for line in self.removed] + [f"+{line}" for line in self.added]
+        if not any(map(str.strip, self.removed)) and self.following:
+            lines.append(f" {self.following}")
+        return "\n".join(lines)
 
 
 def hunks(change: Change) -> tuple[Hunk, ...]:
-    """The lines that differ. None if the texts are the same or far too long."""
+    """The lines that differ. None if the texts are the same, not known, or far too long."""
+    if change.unsure:
+        return ()
     before, after = change.before.splitlines(), change.after.splitlines()
     if len(before) > _LONGEST or len(after) > _LONGEST:
         return ()
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     found = [
-        _dedented(before[a:b], after[c:d])
+        _dedented(before[a:b], after[c:d], after[d] if d < len(after) else "")
         for tag, a, b, c, d in matcher.get_opcodes()
         if tag != "equal"
     ]
     return tuple([hunk for hunk in found if any(map(str.strip, hunk.removed + hunk.added))])
 
 
-def _dedented(removed: Sequence[str], added: Sequence[str]) -> Hunk:
+def _dedented(removed: Sequence[str], added: Sequence[str], following: str) -> Hunk:
     held = [line for line in (*removed, *added) if line.strip()]
     margin = min([len(line) - len(line.lstrip()) for line in held], default=0)
     return Hunk(
         tuple([line[margin:].rstrip() for line in removed]),
         tuple([line[margin:].rstrip() for line in added]),
+        following[min(margin, len(following) - len(following.lstrip())) :].rstrip(),
     )
 
 
@@ -129,7 +137,11 @@ def _renamed(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
 @lru_cache(maxsize=4096)
 def change_key(diff: str) -> str:
     """A name for a stored difference, whatever the names in it; "" if it changes nothing."""
-    lines = [f"{line[:1]} {' '.join(abstracted(line[1:]))}" for line in diff.split("\n") if line]
+    lines = [
+        f"{line[:1]} {' '.join(abstracted(line[1:]))}"
+        for line in diff.split("\n")
+        if line[:1] in ("-", "+")
+    ]
     return blake2b("\n".join(lines).encode(), digest_size=8).hexdigest() if lines else ""
 
 

@@ -11,8 +11,8 @@ from posixpath import splitext
 from typing import Final
 
 from taofold.core.checks import Check
-from taofold.learning.patterns.bodies import ErrorType
 from taofold.learning.extraction.diffs import KNOWN, TOKEN, Hunk
+from taofold.learning.patterns.bodies import ErrorType
 
 MOST_MESSAGE: Final = 160
 """Characters of a message that are generalised; the rest says too much about one case."""
@@ -23,7 +23,7 @@ MOST_LINES: Final = 12
 """Changed lines that a template takes."""
 
 _LITERAL: Final = re.compile(
-    r"(?P<string>'[^'\n]{0,200}'|\"[^\"\n]{0,200}\")"
+    r"(?P<string>'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"|`[^`\n]{1,200}`)"
     r"|(?P<object><[^<>\n]{1,200}>)"
     r"|(?P<list>\[[^\[\]\n]{0,200}\])|(?P<dict>\{[^{}\n]{0,200}\})"
     r"|(?P<path>(?:[\w.-]*/)+[\w.-]+)"
@@ -120,22 +120,16 @@ def hints_of(fault: Check) -> tuple[str, ...]:
     return (f"*{suffix}:{name}",) if name else (f"*{suffix}",)
 
 
+def seen_at(check: Check) -> str:
+    """Where it failed, as `path:function`; "" if that is not known."""
+    return ":".join([part for part in (check.place.path, check.place.function) if part])
+
+
 def template_code(hunks: Sequence[Hunk]) -> tuple[str, dict[str, str]]:
     """The new lines with placeholders for names and texts, and what each stood for."""
     names = _Names()
     lines = [names.line(line) for hunk in hunks for line in hunk.added][:MOST_LINES]
     return "\n".join(lines), names.meaning
-
-
-def template_diff(hunks: Sequence[Hunk]) -> str:
-    """The difference with the same placeholders on both sides."""
-    names = _Names()
-    # The new lines name the placeholders, as in `template_code`.
-    added = [[names.line(line) for line in hunk.added] for hunk in hunks]
-    said: list[str] = []
-    for hunk, new in zip(hunks, added, strict=True):
-        said += [f"-{names.line(line)}" for line in hunk.removed] + [f"+{line}" for line in new]
-    return "\n".join(said[: 2 * MOST_LINES])
 
 
 class _Names:

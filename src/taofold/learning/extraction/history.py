@@ -14,11 +14,15 @@ SUCCESS: Final = frozenset({"completed", "success"})
 
 
 class Change(Value, frozen=True):
-    """One edit: the lines of a file before and after it. They may be the whole file."""
+    """One edit: the lines of a file before and after it. They may be the whole file.
+
+    `unsure`: the file was written over, and nobody knows what it held; nothing is learnt of it.
+    """
 
     path: str
     before: str
     after: str
+    unsure: bool = False
 
     def undoes(self, other: "Change") -> bool:
         """Does this take `other` back?"""
@@ -29,7 +33,7 @@ class Attempt(Value, frozen=True):
     """Changes between two runs of the checks.
 
     `before` and `after` are what failed then. `judged` is false if nothing ran afterwards.
-    `cited` are the patterns that the thoughts named; `quality` is in 0 to 1, -1 if unknown.
+    `quality` is in 0 to 1, -1 if unknown.
     """
 
     iteration: int
@@ -38,7 +42,6 @@ class Attempt(Value, frozen=True):
     after: tuple[Check, ...] = ()
     judged: bool = True
     tools: tuple[str, ...] = ()
-    cited: tuple[str, ...] = ()
     quality: float = -1.0
     tokens: int = 0
     kept: bool = True
@@ -81,8 +84,3 @@ class History(Value, frozen=True):
     def succeeded(self) -> bool:
         """Did the gates pass in the end?"""
         return self.outcome in SUCCESS
-
-    @property
-    def tries(self) -> int:
-        """Changes that were followed by a run of the checks."""
-        return sum(bool(one.changes) and one.judged for one in self.attempts)

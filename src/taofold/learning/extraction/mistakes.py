@@ -1,7 +1,7 @@
-"""Ways of working that failed: the same error again and again, checks broken, work spread out.
+"""Edits that failed, so that they need not be tried again: which, for which error, and what helped.
 
-Found in failed loops too. A successful loop teaches a mistake only where whole iterations
-went by before something else helped, and then says what did.
+Found in failed loops too. Nothing is said that holds of every failed loop: a mistake names the
+edits under their own names.
 """
 
 from collections import Counter
@@ -9,17 +9,23 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from taofold.core.checks import Check
+from taofold.learning.extraction.diffs import hunks
+from taofold.learning.extraction.generalise import (
+    error_type_of,
+    hints_of,
+    language_of,
+    pattern_of,
+)
+from taofold.learning.extraction.history import Attempt, Change, History
+from taofold.learning.extraction.words import gist, task_category
 from taofold.learning.patterns.bodies import Avoidance, FailureMode, Signature
-from taofold.learning.extraction.repair_kind import template_of
-from taofold.learning.extraction.words import DOES, gist, task_category
-from taofold.learning.extraction.generalise import error_type_of, hints_of, language_of, pattern_of
-from taofold.learning.extraction.history import Attempt, History
 from taofold.learning.patterns.values import Pattern, Scope
 
 REPEATED: Final = 3
 """Times that one error must stay for it to be a pattern."""
-MANY_FILES: Final = 4
-"""Changed files outside of what the failing checks lead to that are called scope creep."""
+_MOST_EDITS: Final = 4
+_MOST_EDIT: Final = 160
+_EXAMPLE: Final = 300
 
 Sign = tuple[str, str]
 """An error's class and its generalised message."""
@@ -30,13 +36,10 @@ def avoidances(history: History) -> Iterator[Pattern]:
     yield from _repeated(history)
     if not history.succeeded:
         yield from _broken(history)
-        yield from _degraded(history)
-        yield from _circled(history)
-    yield from _spread(history)
 
 
-def _sign(fault: Check) -> Sign:
-    return fault.error_type, pattern_of(fault.message)
+def _sign(check: Check) -> Sign:
+    return check.error_type, pattern_of(check.message)
 
 
 def _repeated(history: History) -> Iterator[Pattern]:
@@ -45,119 +48,72 @@ def _repeated(history: History) -> Iterator[Pattern]:
         stayed = [one for one in judged if _in(sign, one.before) and _in(sign, one.after)]
         rounds = len({one.iteration for one in stayed})
         times = rounds if history.succeeded else max(rounds, len(stayed))
-        if times < REPEATED:
+        edits = _edits(stayed)
+        if times < REPEATED or not edits:
             continue
-        fault = next(f for one in stayed for f in one.after if _sign(f) == sign)
-        tried = _tried(stayed, fault.error_type)
+        check = next(f for one in stayed for f in one.after if _sign(f) == sign)
         yield _pattern(
             history,
             "repeated_same_error",
-            f"Repeating changes while {gist(*sign)} stays",
-            f"{times} times the same error stayed after {tried}",
+            f"For {gist(*sign)}: " + "; ".join(edits),
+            f"the same error stayed after {times} of {times} edits",
             "What was changed does not touch the cause of the error",
             _better(history, sign),
-            fault,
+            check,
         )
 
 
 def _signs(attempts: Sequence[Attempt]) -> list[Sign]:
-    found = [_sign(fault) for one in attempts for fault in one.after]
+    found = [_sign(check) for one in attempts for check in one.after]
     return [sign for sign, _ in Counter(found).most_common(3)]
 
 
-def _in(sign: Sign, faults: Sequence[Check]) -> bool:
-    return any(_sign(fault) == sign for fault in faults)
+def _in(sign: Sign, checks: Sequence[Check]) -> bool:
+    return any(_sign(check) == sign for check in checks)
 
 
-def _tried(attempts: Sequence[Attempt], error: str) -> str:
-    """The commonest kinds of change in the attempts, in words."""
-    kinds = Counter([template_of(change, error) for one in attempts for change in one.changes[-1:]])
-    said = [
-        f"{DOES.get(kind, 'another change').lower()} ({number}x)"
-        for kind, number in kinds.most_common(2)
-    ]
-    return "; ".join(said)
+def _edits(attempts: Sequence[Attempt]) -> list[str]:
+    """The different edits that were made, each in one line."""
+    lines = [text for one in attempts for change in one.changes if (text := edit_line(change))]
+    return list(dict.fromkeys(lines))[:_MOST_EDITS]
+
+
+def edit_line(change: Change) -> str:
+    """`old` to `new`, of the first place; "" where that is not known."""
+    found = hunks(change) if not change.unsure else ()
+    if not found:
+        return ""
+    gone = next((line.strip() for line in found[0].removed if line.strip()), "")
+    new = next((line.strip() for line in found[0].added if line.strip()), "")
+    text = f"`{gone}` to `{new}`" if gone and new else f"adding `{new}`" if new else f"no `{gone}`"
+    return text[:_MOST_EDIT]
 
 
 def _better(history: History, sign: Sign) -> str:
     """What settled the error in the end, if something did."""
     for one in history.attempts:
         if one.kept and one.judged and _in(sign, one.before) and not _in(sign, one.after):
-            template = next(filter(None, [template_of(c, sign[0]) for c in one.changes]), "")
-            return DOES.get(template, "Change the place that the failing check leads to")
-    return "Read the failing check again and change another place, or another kind of thing"
+            edits = _edits([one])
+            return f"What settled it: {'; '.join(edits)}" if edits else ""
+    return ""
 
 
 def _broken(history: History) -> Iterator[Pattern]:
     """Kept changes that broke what passed."""
     for one in history.attempts:
-        if one.broke and one.kept and one.changes:
-            fault = one.broke[0]
+        edits = _edits([one])
+        if one.broke and one.kept and edits:
+            check = one.broke[0]
             yield _pattern(
                 history,
                 "breaking_change",
-                f"Keeping a change after which {gist(*_sign(fault))} is new",
-                f"{len(one.broke)} checks that passed failed after "
-                f"{_tried([one], fault.error_type)}",
-                "A change that breaks other checks moves the fault instead of removing it",
-                "Take the change back and look for one that breaks nothing",
-                fault,
+                f"{'; '.join(edits)}: {gist(*_sign(check))} was new after it",
+                f"{len(one.broke)} checks that passed failed after it",
+                "It moves the fault instead of removing it",
+                "",
+                check,
             )
             return
-
-
-def _degraded(history: History) -> Iterator[Pattern]:
-    """Iterations that ended worse than an earlier one."""
-    ends = {one.iteration: one for one in history.attempts if one.judged}
-    best = -1.0
-    for number in sorted(ends):
-        quality = ends[number].quality
-        if 0 <= quality < best:
-            yield _pattern(
-                history,
-                "quality_degradation",
-                "Going on from a state that is worse than an earlier one",
-                f"the share of passing checks fell from {best:.0%} to {quality:.0%}",
-                "Later changes were built on top of a step backwards",
-                "Go back to the best iteration and continue from there",
-                ends[number].after[0] if ends[number].after else None,
-            )
-            return
-        best = max(best, quality)
-
-
-def _circled(history: History) -> Iterator[Pattern]:
-    """The same change made and taken back, again and again."""
-    made = Counter([change for one in history.attempts for change in one.changes])
-    worst, times = made.most_common(1)[0] if made else (None, 0)
-    if worst is not None and times >= REPEATED:
-        yield _pattern(
-            history,
-            "infinite_loop",
-            "Making a change again that was taken back before",
-            f"the same change was made {times} times",
-            "Nothing was learnt from the first time",
-            "Note what was tried, and try something that was not",
-            None,
-        )
-
-
-def _spread(history: History) -> Iterator[Pattern]:
-    """Files changed that no failing check leads to."""
-    led = {f.place.path for one in history.attempts for f in (*one.before, *one.after)}
-    led |= set(history.scope)
-    changed = {c.path for one in history.attempts if one.kept for c in one.changes}
-    beside = changed - led
-    if led and len(beside) >= MANY_FILES and len(beside) > 2 * len(changed & led):
-        yield _pattern(
-            history,
-            "scope_creep",
-            "Changing many files that no failing check leads to",
-            f"{len(beside)} of {len(changed)} changed files have to do with no failing check",
-            "Each change beside the task can break something and proves nothing",
-            "Change only what the failing checks lead to, and finish the task first",
-            None,
-        )
 
 
 def _pattern(
@@ -167,18 +123,16 @@ def _pattern(
     symptom: str,
     why: str,
     better: str,
-    fault: Check | None,
+    check: Check,
 ) -> Pattern:
-    language = history.language or (language_of(fault.place.path) if fault else "")
-    signature = None
-    if fault is not None:
-        signature = Signature(
-            error_type_of(fault.error_type), pattern_of(fault.message), hints_of(fault),
-            fault.error_type,
-        )  # fmt: skip
+    language = history.language or language_of(check.place.path)
+    signature = Signature(
+        error_type_of(check.error_type), pattern_of(check.message), hints_of(check),
+        check.error_type, check.message[:_EXAMPLE],
+    )  # fmt: skip
     return Pattern(
         "",
-        approach,
+        gist(check.error_type, pattern_of(check.message)),
         Avoidance(
             approach, mode, (symptom,), why, better,
             category=task_category(history.task), signature=signature,

@@ -86,7 +86,9 @@ def _guards(old: str, new: str, pattern: str) -> bool:
 
 
 def _null_check(old: str, new: str) -> bool:
-    pattern = r"\bis (?:not )?None\b|[!=]==? ?(?:null|nil|undefined)\b|\?\.|\bis_some\(\)|\?\?"
+    pattern = (
+        r"\bif \(!\w|\bis (?:not )?None\b|[!=]==? ?(?:null|nil|undefined)\b|\?\.|\bis_some\(\)|\?\?"
+    )
     return _guards(old, new, pattern)
 
 

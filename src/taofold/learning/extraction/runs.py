@@ -4,8 +4,7 @@ An action that changes a file is told by its parameters, a test run by its outpu
 names of tools do not matter. Pure: records in, values out.
 """
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
@@ -14,13 +13,13 @@ import msgspec
 from taofold.core.checks import Check
 from taofold.core.events import Observed, Proposed, Record, Replied
 from taofold.core.values import Action
+from taofold.learning.extraction.history import Attempt, Change
 from taofold.parsing import pytest_report
 from taofold.parsing.failures import failing_checks
-from taofold.learning.extraction.history import Attempt, Change
 
-CITED: Final = re.compile(r"\b(?:pat-(?:error|success|anti)|tmpl)-[a-z0-9-]+-\d{3,}\b")
-"""The id of a pattern, as the schema of patterns writes it."""
 _TEXTS: Final = ("output", "stdout", "content", "text", "result", "stderr")
+_COMMANDS: Final = ("command", "cmd", "script")
+_CODES: Final = ("exit_code", "returncode", "code")
 _PAIRS: Final = (("old", "new"), ("old_string", "new_string"), ("search", "replace"))
 
 
@@ -41,8 +40,36 @@ class _Fold:
     open: list[Change] = field(default_factory=list[Change])
     made: list[_Made] = field(default_factory=list[_Made])
     tools: list[str] = field(default_factory=list[str])
-    cited: list[str] = field(default_factory=list[str])
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """What files are known to hold now."""
     tokens: int = 0
+    checking: set[str] = field(default_factory=set[str])
+    """Commands that reported failing checks before: silence of theirs is success."""
+
+    def change(self, action: Action) -> Change | None:
+        """The change that an action makes, against the file's earlier text where that is known."""
+        change = changed(action)
+        if change is None or change.path not in self.texts:
+            return change
+        text = self.texts[change.path]
+        if change.unsure:
+            return Change(change.path, text, change.after)
+        if not change.before or text.count(change.before) != 1:
+            return change
+        return _whole_lines(change, text)
+
+    def note(self, action: Action) -> None:
+        """Keep up with what the file holds."""
+        change = changed(action)
+        if change is None:
+            return
+        if change.unsure:
+            self.texts[change.path] = change.after
+        elif self.texts.get(change.path, "").count(change.before) == 1:
+            text = self.texts[change.path]
+            self.texts[change.path] = text.replace(change.before, change.after)
+        else:
+            self.texts.pop(change.path, None)
 
     def make(self, change: Change) -> None:
         """A file was changed, or a change was taken back."""
@@ -56,7 +83,7 @@ class _Fold:
             self.open.pop()
             return
         self.known = last.known
-        self.cited, self.tools = [], []
+        self.tools = []
         number = max(n for n, one in enumerate(self.attempts) if last.change in one.changes)
         self.attempts[number] = msgspec.structs.replace(self.attempts[number], kept=False)
 
@@ -67,33 +94,64 @@ class _Fold:
             self.attempts.append(
                 Attempt(
                     self.iteration, self.known, tuple(self.open), after or (), judged,
-                    tuple(dict.fromkeys(self.tools)), tuple(dict.fromkeys(self.cited)),
-                    tokens=self.tokens,
+                    tuple(dict.fromkeys(self.tools)), tokens=self.tokens,
                 )
             )  # fmt: skip
         if self.open or after is not None:
-            self.open, self.tools, self.cited, self.tokens = [], [], [], 0
+            self.open, self.tools, self.tokens = [], [], 0
         if after is not None:
             self.known = after
 
 
+def _whole_lines(change: Change, text: str) -> Change:
+    """An edit of a part of a line, as the lines that it changes in `text`."""
+    place = text.index(change.before)
+    start = text.rfind("\n", 0, place) + 1
+    end = text.find("\n", place + len(change.before))
+    lines = text[start : end if end >= 0 else len(text)]
+    return Change(change.path, lines, lines.replace(change.before, change.after))
+
+
+class RunReading(NamedTuple):
+    """The attempts of a run, and what the files that it touched are known to hold at its end."""
+
+    attempts: tuple[Attempt, ...]
+    texts: Mapping[str, str]
+
+
 def attempts_of(
-    records: Iterable[Record], iteration: int, before: tuple[Check, ...] | None = None
+    records: Iterable[Record],
+    iteration: int,
+    before: tuple[Check, ...] | None = None,
+    texts: Mapping[str, str] = {},
 ) -> tuple[Attempt, ...]:
-    """What was tried in a run, in order. `before` is what failed when it began, if known.
+    """What was tried in a run, in order; see `read_run`."""
+    return read_run(records, iteration, before, texts).attempts
+
+
+def read_run(
+    records: Iterable[Record],
+    iteration: int,
+    before: tuple[Check, ...] | None = None,
+    texts: Mapping[str, str] = {},
+) -> RunReading:
+    """What was tried in a run, in order, and what it left.
 
     Changes that no test run judged come last and are marked so.
+
+    Args:
+        before: What failed when the run began, if that is known.
+        texts: What files held then; "" for one that was not there. A file that is written over
+            and is not among them teaches nothing.
     """
-    fold = _Fold(iteration, before)
+    fold = _Fold(iteration, before, texts=dict(texts))
     actions: dict[tuple[str, int], Action] = {}
     for record in records:
         match record.event:
             case Replied(usage=usage):
                 fold.tokens += usage.tokens
-            case Proposed(key=key, thought=thought, actions=batch):
+            case Proposed(key=key, actions=batch):
                 actions.update({(key, n): action for n, action in enumerate(batch)})
-                said = " ".join([thought.content, *[action.rationale for action in batch]])
-                fold.cited += CITED.findall(said)
             case Observed(key=key, index=index, observation=seen) if not seen.refused:
                 action = actions.get((key, index))
                 if action is not None:
@@ -101,28 +159,44 @@ def attempts_of(
             case _:
                 pass
     fold.close(None)
-    return tuple(fold.attempts)
+    return RunReading(tuple(fold.attempts), fold.texts)
 
 
 def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
-    change = changed(action)
+    change = fold.change(action)
     if change is not None:
         fold.tools.append(action.tool)
         if done:
+            fold.note(action)
             fold.make(change)
         return
-    if not {"command", "cmd", "script"} & action.parameters.keys():
+    parameters = action.parameters
+    command = next((str(parameters[n]) for n in _COMMANDS if n in parameters), "")
+    if not command:
         return
     output = "\n".join(_texts(result))
     report = pytest_report.parse(output)
     failures = report.failures if report is not None else failing_checks(output)
-    if report is not None or failures:
+    if failures:
+        fold.checking.add(command)
+    if report is not None or failures or (command in fold.checking and _passed(result, output)):
         fold.tools.append(action.tool)
         fold.close(failures)
 
 
+def _passed(result: Any, output: str) -> bool:
+    """Does the command's result say that it ended with exit code 0?"""
+    if isinstance(result, dict):
+        held = cast("dict[str, object]", result)
+        return next((held[name] == 0 for name in _CODES if name in held), False)
+    return output.startswith("exit code 0")
+
+
 def changed(action: Action) -> Change | None:
-    """The change that an action makes to a file, if its parameters say one."""
+    """The change that an action makes to a file, if its parameters say one.
+
+    Of a file that is written over only the new text is known: that is `unsure`.
+    """
     given = action.parameters
     path = given.get("path") or given.get("file_path") or given.get("file")
     if not isinstance(path, str):
@@ -131,7 +205,7 @@ def changed(action: Action) -> Change | None:
         if isinstance(given.get(old), str) and isinstance(given.get(new), str):
             return Change(path, given[old], given[new])
     content = given.get("content")
-    return Change(path, "", content) if isinstance(content, str) else None
+    return Change(path, "", content, unsure=True) if isinstance(content, str) else None
 
 
 def _texts(result: Any) -> Iterator[str]:

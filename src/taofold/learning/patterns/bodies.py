@@ -32,15 +32,16 @@ class Signature(Value, frozen=True):
 
     `type` is one of the schema's eight, `name` the real class such as "KeyError". `pattern`
     is the message with `.*` where it varied; it is never run as a regular expression.
-    `hints` are places such as `*.py:validate*`, `signs` how what was found differed from what
-    was expected, such as "negated".
+    `hints` are places such as `*.py:validate*`. `example` is one such message word for word, and
+    `seen` where it stood, as `path:function`.
     """
 
     type: ErrorType = "Other"
     pattern: str = ""
     hints: tuple[str, ...] = ()
     name: str = ""
-    signs: tuple[str, ...] = ()
+    example: str = ""
+    seen: str = ""
 
 
 class Fix(Value, frozen=True):
@@ -48,7 +49,8 @@ class Fix(Value, frozen=True):
 
     `category` is one of the schema's eight, `template` the finer word for the shape of the
     edit, such as "off_by_one", where there is one. `code` is a template with `{{holes}}`, `diff`
-    the removed and added lines with holes, each behind `-` or `+`.
+    the removed and added lines under their true names, each behind `-` or `+` (with holes in
+    patterns of release 0.1). `cause` says why the error arose, as far as the edit tells.
     """
 
     description: str = ""
@@ -57,6 +59,7 @@ class Fix(Value, frozen=True):
     code: str = ""
     language: str = ""
     diff: str = ""
+    cause: str = ""
 
 
 class ErrorFix(Value, frozen=True, tag_field="kind", tag="error"):

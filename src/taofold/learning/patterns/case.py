@@ -22,12 +22,10 @@ class Case(Value, frozen=True):
 class Context(Value, frozen=True):
     """A case made small enough to be kept with every win and loss.
 
-    `errors` are classes; `words` are stems of messages and code, the telling ones first;
-    `signs` say how what failing assertions found differs from what they expected.
+    `errors` are classes; `words` are stems of messages and code, the telling ones first.
     """
 
     errors: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     language: str = ""
     repository: str = ""
-    signs: tuple[str, ...] = ()

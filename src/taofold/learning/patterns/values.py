@@ -7,9 +7,16 @@ are milliseconds since the epoch. Nothing here decides what is shown to a model.
 from typing import Final, Literal
 
 from taofold.core.values import Value
-from taofold.learning.patterns.bodies import Approach, Avoidance, Body, ErrorFix, Kind, Template
+from taofold.learning.patterns.bodies import (
+    Approach,
+    Avoidance,
+    Body,
+    ErrorFix,
+    Kind,
+    Signature,
+    Template,
+)
 from taofold.learning.patterns.case import Context
-from taofold.learning.extraction.diffs import change_key
 
 Role = Literal["discovered", "merged", "applied"]
 Outcome = Literal["found", "won", "lost", "other", "ignored"]
@@ -50,14 +57,12 @@ class Evidence(Value, frozen=True):
 
     `found` is the discovery, which counts for nothing in the ranking; `other` = the loop was
     ended by another change; `ignored` = it was shown, not used, and nothing ended the loop.
-    `promised` is what was expected of it there, 0 to 1; the usual, where that was not noted.
     """
 
     outcome: Outcome
     loop: str
     at: int
     context: Context = Context()
-    promised: float = 0.25
 
 
 class Counts(Value, frozen=True):
@@ -89,6 +94,25 @@ class Claim(Value, frozen=True):
     at: int = 0
 
 
+class Rate(Value, frozen=True):
+    """How often edits of one shape ended a loop, beside how often that was to be expected.
+
+    `expected` adds up, over loops that an edit ended, the share of the search policy's ranking
+    that such edits held: a shape that stands everywhere is not praised for standing everywhere.
+    """
+
+    wins: float = 0.0
+    expected: float = 0.0
+
+    def factor(self, doubt: float) -> float:
+        """How much more often than expected: above 1 better, drawn to 1 by `doubt` wins."""
+        return (self.wins + doubt) / (self.expected + doubt)
+
+    def plus(self, other: "Rate") -> "Rate":
+        """The sums."""
+        return Rate(self.wins + other.wins, self.expected + other.expected)
+
+
 class Arm(Value, frozen=True):
     """Loops of one kind: how many, their iterations added up, and the squares of these."""
 
@@ -110,6 +134,14 @@ class Arm(Value, frozen=True):
             self.squares + iterations * iterations,
             self.solved + solved,
         )
+
+    @property
+    def variance(self) -> float:
+        """The sample variance of the iterations; 0 below two loops."""
+        if self.loops < 2:
+            return 0.0
+        mean = self.iterations / self.loops
+        return max(self.squares - self.loops * mean * mean, 0.0) / (self.loops - 1)
 
 
 class Scope(Value, frozen=True):
@@ -160,12 +192,7 @@ class Pattern(Value, frozen=True):
                 return "template"
 
     @property
-    def change(self) -> str:
-        """The name of the change that it stores; "" if it stores none."""
-        return change_key(self.body.fix.diff) if isinstance(self.body, ErrorFix) else ""
-
-    @property
-    def told(self) -> Counts:
+    def total(self) -> Counts:
         """The counts people see: our own and what was claimed."""
         return self.counts + self.claim.counts if self.claim else self.counts
 
@@ -174,7 +201,7 @@ class Pattern(Value, frozen=True):
         """The success rate people see; of an imported pattern not used yet, the claimed one."""
         if self.claim is not None and self.claim.rate is not None and not self.counts.usage:
             return self.claim.rate
-        return self.told.rate
+        return self.total.rate
 
     @property
     def failure_rate(self) -> float | None:
@@ -195,6 +222,22 @@ class Pattern(Value, frozen=True):
     def helped(self) -> int:
         """How often it helped when it was used."""
         return sum(use.won is True for use in self.uses)
+
+    @property
+    def signature(self) -> Signature | None:
+        """The error that it is about, if it is about one."""
+        body = self.body
+        return body.signature if isinstance(body, ErrorFix | Avoidance) else None
+
+    @property
+    def applied(self) -> Counts:
+        """Applications alone: discoveries and merges are none."""
+        return Counts(len(self.uses), self.helped, len(self.uses) - self.helped)
+
+    @property
+    def claimed(self) -> bool:
+        """Is it an import that has not helped here yet?"""
+        return self.claim is not None and not self.helped and not self.counts.successes
 
     @property
     def probation(self) -> bool:

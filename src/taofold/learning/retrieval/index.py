@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import log
 from typing import Final, NamedTuple, Protocol
 
-from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Signature, Template
 from taofold.learning.extraction.diffs import line_term
-from taofold.learning.retrieval.signature import literal
+from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Template
 from taofold.learning.patterns.values import Pattern
+from taofold.learning.retrieval.signature import literal
 from taofold.learning.retrieval.words import STOPS, grams, letters, telling, words
 
 TERMS: Final = 32
@@ -74,7 +74,7 @@ def entry(pattern: Pattern) -> Entry:
             break
     stems = stems[:_MOST_WORDS]
     prepared = letters(text[:_MOST_LETTERS])[:_MOST_LETTERS]
-    signature = signature_of(pattern)
+    signature = pattern.signature
     return Entry(
         " ".join(stems),
         " ".join(dict.fromkeys(grams(prepared))),
@@ -103,24 +103,13 @@ def _replaced(pattern: Pattern) -> list[str]:
 
 
 def _class(pattern: Pattern) -> list[str]:
-    found = signature_of(pattern)
+    found = pattern.signature
     return [classname(found.name or found.type)] if found else []
-
-
-def signature_of(pattern: Pattern) -> Signature | None:
-    """The error that the pattern is about, if it is about one."""
-    match pattern.body:
-        case ErrorFix():
-            return pattern.body.signature
-        case Avoidance():
-            return pattern.body.signature
-        case Approach() | Template():
-            return None
 
 
 def _texts(pattern: Pattern) -> list[str]:
     found = [pattern.name, *pattern.tags]
-    signature = signature_of(pattern)
+    signature = pattern.signature
     if signature is not None:
         found += [signature.name, literal(signature.pattern), *signature.hints]
     match pattern.body:

@@ -7,18 +7,16 @@ edit and its reverse have nothing in common. Patterns of different kinds, error 
 categories of approaches or modes of failure are never the same.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from taofold.learning.extraction.diffs import abstracted, tokens
 from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Fix, Signature, Template
-from taofold.learning.retrieval.signature import literal
 from taofold.learning.patterns.values import Pattern
+from taofold.learning.retrieval.signature import literal
 from taofold.learning.retrieval.words import words
 
-_TOKEN: Final = re.compile(r"\{\{\s*\w+\s*\}\}|\w+|[<>=!*/+\-%|&^]+|[^\w\s]")
-_HOLE: Final = re.compile(r"\{\{\s*\w+\s*\}\}")
 _UNLIKE: Final = 0.5
 """What is left of the likeness of fixes that have different names."""
 _LONGEST: Final = 4000
@@ -62,10 +60,7 @@ def _parts(*parts: tuple[float, float]) -> float:
 
 
 def _same_class(one: Signature, other: Signature) -> bool:
-    if (one.name or one.type) != (other.name or other.type):
-        return False
-    here, there = set(one.signs), set(other.signs)
-    return here == there or 2 * len(here & there) >= len(here | there)
+    return (one.name or one.type) == (other.name or other.type)
 
 
 def _signatures(one: Signature, other: Signature) -> float:
@@ -100,7 +95,12 @@ def _delta(diff: str) -> list[str]:
 
 
 def _tokens(code: str) -> list[str]:
-    return [_HOLE.sub("{{}}", token) for token in _TOKEN.findall(code[:_LONGEST])]
+    """Names are left out of account, as the same fix has others elsewhere, unless all are names."""
+    lines = code[:_LONGEST].splitlines()
+    kinds = [token for line in lines for token in abstracted(line)]
+    if any(kind not in ("ID", "STR") for kind in kinds):
+        return kinds
+    return [token for line in lines for token in tokens(line)]
 
 
 def _texts(one: str, other: str) -> float:

@@ -7,9 +7,8 @@ pattern is compared.
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from taofold.learning.patterns.case import Case, Context
-from taofold.learning.attribution.contrast import contrast
 from taofold.learning.extraction.diffs import line_term
+from taofold.learning.patterns.case import Case, Context
 from taofold.learning.retrieval.index import classname, rarity
 from taofold.learning.retrieval.words import STOPS, distinct, grams, letters, telling, words
 
@@ -55,7 +54,7 @@ class Weights(NamedTuple):
         return Bag(kept, self.total(kept))
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """A case prepared for comparison. `terms` are searched for."""
 
     case: Case
@@ -69,6 +68,8 @@ class Asked(NamedTuple):
     context: Bag
     here: Context
     weights: Weights
+    lines: frozenset[str]
+    """The terms of the lines of code at hand."""
     least: float
     """What a text must say at least to be compared as a whole."""
     meanings: Mapping[str, float] = {}
@@ -98,11 +99,10 @@ def context_of(case: Case) -> Context:
         distinct([*half, *around], _CONTEXT_WORDS),
         case.language,
         case.repository,
-        tuple(sorted({sign for one in failing for sign in contrast(one.message)})),
     )
 
 
-def ask(case: Case, terms: tuple[str, ...], known: Mapping[str, int], total: int) -> Asked:
+def ask(case: Case, terms: tuple[str, ...], known: Mapping[str, int], total: int) -> Question:
     """Prepare `case`; `known` says in how many of `total` patterns each of its `terms` stands."""
     failing = case.failing[:_MOST_FAILING]
     said = " ".join([*(one.message[:_MESSAGE] for one in failing), case.task[:1000]])
@@ -111,7 +111,7 @@ def ask(case: Case, terms: tuple[str, ...], known: Mapping[str, int], total: int
     rare = {term: rarity(min(count, total), everywhere) for term, count in known.items()}
     weights = Weights(rare, rarity(0, everywhere))
     here = context_of(case)
-    return Asked(
+    return Question(
         case,
         terms,
         frozenset(terms) - STOPS,
@@ -121,5 +121,6 @@ def ask(case: Case, terms: tuple[str, ...], known: Mapping[str, int], total: int
         weights.bag(here.words),
         here,
         weights,
+        frozenset([term for line in case.code[:8000].split("\n") if (term := line_term(line))]),
         _FEWEST_WORDS * rarity(1, everywhere),
     )

@@ -8,11 +8,18 @@ a pattern's own text goes through `frame`. It knows nothing about why these were
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Fix, Kind, Signature, Template
-from taofold.learning.retrieval.frame import block, framed, line
-from taofold.learning.attribution.promise import claimed
-from taofold.learning.retrieval.choice import Ranked, in_section
+from taofold.learning.patterns.bodies import (
+    Approach,
+    Avoidance,
+    ErrorFix,
+    Fix,
+    Kind,
+    Signature,
+    Template,
+)
 from taofold.learning.patterns.values import Pattern
+from taofold.learning.retrieval.choice import Ranked, in_section
+from taofold.learning.retrieval.frame import block, framed, line
 
 HEADING: Final = "## Cross-Loop Learning Context"
 _ABOUT: Final = """\
@@ -29,6 +36,7 @@ MOST: Final = 9000
 """Characters of the whole section."""
 _NAME: Final = 100
 _LINE: Final = 300
+_AVOID: Final = 700
 _CODE: Final = 700
 _CODE_LINES: Final = 16
 _STEPS: Final = 8
@@ -79,8 +87,6 @@ def item(one: Ranked, number: int) -> str:
             lines += _avoidance(body)
         case Template() as body:
             lines += _template(body)
-    if pattern.kind != "anti":
-        lines.append(f"   - Expected to help here: {one.effectiveness:.0%}")
     lines.append(f"   - Source: {_source(pattern)}")
     if pattern.probation:
         lines.append("   - On probation: it has not helped a second loop yet")
@@ -88,37 +94,44 @@ def item(one: Ranked, number: int) -> str:
 
 
 def figures(pattern: Pattern) -> str:
-    """The rate with the counts it stands on."""
-    counts, rate = pattern.told, pattern.rate
+    """The rate with the counts it stands on, and how often it was shown, followed, and right."""
+    counts, rate = pattern.total, pattern.rate
     known = counts.successes + counts.failures
     if pattern.kind == "anti":
-        said = f"{1 - (rate or 0.0):.0%} failure rate, {counts.failures}/{known}"
+        text = f"{1 - (rate or 0.0):.0%} failure rate, {counts.failures}/{known}"
     else:
         uses = "1 use" if counts.usage == 1 else f"{counts.usage} uses"
         share = "rate unknown" if rate is None else f"{rate:.0%} success"
         body = pattern.body
         if isinstance(body, Approach) and body.average_iterations:
             share += f", avg {body.average_iterations:.1f} iterations"
-        said = f"{share}, {uses}, {counts.successes}/{known}"
-    return f"{said}; claimed by a file, not seen here" if claimed(pattern) else said
+        text = f"{share}, {uses}, {counts.successes}/{known}"
+        if pattern.shown.loops:
+            text += (
+                f"; shown to {pattern.shown.loops}, followed by {pattern.applied.usage}, "
+                f"right in {pattern.helped}"
+            )
+    return f"{text}; claimed by a file, not seen here" if pattern.claimed else text
 
 
 def _error(signature: Signature) -> str:
     name = line(signature.name or signature.type, 60)
-    said = f'   - Error: {name}: "{line(signature.pattern, _LINE)}"'
-    hints = ", ".join([line(hint, 80) for hint in signature.hints[:3]])
-    return f"{said} in {hints}" if hints else said
+    message = signature.example or signature.pattern
+    text = f'   - Error: {name}: "{line(message, _LINE)}"'
+    where = signature.seen or ", ".join(signature.hints[:3])
+    return f"{text} in {line(where, 120)}" if where else text
 
 
 def _fix(fix: Fix) -> list[str]:
-    lines = [f"   - Fix: {line(fix.description, _LINE)}"] if fix.description else []
+    lines = [f"   - Cause: {line(fix.cause, _LINE)}"] if fix.cause else []
+    if fix.description:
+        lines.append(f"   - Fix: {line(fix.description, _LINE)}")
     named = line(fix.template, 40)
     both = named and named != fix.category
-    said = f"{named} ({fix.category})" if both else fix.category
-    lines.append(f"   - Category: {said}")
+    lines.append(f"   - Category: {f'{named} ({fix.category})' if both else fix.category}")
     if fix.diff:
-        lines += _fenced("Change", "diff", fix.diff)
-    if fix.code and fix.code.strip() not in fix.diff:
+        lines += _fenced("Before and after", "diff", fix.diff)
+    elif fix.code:
         lines += _fenced("Template", fix.language, fix.code)
     return lines
 
@@ -127,22 +140,19 @@ def _approach(body: Approach) -> list[str]:
     lines = [f"   - Approach: {line(body.description, _LINE)}"] if body.description else []
     if body.steps:
         lines.append("   - Steps:")
-        lines += [f"{_IN}{n}. {line(step, 160)}" for n, step in enumerate(body.steps[:_STEPS], 1)]
-    if body.tools:
-        lines.append("   - Tools: " + ", ".join([line(tool, 40) for tool in body.tools[:_STEPS]]))
+        lines += [f"{_IN}{n}. {line(step, _LINE)}" for n, step in enumerate(body.steps[:_STEPS], 1)]
     return lines
 
 
 def _avoidance(body: Avoidance) -> list[str]:
-    lines = [f"   - Avoid: {line(body.approach, _LINE)}"]
+    lines = [f"   - Avoid: {line(body.approach, _AVOID)}"]
     if body.signature is not None:
         lines.append(_error(body.signature))
     lines += [f"   - Sign: {line(symptom, 160)}" for symptom in body.symptoms[:3]]
     if body.why:
         lines.append(f"   - Why it fails: {line(body.why, _LINE)}")
-    better = " ".join(
-        [one for one in (line(body.better, _LINE), _reference(body.better_id)) if one]
-    )
+    parts = (line(body.better, _LINE), _reference(body.better_id))
+    better = " ".join([part for part in parts if part])
     if better:
         lines.append(f"   - Better alternative: {better}")
     return lines

@@ -14,7 +14,7 @@ from taofold.core.values import Message, ThoughtType
 from taofold.models.repair import speech
 from taofold.models.repair.files import Files, collect
 from taofold.models.repair.goal import COMMAND, about_tests, command_in
-from taofold.models.repair.hints import read_hints
+from taofold.models.repair.learnt import factors
 from taofold.models.repair.project import Project
 from taofold.models.repair.rank import Candidate, ranked
 from taofold.models.repair.source import Source
@@ -209,7 +209,7 @@ class _Move:
 
     def _next(self, report: Report) -> Candidate | None:
         """The best candidate that was not tried on what fails now; new ones come first."""
-        order = ranked(self.project, report, read_hints(self.told.said))
+        order = ranked(self.project, report, factors(self.told.said))
         known, earlier, now = self.story.tried, speech.marks(self.told.said), standing(report)
         edits = {speech.edit_of(one) for one in earlier}
         again: Candidate | None = None

@@ -1,17 +1,16 @@
 """Orders candidate edits: where the tests point, what the failure looks like, what was learnt.
 
 A candidate's score is prior x fit x place, made comparable between failures by dividing by
-the sum for that failure, and added up over them. What learnt patterns speak for comes in
-between, as soon as it is likelier to be right, each time after twice as many of its own.
+the sum for that failure, and added up over them; then times the rates at which earlier searches
+found such edits to be right (`learnt`).
 """
 
 import ast
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
-from math import ceil, sqrt
+from math import prod, sqrt
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -19,7 +18,7 @@ import msgspec
 
 from taofold.core.checks import Check, Place
 from taofold.models.repair.clue import Clue, clue_of
-from taofold.models.repair.hints import Boost, Hint, boost
+from taofold.models.repair.learnt import Factors, keys_of
 from taofold.models.repair.project import Project, Unit, is_test
 from taofold.models.repair.site import Site
 from taofold.models.repair.source import Change, Edit, Source
@@ -30,10 +29,6 @@ _FADE: Final = 0.75
 """What a call further away from the test takes from a function's suspicion."""
 _LINE: Final = 3.0
 """What a line gains by standing in the traceback."""
-_RIGHT: Final = 0.2
-"""The chance that its own first two candidates are taken to have; the n-th has 0.2 / (n - 1)."""
-_UNSAID: Final = 0.5
-"""The chance of a pattern that does not say how likely it is to help."""
 _LOCAL: Final = frozenset({"name", "attribute", "key", "index", "none", "zero", "empty", "concat",
                            "call", "callable", "unbound"})  # fmt: skip
 Key = tuple[str, str, str]
@@ -41,12 +36,16 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An edit worth trying, and the failure and learnt pattern that speak for it."""
+    """An edit worth trying, the failure that speaks for it, and its keys among learnt rates.
+
+    `score` is the policy's own; `learnt` is what the rates make of it.
+    """
 
     edit: Edit
     failure: Check
     score: float
-    pattern: str
+    keys: tuple[str, ...]
+    learnt: float = 1.0
 
 
 class _Order:
@@ -65,14 +64,14 @@ class _Order:
             return self._known[place]
 
 
-def ranked(project: Project, report: Report, hints: Sequence[Hint]) -> Iterator[Candidate]:
+def ranked(project: Project, report: Report, learnt: Factors) -> Iterator[Candidate]:
     """Every candidate, best first. Each edit comes once.
 
     A search comes back to the same state after every candidate that did not help, so the
     newest orders are remembered.
     """
     texts = tuple([(source.path, source.text) for source in project.sources.values()])
-    order = _order(texts, project.paths, replace(report, seconds=0.0), tuple(hints))
+    order = _order(texts, project.paths, replace(report, seconds=0.0), tuple(learnt.items()))
     for place in count():
         candidate = order.at(place)
         if candidate is None:
@@ -85,86 +84,54 @@ def _order(
     texts: tuple[tuple[str, str], ...],
     paths: tuple[str, ...],
     report: Report,
-    hints: tuple[Hint, ...],
+    learnt: tuple[tuple[str, float], ...],
 ) -> _Order:
     project = Project([Source(path, text) for path, text in texts], paths)
-    return _Order(_found(project, report, hints))
+    return _Order(iter(ranking(project, report, dict(learnt))))
 
 
 class _Scored(NamedTuple):
-    """A change before it is an edit: how good it looks, and how good to the learnt patterns."""
+    """A change before it is an edit, and how good it looks."""
 
     score: float
-    told: float
     source: Source
     change: Change
     failure: Check
-    by: str
+
+    @property
+    def place(self) -> tuple[str, int, int, str]:
+        """What makes two changes the same; breaks ties."""
+        return self.source.path, self.change.start, self.change.end, self.change.text
 
 
-def _found(project: Project, report: Report, hints: Sequence[Hint]) -> Iterator[Candidate]:
-    seen: set[str] = set()
-    for one in _woven(_all(project, report, hints), hints):
+def ranking(project: Project, report: Report, learnt: Factors = {}) -> list[Candidate]:
+    """All candidates by their scores times what was learnt of such edits."""
+    seen: dict[str, Candidate] = {}
+    for one in sorted(_all(project, report), key=lambda one: (-one.score, *one.place)):
         edit = one.source.edit(one.change)
-        if edit is not None and edit.key not in seen:
-            seen.add(edit.key)
-            yield Candidate(edit, one.failure, one.score, one.by)
+        if edit is None or edit.key in seen:
+            continue
+        keys = keys_of(one.source, one.change)
+        factor = prod(learnt.get(key, 1.0) for key in keys)
+        seen[edit.key] = Candidate(edit, one.failure, one.score, keys, factor)
+    return sorted(seen.values(), key=lambda candidate: -candidate.score * candidate.learnt)
 
 
-def _woven(found: Sequence[_Scored], hints: Sequence[Hint]) -> Iterator[_Scored]:
-    """Its own judgement and what patterns speak for, whichever is likelier to be right.
-
-    The n-th of what patterns speak for comes after 2^n - 1 of its own at the earliest: however
-    sure they are said to be, misleading ones cost no more than the logarithm of the search.
-    """
-    own = sorted(found, key=lambda one: (-one.score, *_place(one)))
-    tried = 0
-    for n, (chance, learnt) in enumerate(_told(found, hints)):
-        until = max(2**n - 1, 0 if chance >= _RIGHT else ceil(_RIGHT / chance))
-        yield from own[tried:until]
-        tried = until
-        yield learnt
-    yield from own[tried:]
-
-
-def _told(found: Sequence[_Scored], hints: Sequence[Hint]) -> list[tuple[float, _Scored]]:
-    """What patterns speak for with its chance of being right, the likeliest first.
-
-    The chance that a pattern helps is shared out among the changes that it speaks for.
-    """
-    chances = {hint.key: _UNSAID if hint.chance is None else hint.chance for hint in hints}
-    spoken = [one for one in found if one.told > 0 and chances[one.by] > 0]
-    sums = defaultdict[str, float](float)
-    for one in spoken:
-        sums[one.by] += one.told
-    shared = [(chances[one.by] * one.told / sums[one.by], one) for one in spoken]
-    return sorted(shared, key=lambda turn: (-turn[0], *_place(turn[1])))
-
-
-def _place(one: _Scored) -> tuple[str, int, int, str]:
-    return one.source.path, one.change.start, one.change.end, one.change.text
-
-
-def _all(project: Project, report: Report, hints: Sequence[Hint]) -> list[_Scored]:
+def _all(project: Project, report: Report) -> list[_Scored]:
     """Every change once, its scores added up over the failures that suggest it."""
     passing = _passing(project, report)
     sums: dict[tuple[str, int, int, str], _Scored] = {}
     for raw in report.failures:
         failure = settled(raw, project)
-        scored = list(_scored(project, failure, hints, passing))
+        scored = list(_scored(project, failure, passing))
         total = sum([score for score, *_ in scored]) or 1.0
-        for score, learnt, source, change in scored:
-            part = min(learnt.gain, 1.0) * score / total
-            told = learnt.gain * score / total if learnt.gain > 1 else 0.0
-            one = _Scored(part, told, source, change, failure, learnt.by)
-            known = sums.get(_place(one))
+        for score, source, change in scored:
+            one = _Scored(score / total, source, change, failure)
+            known = sums.get(one.place)
             if known is not None:
-                one = (one if part > known.score else known)._replace(
-                    score=known.score + part,
-                    told=known.told + told,
-                    by=(one if told > known.told else known).by,
-                )
-            sums[_place(one)] = one
+                larger = one if one.score > known.score else known
+                one = larger._replace(score=known.score + one.score)
+            sums[one.place] = one
     return list(sums.values())
 
 
@@ -204,8 +171,8 @@ def _with_helpers(project: Project, path: str, test: ast.AST) -> list[ast.AST]:
 
 
 def _scored(
-    project: Project, failure: Check, hints: Sequence[Hint], passing: list[dict[Key, int]]
-) -> Iterator[tuple[float, Boost, Source, Change]]:
+    project: Project, failure: Check, passing: list[dict[Key, int]]
+) -> Iterator[tuple[float, Source, Change]]:
     test = project.test(failure.test_path, failure.test_function)
     clue = clue_of(failure, test)
     weights = _suspicion(project, clue, test, passing)
@@ -217,9 +184,8 @@ def _scored(
                 continue
             for change in template.propose(site):
                 line = unit.source.line_of(change.start)
-                learnt = boost(hints, clue, unit.source, change)
                 score = fit * weight * change.weight * _near(site, line, change)
-                yield score, learnt, unit.source, change
+                yield score, unit.source, change
 
 
 def _near(site: Site, line: int, change: Change) -> float:

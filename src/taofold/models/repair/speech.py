@@ -70,11 +70,7 @@ def failing(report: Report) -> str:
 def proposal(candidate: Candidate, number: int) -> tuple[str, str]:
     """Thought and rationale for trying `candidate`."""
     edit = candidate.edit
-    learnt = (
-        f" Pattern {candidate.pattern} from earlier loops speaks for it."
-        if candidate.pattern
-        else ""
-    )
+    learnt = " Earlier searches found such edits right." if candidate.learnt > 1 else ""
     thought = (
         f"{short(candidate.failure)}. Candidate {number} (one candidate edit per turn): "
         f"template {edit.template}, {_DOES[edit.template]}, at {edit.path}:{edit.line}.{learnt}"

@@ -172,15 +172,16 @@ def plain(body: str) -> str:
         value = json.loads(stripped)
     except (ValueError, RecursionError):
         return body
-    return _flat(value)
+    return flat(value)
 
 
-def _flat(value: Any) -> str:
+def flat(value: Any) -> str:
+    """The text of a result, however it is wrapped."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
         items = cast("list[object]", value)
-        return "\n".join([_flat(item) for item in items])
+        return "\n".join([flat(item) for item in items])
     if isinstance(value, dict):
         entries = cast("dict[str, object]", value)
         held = [text for key in _TEXTS if isinstance(text := entries.get(key), str)]

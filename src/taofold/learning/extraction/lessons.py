@@ -1,0 +1,258 @@
+"""What a finished loop teaches: errors and their fixes, chains of errors, mistakes, templates.
+
+Deterministic rules over a `History`. A lesson says what happened: the error as it was printed,
+the lines as they were and are, under their own names. Where it is not sure which edit settled
+which error, or what a file held before, nothing is learnt. Knows nothing about what is known
+already: the registry merges.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from itertools import groupby
+from typing import Final, get_args
+
+from taofold.core.checks import Check, is_test
+from taofold.learning.extraction.diffs import Hunk, hunks
+from taofold.learning.extraction.generalise import (
+    error_type_of,
+    hints_of,
+    language_of,
+    pattern_of,
+    seen_at,
+    template_code,
+)
+from taofold.learning.extraction.history import Attempt, Change, History
+from taofold.learning.extraction.mistakes import avoidances
+from taofold.learning.extraction.repair_kind import category_of, template_of
+from taofold.learning.extraction.words import (
+    CAUSE,
+    DOES,
+    gist,
+    plausible,
+    task_category,
+    task_pattern,
+)
+from taofold.learning.patterns.bodies import (
+    Approach,
+    ErrorFix,
+    Fix,
+    Kind,
+    Language,
+    Signature,
+    Spread,
+    Template,
+)
+from taofold.learning.patterns.values import Pattern, Scope
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+MOST: Final = 8
+"""Patterns of a kind that one loop may teach: a long loop should not flood the registry."""
+MOST_LINES: Final = 24
+"""Changed lines beyond which an edit is no example of a fix."""
+_PER_FIX: Final = 3
+"""Different errors that one fix may be stored for."""
+_EXAMPLE: Final = 300
+
+
+def extract(history: History, kinds: Collection[Kind] = KINDS) -> tuple[Pattern, ...]:
+    """Every pattern that the loop teaches, without ids; the same for the same history."""
+    found: list[Pattern] = []
+    for kind, rule in _RULES.items():
+        if kind in kinds:
+            found += list(rule(history))[:MOST]
+    return tuple(found)
+
+
+def _errors(history: History) -> Iterator[Pattern]:
+    seen: set[tuple[str, str, str]] = set()
+    for alike, changes in pairs(history):
+        body = _error_fix(alike, changes)
+        key = (body.signature.name, body.signature.pattern, body.fix.diff)
+        if key in seen:
+            continue
+        seen.add(key)
+        error, fix = alike[0].error_type, body.fix
+        yield Pattern(
+            "",
+            gist(error, body.signature.pattern),
+            body,
+            Scope(history.repository, fix.language),
+            _tags(fix.language, fix.template, error),
+        )
+
+
+def _tags(*words: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([w.lower().replace("_", "-") for w in words if w and w != "other"]))
+
+
+def pairs(history: History) -> Iterator[tuple[list[Check], tuple[Change, ...]]]:
+    """Failing checks of one error with the changes after which these same checks passed.
+
+    Changes to tests prove nothing, and what was taken back, or broke other checks, is no fix.
+    An edit of several files settled those errors that lead into one of them; which of several
+    other errors it settled nobody can say.
+    """
+    for number, attempt in enumerate(history.attempts):
+        if not (attempt.kept and attempt.judged) or attempt.broke:
+            continue
+        changes = tuple([c for c in attempt.changes if not is_test(c.path) and _readable(c)])
+        settled = [*attempt.turned, *_settled(attempt, history.attempts[number + 1 :])]
+        groups = [group for group in _distinct(settled) if _told(group[0])]
+        for alike in groups[:_PER_FIX] if changes else ():
+            near = tuple([c for c in changes if c.path and c.path == alike[0].place.path])
+            if near or len({c.path for c in changes}) == 1 or len(groups) == 1:
+                yield alike, near or changes
+
+
+def _told(check: Check) -> bool:
+    """Is it known what the error was? A command of which only its exit code is known is not."""
+    return bool(check.message) or check.error_type not in ("", "command", "timeout")
+
+
+def _readable(change: Change) -> bool:
+    """Is it known what the change was, and is it small enough to be an example?"""
+    lines = sum(len(hunk.removed) + len(hunk.added) for hunk in hunks(change))
+    return not change.unsure and 0 < lines <= MOST_LINES
+
+
+def _settled(attempt: Attempt, later: tuple[Attempt, ...]) -> Iterator[Check]:
+    """Checks that failed for another reason afterwards, and passed in the end."""
+    now = {check.id: check for check in attempt.after}
+    passed = {f.id for one in later if one.kept for f in one.turned}
+    for check in attempt.before:
+        if check.id in now and check.id in passed and now[check.id].error_type != check.error_type:
+            yield check
+
+
+def _distinct(checks: list[Check]) -> list[list[Check]]:
+    """The checks by error and generalised message, the commonest first."""
+    ordered = sorted(checks, key=_sign)
+    groups = [list(group) for _, group in groupby(ordered, key=_sign)]
+    return sorted(groups, key=lambda g: (-len(g), _sign(g[0])))
+
+
+def _sign(check: Check) -> tuple[str, str]:
+    return check.error_type, pattern_of(check.message)
+
+
+def _error_fix(alike: list[Check], changes: tuple[Change, ...]) -> ErrorFix:
+    check = alike[0]
+    found = [hunk for change in changes for hunk in hunks(change)]
+    language = language_of(changes[0].path)
+    template = plausible(
+        _template(changes, check.error_type), check.error_type, check.message, language
+    )
+    return ErrorFix(
+        Signature(
+            error_type_of(check.error_type),
+            pattern_of(check.message),
+            hints_of(check),
+            check.error_type,
+            check.message[:_EXAMPLE],
+            seen_at(check),
+        ),
+        Fix(
+            DOES.get(template, "Change the code as the difference shows"),
+            category_of(template),
+            template,
+            template_code(found)[0],
+            language,
+            difference(changes),
+            CAUSE.get(template, ""),
+        ),
+    )
+
+
+def _template(changes: tuple[Change, ...], error: str) -> str:
+    return next(filter(None, [template_of(one, error) for one in changes]), "")
+
+
+def difference(changes: tuple[Change, ...]) -> str:
+    """Lines with `-` and `+`, under their own names; an empty line between places."""
+    return "\n\n".join([hunk.text for change in changes for hunk in hunks(change)])
+
+
+def approaches(history: History) -> Iterator[Pattern]:
+    """The chain of errors of a loop that succeeded: which came to light after which was settled.
+
+    One edit that settled everything is told by its error; an approach says nothing beside it.
+    """
+    steps: list[str] = []
+    tools: list[str] = []
+    languages: list[str] = []
+    for alike, changes in pairs(history):
+        body = _error_fix(alike, changes)
+        where = f" in {body.signature.seen}" if body.signature.seen else ""
+        steps.append(f"{gist(alike[0].error_type, alike[0].message)}{where}: {_shortly(body.fix)}")
+        languages.append(body.fix.language)
+    for attempt in history.attempts:
+        tools += attempt.tools
+    steps = list(dict.fromkeys(steps))
+    if not history.succeeded or len(steps) < 2:
+        return
+    category = task_category(history.task)
+    spread = Spread(float(history.iterations), history.iterations, history.iterations)
+    yield Pattern(
+        "",
+        f"{len(steps)} errors one after another, the first {steps[0].partition(': ')[0]}",
+        Approach(
+            category,
+            "Settling one error brought the next to light; this was the order",
+            tuple(steps[:MOST]),
+            tuple(dict.fromkeys(tools)),
+            spread,
+            task_pattern(history.task),
+            float(history.iterations),
+            benefits=(f"{len(steps)} errors settled",),
+        ),
+        Scope(history.repository, languages[0]),
+        _tags(languages[0], category),
+    )
+
+
+def _shortly(fix: Fix) -> str:
+    """A fix in one line: the first line that went, and the first that came."""
+    lines = fix.diff.split("\n")
+    gone = next((line[1:].strip() for line in lines if line[:1] == "-"), "")
+    new = next((line[1:].strip() for line in lines if line[:1] == "+"), "")
+    if gone and new:
+        return f"`{gone}` became `{new}`"
+    return f"`{new}` was added" if new else f"`{gone}` was taken out"
+
+
+def _templates(history: History) -> Iterator[Pattern]:
+    seen: set[str] = set()
+    for (check, *_), changes in pairs(history):
+        found = [hunk for change in changes for hunk in hunks(change)]
+        code, holes = template_code(found)
+        # An exchange of words, or a line alone, is no template: the lesson shows it.
+        if _new_lines(found) < 2 or code in seen:
+            continue
+        seen.add(code)
+        language = language_of(changes[0].path)
+        template = _template(changes, check.error_type)
+        does = DOES.get(template, "Code that settled a failing check")
+        yield Pattern(
+            "",
+            does,
+            Template(
+                code,
+                next((name for name in get_args(Language) if name == language), "other"),
+                f"{does}, after {check.error_type or 'a failing check'}",
+                holes,
+                task_category(history.task),
+            ),
+            Scope(history.repository, language),
+            _tags(language, template),
+        )
+
+
+def _new_lines(found: list[Hunk]) -> int:
+    return sum(len(hunk.added) - len(hunk.removed) for hunk in found)
+
+
+_RULES: Final[dict[Kind, Callable[[History], Iterator[Pattern]]]] = {
+    "error": _errors,
+    "success": approaches,
+    "anti": avoidances,
+    "template": _templates,
+}

@@ -1,0 +1,76 @@
+"""What a search came to, read from the log of its run: which edit ended it, how the ranking stood.
+
+The seam between the search policy and those who keep its rates (`taofold.loop.learning`).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from taofold.core.events import Observed, Proposed, Record
+from taofold.core.values import FINISH
+from taofold.learning.attribution.rates import Rates, outcome
+from taofold.learning.patterns.values import Rate
+from taofold.models.repair.files import collect
+from taofold.models.repair.learnt import section
+from taofold.models.repair.project import Project
+from taofold.models.repair.rank import ranking
+from taofold.models.repair.source import Source
+from taofold.models.repair.story import key_of, tell
+from taofold.models.repair.transcript import Deed, flat
+
+
+class RepairSearch:
+    """The seam between the search policy and those who keep its rates."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def section(self, rates: Rates) -> str:
+        """See `section`."""
+        return section(rates)
+
+    def outcome(
+        self, records: Sequence[Record], rates: Rates
+    ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
+        """See `search_outcome`."""
+        return search_outcome(records, rates)
+
+
+def search_outcome(
+    records: Sequence[Record], rates: Rates
+) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
+    """What a run says of the edit that made its tests pass; None if none of its edits did."""
+    deeds = deeds_of(records)
+    story = tell(deeds)
+    if story.report is None or not story.report.ok or not story.kept:
+        return None
+    winner = story.kept[-1]
+    before = deeds[: max(n for n, deed in enumerate(deeds) if deed is winner)]
+    files, standing = collect(before), tell(before)
+    if standing.report is None:
+        return None
+    texts = {path: files.text(path) for path in files.known}
+    sources = [Source(path, text) for path, text in texts.items() if text is not None]
+    candidates = ranking(Project(sources, files.listed), standing.report)
+    wanted = key_of(winner.parameters)
+    index = next((n for n, one in enumerate(candidates) if one.edit.key == wanted), None)
+    if index is None:
+        return None
+    return outcome(rates, [(one.score, one.keys) for one in candidates], index)
+
+
+def deeds_of(records: Sequence[Record]) -> list[Deed]:
+    """The actions of a run with what came back, oldest first."""
+    actions: dict[tuple[str, int], tuple[str, Mapping[str, object]]] = {}
+    found: list[Deed] = []
+    for record in records:
+        match record.event:
+            case Proposed(key=key, actions=batch):
+                for index, action in enumerate(batch):
+                    actions[key, index] = action.tool, action.parameters
+            case Observed(key=key, index=index, observation=seen):
+                tool, parameters = actions.get((key, index), (FINISH, {}))
+                if tool != FINISH:
+                    found.append(Deed(tool, parameters, seen.status, flat(seen.result), 0))
+            case _:
+                pass
+    return found

@@ -1,0 +1,107 @@
+"""The rates of earlier searches: what the prompt tells, and what a finished run says of them."""
+
+import asyncio
+import shlex
+from pathlib import Path
+
+from driver import Pytest
+
+from taofold import Agent, Limits
+from taofold.core.events import Record
+from taofold.learning.attribution.rates import Rates
+from taofold.learning.patterns.values import Rate
+from taofold.models.repair import NAME, RepairModel
+from taofold.models.repair.learnt import HEADING, factors, section
+from taofold.models.repair.search import RepairSearch, deeds_of
+from taofold.models.repair.story import tell
+from taofold.tools import tool
+from taofold.tools.files import file_tools
+
+KEYS = {"s" + "a" * 12: Rate(5.0, 1.0), "l" + "b" * 12: Rate(0.0, 3.0), "s" + "c" * 12: Rate(1, 1)}
+
+
+def test_a_search_reads_the_rates_that_the_section_tells() -> None:
+    text = section(Rates(KEYS))
+    assert text.startswith(HEADING)
+    assert factors(f"Fix the tests.\n\n{text}") == {
+        "s" + "a" * 12: 2.3333,
+        "l" + "b" * 12: 0.25,
+    }
+
+
+def test_a_gate_that_is_shut_tells_nothing() -> None:
+    assert section(Rates(KEYS, (0.0, 5.0, 9.0))) == ""
+    assert section(Rates()) == ""
+
+
+def test_what_is_no_rate_is_not_read() -> None:
+    hostile = f"{HEADING}\nsaaaaaaaaaaaa 1e99\nrm -rf / 2.0\nsaaaaaaaaaaab -1.0\ns1 2.0\n"
+    assert factors(hostile) == {}
+    assert factors("saaaaaaaaaaaa 2.0000") == {}, "without its heading it is no section"
+
+
+def test_a_run_says_which_edit_ended_it(tmp_path: Path) -> None:
+    first, records = _repair(tmp_path / "one", "")
+    outcome = RepairSearch(NAME).outcome(records, Rates())
+    assert outcome is not None
+    keys, costs = outcome
+    assert sum(rate.wins for rate in keys.values()) == 2, "its shape, and its shape on that line"
+    assert abs(sum(r.expected for key, r in keys.items() if key[0] == "s") - 1.0) < 1e-6
+    assert len(costs) == 3
+    assert first >= 1
+    assert section(Rates().plus(*outcome)), "the next search is told"
+
+
+def test_a_run_that_repaired_nothing_says_nothing(tmp_path: Path) -> None:
+    _, records = _repair(tmp_path / "one", "", steps=3)
+    assert RepairSearch(NAME).outcome(records, Rates()) is None
+
+
+CODE = """\
+def price(cents, count):
+    total = cents * count
+    if count > 10:
+        total -= 50
+    return total / 100
+"""
+TEST = """\
+from shop import price
+
+def test_nine():
+    assert price(100, 9) == 9
+
+def test_ten():
+    assert price(100, 10) == 9.5
+"""
+
+
+def _repair(folder: Path, rates: str, steps: int = 200) -> tuple[int, tuple[Record, ...]]:
+    """The candidates that were tried, and the run's records."""
+    folder.mkdir()
+    (folder / "shop.py").write_text(CODE)
+    (folder / "test_shop.py").write_text(TEST)
+    pytest_ = Pytest()
+
+    @tool(effect="idempotent", tier=2)
+    def run_command(command: str) -> str:
+        """Run a program.
+
+        Args:
+            command: For example "python -m pytest -q".
+        """
+        words = shlex.split(command)
+        code, output = pytest_.run(folder, words[words.index("pytest") + 1 :])
+        return f"exit code {code}\n{output}"
+
+    limits = Limits(steps=steps, model_calls=steps + 5, tool_calls=2 * steps)
+    agent = Agent(
+        RepairModel(),
+        tools=[file_tools(folder), run_command],
+        instructions=rates,
+        limits=limits,
+        approve="all",
+    )
+    result = asyncio.run(agent.run("Make the failing tests pass: run `python -m pytest -q`"))
+    pytest_.close()
+    story = tell(deeds_of(result.records))
+    return story.candidates, tuple(result.records)
