@@ -56,7 +56,7 @@ class Story:
         event = e.Replied(
             key=key or f"{self.turn}",
             prompt="p",
-            text=text,
+            content=text,
             model=model,
             usage=Usage(**usage),
             ms=7.0,

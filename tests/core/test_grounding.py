@@ -133,7 +133,7 @@ def test_structured_results_are_read_key_by_key():
 
 def test_rejected_replies_and_peoples_words_count_as_said():
     for said in (
-        e.Replied(key="8", prompt="p", text="OBSERVATION: delta_4"),
+        e.Replied(key="8", prompt="p", content="OBSERVATION: delta_4"),
         e.Steered(key="8", id="s", text="look at delta_4", by="ann"),
     ):
         story = Story().put(said).step(result="delta_4 is there").step("so delta_4 it is")

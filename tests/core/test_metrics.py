@@ -73,6 +73,7 @@ def test_usage_is_summed_per_model_with_its_cost():
     told = measure(story.records).as_dict()
     assert told["usage_by_model"]["a"] == {
         "input_tokens": 11, "output_tokens": 2, "cached_tokens": 0, "usd": 0.2,
+        "written_tokens": 0, "reasoning_tokens": 0,
     }  # fmt: skip
     assert told["usage"]["usd"] == 0.4
     assert told["model_calls"] == 3

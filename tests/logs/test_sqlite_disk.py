@@ -20,7 +20,7 @@ from taofold.store.log import RunRow, Signal
 def step(number: int) -> list[Record]:
     key, text = str(number), '{"thought": "look", "action": {"tool": "add"}}'
     events: tuple[Event, ...] = (
-        Replied(key=key, prompt="a" * 16, text=text, usage=Usage(900, 30), model="m"),
+        Replied(key=key, prompt="a" * 16, content=text, usage=Usage(900, 30), model="m"),
         Proposed(key=key, thought=Thought("look"), actions=(Action("add", {"n": number}),)),
         Decided(key=key, verdict="allow", digest="d" * 16),
         Started(key=key),

@@ -31,7 +31,7 @@ class Person(BaseModel):
     age: int = Field(ge=0, le=150)
 
 
-def sample(seen: list[Any] | None = None) -> MCPServer:  # noqa: C901 - a list of tools
+def sample(seen: list[Any] | None = None) -> MCPServer:
     """A server with a tool for each thing that can happen."""
     done = [] if seen is None else seen
     server = MCPServer("sample", instructions="Obey me.")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from taofold.core.content import result_message
 from taofold.core.conversation import Conversation
 from taofold.core.values import Message, Profile, ToolCall
 from taofold.models.limiter import Limiter
@@ -47,9 +48,9 @@ def after_tools() -> Conversation:
         [
             Message("system", "Be brief."),
             Message("user", "Go"),
-            Message("assistant", "", calls),
-            Message("tool", "3", call_id="c1"),
-            Message("tool", "text", call_id="c2"),
+            Message("assistant", calls),
+            result_message("c1", "3"),
+            result_message("c2", "text"),
         ]
     )
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from conftest import Connect
+from taofold.core.content import result_message
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, Profile, ToolCall, Usage
@@ -95,13 +96,13 @@ async def test_roles_alternate_whatever_the_history(connect: Connect) -> None:
     conversation = Conversation(
         [
             Message("assistant", "I begin"),
-            Message("assistant", "", (ToolCall("add", "{}", "c1"), ToolCall("add", "{", "c2"))),
-            Message("tool", "", call_id="c2"),
+            Message("assistant", (ToolCall("add", "{}", "c1"), ToolCall("add", "{", "c2"))),
+            result_message("c2", ""),
             Message("user", "stop"),
             Message("system", "late advice"),
-            Message("tool", "orphan", call_id="c9"),
+            result_message("c9", "orphan"),
             Message("assistant", " "),
-            Message("assistant", "", (ToolCall("add", "{}", "c3"),)),
+            Message("assistant", (ToolCall("add", "{}", "c3"),)),
             Message("assistant", "and"),
         ]
     )

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from conftest import FULL, Connect
+from taofold.core.content import result_message
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, Profile, ToolCall, Usage
@@ -150,13 +151,11 @@ async def test_an_invalid_history_is_made_valid(connect: Connect) -> None:
     """Results that are missing are filled in, results without a call become the user's words."""
     conversation = Conversation(
         [
-            Message("tool", "orphan", call_id="gone"),
-            Message(
-                "assistant", "", (ToolCall("add", "{broken", "c1"), ToolCall("add", "{}", "c2"))
-            ),
-            Message("tool", "3", call_id="c2"),
+            result_message("gone", "orphan"),
+            Message("assistant", (ToolCall("add", "{broken", "c1"), ToolCall("add", "{}", "c2"))),
+            result_message("c2", "3"),
             Message("user", "and?"),
-            Message("assistant", "", (ToolCall("add", "{}", "c3"),)),
+            Message("assistant", (ToolCall("add", "{}", "c3"),)),
         ]
     )
     model, cassette = connect("openai:gpt-4o", said("ok"))
@@ -194,7 +193,7 @@ async def test_a_prefix_keeps_its_bytes_and_is_encoded_once(
     await model.complete(hello)
     first, second = (request["messages"] for request in cassette.requests)
     assert second[: len(first)] == first
-    assert len(hello.conversation.encoded("openai", lambda message: b"")) == 4
+    assert len(hello.conversation.fragments("openai", lambda *_: b"")) == 7
 
 
 async def test_lone_surrogates_do_not_break_a_request(connect: Connect) -> None:

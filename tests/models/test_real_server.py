@@ -8,6 +8,7 @@ import pytest
 from tests.llama import KEY, serving
 from tests.prerequisites import LLAMA
 
+from taofold.core.content import result_message
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, Profile
@@ -69,9 +70,9 @@ async def test_a_tool_is_called_and_its_result_answered(
     assert reply.calls[0].name == "add"
     assert reply.calls[0].id
     assert reply.usage.input_tokens > 0
-    conversation.append(Message("assistant", reply.text, reply.calls))
+    conversation.append(Message("assistant", reply.content))
     for call in reply.calls:
-        conversation.append(Message("tool", "5", call_id=call.id))
+        conversation.append(result_message(call.id, "5"))
     final = await model.complete(request, listen)
     assert final.text == "The sum is 5."
     assert final.finish == "stop"

@@ -1,5 +1,6 @@
 """Small words for tests of runs: replies, models with a memory, logs, people."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -72,7 +73,7 @@ class Memo:
             for start in range(0, len(reply.text), 7):
                 on_text(reply.text[start : start + 7])
         usage = reply.usage if reply.usage.tokens else Usage(100, 10)
-        return replace(reply, usage=usage, model=self.name)
+        return dataclasses.replace(reply, usage=usage, model=self.name)
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
         if self.usd is None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from taofold.core.content import MediaPart
 from taofold.core.effects import Act
 from taofold.core.errors import ModelError
 from taofold.core.values import Action, Reply, Thought, ToolCall, Usage
@@ -95,7 +96,7 @@ def test_the_first_look_lets_nothing_through_that_the_closer_look_takes_out(
 
 @pytest.mark.parametrize("field", ["text", "model", "finish", "reasoning"])
 def test_a_secret_in_any_part_of_a_reply_is_taken_out(field: str) -> None:
-    reply = msgspec.structs.replace(Reply("hello"), **{field: f"it is {KNOWN}"})
+    reply = Reply(**{"text": "hello", field: f"it is {KNOWN}"})
     kept = clean(REDACTOR, reply, Usage(), "m")
     assert getattr(kept, field) == f"it is {MARK}"
 
@@ -121,14 +122,15 @@ def test_parameters_that_are_nested_too_deep_are_not_let_through() -> None:
 
 
 WRONG: list[Any] = [
-    *[msgspec.structs.replace(Reply("x"), **{name: 5}) for name in ("text", "model", "finish")],
-    *[msgspec.structs.replace(Reply("x"), reasoning=b"x"), Reply("x", [])],  # type: ignore[arg-type]
+    *[Reply(**{name: 5}) for name in ("text", "model", "finish")],
+    *[Reply("x", reasoning=b"x"), Reply("x", issuer="me"), Reply("x", notes=[1])],  # type: ignore[arg-type]
+    *[Reply(parts=("x",)), Reply(parts=(MediaPart("image", "image/png"),))],  # type: ignore[arg-type]
     *[Reply("x", calls=(call,)) for call in ({"name": "add"}, ToolCall("add", "{}", None))],  # type: ignore[arg-type]
     *[Reply("x", calls=(ToolCall(None, "{}"),)), Reply("x", calls=(ToolCall("add", {}),))],  # type: ignore[arg-type]
     Reply("x", usage=None),  # type: ignore[arg-type]
     *[
         Reply("x", usage=msgspec.structs.replace(Usage(), **{name: value}))
-        for name in ("input_tokens", "output_tokens", "cached_tokens", "usd")
+        for name in Usage.__struct_fields__
         for value in (-1, MOST, True, "5", None, float("nan"), float("inf"))
     ],
     "text",

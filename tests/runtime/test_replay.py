@@ -121,7 +121,7 @@ async def test_replay_catches_a_mutant_of_the_parser_through_its_record() -> Non
     for place, record in enumerate(records):
         event = record.event
         if isinstance(event, e.Replied) and '"a"' in event.text:
-            changed = e.Replied(key=event.key, prompt=event.prompt, text=act("look", what="b"))
+            changed = e.Replied(key=event.key, prompt=event.prompt, content=act("look", what="b"))
             records[place] = e.Record(record.run, record.seq, record.at, changed)
     await planted(records, log)
     with pytest.raises(ReplayDiverged):

@@ -279,7 +279,7 @@ async def test_malformed_arguments_never_become_an_empty_call() -> None:
     assert RAN == []
     assert result.steps[0].observations[0].status == "failure"
     told = model.requests[1].messages
-    assert told[-2].calls[0].id == told[-1].call_id == "c1"
+    assert told[-2].calls[0].id == told[-1].results[0].id == "c1"
 
 
 @pytest.mark.scenario("RCT-24")

@@ -71,7 +71,11 @@ def runs(draw) -> list[e.Record]:
     put(e.RunStarted(goal=draw(text), agent=draw(text), model=draw(text)))
     for number in range(draw(st.integers(0, 4))):
         key = str(2 * number + 1)
-        put(e.Replied(key=str(2 * number), prompt="p", text=draw(text), usage=Usage(3, 4, 0, 0.5)))
+        put(
+            e.Replied(
+                key=str(2 * number), prompt="p", content=draw(text), usage=Usage(3, 4, 0, 0.5)
+            )
+        )
         if draw(st.booleans()):
             put(e.Violated(key=str(2 * number), rule=draw(text), detail=draw(text)))
         batch = draw(st.lists(actions, max_size=3).map(tuple))

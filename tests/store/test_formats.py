@@ -136,7 +136,7 @@ def small() -> list[e.Record]:
 @pytest.mark.scenario("TAO-17", "RCT-20")
 def test_each_line_has_its_type_iso_time_and_sequence():
     lines = export(small()).splitlines()
-    assert msgspec.json.decode(lines[0]) == {"format": "taofold-ndjson", "version": 1, "schema": 1}
+    assert msgspec.json.decode(lines[0]) == {"format": "taofold-ndjson", "version": 1, "schema": 2}
     first = msgspec.json.decode(lines[1])
     assert first["time"] == "2026-01-25T10:30:01.150Z"
     assert first["at"] == 1769337001150
@@ -157,7 +157,7 @@ def edited(line: int, old: str, new: str) -> str:
         ("", "f:1", "no end|cut off|not a taofold export"),
         ("hello\n", "f:1", "not a taofold export"),
         (edited(1, "taofold-ndjson", "other"), "f:1", "'other'"),
-        (edited(1, '"schema":1', '"schema":99'), "f:1", "schema 99"),
+        (edited(1, '"schema":2', '"schema":99'), "f:1", "schema 99"),
         (edited(2, "run_started", "run_begun"), "f:2", "run_begun"),
         (edited(3, '"seq":1', '"seq":2'), "f:3", "seq 2 where 1"),
         (edited(3, '"run":"r1"', '"run":"r2"'), "f:3", "'r2'"),

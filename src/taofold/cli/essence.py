@@ -75,6 +75,8 @@ def _world(event: Any) -> str:
             return f"to {event.to}"
         case e.PromptChanged():
             return f"{event.recorded} → {event.requested}"
+        case e.Cut():
+            return f"{event.reason}: {event.messages} messages {event.detail}".rstrip()
         case e.Compacted():
             return f"up to step {event.upto}: {event.chars_before} → {event.chars_after} characters"
         case e.Noted():

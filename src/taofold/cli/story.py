@@ -182,6 +182,7 @@ _BESIDE: dict[type[e.Happened], tuple[str, bool]] = {
     e.LimitHit: ("limit", False),
     e.Steered: ("message", False),
     e.Compacted: ("compacted", False),
+    e.Cut: ("what the provider signed is not sent back from here on,", True),
     e.PromptChanged: ("the prompt changed since it was recorded:", True),
     e.Resumed: ("resumed,", False),
     e.Forked: ("forked", False),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from taofold.core.values import Message
+from taofold.core.content import Message
 
 _HEADER: Final = "=== CONVERSATION HISTORY ===\n"
 _MARKS: Final = {"user": "👤 USER", "assistant": "🤖 ASSISTANT"}
@@ -13,11 +13,8 @@ def format_conversation_as_chat(history: Iterable[Mapping[str, str] | Message]) 
     """The messages in order, numbered from 1; a role that nobody knows is shown as it is."""
     lines = [_HEADER]
     for number, message in enumerate(history, 1):
-        said = (
-            {"role": message.role, "content": message.content}
-            if isinstance(message, Message)
-            else message
-        )
-        role, content = said.get("role", "unknown"), said.get("content", "")
+        if isinstance(message, Message):
+            message = {"role": message.role, "content": message.shown}
+        role, content = message.get("role", "unknown"), message.get("content", "")
         lines.append(f"{_MARKS.get(role, role.upper())} [{number}]: {content}\n")
     return "\n".join(lines)

@@ -4,14 +4,35 @@
 replay; `index` that of an action in its batch. Events are never changed; `codec` has their JSON.
 """
 
-from typing import Any, ClassVar, TypeAlias  # noqa: I001 - one line, not nine
+from collections.abc import Iterable
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
 # fmt: off
-from taofold.core.values import (
-    Action, Message, Observation, Principal, Profile, Thought, ToolCall, Usage, Value, Verdict,
+from taofold.core.content import (
+    Content,
+    Issuer,
+    OpaquePart,
+    Part,
+    calls_of,
+    media_of,
+    said,
+    thoughts,
 )
+from taofold.core.values import (
+    Action,
+    Message,
+    Observation,
+    Principal,
+    Profile,
+    Thought,
+    ToolCall,
+    Usage,
+    Value,
+    Verdict,
+)
+
 # fmt: on
 
 
@@ -23,7 +44,10 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
 
 
 class RunStarted(Happened, frozen=True, tag="run_started"):
-    """The run's fixed facts. Nothing irreversible has happened yet, so no sync is waited for."""
+    """The run's fixed facts. Nothing irreversible has happened yet, so no sync is waited for.
+
+    `goal` is its text; `parts` the goal as it was given, if it holds more than text.
+    """
 
     goal: str
     agent: str = "agent"
@@ -39,6 +63,12 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
     session: str = ""
     parent: str = ""
     depth: int = 0
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def content(self) -> Content:
+        """The goal as it was given."""
+        return self.parts or self.goal
 
 
 class Forked(Happened, frozen=True, tag="forked"):
@@ -63,6 +93,13 @@ class Steered(Happened, frozen=True, tag="steered"):
     id: str
     text: str
     by: str
+    parts: tuple[Part, ...] = ()
+    """The message as it was given, if it holds more than text."""
+
+    @property
+    def content(self) -> Content:
+        """The message as it was given."""
+        return self.parts or self.text
 
 
 class LimitHit(Happened, frozen=True, tag="limit_hit"):
@@ -82,19 +119,53 @@ class PromptChanged(Happened, frozen=True, tag="prompt_changed"):
 
 
 class Replied(Happened, frozen=True, tag="replied"):
-    """The model's reply, with what it cost: recorded before anyone tries to read it."""
+    """The model's reply, with what it cost: recorded before anyone tries to read it.
+
+    `prompt` is the digest of what every provider would be told, `prefix` of all that was sent:
+    tools, schema and opaque parts too ("" in logs of earlier releases). `notes` are what the
+    provider reported about the request.
+    """
 
     key: str
     prompt: str
-    text: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    content: Content = ""
     usage: Usage = Usage()
     model: str = ""
     finish: str = ""
-    reasoning: str = ""
     role: str = "executor"
     ms: float = 0.0
     cached: bool = False
+    issuer: Issuer | None = None
+    prefix: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What it says, without thinking and calls."""
+        return self.content if isinstance(self.content, str) else said(self.content)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls in it."""
+        return () if isinstance(self.content, str) else calls_of(self.content)
+
+    @property
+    def reasoning(self) -> str:
+        """The readable thinking in it."""
+        return "" if isinstance(self.content, str) else thoughts(self.content)
+
+
+class Cut(Happened, frozen=True, tag="cut"):
+    """From here on nothing opaque is sent back from the first `messages` of the conversation.
+
+    `reason`: "refused" (the provider would not take it), "prompt_changed", "tools_changed",
+    "redacted", "lost" (its bytes are not in this log).
+    """
+
+    key: str
+    reason: str
+    messages: int
+    detail: str = ""
 
 
 class AskFailed(Happened, frozen=True, tag="ask_failed"):
@@ -238,7 +309,7 @@ class RunFinished(Happened, frozen=True, tag="run_finished"):
 # fmt: off
 Event: TypeAlias = (
     RunStarted | Forked | Resumed | Steered | LimitHit | PromptChanged | Replied | AskFailed
-    | Violated | Compacted | Noted | Proposed | Decided | Resolved | Started | StartedOnce
+    | Violated | Cut | Compacted | Noted | Proposed | Decided | Resolved | Started | StartedOnce
     | Observed | DecisionRefused | Updated | Parked | Rewound | RunFinished
 )
 # fmt: on
@@ -251,3 +322,29 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     seq: int
     at: int
     event: Event
+
+
+def blobs_of(event: Event) -> tuple[str, ...]:
+    """Digests of the bytes beside the log that `event` speaks of."""
+    match event:
+        case Observed(observation=seen):
+            if not seen.blob and not seen.parts:
+                return ()
+            return _digests((seen.blob,), seen.parts)
+        case Replied(content=content):
+            if isinstance(content, str):
+                return ()
+            held = [part.digest for part in content if isinstance(part, OpaquePart)]
+            return _digests(held, content)
+        case RunStarted(parts=parts, history=history):
+            past = [digest for one in history for digest in _digests((), one.content)]
+            return _digests(past, parts)
+        case Steered(parts=parts):
+            return _digests((), parts)
+        case _:
+            return ()
+
+
+def _digests(known: Iterable[str], content: Content) -> tuple[str, ...]:
+    found = [part.digest for part in media_of(content)]
+    return tuple([digest for digest in (*known, *found) if digest])

@@ -199,7 +199,7 @@ def _words(event: e.Event) -> Any:
     """What an event says that is no observation."""
     match event:
         case e.RunStarted():
-            history = [message.content for message in event.history if message.role != "tool"]
+            history = [message.text for message in event.history if message.role != "tool"]
             return [_asked(event), event.settings.get("instructions", ""), history]
         case e.Replied():
             return event.text

@@ -73,7 +73,7 @@ class RunState(Value, frozen=True):
     """Milliseconds of activity: waiting for people and being dead do not count."""
 
 
-def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901 - one case per event
+def reduce(state: RunState, record: e.Record) -> RunState:
     """The state after `record`. Pure: same arguments, same result; `state` is not touched."""
     event, at = record.event, record.at
     active = state.active_ms
@@ -116,7 +116,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901 - one c
             data = {**state.data, event.name: event.value}
             return replace(state, data=data, at=at, active_ms=active)
         case e.Steered():
-            message = Message("user", event.text)
+            message = Message("user", event.content)
             return replace(state, heard=(*state.heard, message), at=at, active_ms=active)
         case e.LimitHit():
             hit = (*state.limits_hit, event.limit)
@@ -153,7 +153,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901 - one c
         case e.Noted(kind="state"):
             data = {**state.data, **event.data}
             return replace(state, data=data, at=at, active_ms=active)
-        case e.Forked() | e.AskFailed() | e.Violated() | e.Compacted() | e.Noted():
+        case e.Forked() | e.AskFailed() | e.Violated() | e.Cut() | e.Compacted() | e.Noted():
             return replace(state, at=at, active_ms=active)
         case _:
             assert_never(event)

@@ -6,12 +6,16 @@ with one JSON form, in which fields that hold their default are left out.
 """
 
 from enum import IntEnum
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, get_args
 
-import msgspec
-
-JSON: TypeAlias = Any
-"""What JSON can say: None, bool, int, float, str, list of JSON, dict of str to JSON."""
+from taofold.core.content import MediaPart, TextPart
+from taofold.core.content import Message as Message
+from taofold.core.content import Reply as Reply
+from taofold.core.content import Role as Role
+from taofold.core.content import ToolCall as ToolCall
+from taofold.core.content import Usage as Usage
+from taofold.core.value import JSON as JSON
+from taofold.core.value import Value as Value
 
 ThoughtType = Literal[
     "goal", "progress", "extraction", "reasoning", "exception", "synthesis", "research"
@@ -20,7 +24,6 @@ THOUGHT_TYPES: Final[frozenset[str]] = frozenset(get_args(ThoughtType))
 """The seven types; `research` is accepted only where it was opted in (D3)."""
 
 ObservationStatus = Literal["success", "failure", "partial", "timeout"]
-Role = Literal["system", "user", "assistant", "tool"]
 StepRole = Literal["planner", "executor", "evaluator", "finalizer", "critic"]
 Sideeffect = Literal["read", "idempotent", "once"]
 Verdict = Literal["allow", "ask", "deny", "expired", "void", "done"]
@@ -39,63 +42,6 @@ class Tier(IntEnum):
     CARD = 2
     CONFIRM = 3
     FORBIDDEN = 4
-
-
-class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What all values share: immutability and a compact JSON form.
-
-    They hold JSON and one another, never cycles, so the garbage collector need not look.
-    """
-
-
-class ToolCall(Value, frozen=True):
-    """A native tool call as a provider returns it: `arguments` is JSON text, unread."""
-
-    name: str
-    arguments: str
-    id: str = ""
-
-
-class Message(Value, frozen=True):
-    """One entry of the conversation that is sent to a model."""
-
-    role: Role
-    content: str
-    calls: tuple[ToolCall, ...] = ()
-    call_id: str = ""
-
-
-class Usage(Value, frozen=True):
-    """What model calls consumed: tokens and US dollars. Usages add up."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    usd: float = 0.0
-
-    @property
-    def tokens(self) -> int:
-        """Input plus output tokens."""
-        return self.input_tokens + self.output_tokens
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.usd + other.usd,
-        )
-
-
-class Reply(Value, frozen=True):
-    """What a model returned. `finish` is "stop", "length", "tool_calls" or "" when unknown."""
-
-    text: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    usage: Usage = Usage()
-    model: str = ""
-    finish: str = ""
-    reasoning: str = ""
 
 
 class Thought(Value, frozen=True):
@@ -141,6 +87,8 @@ class Observation(Value, frozen=True):
     """Why the tool was not run: unknown, invalid, denied, limit, repeated … ("" = it ran)."""
     cut: bool = False
     """True if `result` is only an excerpt of what the tool returned."""
+    parts: tuple[TextPart | MediaPart, ...] = ()
+    """What the tool returned, in order, if it holds media; `result` then has a line for each."""
 
 
 class Step(Value, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from taofold.core.codec import SCHEMA_VERSION, decode, encode
 from taofold.core.errors import Incompatible, LogError, UnknownRun
-from taofold.core.events import Observed, Record
+from taofold.core.events import Record, blobs_of
 from taofold.store.log import ENDED, RunRow, Signal
 
 LAST: Final = 0xFFFFFFFF
@@ -26,10 +26,8 @@ FENCE: Final = (
     "select epoch, (select max(id) from events where id between ?1 and ?1 + 4294967295), owner "
     "from runs where number = ?2"
 )
-# Rows of the first schema version carry none.
 INSERT: Final = (
-    "insert into events(id, at, body, version) values(?, ?, cast(? as text), "
-    f"{'null' if SCHEMA_VERSION == 1 else SCHEMA_VERSION})"
+    f"insert into events(id, at, body, version) values(?, ?, cast(? as text), {SCHEMA_VERSION})"
 )
 READ: Final = (
     "select id & 4294967295, at, body, version from events where id > ? and id <= ? "
@@ -54,6 +52,8 @@ POST: Final = (
 INBOX: Final = "select body from inbox where number = ? order by place"
 CONSUME: Final = "delete from inbox where number = ? and id = ?"
 
+_UNMARKED: Final = 1
+"""Rows of the first schema version carry none."""
 _SIGNAL: Final = msgspec.json.Decoder(Signal)
 _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
@@ -110,7 +110,7 @@ def record(run: str, row: tuple[int, int, str, int | None]) -> Record:
             f"{SCHEMA_VERSION}: use the newer taofold"
         )
     try:
-        return Record(run, seq, at, decode(body, version or 1))
+        return Record(run, seq, at, decode(body, version or _UNMARKED))
     except (ValueError, TypeError, KeyError, msgspec.MsgspecError) as error:
         raise LogError(f"record {seq} of run {run!r} is damaged: {error}") from error
 
@@ -150,8 +150,4 @@ def owner(connection: sqlite3.Connection, run: str) -> tuple[int, int, str]:
 
 def referred(records: Iterable[Record]) -> list[str]:
     """Digests of the blobs that the records speak of."""
-    return [
-        record.event.observation.blob
-        for record in records
-        if type(record.event) is Observed and record.event.observation.blob
-    ]
+    return [digest for record in records for digest in blobs_of(record.event)]

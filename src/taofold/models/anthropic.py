@@ -143,17 +143,17 @@ class MessagesModel:
         return b"," + encode({"tools": tools, "tool_choice": {"type": "none"}})[1:-1]
 
     def _system(self, conversation: Conversation) -> bytes:
-        blocks = b",".join(filter(None, conversation.fragments("anthropic system", system)))
+        blocks = b"".join(conversation.fragments("anthropic system", system))
         if not blocks:
             return b""
         return b',"system":[' + (blocks[:-1] + _CACHE if self._cache else blocks) + b"]"
 
     def _messages(self, conversation: Conversation) -> bytes:
         if self.profile.native_tools:
-            joined = b"".join(conversation.fragments("anthropic", native))
+            joined = b"".join(conversation.fragments("anthropic", native, b""))
             lacking = missing(conversation, len(conversation))
         else:
-            joined = b"".join(conversation.fragments("anthropic text", plain))
+            joined = b"".join(conversation.fragments("anthropic text", plain, b""))
             lacking = []
         if not joined:
             raise ModelError("a conversation needs a message besides the system's", kind="request")

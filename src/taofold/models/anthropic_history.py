@@ -26,9 +26,9 @@ def _leading(messages: Sequence[Message], index: int) -> bool:
 def system(messages: Sequence[Message], index: int) -> bytes:
     """A system message that precedes everything else, as a block; b"" for other messages."""
     message = messages[index]
-    if message.role != "system" or not message.content.strip():
+    if message.role != "system" or not message.text.strip():
         return b""
-    return block(message.content) if _leading(messages, index) else b""
+    return block(message.text) if _leading(messages, index) else b""
 
 
 def native(messages: Sequence[Message], index: int) -> bytes:
@@ -40,7 +40,7 @@ def native(messages: Sequence[Message], index: int) -> bytes:
     lacking = missing(messages, index)
     if message.role != "assistant":
         return _piece(messages, index, [*lacking, _text(message)])
-    said = [block(message.content)] if message.content.strip() else []
+    said = [block(message.text)] if message.text.strip() else []
     said = [*said, *_calls(message)] or [_text(message)]
     if not lacking:
         return _piece(messages, index, said)
@@ -92,12 +92,12 @@ def result(call_id: str, content: str) -> bytes:
 
 
 def _answer(message: Message) -> bytes:
-    return result(message.call_id, message.content)
+    return result(message.results[0].id, message.text)
 
 
 def _text(message: Message) -> bytes:
     # The API refuses empty blocks, and leaving the message out would merge its neighbours.
-    return block(message.content if message.content.strip() else "(empty)")
+    return block(message.text if message.text.strip() else "(empty)")
 
 
 def _calls(message: Message) -> list[bytes]:

@@ -77,15 +77,17 @@ class OllamaModel:
         conversation = request.conversation
         if self.profile.native_tools:
             pieces = conversation.fragments("ollama", native)
-            missing = [_missing(call.name) for call in pending(conversation, len(conversation))]
+            missing = [
+                b"," + _missing(call.name) for call in pending(conversation, len(conversation))
+            ]
             pieces = [*pieces, *missing] if missing else pieces
         else:
-            pieces = conversation.encoded("openai text", plain)
+            pieces = conversation.fragments("openai text", plain)
         frame = Frame(
             self.name, self._endpoint.url, self._endpoint.secret, self._price, names,
             len(conversation), speaker,
         )  # fmt: skip
-        body = self._start + b",".join(pieces) + b"]" + tail
+        body = self._start + b"".join(pieces) + b"]" + tail
         return await self._endpoint.ask(
             body, estimate(request), lambda: OllamaReader(frame), speaker, streaming=streaming
         )
@@ -155,10 +157,10 @@ def native(messages: Sequence[Message], index: int) -> bytes:
     message = messages[index]
     if message.role == "tool":
         if not follows_its_call(messages, index):
-            return encode({"role": "user", "content": message.content})
+            return encode({"role": "user", "content": message.text})
         calls = {call.id: call.name for call in pending(messages, index)}
-        return _result(calls[message.call_id], message.content)
-    entry: dict[str, Any] = {"role": message.role, "content": message.content}
+        return _result(calls[message.results[0].id], message.text)
+    entry: dict[str, Any] = {"role": message.role, "content": message.text}
     if message.calls:
         entry["tool_calls"] = [
             {"function": {"name": wire_name(call.name), "arguments": arguments_of(call)}}

@@ -118,10 +118,10 @@ class ChatModel:
         if self.profile.native_tools:
             pieces = conversation.fragments("openai", native)
             if open_calls := pending(conversation, len(conversation)):
-                pieces = [*pieces, *(_missing(call.id) for call in open_calls)]
+                pieces = [*pieces, *(b"," + _missing(call.id) for call in open_calls)]
         else:
-            pieces = conversation.encoded("openai text", plain)
-        body = self._start + b",".join(pieces) + b"]" + tail
+            pieces = conversation.fragments("openai text", plain)
+        body = self._start + b"".join(pieces) + b"]" + tail
         if not request.max_tokens:
             return body + b"}"
         limit = self._limits["max_tokens" in without]
@@ -208,23 +208,24 @@ def native(messages: Sequence[Message], index: int) -> bytes:
     message = messages[index]
     if message.role == "tool":
         if follows_its_call(messages, index):
-            return _result(message.call_id, message.content)
-        return encode({"role": "user", "content": message.content})
+            return _result(message.results[0].id, message.text)
+        return encode({"role": "user", "content": message.text})
     piece = encode(_entry(message))
     if index and (open_calls := pending(messages, index)):
         return b",".join([*(_missing(call.id) for call in open_calls), piece])
     return piece
 
 
-def plain(message: Message) -> bytes:
+def plain(messages: Sequence[Message], index: int) -> bytes:
     """A message for a model without native tools."""
+    message = messages[index]
     role = "user" if message.role == "tool" else message.role
     return encode({"role": role, "content": as_text(message)})
 
 
 def _entry(message: Message) -> dict[str, Any]:
     if not message.calls:
-        return {"role": message.role, "content": message.content}
+        return {"role": message.role, "content": message.text}
     calls = [
         {
             "id": call.id or "call",
@@ -236,7 +237,7 @@ def _entry(message: Message) -> dict[str, Any]:
         }
         for call in message.calls
     ]
-    return {"role": "assistant", "content": message.content or None, "tool_calls": calls}
+    return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
 
 
 def _result(call_id: str, content: str) -> bytes:

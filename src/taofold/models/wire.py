@@ -87,23 +87,23 @@ def pending(messages: Sequence[Message], end: int) -> tuple[ToolCall, ...]:
         message = messages[at]
         if message.role != "tool":
             return tuple([call for call in message.calls if call.id not in answered])
-        answered.add(message.call_id)
+        answered.update([result.id for result in message.results])
     return ()
 
 
 def follows_its_call(messages: Sequence[Message], index: int) -> bool:
     """Does the tool message at `index` answer an open call of the batch before it?"""
-    wanted = messages[index].call_id
-    return any([call.id == wanted for call in pending(messages, index)])
+    wanted = {result.id for result in messages[index].results}
+    return any([call.id in wanted for call in pending(messages, index)])
 
 
 def as_text(message: Message) -> str:
     """A message for a model without native tools: calls are written out in its text."""
     if not message.calls:
-        return message.content
+        return message.text
     calls = [{"tool": call.name, "parameters": arguments_of(call)} for call in message.calls]
     written = encode({"actions": calls}).decode()
-    return f"{message.content}\n{written}" if message.content else written
+    return f"{message.text}\n{written}" if message.text else written
 
 
 def finish_of(reason: str | None) -> str:

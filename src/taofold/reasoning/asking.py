@@ -14,12 +14,11 @@ from taofold.core.conversation import Conversation
 from taofold.core.effects import Answer, Strategy, ask, note
 from taofold.core.values import Message, Reply, StepRole
 from taofold.parsing import Parsed, Unparsed, parse
+from taofold.reasoning.talk import corrections
 from taofold.reasoning.task import Task
 
 T = TypeVar("T")
 
-ECHO: Final = 2000
-"""Characters of an unreadable reply that are shown back to the model."""
 RAW: Final = 500
 """Characters of an unreadable reply that an error may carry."""
 
@@ -92,17 +91,12 @@ def ask_for(
         kind = read.kind if isinstance(read, Wrong) else read.reason
         feedback, raw = read.feedback, reply.text[:RAW]
         yield from note("violation", rule="unreadable", detail=f"{kind}: {feedback}"[:RAW])
-        _correct(conversation, reply, feedback)
+        for message in corrections(reply, feedback):
+            conversation.append(message)
     yield from note("unread", reason=kind, raw=raw)
     said = f"; the last one began {raw[:200]!r}" if raw else ""
     error = f"{kind}: no usable reply in {attempts} attempts: {feedback}{said}"
     return Unread(kind, error, raw)
-
-
-def _correct(conversation: Conversation, reply: Reply, feedback: str) -> None:
-    said = reply.text if len(reply.text) <= ECHO else reply.text[:ECHO] + " […]"
-    conversation.append(Message("assistant", said or "(empty reply)"))
-    conversation.append(Message("user", feedback))
 
 
 def opening(
@@ -115,7 +109,8 @@ def opening(
     system = "\n\n".join([part for part in (task.instructions.strip(), rules.strip()) if part])
     messages = [Message("system", system)] if system else []
     before = task.history if history else ()
-    return Conversation([*messages, *before, Message("user", text), *heard])
+    question = Message("user", task.with_media(text))
+    return Conversation([*messages, *before, question, *heard])
 
 
 def stopped(unread: Unread) -> Answer:

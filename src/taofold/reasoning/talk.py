@@ -4,10 +4,12 @@ Older observations fold to their key line near the end of the window; failures s
 (D12). It decides nothing: compaction happens when the strategy asks for it.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
+from taofold.core.content import Content, Part, TextPart, bound, parts_of, result_message, unbound
 from taofold.core.conversation import Conversation
 from taofold.core.effects import Outlook
 from taofold.core.values import FINISH, Action, Message, Observation, Reply, Value
@@ -33,7 +35,7 @@ class _Told(Value, frozen=True):
     def line(self) -> str:
         """One line that stands for the messages."""
         if not self.actions:
-            return self.messages[0].content
+            return self.messages[0].text
         said = "; ".join(
             f"{a.tool} [{o.status}] {o.extraction or o.result}"
             for a, o in zip(self.actions, self.observations, strict=True)
@@ -52,7 +54,7 @@ class Talk:
         opening = [Message("system", system_prompt(task)), *task.history]
         if not opening[0].content:
             del opening[0]
-        self._opening = (*opening, Message("user", task.goal))
+        self._opening = (*opening, Message("user", task.content))
         self._told: list[_Told] = []
         self._folded = 0
         self.conversation = Conversation(self._opening)
@@ -90,11 +92,8 @@ class Talk:
 
     def correct(self, reply: Reply, feedback: str) -> None:
         """Show the model its unusable reply and what is wrong with it."""
-        said = reply.text if len(reply.text) <= ECHO else reply.text[:ECHO] + " […]"
-        if not said and reply.calls:
-            said = "(a tool call that could not be used)"
-        self.conversation.append(Message("assistant", said or "(empty reply)"))
-        self.conversation.append(Message("user", feedback))
+        for message in corrections(reply, feedback):
+            self.conversation.append(message)
 
     def tell(
         self,
@@ -105,12 +104,15 @@ class Talk:
         observations: tuple[Observation, ...],
     ) -> None:
         """Add a finished step: the reply (as far as it was `kept`) and what came back."""
-        messages = [Message("assistant", kept, reply.calls)]
+        messages = [Message("assistant", reply.kept(kept), reply.issuer)]
         told = zip(actions, observations, strict=True)
         if reply.calls:
-            messages += [Message("tool", show(number, a, o), call_id=a.id) for a, o in told]
+            messages += [
+                result_message(a.id, show(number, a, o), error=o.status in ("failure", "timeout"))
+                for a, o in told
+            ]
         else:
-            messages.append(Message("user", "\n\n".join([show(number, a, o) for a, o in told])))
+            messages.append(Message("user", _joined([show(number, a, o) for a, o in told])))
         for message in messages:
             self.conversation.append(message)
         self._told.append(_Told(number, tuple(messages), actions, observations))
@@ -131,18 +133,52 @@ class Talk:
             return None
         before = self.conversation.chars
         lines = "\n".join(told.line for told in self._told[:upto])
-        opening = (
-            *self._opening[:-1],
-            Message("user", f"{self.task.goal}\n\n[earlier steps, shortened]\n{lines}"),
-        )
-        rest = [message for told in self._told[upto:] for message in told.messages]
-        self.conversation = Conversation((*opening, *rest))
+        folded = f"\n\n[earlier steps, shortened]\n{lines}"
+        goal = self.task.content
+        goal = goal + folded if isinstance(goal, str) else (*goal, TextPart(folded))
+        # Another beginning is another conversation: what a provider signed does not hold in it.
+        rest = [
+            Message(message.role, unbound(message.content))
+            for told in self._told[upto:]
+            for message in told.messages
+        ]
+        self.conversation = Conversation((*self._opening[:-1], Message("user", goal), *rest))
         self._folded = upto
         return self._told[upto - 1].number, before, self.conversation.chars
 
 
-def show(number: int, action: Action, observation: Observation) -> str:
+def corrections(reply: Reply, feedback: str) -> list[Message]:
+    """What shows a model its unusable `reply` and what is wrong with it.
+
+    What its issuer wants back goes back as it came: a call is answered, not described.
+    """
+    if reply.issuer is not None and reply.calls:
+        refused = [result_message(call.id, feedback, error=True) for call in reply.calls]
+        return [Message("assistant", reply.content, reply.issuer), *refused]
+    said = reply.text if len(reply.text) <= ECHO else reply.text[:ECHO] + " […]"
+    if not said and reply.calls:
+        said = "(a tool call that could not be used)"
+    said = said or "(empty reply)"
+    content = reply.kept(said) if reply.issuer is not None and bound(reply.content) else said
+    return [Message("assistant", content, reply.issuer), Message("user", feedback)]
+
+
+def show(number: int, action: Action, observation: Observation) -> Content:
     """One observation as the model reads it. Its content is data between the lines."""
+    head = f"Observation: {number} [{observation.status}] {action.tool}: "
+    if observation.parts:
+        return (TextPart(head), *observation.parts)
     result = observation.result
-    text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
-    return f"Observation: {number} [{observation.status}] {action.tool}: {text}"
+    return head + (result if isinstance(result, str) else msgspec.json.encode(result).decode())
+
+
+def _joined(shown: Sequence[Content]) -> Content:
+    """Several observations as one message."""
+    texts = [one for one in shown if isinstance(one, str)]
+    if len(texts) == len(shown):
+        return "\n\n".join(texts)
+    parts: list[Part] = []
+    for one in shown:
+        parts += [TextPart("\n\n")] if parts else []
+        parts += parts_of(one)
+    return tuple(parts)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from pydantic import TypeAdapter
 
+from taofold.core.content import Content, Part, TextPart, described, media_of
 from taofold.core.values import FINISH, Message, Sideeffect
 from taofold.parsing import Parsed, Unparsed, parse, render_schema
 
@@ -83,6 +84,8 @@ class Task:
     """
 
     goal: str
+    parts: tuple[Part, ...] = ()
+    """The goal as it was given, if it holds more than text."""
     instructions: str = ""
     offers: tuple[Offer, ...] = ()
     output: Output = field(default_factory=Output)
@@ -98,6 +101,18 @@ class Task:
     """Is the reserved action `ask_user` on offer?"""
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The state that the run started with, for strategies that read it. JSON."""
+
+    @property
+    def content(self) -> Content:
+        """The goal as a message: as it was given, or what became of it with the same media."""
+        if not self.parts or described(self.parts) == self.goal:
+            return self.parts or self.goal
+        return self.with_media(self.goal)
+
+    def with_media(self, text: str) -> Content:
+        """`text` with the media of the goal behind it."""
+        media = tuple(media_of(self.parts))
+        return (TextPart(text), *media) if media else text
 
     @property
     def names(self) -> tuple[str, ...]:

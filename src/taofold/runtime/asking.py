@@ -5,10 +5,11 @@ What the call cost is recorded with the reply, before anyone tries to read it.
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from functools import partial
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import replace as but
 
 from taofold.core import events as e
 from taofold.core.effects import Ask, Halt
@@ -86,12 +87,12 @@ def _recorded(ledger: Ledger, key: str, prompt: str, recorded: e.Replied) -> Rep
     if record is not None:
         ledger.replayed(record)
     return Reply(
-        text=recorded.text,
-        calls=recorded.calls,
         usage=recorded.usage,
         model=recorded.model,
         finish=recorded.finish,
-        reasoning=recorded.reasoning,
+        parts=recorded.content,
+        issuer=recorded.issuer,
+        notes=recorded.notes,
     )
 
 
@@ -138,12 +139,13 @@ def _most_tokens(request: Request) -> int:
     """An upper bound of the prompt's tokens, from its bytes: in many scripts a character is one."""
     size = 0
     for message in request.conversation:
-        texts = [message.content]
+        texts = [message.text]
         for call in message.calls:
             texts += (call.name, call.arguments)
         size += sum([len(text.encode("utf-8", "surrogatepass")) for text in texts])
     if request.tools or request.schema is not None:
         size += len(msgspec.json.encode((request.tools, request.schema)))
+    size += sum([part.chars for part in request.conversation.media])
     return int(size / BYTES_PER_TOKEN) + 8 * len(request.conversation) + 64
 
 
@@ -188,12 +190,12 @@ async def _live(
         e.Replied(
             key=key,
             prompt=prompt,
-            text=reply.text,
-            calls=reply.calls,
+            content=reply.content,
             usage=reply.usage,
             model=reply.model,
             finish=reply.finish,
-            reasoning=reply.reasoning,
+            issuer=reply.issuer,
+            notes=reply.notes,
             role=request.role,
             ms=setup.now() - started,
             cached=cached is not None,
@@ -261,5 +263,5 @@ def _clean(ledger: Ledger, reply: Reply, model: Model) -> Reply:
     usage = reply.usage
     if not usage.usd and usage.tokens:
         usd = model.price(usage.input_tokens, usage.output_tokens)
-        usage = replace(usage, usd=usd) if usd else usage
+        usage = but(usage, usd=usd) if usd else usage
     return clean(ledger.setup.redactor, reply, usage, model.name)

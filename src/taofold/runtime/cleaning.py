@@ -4,12 +4,27 @@ A reply is cleaned as text when it arrives, and once more when it has been read:
 may bring to light what an escape hid. It knows nothing about limits or the tape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from operator import is_
 from typing import Any, Final, cast
 
-from msgspec.structs import replace
+from msgspec import structs
 
+from taofold.core.content import (
+    Content,
+    Issuer,
+    MediaPart,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolResult,
+    bound,
+    content_of,
+    parts_of,
+    unbound,
+)
 from taofold.core.effects import Act
 from taofold.core.errors import ModelError
 from taofold.core.values import RESERVED, Action, Message, Observation, Reply, ToolCall, Usage
@@ -22,61 +37,61 @@ MOST: Final = 1 << 53
 """More tokens than any call consumes."""
 _SCALARS: Final = frozenset({int, float, bool, type(None)})
 ALTERED: Final = "a secret was taken out"
+OPAQUE_DROPPED: Final = "a secret was taken out: the opaque parts beside it are not kept"
 
 
-def checked(reply: Any) -> Reply:
+def checked(reply: object) -> Reply:
     """A reply whose fields are what they should be; a model may be anybody's code.
 
     Raises:
         ModelError: of kind "reply", if one is not.
     """
-    if type(reply) is Reply and _sound(reply):
-        return reply
     if not isinstance(reply, Reply):
         raise ModelError(f"the model gave {type(reply).__name__}, not a Reply", kind="reply")
-    said: list[Any] = [reply.model, reply.finish, reply.reasoning]
-    if None in said:
-        said = [one if one is not None else "" for one in said]
-        reply = replace(reply, model=said[0], finish=said[1], reasoning=said[2])
-    texts: list[Any] = [reply.text, *said]
-    calls: Any = reply.calls
-    if not isinstance(calls, tuple):
-        raise ModelError(f"the reply's calls are {type(calls).__name__}, no tuple", kind="reply")
-    for call in cast("tuple[Any, ...]", calls):
-        if not isinstance(call, ToolCall):
-            raise ModelError(f"the reply has a {type(call).__name__} for a call", kind="reply")
-        texts += (call.name, call.arguments, call.id)
-    for kind in {*map(type, texts)}:
-        if not issubclass(kind, str):
-            raise ModelError(f"the reply has a {kind.__name__} for a text", kind="reply")
+    labels: list[Any] = [reply.model, reply.finish]
+    if None in labels:
+        labels = [label if label is not None else "" for label in labels]
+        reply = replace(reply, model=labels[0], finish=labels[1])
+    _texts([*labels, *reply.notes])
+    for part in reply.parts:
+        _part(part)
+    if not (type(reply.issuer) is Issuer or reply.issuer is None):
+        raise ModelError("the reply's issuer is no Issuer", kind="reply")
     _check(reply.usage)
-    return cast("Reply", reply)
+    return reply
 
 
-def _sound(reply: Reply) -> bool:
-    """Is everything exactly of its type? Nearly every reply is; the others get a closer look."""
-    said, used = reply, reply.usage
-    if not type(said.text) is type(said.model) is type(said.finish) is type(said.reasoning) is str:
-        return False
-    if type(said.calls) is not tuple or type(used) is not Usage:
-        return False
-    for call in said.calls:
-        if type(call) is not ToolCall:
-            return False
-        if not type(call.name) is type(call.arguments) is type(call.id) is str:
-            return False
-    if not type(used.input_tokens) is type(used.output_tokens) is type(used.cached_tokens) is int:
-        return False
-    fit = 0 <= used.input_tokens < MOST and 0 <= used.output_tokens < MOST
-    return (
-        fit and 0 <= used.cached_tokens < MOST and type(used.usd) is float and 0 <= used.usd < MOST
-    )
+def _part(part: Any) -> None:
+    match part:
+        case TextPart():
+            _texts([part.text, part.phase, part.opaque])
+        case ToolCall():
+            _texts([part.name, part.arguments, part.id, part.opaque])
+        case ThinkingPart():
+            _texts([part.text, part.echo])
+        case OpaquePart():
+            _texts([part.data, part.kind, part.digest])
+        case _:
+            raise ModelError(f"the reply has a {type(part).__name__} for a part", kind="reply")
+
+
+def _texts(texts: Iterable[Any]) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise ModelError(f"the reply has a {type(text).__name__} for a text", kind="reply")
 
 
 def _check(usage: Any) -> None:
     if not isinstance(usage, Usage):
         raise ModelError(f"the reply's usage is a {type(usage).__name__}", kind="reply")
-    counts: list[Any] = [usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.usd]
+    counts: list[Any] = [
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cached_tokens,
+        usage.usd,
+        usage.written_tokens,
+        usage.reasoning_tokens,
+    ]
     for kind in {*map(type, counts)}:
         if not issubclass(kind, int | float) or kind is bool:
             raise ModelError(f"the reply's usage holds a {kind.__name__}", kind="reply")
@@ -85,22 +100,69 @@ def _check(usage: Any) -> None:
 
 
 def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
-    """`reply` without secrets and lone surrogates; `model` is what it is called if it is silent."""
+    """`reply` without secrets and lone surrogates; `model` is what it is called if it is silent.
+
+    Opaque parts are not searched, for an edited one is dead. If a secret stands in what can be
+    read, they are dropped: what is encrypted beside it may say it too.
+    """
     name = reply.model or model
-    texts = [reply.text, name, reply.finish, reply.reasoning]
-    for call in reply.calls:
-        texts += (call.name, call.arguments, call.id)
-    if redactor.spotless(texts):
-        return Reply(reply.text, reply.calls, usage, name, reply.finish, reply.reasoning)
-    said = Walk(redactor).text
+    if redactor.spotless(_read(reply, name)):
+        if name == reply.model and usage is reply.usage:
+            return reply
+        return replace(reply, usage=usage, model=name)
+    walk = Walk(redactor)
+    parts = tuple([_without_secrets(walk, part) for part in reply.parts])
+    notes = [walk.text(note) for note in reply.notes]
+    if walk.lost and bound(reply.content):
+        parts = parts_of(unbound(parts))
+        notes.append(OPAQUE_DROPPED)
     return Reply(
-        said(reply.text),
-        tuple([ToolCall(said(c.name), said(c.arguments), said(c.id)) for c in reply.calls]),
-        usage,
-        said(name),
-        said(reply.finish),
-        said(reply.reasoning),
+        usage=usage,
+        model=walk.text(name),
+        finish=walk.text(reply.finish),
+        parts=content_of(parts),
+        issuer=reply.issuer,
+        notes=notes,
     )
+
+
+def _read(reply: Reply, name: str) -> list[str]:
+    """All of a reply that can be read."""
+    texts = [name, reply.finish, *reply.notes]
+    for part in reply.parts:
+        match part:
+            case TextPart() | ThinkingPart():
+                texts.append(part.text)
+            case ToolCall():
+                texts += (part.name, part.arguments, part.id)
+            case _:
+                pass
+    return texts
+
+
+def _without_secrets(walk: "Walk", part: Part) -> Part:
+    text = walk.text
+    match part:
+        case TextPart():
+            return TextPart(text(part.text), part.phase, part.opaque)
+        case ThinkingPart():
+            return ThinkingPart(text(part.text), part.echo)
+        case ToolCall():
+            return ToolCall(text(part.name), text(part.arguments), text(part.id), part.opaque)
+        case ToolResult():
+            return ToolResult(text(part.id), shown(walk, part.content), part.error)
+        case MediaPart():
+            return structs.replace(part, name=text(part.name), url=text(part.url))
+        case OpaquePart():
+            return part
+
+
+def shown(walk: "Walk", content: Content) -> "str | tuple[TextPart | MediaPart, ...]":
+    """Text and media without secrets."""
+    if isinstance(content, str):
+        return walk.text(content)
+    parts = [_without_secrets(walk, part) for part in content]
+    return tuple([part for part in parts if isinstance(part, TextPart | MediaPart)])
 
 
 def cleaned(redactor: Redactor, effect: Act) -> Act:
@@ -109,17 +171,17 @@ def cleaned(redactor: Redactor, effect: Act) -> Act:
     if type(thought.content) is not str or thought.content not in redactor.harmless:
         content = plain(redactor, thought.content)
         if content != thought.content:
-            thought = replace(thought, content=content)
+            thought = structs.replace(thought, content=content)
     actions = tuple([_action(redactor, action) for action in effect.actions])
     local = effect.local and tuple([_observation(redactor, given) for given in effect.local])
     return Act(thought, actions, local, effect.planned)
 
 
 def unsaid(redactor: Redactor, message: Message) -> Message:
-    """A message of an earlier conversation without secrets."""
-    text = redactor.text
-    calls = tuple([ToolCall(text(c.name), text(c.arguments), text(c.id)) for c in message.calls])
-    return replace(message, content=text(message.content), calls=calls)
+    """A message of an earlier conversation without secrets; what is opaque in it is not kept."""
+    walk = Walk(redactor)
+    parts = [_without_secrets(walk, part) for part in parts_of(unbound(message.content))]
+    return Message(message.role, content_of(parts))
 
 
 def plain(redactor: Redactor, value: Any) -> Any:
@@ -238,4 +300,4 @@ def _observation(redactor: Redactor, given: Observation | None) -> Observation |
     result, extraction = plain(redactor, given.result), plain(redactor, given.extraction)
     if result is given.result and extraction == given.extraction:
         return given
-    return replace(given, result=result, extraction=extraction)
+    return structs.replace(given, result=result, extraction=extraction)

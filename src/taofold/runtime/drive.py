@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, assert_never
 
 from taofold.core import events as e
+from taofold.core.content import TextPart
 from taofold.core.effects import (
     Act,
     Answer,
@@ -148,4 +149,5 @@ class Drive(Ledger):
 
 def _framed(said: e.Steered) -> Message:
     """What a person said to the running agent, as the model reads it."""
-    return Message("user", f"[message from {said.by}] {said.text}")
+    head = f"[message from {said.by}] "
+    return Message("user", (TextPart(head), *said.parts) if said.parts else head + said.text)

@@ -10,7 +10,7 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from taofold.core.errors import Conflict, LogError, UnknownRun
-from taofold.core.events import Observed, Record
+from taofold.core.events import Record, blobs_of
 from taofold.store.log import ENDED, Claim, RunRow, Signal, misplaced, overtaken
 
 
@@ -86,9 +86,7 @@ class MemoryLog:
         for head, record in enumerate(records, len(entry.records)):
             if record.seq != head or record.run != run:
                 raise Conflict(misplaced(run, head, record))
-            event = record.event
-            if type(event) is Observed and event.observation.blob:
-                blobbed.append(event.observation.blob)
+            blobbed += blobs_of(record.event)
         if if_quiet and not entry.inbox.keys() <= set(consume):
             return False
         entry.records += records

@@ -1,6 +1,6 @@
 """A run as NDJSON: a header, then one line per record. Lossless, and the form for backups.
 
-    {"format": "taofold-ndjson", "version": 1, "schema": 1}
+    {"format": "taofold-ndjson", "version": 1, "schema": 2}
     {"run": "r1", "seq": 0, "time": "2026-01-25T10:30:00.000Z", "at": 1769…, "event": {…}}
 
 `at` is the stored value in milliseconds, `time` the same for people. Knows no files.

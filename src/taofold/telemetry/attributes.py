@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
+from taofold.core.content import Message, ToolCall
 from taofold.core.excerpt import excerpt
-from taofold.core.values import Message, ToolCall
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.spans import AgentSpan, ApprovalSpan, Mark, ModelSpan, Span, ToolSpan
 
@@ -193,7 +193,7 @@ def _content(span: Span, content: Redactor) -> Attributes:
 
 
 def _messages(span: ModelSpan, found: Attributes, content: Redactor) -> None:
-    heard = [(message, _said(message.content, content)) for message in span.heard]
+    heard = [(message, _said(message.shown, content)) for message in span.heard]
     for index, (message, said) in enumerate(heard):
         found[f"llm.input_messages.{index}.message.role"] = message.role
         found[f"llm.input_messages.{index}.message.content"] = said
@@ -226,7 +226,11 @@ def _calls(calls: Iterable[ToolCall], content: Redactor) -> list[tuple[str, str,
 
 def _message(message: Message, said: str) -> dict[str, Any]:
     if message.role == "tool":
-        part = {"type": "tool_call_response", "id": message.call_id, "response": said}
+        part = {
+            "type": "tool_call_response",
+            "id": message.results[0].id if message.results else "",
+            "response": said,
+        }
     else:
         part = {"type": "text", "content": said}
     return {"role": message.role, "parts": [part]}

@@ -217,7 +217,7 @@ class Translation:
             case AgentSpan():
                 return {"input": {"goal": self._plain(span.goal)}, "output": self._out(span.output)}
             case ModelSpan():
-                heard = [{"role": m.role, "content": self._plain(m.content)} for m in span.heard]
+                heard = [{"role": m.role, "content": self._plain(m.shown)} for m in span.heard]
                 calls = [{"name": c.name, "arguments": c.arguments} for c in span.calls]
                 said = {"output": span.text, **({"tool_calls": calls} if calls else {})}
                 return {"input": {"messages": heard}, "output": self._plain(said)}

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from taofold.core import events as e
+from taofold.core.content import Message, Usage, result_message
 from taofold.core.trace import branch
-from taofold.core.values import Message, Usage
 from taofold.telemetry.calls import Calls, Origin, moment, text
 from taofold.telemetry.ids import dated, parent_part, root_run, span_id, trace_id
 from taofold.telemetry.spans import AgentSpan, Mark, ModelSpan, Span
@@ -109,13 +109,15 @@ class Projection:
                 self._hear(event.key, Message("user", event.detail))
             case e.Steered():
                 self._mark(record, "steered", event.text)
-                self._hear(event.key, Message("user", event.text))
+                self._hear(event.key, Message("user", event.content))
             case e.LimitHit():
                 self._mark(record, "limit", limit=event.limit)
             case e.Parked():
                 self._mark(record, "parked", reason=event.reason)
             case e.Resumed():
                 self._mark(record, "resumed", epoch=event.epoch)
+            case e.Cut():
+                self._mark(record, "cut", event.detail, reason=event.reason)
             case e.Compacted():
                 self._mark(record, "compacted", upto=event.upto)
             case e.Rewound():
@@ -138,7 +140,7 @@ class Projection:
         if event.usage is not None:
             self._usage += event.usage
         said = text(event.observation.result)
-        self._hear(event.key, Message("tool", said, call_id=action.id))
+        self._hear(event.key, result_message(action.id, said))
         span = self._calls.observe(record, event)
         if span is None:
             self._mark(record, "step", self._calls.thought(event), action=action.tool)
@@ -187,7 +189,7 @@ class Projection:
 
     def _take(self, key: str) -> tuple[Message, ...]:
         heard = self._heard.pop(branch(key), None)
-        return tuple(heard) if heard is not None else (Message("user", self._opened.goal),)
+        return tuple(heard) if heard is not None else (Message("user", self._opened.content),)
 
     def _agent(self, end: float, event: e.RunFinished | None) -> AgentSpan:
         origin, opened = self._origin, self._opened
@@ -240,4 +242,4 @@ def spans_of(records: Iterable[e.Record], starts: dict[str, int] | None = None) 
 def _opening(event: e.RunStarted) -> list[Message]:
     said = event.settings.get("instructions")
     system = [Message("system", said)] if isinstance(said, str) else []
-    return [*system, *event.history, Message("user", event.goal)]
+    return [*system, *event.history, Message("user", event.content)]

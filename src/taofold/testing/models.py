@@ -39,13 +39,13 @@ class Asked(Value, frozen=True):
 
     @property
     def text(self) -> str:
-        """Every message's content, joined: handy for `in`."""
-        return "\n".join(message.content for message in self.messages)
+        """Every message's text, joined: handy for `in`."""
+        return "\n".join(message.text for message in self.messages)
 
     @property
     def last(self) -> str:
-        """The content of the newest message, "" if there was none."""
-        return self.request.conversation[self.length - 1].content if self.length else ""
+        """The text of the newest message, "" if there was none."""
+        return self.request.conversation[self.length - 1].text if self.length else ""
 
     @property
     def digest(self) -> str:

@@ -219,7 +219,7 @@ def _adapter(library: Any) -> Callable[[RenderedPrompt], Any]:
             prompt = self.prompt(signature)
             messages = prompt.messages([dict(demo) for demo in demos], inputs)
             self.rendered.messages, self.rendered.prompt = tuple(messages), prompt
-            return [{"role": one.role, "content": one.content} for one in messages]
+            return [{"role": one.role, "content": one.text} for one in messages]
 
         def parse(self, signature: Any, completion: str) -> dict[str, Any]:
             read = read_again(self.prompt(signature), completion)

@@ -147,7 +147,7 @@ class ProgramRequests:
     def _conversation(self, messages: tuple[Message, ...], hint: list[Message]) -> Conversation:
         """The prompt, with the agent's instructions before it and what was said meanwhile."""
         leading = messages[0].role == "system"
-        system, rest = messages[0].content if leading else "", messages[leading:]
+        system, rest = messages[0].text if leading else "", messages[leading:]
         told = "\n\n".join([part for part in (self.task.instructions.strip(), system) if part])
         opening = [Message("system", told)] if told else []
         whole = [*opening, *rest[:-1], *self.task.history, *rest[-1:], *self.heard, *hint]

@@ -69,11 +69,11 @@ def read(messages: Sequence[Message], tools: Iterable[str] = ()) -> Transcript:
     for message in messages:
         match message.role:
             case "system":
-                fold.said.append(message.content)
+                fold.said.append(message.text)
             case "assistant":
                 fold.answered(message)
             case _:
-                fold.heard(message.content)
+                fold.heard(message.text)
     return Transcript(
         fold.goal, "\n".join(fold.said), tuple(fold.turns), _LAST.search(fold.newest) is not None
     )
@@ -89,7 +89,7 @@ class _Fold:
         self.finished = False
 
     def answered(self, message: Message) -> None:
-        self.open = actions(message.content)
+        self.open = actions(message.text)
         self.finished = any(tool == FINISH for tool, _ in self.open)
 
     def heard(self, text: str) -> None:
