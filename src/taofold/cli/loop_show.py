@@ -97,7 +97,7 @@ class Show:
     def _say(self, *parts: Part) -> None:
         self._console.print(Text.assemble(*parts))
 
-    def _fact(self, event: e.LoopEvent, before: LoopState) -> None:
+    def _fact(self, event: e.LoopEvent, before: LoopState) -> None:  # noqa: C901  # one case per fact
         match event:
             case e.LoopStarted():
                 self._opening(event)

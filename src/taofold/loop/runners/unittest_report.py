@@ -13,7 +13,7 @@ LONGEST = 20000
 IMPORT_FAILURES = ("unittest.loader._FailedTest.", "unittest.loader.ModuleSkipped.")
 
 
-def reporting(wire: Any, watch: Any) -> type[unittest.TextTestResult]:
+def reporting(wire: Any, watch: Any) -> type[unittest.TextTestResult]:  # noqa: C901  # small methods of one class
     """A result class for unittest that reports every test once."""
 
     class Reported(unittest.TextTestResult):
