@@ -44,7 +44,7 @@ def report(case: Case) -> Report:
 def offered(case: Case) -> list[Candidate]:
     test = f"import pytest\nfrom shop import f\ndef test_it():\n    {case.check}\n"
     project = Project([Source("shop.py", case.code), Source("tests/test_shop.py", test)])
-    return list(ranked(project, report(case), ()))
+    return list(ranked(project, report(case), {}))
 
 
 CASES = [
@@ -236,3 +236,14 @@ def test_text_beyond_ascii_does_not_shift_an_edit() -> None:
     code = "def f(x):\n    é = 'üöä'; return x > 10\n"
     case = Case("swap_comparison", code, "assert f(10)", "AssertionError", "assert False", "")
     assert "    é = 'üöä'; return x >= 10" in [c.edit.new for c in offered(case)]
+
+
+@pytest.mark.parametrize(
+    ("change", "first"),
+    [("rest.pop()", True), ("cards[0] = 1", True), ("rest += [1]", True), ("print(rest)", False)],
+)
+def test_a_copy_is_tried_early_where_the_shared_object_is_changed(change: str, first: bool) -> None:
+    code = f"def f(cards):\n    rest = cards\n    {change}\n    return len(rest) > 3\n"
+    case = Case("swap_function", code, "assert f([1, 2])", "AssertionError", "assert False", "")
+    order = [candidate.edit.new for candidate in offered(case)]
+    assert (order.index("    rest = list(cards)") < 6) == first

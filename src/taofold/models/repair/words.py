@@ -36,6 +36,14 @@ _NUMBERS: Final = {
     "0.5": ("1",), "1.0": ("0.0",), "0.0": ("1.0",), "90": ("365",), "2": ("3",), "3": ("2",),
 }  # fmt: skip
 _NOTHING: Final = {"[]": list, '""': str, "{}": dict, "0": int, "set()": set}
+_MUTATORS: Final = frozenset({
+    "add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "reverse",
+    "setdefault", "sort", "update",
+})  # fmt: skip
+_CHANGED: Final = 3.0
+"""What a copy weighs where the object that got a second name is changed, as by `append`."""
+_KEPT: Final = 0.3
+"""What it weighs where nothing changes it: there two names for one object do no harm."""
 _GLUE: Final = ("", " ", ", ", ",", "\n", "-", "_", ".", "/", ": ")
 
 
@@ -174,10 +182,32 @@ def swap_function(site: Site) -> Iterator[Change]:
             isinstance(node, ast.Assign)
             and isinstance(node.value, ast.Name)
             and node.value.id in site.locals
-        ):  # Somebody else's object is changed: work on a copy.
-            weight = 1.0 if node.value.id in site.parameters else 0.5
+        ):  # Somebody else's object under a second name: a fault only where it is changed.
+            weight = _CHANGED if _is_changed(site, node) else _KEPT
             yield site.swap("swap_function", node.value, f"list({node.value.id})", weight)
             yield site.swap("swap_function", node.value, f"dict({node.value.id})", 0.6 * weight)
+
+
+def _is_changed(site: Site, alias: ast.Assign) -> bool:
+    """Does the site change an object that `alias` gives a second name, under either of the two?"""
+    names = {node.id for node in [*alias.targets, alias.value] if isinstance(node, ast.Name)}
+
+    def named(node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and node.id in names
+
+    for node in site.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(attr=method, value=owner)):
+                changed = method in _MUTATORS and named(owner)
+            case ast.Subscript(ctx=ast.Store() | ast.Del(), value=owner):
+                changed = named(owner)
+            case ast.AugAssign(target=target):
+                changed = named(target)
+            case _:
+                changed = False
+        if changed:
+            return True
+    return False
 
 
 def _returned(site: Site, value: ast.expr | None) -> Iterator[Change]:
