@@ -95,7 +95,7 @@ def test_a_pattern_is_shown_with_its_figures_loops_and_words(taught: Taofold) ->
         f"Pattern: {SWAP}", "Type: Error Pattern", "Success Rate: 1.00 (2/2)", "Usage Count: 2",
         "Average Impact: not known yet (n = 1 shown, 0 control)", "  - two (discovered)",
         "  - three (applied successfully)", '  Pattern: "assert .* == .*"',
-        "  Category: fix_logic_error (swap_comparison)", "    +if {{variable}} >= {{variable_2}}:",
+        "  Category: fix_logic_error (swap_comparison)", "    +if amount >= LIMIT:",
         "Tags: python, swap-comparison, assertionerror", "Created: 20", "Last Used: 20",
     ):  # fmt: skip
         assert said in out
@@ -126,7 +126,9 @@ def test_metrics_have_the_names_of_the_source_system_and_a_curve(taught: Taofold
         "loops_with_pattern_injection", "average_iterations_without", "improvement_percentage",
     }  # fmt: skip
     result = taught("patterns", "metrics")
-    assert "n too small" in result.err
+    assert "not enough loops yet to know a benefit" in result.err
+    (row,) = [one for one in result.out.splitlines() if "improvement_percentage" in one]
+    assert "not enough loops yet" in row
     assert "iterations of the last 4 loops" in result.out
     assert "nnin" in result.out
 

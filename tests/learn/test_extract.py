@@ -93,6 +93,21 @@ def test_an_approach_is_a_chain_of_errors_with_the_edits_that_settled_them() -> 
     assert "`if amount > LIMIT:` became `if amount >= LIMIT:`" in found.body.steps[1]
 
 
+def test_a_fix_that_has_no_name_is_told_by_its_lines() -> None:
+    borrow = Change("src/lib.rs", "    let a = &rows[0];\n", "    let a = rows[0];\n")
+    check = fault("E0502", "cannot borrow `rows` as mutable", path="src/lib.rs")
+    (found,) = extract(history(attempt(borrow, before=(check,))), ("error",))
+    assert isinstance(found.body, ErrorFix)
+    assert found.body.fix.description == "`let a = &rows[0];` became `let a = rows[0];`"
+
+
+def test_a_loop_that_mostly_tried_in_vain_teaches_no_approach() -> None:
+    vain = attempt(BOUND, before=CHAIN[1].before, after=CHAIN[1].before, iteration=2)
+    tries = (CHAIN[0], vain, vain, CHAIN[1])
+    assert extract(history(*tries), ("success",)) == ()
+    assert extract(history(*tries), ("success",), 0.5) != ()
+
+
 def test_one_edit_that_settled_everything_teaches_no_approach() -> None:
     assert extract(history(attempt(GUARD)), ("success",)) == ()
 

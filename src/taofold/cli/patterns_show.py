@@ -20,6 +20,7 @@ _TITLES: Final = {
     "template": "Code Template",
 }
 _WIDE: Final = 100
+_YET: Final = "not enough loops yet"
 
 
 def day(at: int) -> str:
@@ -212,17 +213,21 @@ def lineage(pattern: "Pattern", sources: "Sequence[Source]") -> None:
 
 def metrics(measured: "Metrics", loops: "Sequence[LoopNote]") -> None:
     """Counts and benefit as a table, and the learning curve."""
+    from taofold.learning.metrics import ENOUGH
+
     said = measured.as_json()
     rows: list[tuple[str, str]] = [("total_patterns", str(said["total_patterns"]))]
     for part in ("patterns_by_type", "pattern_usage_stats", "cross_loop_benefit"):
         rows += [(f"{part}.{name}", _figure(one)) for name, one in said[part].items()]
-    rows += [(name, _figure(said[name])) for name in ("retired_patterns", "last_updated")]
-    table(("measure", "value"), rows)
     benefit = measured.benefit
     if not benefit.enough:
+        rows = [(name, _YET if "improvement_" in name else text) for name, text in rows]
+    rows += [(name, _figure(said[name])) for name in ("retired_patterns", "last_updated")]
+    table(("measure", "value"), rows)
+    if not benefit.enough:
         say(
-            f"n too small for a benefit: {benefit.with_injection.loops} loops with injection, "
-            f"{benefit.without.loops} control loops without"
+            f"{_YET} to know a benefit: {benefit.with_injection.loops} of {ENOUGH} loops that were "
+            f"told something, {benefit.without.loops} of {ENOUGH} control loops"
         )
     for text in curve(loops):
         give(text)

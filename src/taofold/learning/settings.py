@@ -17,7 +17,7 @@ class Extraction(Value, frozen=True):
     enabled: bool = True
     auto_extract_on_completion: bool = True
     min_success_rate_threshold: float = 0.6
-    """Success approaches of loops below this share of passing checks are not kept."""
+    """A loop of whose tries fewer than this share settled a check teaches no approach."""
     min_usage_count_for_evaluation: int = 3
     extract_code_templates: bool = True
     merge_similar_patterns: bool = True

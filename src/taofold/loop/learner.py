@@ -160,7 +160,8 @@ class CrossLoopLearner:
     async def _extracted(
         self, history: History, kinds: Collection[Kind], note: LoopNote | None
     ) -> list[Found]:
-        drafts = [await self._named(draft) for draft in extract(history, kinds)]
+        least = self.learning.extraction.min_success_rate_threshold
+        drafts = [await self._named(draft) for draft in extract(history, kinds, least)]
         if not drafts:
             return []
         if note is not None and note.decided:

@@ -48,15 +48,30 @@ MOST: Final = 8
 """Patterns of a kind that one loop may teach: a long loop should not flood the registry."""
 MOST_LINES: Final = 24
 """Changed lines beyond which an edit is no example of a fix."""
+LEAST: Final = 0.6
+"""The default of `extract`."""
 _PER_FIX: Final = 3
 """Different errors that one fix may be stored for."""
 _EXAMPLE: Final = 300
 
 
-def extract(history: History, kinds: Collection[Kind] = KINDS) -> tuple[Pattern, ...]:
-    """Every pattern that the loop teaches, without ids; the same for the same history."""
+def extract(
+    history: History, kinds: Collection[Kind] = KINDS, least: float = LEAST
+) -> tuple[Pattern, ...]:
+    """Every pattern that the loop teaches, without ids; the same for the same history.
+
+    Args:
+        least: The share of the loop's tries that must have settled a check for its way of working
+            to be an approach (`min_success_rate_threshold`).
+    """
+    rules: dict[Kind, Callable[[History], Iterator[Pattern]]] = {
+        "error": _errors,
+        "success": lambda history: approaches(history, least),
+        "anti": avoidances,
+        "template": _templates,
+    }
     found: list[Pattern] = []
-    for kind, rule in _RULES.items():
+    for kind, rule in rules.items():
         if kind in kinds:
             found += list(rule(history))[:MOST]
     return tuple(found)
@@ -151,7 +166,7 @@ def _error_fix(alike: list[Check], changes: tuple[Change, ...]) -> ErrorFix:
             seen_at(check),
         ),
         Fix(
-            DOES.get(template, "Change the code as the difference shows"),
+            DOES.get(template) or _shortly(difference(changes)),
             category_of(template),
             template,
             template_code(found)[0],
@@ -171,18 +186,27 @@ def difference(changes: tuple[Change, ...]) -> str:
     return "\n\n".join([hunk.text for change in changes for hunk in hunks(change)])
 
 
-def approaches(history: History) -> Iterator[Pattern]:
+def approaches(history: History, least: float = LEAST) -> Iterator[Pattern]:
     """The chain of errors of a loop that succeeded: which came to light after which was settled.
 
-    One edit that settled everything is told by its error; an approach says nothing beside it.
+    One edit that settled everything is told by its error; an approach says nothing beside it. Nor
+    is a way to be recommended on which fewer than `least` of the tries settled a check.
     """
+    tried = sum(attempt.judged for attempt in history.attempts)
+    useful = sum(
+        attempt.kept and bool(attempt.turned or [*_settled(attempt, history.attempts[number:])])
+        for number, attempt in enumerate(history.attempts, 1)
+    )
+    if useful < least * tried:
+        return
     steps: list[str] = []
     tools: list[str] = []
     languages: list[str] = []
     for alike, changes in pairs(history):
         body = _error_fix(alike, changes)
         where = f" in {body.signature.seen}" if body.signature.seen else ""
-        steps.append(f"{gist(alike[0].error_type, alike[0].message)}{where}: {_shortly(body.fix)}")
+        error = gist(alike[0].error_type, alike[0].message)
+        steps.append(f"{error}{where}: {_shortly(body.fix.diff)}")
         languages.append(body.fix.language)
     for attempt in history.attempts:
         tools += attempt.tools
@@ -209,9 +233,9 @@ def approaches(history: History) -> Iterator[Pattern]:
     )
 
 
-def _shortly(fix: Fix) -> str:
-    """A fix in one line: the first line that went, and the first that came."""
-    lines = fix.diff.split("\n")
+def _shortly(diff: str) -> str:
+    """A difference in one line: the first line that went, and the first that came."""
+    lines = diff.split("\n")
     gone = next((line[1:].strip() for line in lines if line[:1] == "-"), "")
     new = next((line[1:].strip() for line in lines if line[:1] == "+"), "")
     if gone and new:
@@ -248,11 +272,3 @@ def _templates(history: History) -> Iterator[Pattern]:
 
 def _new_lines(found: list[Hunk]) -> int:
     return sum(len(hunk.added) - len(hunk.removed) for hunk in found)
-
-
-_RULES: Final[dict[Kind, Callable[[History], Iterator[Pattern]]]] = {
-    "error": _errors,
-    "success": approaches,
-    "anti": avoidances,
-    "template": _templates,
-}

@@ -128,7 +128,8 @@ def _fix(fix: Fix) -> list[str]:
         lines.append(f"   - Fix: {line(fix.description, _LINE)}")
     named = line(fix.template, 40)
     both = named and named != fix.category
-    lines.append(f"   - Category: {f'{named} ({fix.category})' if both else fix.category}")
+    if named or fix.category != "other":
+        lines.append(f"   - Category: {f'{named} ({fix.category})' if both else fix.category}")
     if fix.diff:
         lines += _fenced("Before and after", "diff", fix.diff)
     elif fix.code:
