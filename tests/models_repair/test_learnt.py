@@ -11,8 +11,9 @@ from taofold.core.events import Record
 from taofold.learning.attribution.rates import Rates
 from taofold.learning.patterns.values import Rate
 from taofold.models.repair import NAME, RepairModel
-from taofold.models.repair.learnt import HEADING, factors, section
+from taofold.models.repair.learnt import HEADING, factors, keys_of, section
 from taofold.models.repair.search import RepairSearch, deeds_of
+from taofold.models.repair.source import Change, Source
 from taofold.models.repair.story import tell
 from taofold.tools import tool
 from taofold.tools.files import file_tools
@@ -34,6 +35,19 @@ def test_a_gate_that_is_shut_tells_nothing() -> None:
     assert section(Rates()) == ""
 
 
+def test_the_keys_of_an_edit_go_from_what_it_does_to_which_line_it_does_it_to() -> None:
+    text = "while n < len(xs):\n    m = n < 3\nwhile low < high:\n    pass\n"
+    source = Source("a.py", text)
+    first, second, third = (
+        keys_of(source, Change("swap_comparison", at, at + 1, "<="))
+        for at in (text.index("<"), text.index("< 3"), text.index("< high"))
+    )
+    assert first[0] == second[0] == third[0], "one shape"
+    assert first[1] == third[1] != second[1], "in a `while`, or where a name is assigned"
+    assert len({first[2], second[2], third[2]}) == 3, "three lines that are not alike"
+    assert [key[0] for key in first] == ["s", "k", "l"]
+
+
 def test_what_is_no_rate_is_not_read() -> None:
     hostile = f"{HEADING}\nsaaaaaaaaaaaa 1e99\nrm -rf / 2.0\nsaaaaaaaaaaab -1.0\ns1 2.0\n"
     assert factors(hostile) == {}
@@ -45,7 +59,7 @@ def test_a_run_says_which_edit_ended_it(tmp_path: Path) -> None:
     outcome = RepairSearch(NAME).outcome(records, Rates())
     assert outcome is not None
     keys, costs = outcome
-    assert sum(rate.wins for rate in keys.values()) == 2, "its shape, and its shape on that line"
+    assert sum(rate.wins for rate in keys.values()) == 3, "its shape, there, and on that line"
     assert abs(sum(r.expected for key, r in keys.items() if key[0] == "s") - 1.0) < 1e-6
     assert len(costs) == 3
     assert first >= 1

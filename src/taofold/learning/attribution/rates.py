@@ -1,10 +1,10 @@
 """How good kinds of edits have been at ending loops: two counters for each, and a gate.
 
 A search policy multiplies its own score of an edit by `Rates.factor`. The rule is empirical
-Bayes over two nested keys of an edit, its shape and its shape on a line like this one: a key's
-rate is (wins + doubt) / (expected + doubt), and what the outer key already expects is not
-counted again for the inner one. The outer key is what carries over between projects that share
-no line; the inner one is what carries over within one.
+Bayes over nested keys of an edit, its shape, its shape in such a statement and its shape on a line
+like this one: a key's rate is (wins + doubt) / (expected + doubt), and what the outer keys already
+expect is not counted again for the inner ones. The outer keys are what carries over between
+projects that share no line; the inner one is what carries over within one.
 
 Source of the figures: `docs/learning-benchmark.md`. Pure.
 """
@@ -20,8 +20,9 @@ from taofold.learning.patterns.values import Rate
 POWERS: Final = (0.0, 0.5, 1.0)
 """Orders that the gate chooses from: scores times the factor to this power; 0 = its own order."""
 SHAPE: Final = "s"
+STATEMENT: Final = "k"
 LINE: Final = "l"
-DOUBTS: Final = {SHAPE: 2.0, LINE: 1.0}
+DOUBTS: Final = {SHAPE: 2.0, STATEMENT: 2.0, LINE: 1.0}
 """Pseudo-wins that draw a key's rate to 1, by the first letter of the key."""
 FADE: Final = 0.9
 """What of the orders' costs is left after each loop, so that an early lesson can be unlearnt."""

@@ -7,10 +7,11 @@ number, and it can change the order of candidates, not the set.
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from keyword import iskeyword
 from math import log
 from typing import Final
 
-from taofold.learning.attribution.rates import LINE, MOST_KEYS, SHAPE, Rates, key_of
+from taofold.learning.attribution.rates import LINE, MOST_KEYS, SHAPE, STATEMENT, Rates, key_of
 from taofold.learning.extraction.diffs import abstracted, shape
 from taofold.models.repair.source import Change, Source
 
@@ -46,12 +47,23 @@ def factors(prompt: str) -> Factors:
     return {key: float(text) for key, text in found[:MOST_KEYS]}
 
 
-def keys_of(source: Source, change: Change) -> tuple[str, str]:
-    """An edit's keys: what it does, and what it does to which line; names left out."""
+def keys_of(source: Source, change: Change) -> tuple[str, str, str]:
+    """An edit's keys, the outer first: what it does, in which kind of statement, to which line.
+
+    Names are left out. `n < len(xs)` to `n <= len(xs)` behind `while` is the shape `<` to `<=`, the
+    same in a `while`, and the same on a line `while ID < len(ID):`.
+    """
     first, last = source.line_of(change.start), source.line_of(change.end)
     start, end = source.line_start(first), source.line_start(last + 1)
     old = source.text[start:end]
     new = old[: change.start - start] + change.text + old[change.end - start :]
     done = shape(old, new)
-    line = source.text[start : source.line_start(first + 1)]
-    return key_of(SHAPE, done), key_of(LINE, done, tuple(abstracted(line)))
+    line = tuple(abstracted(source.text[start : source.line_start(first + 1)]))
+    return key_of(SHAPE, done), key_of(STATEMENT, done, _statement(line)), key_of(LINE, done, line)
+
+
+def _statement(line: tuple[str, ...]) -> str:
+    """The kind of statement that a line begins: its keyword, or whether it assigns."""
+    if line and iskeyword(line[0]):
+        return line[0]
+    return "=" if "=" in line else ""
