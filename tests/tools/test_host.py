@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from taofold import host
 from taofold.spec.names import load
-from taofold.tools import host
 from taofold.tools.containment import Containment
 from taofold.tools.jail import Outside, jail
 
@@ -39,7 +39,7 @@ def test_a_folder_is_on_the_path_only_while_a_module_is_loaded(tmp_path: Path) -
 SEALED = """
 import sys
 from pathlib import Path
-from taofold.tools import host
+from taofold import host
 from taofold.tools.jail import jail
 from taofold.spec.names import load
 load("agents:made", Path("."))
@@ -78,7 +78,7 @@ def test_the_command_line_is_sealed(tmp_path: Path) -> None:
         "import sys; sys.path.pop(0)\n"
         "from taofold.cli import main\nsys.path.insert(0, '')\n"
         "try:\n    main(['doctor'])\nexcept SystemExit:\n    pass\n"
-        "from taofold.tools import host\nassert host.OUTSIDE in sys.meta_path\n"
+        "from taofold import host\nassert host.OUTSIDE in sys.meta_path\n"
         "assert '' not in sys.path and sys.path.count(__import__('os').getcwd()) == 0\n"
         "import aiohttp\nassert aiohttp.ClientSession\n"
     )

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from taofold import host
 from taofold.cli import outcome
 from taofold.cli.approvals import app as approvals
 from taofold.cli.check import register as add_check
@@ -27,7 +28,6 @@ from taofold.cli.runs_change import register as add_changing
 from taofold.cli.runs_files import register as add_files
 from taofold.cli.runs_read import register as add_reading
 from taofold.cli.serve import register as add_serve
-from taofold.tools import host
 
 app = typer.Typer(
     name="taofold",

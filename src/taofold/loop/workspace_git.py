@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from taofold import host
 from taofold.core.errors import ConfigError, RunError
-from taofold.tools import host
 
 SECONDS: Final = 300
 MADE_AGAIN: Final = (

@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from taofold.tools import guard, host, process
+from taofold import host
+from taofold.tools import guard, process
 from taofold.tools.worker import WORKERS
 
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
