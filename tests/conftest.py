@@ -2,9 +2,13 @@
 
 import os
 import signal
+import sys
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
+
+from taofold.host import OUTSIDE
 
 # Started in the background of a script, we are born deaf to Ctrl-C, and so is every process of a
 # test that sends one (POSIX shells, `nohup`).
@@ -22,6 +26,17 @@ def anyio_backend() -> str:
 def no_configuration_of_the_developers(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Profiles and policies of whoever runs the tests must not change their outcome."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+
+
+@pytest.fixture(autouse=True)
+def imports_of_the_tests_stay_open() -> Iterator[None]:
+    """A command line run inside this process seals its imports, for as long as a process lives."""
+    path, finders, roots = [*sys.path], [*sys.meta_path], {*OUTSIDE.roots}
+    yield
+    sys.path[:] = path
+    sys.meta_path[:] = finders
+    OUTSIDE.roots.clear()
+    OUTSIDE.roots.update(roots)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

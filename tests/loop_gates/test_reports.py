@@ -59,7 +59,11 @@ ISOLATED = ("-I", "-B", "-X", "pycache_prefix=\0cache")
             "cargo",
             ("cargo", "+nightly", "test", "--no-fail-fast", "--", "--nocapture"),
         ),
-        ("npx tsc --pretty -p .", "tsc", ("npx", "tsc", "-p", ".", "--pretty", "false")),
+        (
+            "npx tsc --pretty -p .",
+            "tsc",
+            ("npx", "tsc", "-p", ".", "--pretty", "false", "--listFiles"),
+        ),
         (
             "ruff check --output-format full src",
             "ruff",
@@ -69,7 +73,7 @@ ISOLATED = ("-I", "-B", "-X", "pycache_prefix=\0cache")
             "python -m mypy --strict --cache-dir x src",
             "mypy",
             ("python", *ISOLATED, "-m", "mypy", "--output=json", "--cache-dir=/dev/null",
-             "--strict", "src"),
+             "-v", "--strict", "src"),
         ),
         ("npm test", "command", ("npm", "test")),
         ("python check.py", "command", ("python", "check.py")),

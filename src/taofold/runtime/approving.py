@@ -82,12 +82,14 @@ def ask(
     )
     if recorded is not None and recorded.verdict == "ask":
         # The policy's version may have changed without changing what it says; the preview
-        # and the time are the world's.
+        # and the time are the world's. How often the call had started is the log's: while a
+        # replay meets parallel branches in another order, the state may count a later start.
         event = replace(
             event,
             expires_at=recorded.expires_at,
             policy=recorded.policy,
             preview=recorded.preview,
+            attempt=recorded.attempt,
         )
         if not ledger.exact:
             event = recorded
