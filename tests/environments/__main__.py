@@ -36,6 +36,8 @@ OFFERS: Final = {
     "npm": Offer(28, "the official AG-UI client, and a judge of accessibility", node.make),
     "opik": Offer(182, "traces as Opik's own client reads them", partial(_python, "opik")),
     "phoenix": Offer(367, "traces in a real Arize Phoenix", partial(_python, "phoenix")),
+    "providers": Offer(330, "agents against strict fake providers and official SDKs",
+                       partial(_python, "providers")),
 }  # fmt: skip
 """By name. npm and node are needed for "mcp-servers" and "npm"."""
 

@@ -58,7 +58,7 @@ async def test_a_reply_counts_cached_input_and_its_cost(connect: Connect, hello:
     model, cassette = connect("anthropic:claude-sonnet-4-5", said(text("Hi"), **usage))
     reply = await model.complete(hello)
     usd = (300 * 3 + 1000 * 0.3 + 10 * 15 + 200 * 3 * 0.25) / 1e6
-    assert reply.usage == Usage(1300, 10, 1000, pytest.approx(usd))
+    assert reply.usage == Usage(1300, 10, 1000, pytest.approx(usd), 200)
     assert (reply.text, reply.finish) == ("Hi", "stop")
     sent, headers = cassette.requests[0], cassette.headers[0]
     assert sent["system"][0]["text"] == "Be brief."
@@ -68,7 +68,7 @@ async def test_a_reply_counts_cached_input_and_its_cost(connect: Connect, hello:
     assert headers["anthropic-version"] == "2023-06-01"
 
 
-async def test_both_ends_of_the_stable_prefix_are_marked_for_the_cache(
+async def test_the_system_and_the_whole_are_marked_for_the_cache(
     connect: Connect, after_tools: Conversation
 ) -> None:
     model, cassette = connect("anthropic:claude-x", said(text("ok")))
@@ -76,8 +76,28 @@ async def test_both_ends_of_the_stable_prefix_are_marked_for_the_cache(
     sent = cassette.requests[0]
     mark = {"type": "ephemeral"}
     assert sent["system"][-1]["cache_control"] == mark
+    assert sent["cache_control"] == mark
+    assert str(sent).count("cache_control") == 2
+
+
+async def test_elsewhere_the_last_block_is_marked_for_the_cache(
+    connect: Connect, after_tools: Conversation
+) -> None:
+    model, cassette = connect("anthropic:kimi-k3", said(text("ok")), prompt_cache="1h")
+    await model.complete(Request(after_tools))
+    sent = cassette.requests[0]
+    mark = {"type": "ephemeral", "ttl": "1h"}
+    assert sent["system"][-1]["cache_control"] == mark
     assert sent["messages"][-1]["content"][-1]["cache_control"] == mark
     assert str(sent).count("cache_control") == 2
+
+
+async def test_nothing_is_marked_where_nothing_shall_be_cached(
+    connect: Connect, after_tools: Conversation
+) -> None:
+    model, cassette = connect("anthropic:claude-x", said(text("ok")), prompt_cache="off")
+    await model.complete(Request(after_tools))
+    assert "cache_control" not in str(cassette.requests[0])
 
 
 async def test_results_of_a_batch_become_one_message(
@@ -120,7 +140,7 @@ async def test_roles_alternate_whatever_the_history(connect: Connect) -> None:
 
 
 async def test_a_prefix_keeps_its_bytes_as_the_conversation_grows(connect: Connect) -> None:
-    """Every prefix of the history is a prefix of the next request, but for the cache mark."""
+    """Every history is a prefix of the next request's."""
     conversation = Conversation([Message("system", "s"), Message("user", "a")])
     model, cassette = connect("anthropic:claude-x", *[said(text("ok"))] * 3)
     for _ in range(3):
@@ -128,8 +148,8 @@ async def test_a_prefix_keeps_its_bytes_as_the_conversation_grows(connect: Conne
         conversation.append(Message("assistant", "b"))
         conversation.append(Message("user", "c"))
     for mine, next_ in zip(cassette.requests, cassette.requests[1:], strict=False):
-        del mine["messages"][-1]["content"][-1]["cache_control"]
         assert next_["messages"][: len(mine["messages"])] == mine["messages"]
+        assert {**next_, "messages": []} == {**mine, "messages": []}
 
 
 async def test_a_turn_without_tools_still_declares_those_in_the_history(

@@ -8,7 +8,7 @@ import pytest
 
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
-from taofold.core.values import Message, Reply
+from taofold.core.values import Message, ModelSettings, Reply
 from taofold.models.endpoint import Endpoint
 from taofold.models.limiter import Limiter, shared
 from taofold.models.retry import Retry
@@ -92,7 +92,7 @@ def agents(time: Time, provider: Provider, count: int, limiter: Limiter) -> list
             "http://provider/v1", {}, transport=provider, limiter=limiter, clock=time.clock,
             sleep=time.sleep, retry=Retry(draw=lambda: 0.0),
         )  # fmt: skip
-        return endpoint.ask(b"{}", 10, Plain)
+        return endpoint.ask([b"{}"], 10, Plain)
 
     return [one() for _ in range(count)]
 
@@ -172,7 +172,7 @@ async def test_a_token_rate_spaces_large_requests_further() -> None:
 
 async def test_an_unlimited_limiter_is_not_even_asked(hello: Request) -> None:
     assert not Limiter().busy
-    assert Request(Conversation([Message("user", "x")])).max_tokens == 0
+    assert Request(Conversation([Message("user", "x")])).asked() == ModelSettings()
 
 
 def test_one_account_has_one_limiter_and_its_key_is_not_kept() -> None:

@@ -8,7 +8,7 @@ import pytest
 from conftest import Connect
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
-from taofold.core.values import ToolCall, Usage
+from taofold.core.values import ModelSettings, ToolCall, Usage
 from taofold.runtime.model import Request, ToolSpec
 from taofold.runtime.registry import resolve
 
@@ -29,7 +29,10 @@ def lines(*messages: dict[str, Any]) -> str:
 async def test_a_reply_sets_the_window_and_costs_nothing(connect: Connect, hello: Request) -> None:
     model, cassette = connect("ollama:llama3.1:8b", said(content="Hi"), api_key=None)
     request = msgspec.structs.replace(
-        hello, max_tokens=5, temperature=0.0, stop=("END",), schema={"type": "object"}
+        hello,
+        settings=ModelSettings(max_tokens=5, temperature=0.0),
+        stop=("END",),
+        schema={"type": "object"},
     )
     reply = await model.complete(request)
     assert (reply.text, reply.usage, reply.finish) == ("Hi", Usage(26, 9), "stop")

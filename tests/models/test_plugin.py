@@ -30,7 +30,7 @@ async def test_a_test_that_asks_for_it_may(hello: Request) -> None:
 
 @pytest.mark.cassette("openai_stream.json")
 async def test_a_marked_test_is_answered_from_its_cassette(hello: Request) -> None:
-    reply = await resolve("openai:gpt-4o").complete(hello, lambda text: None)
+    reply = await resolve("openai-chat:gpt-4o").complete(hello, lambda text: None)
     assert reply.text.startswith("Grüß")
 
 

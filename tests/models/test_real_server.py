@@ -11,7 +11,7 @@ from tests.prerequisites import LLAMA
 from taofold.core.content import result_message
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
-from taofold.core.values import Message, Profile
+from taofold.core.values import Message, ModelSettings, Profile
 from taofold.models.http import aclose_all
 from taofold.models.limiter import Limiter
 from taofold.models.retry import Retry
@@ -65,7 +65,7 @@ async def test_a_tool_is_called_and_its_result_answered(
     heard: list[str] = []
     listen = heard.append if streamed else None
     conversation = Conversation([Message("user", "What is 2 + 3?")])
-    request = Request(conversation, tools=(add,), max_tokens=60)
+    request = Request(conversation, tools=(add,), settings=ModelSettings(max_tokens=60))
     reply = await model.complete(request, listen)
     assert reply.calls[0].name == "add"
     assert reply.calls[0].id
@@ -82,12 +82,14 @@ async def test_a_tool_is_called_and_its_result_answered(
 async def test_a_model_without_tools_answers_in_text(react: str) -> None:
     model = connect(react, profile=Profile())
     conversation = Conversation([Message("user", "What is 2 + 3?")])
-    first = await model.complete(Request(conversation, max_tokens=60))
+    first = await model.complete(Request(conversation, settings=ModelSettings(max_tokens=60)))
     assert "Action: add" in first.text
     conversation.append(Message("assistant", first.text))
     conversation.append(Message("user", "Observation: 5"))
     heard: list[str] = []
-    second = await model.complete(Request(conversation, max_tokens=60), heard.append)
+    second = await model.complete(
+        Request(conversation, settings=ModelSettings(max_tokens=60)), heard.append
+    )
     assert "Final Answer: 5" in second.text
     assert "".join(heard) == second.text
 
@@ -115,7 +117,7 @@ async def test_a_random_model_is_held_to_a_strict_schema(random: str, streamed: 
     model = connect(random)
     for word in ("one", "two", "three"):
         conversation = Conversation([Message("user", word)])
-        request = Request(conversation, schema=SCHEMA, max_tokens=200)
+        request = Request(conversation, schema=SCHEMA, settings=ModelSettings(max_tokens=200))
         reply = await model.complete(request, (lambda text: None) if streamed else None)
         shape = msgspec.json.decode(reply.text, type=Shape)
         assert 1 <= shape.n <= 9
@@ -124,7 +126,7 @@ async def test_a_random_model_is_held_to_a_strict_schema(random: str, streamed: 
 
 
 async def test_a_reply_that_is_cut_says_so(random: str) -> None:
-    request = Request(Conversation([Message("user", "talk")]), max_tokens=3)
+    request = Request(Conversation([Message("user", "talk")]), settings=ModelSettings(max_tokens=3))
     assert (await connect(random).complete(request)).finish == "length"
 
 
@@ -138,7 +140,9 @@ async def test_errors_are_clear_about_who_can_act(
         await connect(tools, provider, api_key="sk-wrong").complete(hello, listen)
     assert wrong_key.value.kind == "auth"
     assert "sk-wrong" not in str(wrong_key.value)
-    long = Request(Conversation([Message("user", "word " * 20_000)]), max_tokens=5)
+    long = Request(
+        Conversation([Message("user", "word " * 20_000)]), settings=ModelSettings(max_tokens=5)
+    )
     with pytest.raises(ModelError, match="context window") as overflow:
         await connect(tools, provider).complete(long, listen)
     assert overflow.value.kind == "overflow"
@@ -147,7 +151,9 @@ async def test_errors_are_clear_about_who_can_act(
 async def test_a_schema_that_the_server_cannot_compile_is_given_up(tools: str) -> None:
     """It answers 400; the request then goes without a schema, and the parser has the last word."""
     bad = {"type": "object", "properties": {"x": {"type": "no-such-type"}}}
-    request = Request(Conversation([Message("user", "hi")]), schema=bad, max_tokens=20)
+    request = Request(
+        Conversation([Message("user", "hi")]), schema=bad, settings=ModelSettings(max_tokens=20)
+    )
     assert (await connect(tools).complete(request)).text
 
 

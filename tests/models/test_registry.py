@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from taofold.core.errors import ConfigError, ModelError, RunError
-from taofold.core.values import Profile, Reply
+from taofold.core.values import ModelSettings, Profile, Reply
 from taofold.runtime import registry
 from taofold.runtime.fallback import FallbackModel, Speaker
 from taofold.runtime.model import Model, OnText, Request
@@ -51,8 +51,9 @@ def test_the_seeds_name_for_it_works_too() -> None:
 
 def test_every_built_in_provider_can_be_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in registry.BUILT_IN.keys() - {"offline"}:
-        model = resolve(f"{name}:m", api_key="k", base_url="http://127.0.0.1:9/v1")
-        assert model.name == f"{name}:m"
+        named = "claude-x" if name == "bedrock" else "m"
+        model = resolve(f"{name}:{named}", api_key="k", base_url="http://127.0.0.1:9/v1")
+        assert model.name == f"{name}:{named}"
 
 
 @pytest.mark.parametrize(
@@ -110,20 +111,20 @@ def test_the_environments_key_goes_nowhere_an_argument_points(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-env")
     for provider in ("openai", "anthropic"):
         stolen = resolve(f"{provider}:m", base_url="https://evil.example/v1")
-        assert "sk-env" not in str(vars(stolen._endpoint))  # type: ignore[attr-defined]
+        assert "sk-env" not in str(vars(stolen.connection.endpoint))  # type: ignore[attr-defined]
         kept = resolve(f"{provider}:m")
-        assert "sk-env" in str(vars(kept._endpoint))  # type: ignore[attr-defined]
+        assert "sk-env" in str(vars(kept.connection.endpoint))  # type: ignore[attr-defined]
 
 
 async def test_only_openai_itself_is_told_the_new_name_of_the_limit(
     hello: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = {"json": {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]}}
-    asked = msgspec.structs.replace(hello, max_tokens=7)
+    asked = msgspec.structs.replace(hello, settings=ModelSettings(max_tokens=7))
     for url, name in (("", "max_completion_tokens"), ("http://127.0.0.1:9/v1", "max_tokens")):
-        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        monkeypatch.setenv("OPENAI_CHAT_BASE_URL", url)
         cassette = Cassette([{"response": said}])
-        await resolve("openai:m", api_key="k", transport=cassette).complete(asked)
+        await resolve("openai-chat:m", api_key="k", transport=cassette).complete(asked)
         assert cassette.requests[0][name] == 7
 
 

@@ -48,7 +48,11 @@ def test_what_will_not_pass_by_itself_is_not_repeated(kind: str) -> None:
         (b'{"error":{"message":"m","type":"t","code":"c"}}', ("c", "m")),
         (b'{"error":{"message":"m","type":"t","code":400}}', ("t", "m")),
         (b'{"error":"plain"}', ("", "plain")),
-        (b'[{"error":{"message":"m","status":"X"}}]', ("", "m")),
+        (b'[{"error":{"message":"m","status":"X"}}]', ("X", "m")),
+        (
+            b'{"error":{"code":400,"message":"p","metadata":{"raw":"{\\"error\\":{\\"message\\":\\"m\\"}}"}}}',
+            ("", "p: m"),
+        ),
         (b'{"detail":"fastapi"}', ("", "fastapi")),
         (b"<html>no</html>", ("", "<html>no</html>")),
         (b"\xff", ("", "\ufffd")),

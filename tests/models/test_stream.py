@@ -7,11 +7,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taofold.core.content import Issuer
 from taofold.models.chat_reply import ChatReader
 from taofold.models.sse import Events, Lines
 from taofold.models.wire import Frame
 from taofold.runtime.fallback import Speaker
 
+ISSUER = Issuer("chat", "h", "m")
 texts = st.lists(st.text(st.characters(codec="utf-8"), max_size=8), max_size=6)
 
 
@@ -30,7 +32,7 @@ def test_a_stream_reads_the_same_wherever_it_is_cut(
     events += [b'{"choices":[{"delta":{},"finish_reason":"stop"}]}', b"[DONE]"]
     data = b"".join(b": ping" + end + b"data: " + event + end + end for event in events)
     heard: list[str] = []
-    frame = Frame("m", "http://h", "", None, {}, 0, Speaker(heard.append))
+    frame = Frame("m", ISSUER, "http://h", "", None, {}, 0, Speaker(heard.append))
     reader = ChatReader(frame)
     for chunk in cut(data, places):
         reader.feed(chunk)

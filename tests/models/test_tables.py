@@ -1,76 +1,191 @@
-"""Profiles and prices."""
+"""What is known of models: rules, windows, prices."""
+
+from datetime import UTC, datetime
 
 import pytest
 
+from taofold.core.errors import ConfigError
 from taofold.core.values import Usage
-from taofold.models.prices import FREE, PRICES, Price, price_of
-from taofold.models.profiles import PROFILES, UNKNOWN, profile_of
+from taofold.models import catalogue
+from taofold.models.catalogue import find, snapshot_date
+from taofold.models.prices import FREE, Price, Rates, own_price
+from taofold.models.rules import UNKNOWN, rules_for
 from taofold.runtime.registry import resolve
 
+OLDEST = 30
+"""Days: prices and windows that are older are no longer to be relied on."""
 
+
+@pytest.fixture
+def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the library, whether it is installed or not."""
+    monkeypatch.setattr(catalogue, "_library", lambda: None)
+
+
+def test_the_snapshot_of_prices_is_not_stale() -> None:
+    age = datetime.now(UTC).date() - snapshot_date()
+    assert age.days <= OLDEST, "make the snapshot anew: python -m taofold.models.catalogue"
+
+
+@pytest.mark.usefixtures("snapshot")
 @pytest.mark.parametrize(
-    ("model", "window"),
+    ("provider", "model", "window"),
     [
-        ("gpt-5", 400_000),
-        ("gpt-5-mini-2025-08-07", 400_000),
-        ("openai/gpt-4o:free", 128_000),
-        ("claude-sonnet-4-5-20250929", 200_000),
-        ("llama3.1:8b", 131_072),
-        ("Qwen/Qwen3-8B", 32_768),
-        ("gpt-4o1", 8192),
-        ("mystery", 8192),
+        ("openai", "gpt-5.6-sol", 1_050_000),
+        ("openai", "gpt-4o-2024-08-06", 128_000),
+        ("anthropic", "claude-opus-5-5", 1_000_000),
+        ("anthropic", "claude-sonnet-4-5-20250929", 200_000),
+        ("gemini", "gemini-3.7-flash", 1_000_000),
+        ("anthropic", "claude-opus-9", 200_000),
+        ("openai", "gpt-9-nova", 400_000),
+        ("ollama", "llama3.1:8b", 32_768),
+        ("openai-compatible", "mystery", 8_192),
     ],
 )
-def test_the_longest_name_in_the_table_decides(model: str, window: int) -> None:
-    assert profile_of(model).window == window
-
-
-def test_an_unknown_model_is_treated_with_caution() -> None:
-    assert profile_of("mystery") == UNKNOWN
-    assert not UNKNOWN.window_known
-    assert not UNKNOWN.native_tools
-
-
-@pytest.mark.parametrize(
-    ("model", "price"),
-    [
-        ("gpt-4o", (2.5, 1.25, 10.0)),
-        ("gpt-4o-mini-2024-07-18", (0.15, 0.075, 0.6)),
-        ("anthropic/claude-sonnet-4-20250514", (3.0, 0.3, 15.0)),
-        ("o3-pro", (20.0, 20.0, 80.0)),
-        ("o1-pro", None),
-        ("gpt-5.9", None),
-        ("claude-opus-4-9", None),
-        ("mystery", None),
-    ],
-)
-def test_a_price_is_never_borrowed_from_another_model(
-    model: str, price: tuple[float, ...] | None
+def test_the_window_is_the_catalogues_then_the_rules(
+    provider: str, model: str, window: int
 ) -> None:
-    assert price_of(model) == price
+    known = resolve(f"{provider}:{model}", api_key="k", base_url="http://127.0.0.1:9/v1")
+    assert known.profile.window == window
+
+
+def test_an_unknown_model_of_an_unknown_server_is_treated_with_caution() -> None:
+    assert rules_for("openai-compatible", "mystery") == UNKNOWN
+    profile = UNKNOWN.profile()
+    assert not profile.window_known
+    assert not profile.native_tools
+    assert profile.inputs is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"), [("anthropic", "claude-nova-7"), ("openai", "next"), ("gemini", "next")]
+)
+def test_an_unknown_model_of_a_known_vendor_has_its_newest_rules(provider: str, model: str) -> None:
+    rules = rules_for(provider, model)
+    assert rules.tools
+    assert rules.schema
+    assert rules.thinking == "always"
+    assert rules.inputs
+    assert rules.bound or provider == "gemini"
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "off", "sampling", "bound"),
+    [
+        ("claude-fable-5", "always", "", "no", False),
+        ("claude-fable-5-1", "always", "", "no", True),
+        ("claude-mythos-5-1", "always", "", "no", False),
+        ("claude-mythos-5-2", "always", "", "no", True),
+        ("claude-opus-5-5", "always", "", "no", True),
+        ("claude-opus-6", "always", "", "no", True),
+        ("claude-sonnet-5-5", "default", "between_tools", "no", True),
+        ("claude-haiku-5-5-20260915", "default", "disabled", "no", True),
+        ("claude-opus-5", "default", "disabled", "no", False),
+        ("claude-sonnet-5-20260301", "default", "disabled", "no", False),
+        ("claude-opus-4-7", "opt_in", "disabled", "no", False),
+        ("claude-sonnet-4-6", "opt_in", "disabled", "yes", False),
+        ("claude-opus-4-5-20251101", "opt_in", "disabled", "not_thinking", False),
+        ("claude-3-5-sonnet-latest", "off", "disabled", "not_thinking", False),
+        ("us.anthropic.claude-opus-5-5-v1:0", "always", "", "no", True),
+        ("gpt-5", "always", "", "no", False),
+        ("gpt-5.1", "opt_in", "none", "not_thinking", False),
+        ("gpt-5.6-sol", "default", "none", "not_thinking", False),
+        ("gpt-6-sol", "default", "none", "not_thinking", True),
+        ("gpt-6-astra", "always", "", "no", True),
+        ("gpt-6.1-sol-2026-09-29", "always", "", "no", True),
+        ("gpt-5.4-pro", "always", "", "no", False),
+        ("gpt-5-chat-latest", "", "", "yes", False),
+        ("gpt-4.1-mini", "", "", "yes", False),
+        ("o3-mini", "always", "", "no", False),
+        ("gemini-3.7-flash", "always", "", "yes", False),
+        ("gemini-2.5-flash", "default", "0", "yes", False),
+        ("gemini-2.5-pro", "default", "", "yes", False),
+        ("deepseek-v4-pro", "default", "disabled", "yes", False),
+    ],
+)
+def test_what_a_model_takes_follows_from_vendor_line_and_version(
+    model: str, thinking: str, off: str, sampling: str, bound: bool
+) -> None:
+    rules = rules_for("x", model)
+    assert (rules.thinking, rules.off, rules.sampling, rules.bound) == (
+        thinking, off, sampling, bound,
+    )  # fmt: skip
+
+
+def test_levels_of_thinking_follow_the_version() -> None:
+    assert rules_for("openai", "gpt-5").efforts[0] == "minimal"
+    assert rules_for("openai", "gpt-5.6-sol").efforts == (
+        "none", "low", "medium", "high", "xhigh", "max",
+    )  # fmt: skip
+    assert "none" not in rules_for("openai", "gpt-6.2-astra").efforts
+    assert "minimal" in rules_for("gemini", "gemini-3-flash-preview").efforts
+    assert "minimal" not in rules_for("gemini", "gemini-3.7-flash").efforts
+
+
+@pytest.mark.usefixtures("snapshot")
+@pytest.mark.parametrize(
+    ("provider", "model", "price"),
+    [
+        ("openai", "gpt-4o", (2.5, 1.25, 10.0)),
+        ("openai", "gpt-4o-mini-2024-07-18", (0.15, 0.075, 0.6)),
+        ("openai", "gpt-5.6-sol", (4.0, 0.4, 20.0)),
+        ("openai", "gpt-5.99", None),
+        ("anthropic", "claude-opus-4-99", None),
+        ("openai-compatible", "gpt-4o", None),
+    ],
+)
+def test_a_price_is_never_borrowed_from_another_model_or_place(
+    provider: str, model: str, price: tuple[float, ...] | None
+) -> None:
+    entry = find(provider, model)
+    found = entry.price.rates[:3] if entry and entry.price else None
+    assert found == price
+
+
+@pytest.mark.usefixtures("snapshot")
+def test_long_prompts_and_service_tiers_count() -> None:
+    entry = find("openai", "gpt-6.1-sol")
+    assert entry is not None
+    assert entry.price is not None
+    short, long = entry.price.upper(272_000, 0), entry.price.upper(272_001, 0)
+    assert long > 1.9 * short
+    usual = entry.price.cost(Usage(1000, 1000))
+    assert entry.price.cost(Usage(1000, 1000), "priority") == pytest.approx(2 * usual)
+    assert entry.price.cost(Usage(1000, 1000), "flex") == pytest.approx(usual / 2)
+    assert entry.price.cost(Usage(1000, 1000), "default") == pytest.approx(usual)
+
+
+def test_cached_and_written_tokens_have_their_own_rates() -> None:
+    price = Price(Rates(2.0, 0.2, 10.0, 2.5))
+    assert price.cost(Usage(1_000_000, 0)) == 2.0
+    assert price.cost(Usage(1_000_000, 0, 1_000_000)) == 0.2
+    assert price.cost(Usage(1_000_000, 0, 0, 0.0, 1_000_000)) == 2.5
+    assert price.upper(1_000_000, 1_000_000) == 12.5
 
 
 def test_a_user_may_override_prices_by_exact_name() -> None:
     own = {"gpt-4o": (1.0, 2.0), "mine": (1.0, 0.5, 2.0)}
-    assert price_of("gpt-4o", own) == (1.0, 1.0, 2.0)
-    assert price_of("mine", own) == (1.0, 0.5, 2.0)
-    assert price_of("gpt-4o-mini", own) == PRICES["gpt-4o-mini"]
+    assert own_price("gpt-4o", own) == Price(Rates(1.0, 1.0, 2.0, 1.0))
+    assert own_price("gpt-4o-mini", own) is None
     model = resolve("openai-compatible:mine", base_url="http://x", prices=own)
     assert model.price(1_000_000, 1_000_000) == 3.0
 
 
-def test_cached_tokens_cost_less_and_the_upper_bound_ignores_them() -> None:
-    price = Price(2.0, 1.0, 10.0)
-    assert price.cost(Usage(1_000_000, 100_000, 500_000)) == 2.5
-    assert price.upper(1_000_000, 100_000) == 3.0
+@pytest.mark.parametrize("price", [(1.0,), (1.0, -2.0), (1.0, 2.0, 3.0, 4.0)])
+def test_a_price_that_is_none_is_refused(price: tuple[float, ...]) -> None:
+    with pytest.raises(ConfigError, match="dollars per million"):
+        own_price("m", {"m": price})  # type: ignore[dict-item]
 
 
-def test_a_model_of_ones_own_costs_nothing_and_an_unknown_one_is_unknown() -> None:
-    assert resolve("llamacpp:x").price(9, 9) == FREE.upper(9, 9) == 0.0
-    assert resolve("openai-compatible:x", base_url="http://x").price(9, 9) is None
+def test_local_models_are_free_and_others_unknown() -> None:
+    assert resolve("ollama:llama3.1").price(1000, 1000) == 0
+    assert resolve("llamacpp:x").price(1000, 1000) == 0
+    assert resolve("openai-compatible:mystery", base_url="http://x").price(1, 1) is None
+    assert not any(FREE.rates)
 
 
-def test_every_price_is_sane() -> None:
-    for name, (fresh, cached, output) in PRICES.items():
-        assert 0 < cached <= fresh <= output, name
-    assert all(profile.window_known for profile in PROFILES.values())
+def test_every_kind_of_match_is_understood() -> None:
+    assert catalogue._matches(["or", [["equals", "a"], ["starts_with", "b"]]], "bc")
+    assert catalogue._matches(["and", [["contains", "b"], ["ends_with", "c"]]], "abc")
+    assert not catalogue._matches(["regex", "^b$"], "abc")
+    assert not catalogue._matches(["new", "x"], "x")

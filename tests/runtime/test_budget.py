@@ -34,7 +34,7 @@ async def test_the_dollar_bound_counts_bytes_and_bounds_the_reply() -> None:
     assert (await agent.run("目标" * 5000)).stop_reason == "budget"
     assert not asked
     assert (await agent.run("goal")).success
-    assert asked[0].max_tokens == 4096
+    assert asked[0].asked().max_tokens == 4096
 
 
 async def test_children_share_the_bound_of_a_tool() -> None:

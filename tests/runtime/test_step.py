@@ -115,19 +115,20 @@ async def test_what_an_inline_tool_returns_is_awaited_if_it_must_be() -> None:
     assert result.steps[0].observations[0].result == "now"
 
 
-async def test_a_reply_by_native_calls_is_offered_the_tools_once_and_none_in_the_last_turn() -> (
+async def test_the_offer_of_tools_never_changes_and_in_the_last_turn_only_finish_is_allowed() -> (
     None
 ):
-    seen: list[list[str]] = []
+    seen: list[tuple[list[str], Any]] = []
 
     def reply(request: Any) -> Reply:
-        seen.append([spec.name for spec in request.tools])
+        seen.append(([spec.name for spec in request.tools], request.allowed))
         return Reply(calls=(ToolCall("look", '{"what": "x"}', f"c{len(seen)}"),))
 
     model = FunctionModel(reply, profile=Profile(window=10**6, native_tools=True))
     one = Agent(model, tools=[look], output=int, limits=Limits(steps=3))
     await one.run("goal")
-    assert seen[:3] == [["look", "finish"], ["look", "finish"], ["finish"]]
+    offer = ["look", "finish"]
+    assert seen[:3] == [(offer, None), (offer, None), (offer, ("finish",))]
 
 
 def test_what_a_child_did_counts_even_if_it_used_no_tokens() -> None:

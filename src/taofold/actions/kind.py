@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from taofold.core.effects import Strategy
+from taofold.core.values import Effort, ModelSettings
 from taofold.reasoning import Task
 
 K = TypeVar("K", bound="Keys")
@@ -20,6 +21,30 @@ class Keys(BaseModel):
     """The keys under `with`: unknown ones are errors, and text is never taken for a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Asking(Keys):
+    """The keys of whatever asks a model."""
+
+    model: str = ""
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    effort: Effort | None = None
+    """How hard the model shall think: none, minimal, low, medium, high, xhigh, max."""
+    max_tokens: Annotated[int, Field(ge=0)] = 0
+    extra: dict[str, Any] = {}
+    """Further fields of the request, as the provider documents them."""
+
+    @property
+    def settings(self) -> ModelSettings:
+        """How the model is asked here; what is not set is the run's."""
+        return ModelSettings(
+            effort=self.effort,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens,
+            extra=self.extra,
+        )
 
 
 class Open(BaseModel):

@@ -4,20 +4,18 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from taofold.actions.kind import Call, Done, Keys, Kind, Text
+from taofold.actions.kind import Asking, Call, Done, Kind, Text
 from taofold.actions.thinking import offered, output_of, roles, think
 from taofold.core.effects import Strategy
 from taofold.core.values import FINISH
 from taofold.reasoning import Direct, react
 
 
-class CallKeys(Keys):
+class CallKeys(Asking):
     """Of `llm.call`."""
 
     prompt: Text
     system: str = ""
-    model: str = ""
-    temperature: Annotated[float, Field(ge=0)] | None = None
     output_format: Any = None
     """The type of the answer; text if nothing is said. What does not fit it is corrected."""
 
@@ -34,7 +32,7 @@ def _call(call: Call[CallKeys]) -> Strategy[Done]:
     ended = yield from think(
         Direct(), call, "llm.call", keys.prompt, models=roles(call, executor="model"),
         output=output_of(keys.output_format), instructions=keys.system,
-        temperature=keys.temperature,
+        settings=keys.settings,
     )  # fmt: skip
     return Done(ended.output, ended.error, ended.stop)
 
@@ -44,7 +42,7 @@ def _tools(call: Call[ToolsKeys]) -> Strategy[Done]:
     ended = yield from think(
         react, call, "llm.tools", keys.prompt, models=roles(call, executor="model"),
         output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
-        instructions=keys.system, steps=keys.max_tool_rounds, temperature=keys.temperature,
+        instructions=keys.system, steps=keys.max_tool_rounds, settings=keys.settings,
     )  # fmt: skip
     steps = [one for one in ended.trace.steps if one["action"] not in ("llm.tools", FINISH)]
     value = {

@@ -23,7 +23,7 @@ def _cot(call: Call[CotKeys]) -> Strategy[Done]:
     inner = Cot(format=keys.thinking_format, examples=shown)
     ended = yield from think(
         inner, call, "reason.cot", keys.problem, models=roles(call, **_THINKING),
-        output=output_of(keys.output_format), temperature=keys.temperature,
+        output=output_of(keys.output_format), settings=keys.settings,
     )  # fmt: skip
     steps = ended.trace.steps
     thinking = steps[-1]["thought"] if steps and not ended.error else ""
@@ -44,7 +44,7 @@ def _react(call: Call[ReactKeys]) -> Strategy[Done]:
     ended = yield from think(
         react, call, "reason.react", keys.goal, models=roles(call, **_THINKING),
         output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
-        instructions=keys.instructions, steps=keys.max_steps, temperature=keys.temperature,
+        instructions=keys.instructions, steps=keys.max_steps, settings=keys.settings,
     )  # fmt: skip
     return _stepped(call, ended)
 
@@ -55,7 +55,7 @@ def _plan(call: Call[PlanKeys]) -> Strategy[Done]:
     ended = yield from think(
         Plan(), call, "reason.plan", keys.goal, models=named,
         output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
-        steps=keys.max_steps, temperature=keys.temperature,
+        steps=keys.max_steps, settings=keys.settings,
     )  # fmt: skip
     return _stepped(call, ended)
 
@@ -92,7 +92,7 @@ def _self_correct(call: Call[SelfCorrectKeys]) -> Strategy[Done]:
     ended = yield from think(
         options, call, "reason.self_correct", keys.task, models=named,
         output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
-        temperature=keys.temperature,
+        settings=keys.settings,
     )  # fmt: skip
     history = versions(ended.trace.steps)
     value = {
@@ -137,7 +137,7 @@ def _decompose(call: Call[DecomposeKeys]) -> Strategy[Done]:
     ended = yield from think(
         options, call, "reason.decompose", keys.problem, models=roles(call, **_THINKING),
         output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
-        temperature=keys.temperature,
+        settings=keys.settings,
     )  # fmt: skip
     value = {
         **parts(ended.trace.steps),

@@ -4,10 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from taofold.actions.kind import Keys, Text
+from taofold.actions.kind import Asking, Keys, Text
 
 Count = Annotated[int, Field(ge=0)]
-Warmth = Annotated[float, Field(ge=0)] | None
 
 
 class ShownCase(Keys):
@@ -18,36 +17,31 @@ class ShownCase(Keys):
     answer: Any
 
 
-class CotKeys(Keys):
+class CotKeys(Asking):
     """Of `reason.cot`."""
 
     problem: Text
-    model: str = ""
     thinking_format: Literal["step_by_step", "pros_cons", "tree", "first_principles"] = (
         "step_by_step"
     )
     few_shot_examples: list[ShownCase] = []
-    temperature: Warmth = None
     output_format: Any = None
 
 
-class ReactKeys(Keys):
+class ReactKeys(Asking):
     """Of `reason.react`."""
 
     goal: Text
-    model: str = ""
     tools: list[str] | None = None
     max_steps: Count = 10
     instructions: str = ""
-    temperature: Warmth = None
     output_format: Any = None
 
 
-class SelfCorrectKeys(Keys):
+class SelfCorrectKeys(Asking):
     """Of `reason.self_correct`."""
 
     task: Text
-    model: str = ""
     generator_model: str = ""
     critic_model: str = ""
     improvement_rounds: Count = 2
@@ -56,15 +50,13 @@ class SelfCorrectKeys(Keys):
     """The strategy that drafts: cot or react; "" = a plain answer."""
     tools: list[str] = []
     """For `inner: react`."""
-    temperature: Warmth = None
     output_format: Any = None
 
 
-class DecomposeKeys(Keys):
+class DecomposeKeys(Asking):
     """Of `reason.decompose`."""
 
     problem: Text
-    model: str = ""
     max_depth: Count = 2
     parallel: bool = True
     synthesis_prompt: str = ""
@@ -72,18 +64,15 @@ class DecomposeKeys(Keys):
     """The strategy that solves a part: cot (the default) or react."""
     tools: list[str] = []
     """For `inner: react`."""
-    temperature: Warmth = None
     output_format: Any = None
 
 
-class PlanKeys(Keys):
+class PlanKeys(Asking):
     """Of `reason.plan`."""
 
     goal: Text
-    model: str = ""
     planner_model: str = ""
     evaluator_model: str = ""
     tools: list[str] | None = None
     max_steps: Annotated[int, Field(ge=0)] | None = None
-    temperature: Warmth = None
     output_format: Any = None

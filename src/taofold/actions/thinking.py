@@ -13,6 +13,7 @@ from taofold.actions.kind import Call, Done
 from taofold.actions.types import NoType, type_of
 from taofold.actions.watch import Rules, Trace, watched
 from taofold.core.effects import Answer, Strategy
+from taofold.core.values import ModelSettings
 from taofold.reasoning import Offer, Output, Task
 from taofold.reasoning.nested import Inner, alone
 
@@ -83,7 +84,7 @@ def think(
     offers: tuple[Offer, ...] = (),
     instructions: str = "",
     steps: int | None = None,
-    temperature: float | None = None,
+    settings: ModelSettings = ModelSettings(),
 ) -> Strategy[Ended]:
     """Run `inner` on `goal`."""
     base = call.task
@@ -100,7 +101,7 @@ def think(
     )
     trace = Trace()
     allowed = frozenset([offer.name for offer in offers])
-    rules = Rules(models, temperature, call.seconds, allowed, steps)
+    rules = Rules(models, settings, call.seconds, allowed, steps)
 
     def inside(task: Task) -> Strategy[Answer]:
         answer: Any = yield from watched(inner(task), rules, trace)

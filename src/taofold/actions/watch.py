@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from taofold.core.effects import Act, Ask, Begin, Effect, Fork, Halt, Note, Outlook, Strategy
-from taofold.core.values import RESERVED, Action, Observation, Reply
+from taofold.core.values import RESERVED, Action, ModelSettings, Observation, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Rules:
 
     models: Mapping[str, str] = field(default_factory=dict[str, str])
     """From roles to the run's models; `executor` also stands for roles not named."""
-    temperature: float | None = None
+    settings: ModelSettings = ModelSettings()
     seconds: float | None = None
     """For one call of a model."""
     allowed: frozenset[str] | None = None
@@ -89,11 +89,10 @@ def _changed(effect: Effect, rules: Rules, branches: list[Trace]) -> Effect:
     match effect:
         case Ask():
             model = rules.models.get(effect.role) or rules.models.get("executor", "")
-            temperature = effect.temperature if rules.temperature is None else rules.temperature
             return replace(
                 effect,
                 model=effect.model or model,
-                temperature=temperature,
+                settings=rules.settings.over(effect.settings),
                 seconds=rules.seconds if effect.seconds is None else effect.seconds,
                 tolerant=True,
             )

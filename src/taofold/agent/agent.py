@@ -15,7 +15,15 @@ from taofold.agent.result import Happening, Out, RunResult, Stream
 from taofold.agent.sync import run_now
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
-from taofold.core.values import Message, Principal, Reply, Tier
+from taofold.core.values import (
+    Effort,
+    Message,
+    ModelSettings,
+    Principal,
+    PromptCache,
+    Reply,
+    Tier,
+)
 from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
 from taofold.reasoning import Offer, Output, Task
@@ -79,6 +87,14 @@ class Agent(Generic[Deps, Out]):
     """Values that must never be written, besides those of the environment."""
     max_tokens: int = 0
     temperature: float | None = None
+    top_p: float | None = None
+    effort: Effort | None = None
+    """How hard its models shall think: none, minimal, low, medium, high, xhigh, max."""
+    prompt_cache: PromptCache = ""
+    """How long providers shall keep the prompt: "5m", "1h", "off"; "" = as is usual there."""
+    service_tier: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further fields of each request, as the provider documents them."""
     raise_on_limit: bool = False
     log: Log | str | None = None
     """Where runs are kept: a `Log`, a path, "memory"; None keeps each run in memory."""
@@ -117,6 +133,19 @@ class Agent(Generic[Deps, Out]):
         if self.instructions:
             noted["instructions"] = self.redactor.text(self.instructions)
         return noted
+
+    @cached_property
+    def model_settings(self) -> ModelSettings:
+        """How its models are asked, where they have no settings of their own."""
+        return ModelSettings(
+            effort=self.effort,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens,
+            prompt_cache=self.prompt_cache,
+            service_tier=self.service_tier,
+            extra=dict(self.extra),
+        )
 
     @cached_property
     def answer(self) -> Output:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ConfigError, ModelError
-from taofold.core.values import Message, Profile, Reply
+from taofold.core.values import Message, ModelSettings, Profile, Reply
 from taofold.runtime.model import Model, Request, ToolSpec
 from taofold.store.fields import is_mapping
 
@@ -135,7 +135,7 @@ async def _try(
 ) -> Reply | str:
     """The reply, or why there is none."""
     conversation = Conversation((Message("user", text),))
-    request = Request(conversation, max_tokens=_TOKENS, **options)
+    request = Request(conversation, settings=ModelSettings(max_tokens=_TOKENS), **options)
     asked: Awaitable[Reply] = model.complete(request, on_text)
     try:
         return await asyncio.wait_for(asked, _SECONDS)

@@ -44,8 +44,8 @@ class Conversation(Sequence[Message]):
     """
 
     __slots__ = (
-        "_bound", "_bound_digest", "_cut", "_digest", "_encoded", "_messages", "chars", "issuer",
-        "media", "offer",
+        "_bound", "_bound_digest", "_cut", "_digest", "_encoded", "_messages", "chars", "fetched",
+        "issuer", "media", "offer",
     )  # fmt: skip
 
     def __init__(self, messages: Sequence[Message] = ()) -> None:
@@ -57,6 +57,8 @@ class Conversation(Sequence[Message]):
         self._bound = False
         self.chars = 0
         self.media: list[MediaPart] = []
+        self.fetched = 0
+        """How many of the media have their bytes at hand."""
         self.issuer: Issuer | None = None
         self.offer = ""
         """Digest of the tools and the schema that the newest reply was asked for with."""

@@ -12,7 +12,15 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from taofold.core.conversation import Conversation
-from taofold.core.values import Action, Message, Observation, Reply, StepRole, Thought
+from taofold.core.values import (
+    Action,
+    Message,
+    ModelSettings,
+    Observation,
+    Reply,
+    StepRole,
+    Thought,
+)
 
 T = TypeVar("T")
 
@@ -34,8 +42,10 @@ class Ask(msgspec.Struct, frozen=True):
     schema: dict[str, Any] | None = None
     model: str = ""
     """Which of the run's models, by its name among them; "" = the one that plays `role`."""
-    temperature: float | None = None
-    """None = the run's."""
+    settings: ModelSettings = ModelSettings()
+    """What of the run's settings is another for this call."""
+    allowed: tuple[str, ...] | None = None
+    """Which of `tools` may be called now; None = all. The offer itself stays the same."""
     seconds: float | None = None
     """How long the model may take; None = as long as the run may."""
     tolerant: bool = False

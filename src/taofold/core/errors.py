@@ -35,8 +35,8 @@ class RunError(TaofoldError):
 
 
 class ModelError(RunError):
-    """The provider failed. `kind` is auth, rate, overflow, request, server, network,
-    reply or timeout.
+    """The provider failed. `kind` is auth, rate, overflow, request, binding, server, network,
+    reply or timeout. `binding`: it will not have back what it once signed or encrypted.
     """
 
     def __init__(

@@ -27,6 +27,12 @@ ObservationStatus = Literal["success", "failure", "partial", "timeout"]
 StepRole = Literal["planner", "executor", "evaluator", "finalizer", "critic"]
 Sideeffect = Literal["read", "idempotent", "once"]
 Verdict = Literal["allow", "ask", "deny", "expired", "void", "done"]
+Thinking = Literal["", "off", "opt_in", "default", "always"]
+"""When a model thinks: never, if asked, unless told not to, always; "" = unknown."""
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How hard a model shall think. Each model has some of these; the next lower one is taken."""
+EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
+PromptCache = Literal["", "off", "5m", "1h"]
 
 FINISH: Final = "finish"
 """Reserved action: its parameters hold the answer, its observation the accepted output."""
@@ -116,3 +122,43 @@ class Profile(Value, frozen=True):
     native_tools: bool = False
     json_schema: bool = False
     streaming: bool = True
+    inputs: tuple[str, ...] | None = None
+    """The kinds of media that it takes; None = unknown, then they are sent and it may refuse."""
+    thinking: Thinking = ""
+    prefix_bound: bool = False
+    """Is its reasoning bound to every byte before it, tools and system included?"""
+
+
+class ModelSettings(Value, frozen=True):
+    """How a model is asked; whatever is not set is the provider's own choice.
+
+    `prompt_cache`: how long the provider should keep the prompt ("5m", "1h"; "off": no marks).
+    `extra`: further fields of the request, as its provider documents them.
+    """
+
+    effort: Effort | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int = 0
+    prompt_cache: PromptCache = ""
+    service_tier: str = ""
+    extra: dict[str, JSON] = {}
+
+    def over(self, base: "ModelSettings") -> "ModelSettings":
+        """These settings; where they say nothing, those of `base`."""
+        if self == _UNSET:
+            return base
+        if base == _UNSET:
+            return self
+        return ModelSettings(
+            effort=base.effort if self.effort is None else self.effort,
+            temperature=base.temperature if self.temperature is None else self.temperature,
+            top_p=base.top_p if self.top_p is None else self.top_p,
+            max_tokens=self.max_tokens or base.max_tokens,
+            prompt_cache=self.prompt_cache or base.prompt_cache,
+            service_tier=self.service_tier or base.service_tier,
+            extra={**base.extra, **self.extra},
+        )
+
+
+_UNSET: Final = ModelSettings()

@@ -1,164 +1,422 @@
 """Anthropic's Messages API, and servers that speak it.
 
-Fragments hold whole content blocks and the borders between roles, so neighbouring
-messages of one role are merged (as the API wants) while each is still encoded once.
-Extended thinking is not asked for: its signed blocks have no place in a conversation.
+Thinking blocks are kept whole as opaque parts and go back where they stood. On current models they
+are bound to everything before them, so `system`, `tools` and earlier messages keep their bytes.
+Neighbouring messages of one role are merged, as the API wants, while each is encoded once: a
+piece holds its blocks and the border to the role before it.
 """
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
 from typing_extensions import Unpack
 
+from taofold.core.content import (
+    Content,
+    MediaPart,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    parts_of,
+)
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ConfigError, ModelError
-from taofold.core.values import JSON, Profile, Reply
-from taofold.models.anthropic_history import ending, missing, native, plain, system
-from taofold.models.anthropic_reply import MessagesReader
-from taofold.models.endpoint import Endpoint
-from taofold.models.options import Options, endpoint, key_for, known_price, refuse_unknown
-from taofold.models.prices import Price
-from taofold.models.profiles import profile_of
-from taofold.models.wire import Frame, Memo, encode, estimate, names_of, wire_name
+from taofold.core.values import Effort, Message, Reply, Usage
+from taofold.models.anyjson import is_object
+from taofold.models.endpoint import Reader
+from taofold.models.options import Options, connection, endpoint, key_for, refuse_unknown
+from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
+from taofold.models.responses import leading
+from taofold.models.retry import fault
+from taofold.models.rules import Rules, rules_for
+from taofold.models.sse import Events
+from taofold.models.wire import (
+    NO_RESULT,
+    Frame,
+    arguments_of,
+    as_text,
+    blob,
+    content_for,
+    encode,
+    finish_of,
+    follows_its_call,
+    pending,
+    pieces,
+    raw,
+    seen,
+    wire_name,
+)
 from taofold.runtime.fallback import Speaker
-from taofold.runtime.model import OnText, Request
+from taofold.runtime.model import Request
 
 VERSION: Final = "2023-06-01"
-_URL: Final = "https://api.anthropic.com/v1"
+_HOST: Final = "api.anthropic.com"
+_URL: Final = f"https://{_HOST}/v1"
 _KEY: Final = "ANTHROPIC_API_KEY"
-_OUTPUT: Final = 8192
-"""The API demands a bound on the output; this one if the request has none."""
-_CACHE: Final = b',"cache_control":{"type":"ephemeral"}}'
+_OUTPUT: Final = 8_192
+_THINKING_OUTPUT: Final = 32_000
+"""The API demands a bound on the output; these if the request has none."""
+_BUDGETS: Final[Mapping[Effort, int]] = {
+    "minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 24_576, "max": 28_672,
+}  # fmt: skip
+"""Tokens of thinking for models that are asked by budget."""
+_MARK: Final = {"type": "ephemeral"}
+_LONG_MARK: Final = {"type": "ephemeral", "ttl": "1h"}
+_BLOCK_LIMIT: Final = 32 << 20
+"""Bytes of a request that the API takes."""
 
 
-class MessagesModel:
-    """A model behind a Messages endpoint. `cache` marks prefixes for the prompt cache."""
+class MessagesModel(RemoteModel):
+    """A model behind a Messages endpoint.
+
+    `whole_cache`: one mark for the whole request, at its top, which leaves the messages' bytes
+    alone; servers that do not know it get a mark at the last block instead.
+    """
+
+    wire = "messages"
 
     def __init__(
         self,
-        name: str,
-        model: str,
-        endpoint: Endpoint,
-        profile: Profile,
+        connection: Connection,
+        rules: Rules,
         *,
-        price: Price | None = None,
-        cache: bool = True,
+        whole_cache: bool = False,
+        fixed: Mapping[str, Any] | None = None,
+        names_model: bool = True,
     ) -> None:
-        self.name, self.profile = name, profile
-        self._endpoint, self._price, self._cache = endpoint, price, cache
-        self._start = encode({"model": model})[:-1]
-        self._shapes = profile.json_schema
-        self._tempered = True
-        self._memo = Memo()
+        super().__init__(connection)
+        self._rules, self._whole_cache = rules, whole_cache
+        self._fixed = {**({"model": connection.model} if names_model else {}), **(fixed or {})}
+        self._shapes = self.profile.json_schema
 
-    def __repr__(self) -> str:
-        return f"MessagesModel({self.name!r})"
+    def _version(self) -> Any:
+        return self._shapes
 
-    def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """US dollars for a call of this size if nothing is cached; None if unknown."""
-        return self._price.upper(input_tokens, output_tokens) if self._price else None
-
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """Ask once; see `Model`. Without schema or temperature where they are refused."""
-        speaker = Speaker(on_text) if on_text else None
-        shapes, tempered = self._shapes, self._tempered
-        first: ModelError | None = None
-        while True:
+    async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
+        """Ask; without a schema where it is refused, which is remembered if it helped."""
+        try:
+            return await super()._ask(request, speaker)
+        except ModelError as error:
+            shaped = self._shapes and request.schema is not None
+            if not shaped or error.kind != "request" or error.status not in (400, 422):
+                raise
+            self._shapes = False
             try:
-                reply = await self._ask(request, speaker, shapes, tempered)
-            except ModelError as error:
-                first = first or error
-                if error.kind != "request" or error.status not in (400, 422):
-                    raise first from None
-                if tempered and request.temperature is not None and "temperature" in str(error):
-                    tempered = False
-                elif shapes and request.schema is not None:
-                    shapes = False
-                else:
-                    raise first from None
+                return await super()._ask(request, speaker)
+            except ModelError:
+                self._shapes = True
+                raise error from None
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+        asked, allowed = turn.settings, turn.request.allowed
+        thinking, config = self._thinking(asked.effort, notes)
+        thinks = thinking.get("type") in ("adaptive", "enabled") or (
+            not thinking and self._rules.thinking in ("always", "default")
+        )
+        limit = asked.max_tokens or (_THINKING_OUTPUT if thinks else _OUTPUT)
+        body: dict[str, Any] = {**self._fixed, "max_tokens": limit}
+        if thinking.get("type") == "enabled":
+            budget = thinking["budget_tokens"]
+            if limit <= budget:
+                thinking = {**thinking, "budget_tokens": max(limit - 1, 1_024)}
+                body["max_tokens"] = max(limit, 1_025)
+        if thinking:
+            body["thinking"] = thinking
+        if turn.schema is not None and self._shapes:
+            config["format"] = {"type": "json_schema", "schema": turn.schema}
+        if config:
+            body["output_config"] = config
+        body |= self._sampling(turn, thinks, notes)
+        if turn.request.stop:
+            body["stop_sequences"] = turn.request.stop
+        if asked.service_tier:
+            body["service_tier"] = asked.service_tier
+        if turn.streaming:
+            body["stream"] = True
+        if self._caches(turn) and self._whole_cache:
+            body["cache_control"] = _mark(turn)
+        body |= self._tools(turn, allowed)
+        return encode({**body, **asked.extra})[:-1]
+
+    def _thinking(
+        self, effort: Effort | None, notes: list[str]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The fields `thinking` and `output_config`."""
+        rules = self._rules
+        if rules.thinking in ("", "off"):
+            effort_at_most(effort, (), notes, self.name)
+            return {}, {}
+        if effort == "none":
+            if rules.thinking == "opt_in":
+                return {}, {}
+            if rules.off:
+                return {"type": rules.off}, {}
+            notes.append(f"effort 'none' is not sent: {self.name} always thinks")
+            effort = None
+        shown = {"type": "adaptive", "display": "summarized"}
+        if rules.budget:
+            if effort is None:
+                return {}, {}
+            config = {"effort": effort_at_most(effort, rules.efforts, [], self.name)}
+            return {"type": "enabled", "budget_tokens": _BUDGETS[effort]}, (
+                config if rules.efforts else {}
+            )
+        if effort is None:
+            return (shown if rules.thinking in ("always", "default") else {}), {}
+        return shown, {"effort": effort_at_most(effort, rules.efforts, notes, self.name)}
+
+    def _sampling(self, turn: Turn, thinks: bool, notes: list[str]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in ("temperature", "top_p"):
+            value = getattr(turn.settings, name)
+            if value is None:
+                continue
+            if self._rules.sampling == "yes" or (
+                self._rules.sampling == "not_thinking" and not thinks
+            ):
+                found[name] = value
             else:
-                self._shapes, self._tempered = shapes, tempered
-                return reply
+                notes.append(f"{name} is not sent: {self.name} does not take it")
+        return found
 
-    async def _ask(
-        self, request: Request, speaker: Speaker | None, shapes: bool, tempered: bool
-    ) -> Reply:
-        streaming = speaker is not None and self.profile.streaming
-        tools = request.tools if self.profile.native_tools else ()
-        schema = request.schema if shapes else None
-        heat = request.temperature if tempered else None
-        key = id(request.tools), id(schema), heat, request.stop, streaming
-        names, tail = self._memo.get(
-            key,
-            (request.tools, schema),
-            lambda: (names_of(tools), self._tail(request, schema, heat, streaming)),
-        )
-        conversation = request.conversation
-        body = b'%b,"max_tokens":%d%b%b,"messages":%b}' % (
-            self._start,
-            request.max_tokens or _OUTPUT,
-            tail if tools else tail + self._past_tools(conversation),
-            self._system(conversation),
-            self._messages(conversation),
-        )
-        frame = Frame(
-            self.name, self._endpoint.url, self._endpoint.secret, self._price, names,
-            len(conversation), speaker,
-        )  # fmt: skip
-        return await self._endpoint.ask(
-            body, estimate(request), lambda: MessagesReader(frame), speaker, streaming=streaming
-        )
+    def _tools(self, turn: Turn, allowed: tuple[str, ...] | None) -> dict[str, Any]:
+        if not turn.tools:
+            return {}
+        tools = [
+            {
+                "name": wire_name(tool.name),
+                "description": tool.description,
+                "input_schema": tool.parameters,
+            }
+            for tool in turn.tools
+        ]
+        # Current models refuse to be forced, so nobody is: the offer stays, calling may be off.
+        return {"tools": tools} | ({"tool_choice": {"type": "none"}} if allowed == () else {})
 
-    def _tail(self, request: Request, schema: JSON, heat: float | None, streaming: bool) -> bytes:
-        fields: dict[str, Any] = {}
-        if self.profile.native_tools and request.tools:
-            fields["tools"] = [
-                {
-                    "name": wire_name(tool.name),
-                    "description": tool.description,
-                    "input_schema": tool.parameters,
-                }
-                for tool in request.tools
-            ]
-        if heat is not None:
-            fields["temperature"] = heat
-        if request.stop:
-            fields["stop_sequences"] = request.stop
-        if schema is not None:
-            fields["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
-        if streaming:
-            fields["stream"] = True
-        return b"," + encode(fields)[1:-1] if fields else b""
+    def _caches(self, turn: Turn) -> bool:
+        return turn.settings.prompt_cache != "off"
 
-    def _past_tools(self, conversation: Conversation) -> bytes:
+    def _messages(self, turn: Turn) -> Sequence[bytes]:
+        conversation, blobs = turn.request.conversation, turn.request.blobs
+        native = self.profile.native_tools
+        if native:
+            written = conversation.fragments(
+                self._form, lambda c, i: pieces(self._native(c, i), blobs), b""
+            )
+            ending = self._ending(conversation, _missing(conversation, len(conversation)))
+        else:
+            written = conversation.fragments(
+                f"{self._form} text", lambda c, i: pieces(self._plain(c, i), blobs), b""
+            )
+            ending = self._ending(conversation, [])
+        if not written:
+            raise ModelError("a conversation needs a message besides the system's", kind="request")
+        past = self._past_tools(turn) if native and not turn.tools else b""
+        body = [past + self._system(turn) + b',"messages":[', *written, ending, b"]}]}"]
+        if self._caches(turn) and not self._whole_cache:
+            body = _marked(body, turn)
+        size = sum([len(piece) for piece in body])
+        if size > _BLOCK_LIMIT:
+            raise ModelError(
+                f"the request has {size / 1e6:.1f} MB, {self.name} takes "
+                f"{_BLOCK_LIMIT / 1e6:.0f} MB: send less media, or smaller ones",
+                kind="request",
+            )
+        return body
+
+    def _past_tools(self, turn: Turn) -> bytes:
         # A history with tool blocks is refused unless tools are defined: name the ones
         # it used, and forbid them.
-        if not self.profile.native_tools:
-            return b""
-        used = sorted({wire_name(call.name) for message in conversation for call in message.calls})
+        used = {wire_name(c.name) for message in turn.request.conversation for c in message.calls}
         if not used:
             return b""
-        tools = [{"name": name, "input_schema": {"type": "object"}} for name in used]
+        tools = [{"name": name, "input_schema": {"type": "object"}} for name in sorted(used)]
         return b"," + encode({"tools": tools, "tool_choice": {"type": "none"}})[1:-1]
 
-    def _system(self, conversation: Conversation) -> bytes:
-        blocks = b"".join(conversation.fragments("anthropic system", system))
+    def _system(self, turn: Turn) -> bytes:
+        conversation = turn.request.conversation
+        blocks: list[dict[str, Any]] = []
+        for message in conversation:
+            if message.role != "system":
+                break
+            blocks += [{"type": "text", "text": message.text}] if message.text.strip() else []
         if not blocks:
             return b""
-        return b',"system":[' + (blocks[:-1] + _CACHE if self._cache else blocks) + b"]"
+        if self._caches(turn):
+            blocks[-1]["cache_control"] = _mark(turn)
+        return b',"system":' + encode(blocks)
 
-    def _messages(self, conversation: Conversation) -> bytes:
-        if self.profile.native_tools:
-            joined = b"".join(conversation.fragments("anthropic", native, b""))
-            lacking = missing(conversation, len(conversation))
-        else:
-            joined = b"".join(conversation.fragments("anthropic text", plain, b""))
-            lacking = []
-        if not joined:
-            raise ModelError("a conversation needs a message besides the system's", kind="request")
-        joined += ending(conversation, lacking)
-        return b"[" + (joined[:-1] + _CACHE if self._cache else joined) + b"]}]"
+    def _native(self, conversation: Conversation, index: int) -> bytes:
+        """The blocks of a message, preceded by results that are missing and by the border."""
+        message = conversation[index]
+        if message.role == "tool":
+            answers = follows_its_call(conversation, index)
+            blocks = (
+                [self._result(result) for result in message.results]
+                if answers
+                else self._shown(message.content)
+            )
+            return _piece(conversation, index, blocks)
+        lacking = _missing(conversation, index)
+        if message.role != "assistant":
+            return _piece(conversation, index, [*lacking, *self._shown(message.content)])
+        said = self._said(conversation, index)
+        if not lacking:
+            return _piece(conversation, index, said)
+        between = join(lacking, "user", _before(conversation, index))
+        return between + join(said, "assistant", "user")
+
+    def _plain(self, conversation: Conversation, index: int) -> bytes:
+        """A message for a model without native tools."""
+        message = conversation[index]
+        if message.role == "assistant" and not message.calls:
+            return _piece(conversation, index, self._said(conversation, index))
+        return _piece(conversation, index, self._shown(as_text(message)))
+
+    def _said(self, conversation: Conversation, index: int) -> list[Any]:
+        """What the model said, block by block as it came."""
+        blocks: list[Any] = []
+        for part in parts_of(content_for(conversation, index, self.issuer)):
+            match part:
+                case OpaquePart():
+                    blocks.append(raw(part.data))
+                case TextPart() if part.text.strip():
+                    blocks.append({"type": "text", "text": part.text})
+                case ToolCall():
+                    blocks.append(
+                        {
+                            "type": "tool_use",
+                            "id": _id(part.id),
+                            "name": wire_name(part.name),
+                            "input": arguments_of(part),
+                        }
+                    )
+                case _:
+                    pass
+        return blocks or [{"type": "text", "text": "(empty)"}]
+
+    def _shown(self, content: Content) -> list[Any]:
+        plain: list[Part] = []
+        for part in parts_of(content):
+            plain += part.parts if isinstance(part, ToolResult) else (part,)
+        blocks = [
+            block
+            for part in seen(plain, self.profile.inputs)
+            if (block := _block(part)) is not None
+        ]
+        # The API refuses empty blocks, and leaving the message out would merge its neighbours.
+        return blocks or [{"type": "text", "text": "(empty)"}]
+
+    def _result(self, result: ToolResult) -> dict[str, Any]:
+        content: Any = result.content
+        if not isinstance(content, str):
+            content = self._shown(content)
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(result.id)}
+        block["content"] = content or "(empty)"
+        return block | ({"is_error": True} if result.error else {})
+
+    def _ending(self, messages: Sequence[Message], lacking: list[Any]) -> bytes:
+        """What must follow the last message: results that are missing, or a word of the user's,
+        since current models refuse to go on with an assistant's.
+        """
+        last = messages[-1] if messages else None
+        if not lacking and (last is None or last.role != "assistant" or _paused(last)):
+            return b""
+        blocks = lacking or [{"type": "text", "text": "(go on)"}]
+        return join(blocks, "user", _before(messages, len(messages)))
+
+    def _reader(self, frame: Frame) -> Reader:
+        return MessagesReader(frame)
+
+
+def _paused(message: Message) -> bool:
+    """Was it broken off by the provider in the middle of its own tools?"""
+    parts = message.parts
+    return bool(parts) and isinstance(parts[-1], OpaquePart) and "tool" in parts[-1].kind
+
+
+def _mark(turn: Turn) -> dict[str, Any]:
+    return _LONG_MARK if turn.settings.prompt_cache == "1h" else _MARK
+
+
+def _marked(body: list[bytes], turn: Turn) -> list[bytes]:
+    """The body with a cache mark at its last block."""
+    place = max([at for at, piece in enumerate(body[:-1]) if piece])
+    mark = b',"cache_control":' + encode(_mark(turn)) + b"}"
+    return [*body[:place], body[place][:-1] + mark, *body[place + 1 :]]
+
+
+def _id(call_id: str) -> str:
+    """An id in the alphabet that the API takes."""
+    if call_id and call_id.isascii() and call_id.replace("_", "").replace("-", "").isalnum():
+        return call_id
+    return (
+        "".join([c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in call_id])
+        or "call"
+    )
+
+
+def _missing(messages: Sequence[Message], end: int) -> list[Any]:
+    """Results for the calls before index `end` that have none."""
+    return [
+        {"type": "tool_result", "tool_use_id": _id(call.id), "content": NO_RESULT}
+        for call in pending(messages, end)
+    ]
+
+
+def _block(part: Part) -> dict[str, Any] | None:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text} if part.text.strip() else None
+        case MediaPart(kind="image"):
+            return {"type": "image", "source": _source(part)}
+        case MediaPart():
+            title = {"title": part.name} if part.name else {}
+            return {"type": "document", "source": _source(part), **title}
+        case _:
+            return None
+
+
+def _source(part: MediaPart) -> dict[str, Any]:
+    if part.url:
+        return {"type": "url", "url": part.url}
+    return {"type": "base64", "media_type": part.media_type, "data": blob(part)}
+
+
+def join(blocks: Sequence[Any], role: str, before: str) -> bytes:
+    """Blocks of `role` after messages of role `before` ("" = there are none)."""
+    joined = encode(blocks)[1:-1]
+    if role == before:
+        return b"," + joined
+    opened = b'{"role":"%b","content":[%b' % (role.encode(), joined)
+    if before:
+        return b"]}," + opened
+    # A conversation must begin with the user.
+    first = b'{"role":"user","content":[%b]},' % encode({"type": "text", "text": "(start)"})
+    return first + opened if role == "assistant" else opened
+
+
+def _piece(messages: Sequence[Message], index: int, blocks: Sequence[Any]) -> bytes:
+    message = messages[index]
+    if message.role == "system" and leading(messages, index):
+        return b""
+    role = "assistant" if message.role == "assistant" else "user"
+    return join(blocks, role, _before(messages, index))
+
+
+def _before(messages: Sequence[Message], index: int) -> str:
+    """The role that is open when message `index` comes; "" if none is."""
+    if index == 0 or leading(messages, index - 1):
+        return ""
+    return "assistant" if messages[index - 1].role == "assistant" else "user"
 
 
 def connect(model: str, **options: Unpack[Options]) -> MessagesModel:
@@ -173,10 +431,213 @@ def connect(model: str, **options: Unpack[Options]) -> MessagesModel:
     elsewhere = base is not None and urlsplit(base).netloc != urlsplit(_URL).netloc
     key = "" if elsewhere and not given else key_for("anthropic", _KEY, given)
     headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
-    return MessagesModel(
-        f"anthropic:{model}",
-        model,
-        endpoint(f"{url}/messages", headers, key, options),
-        options.get("profile") or profile_of(model),
-        price=known_price(model, options),
+    rules = rules_for("anthropic", model)
+    known = connection(
+        "anthropic", model, endpoint(f"{url}/messages", headers, key, options), options, rules=rules
     )
+    return MessagesModel(known, rules, whole_cache=rules.vendor == "anthropic")
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+class _Details(msgspec.Struct):
+    thinking_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens_details: _Details | None = None
+    service_tier: str | None = None
+
+
+class _Delta(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+    stop_details: Any = None
+
+
+class _Answer(msgspec.Struct):
+    type: str = ""
+    index: int = 0
+    content: list[dict[str, Any]] | None = None
+    stop_reason: str | None = None
+    stop_details: Any = None
+    usage: _Usage | None = None
+    message: "_Answer | None" = None
+    content_block: dict[str, Any] | None = None
+    delta: _Delta | None = None
+    error: Any = None
+    input_transformations: list[dict[str, Any]] | None = None
+
+
+_DECODE: Final = msgspec.json.Decoder(_Answer).decode
+
+
+class _Growing:
+    """A content block that is still arriving: what it began with, and what was added."""
+
+    __slots__ = ("block", "json", "signature", "text", "thinking")
+
+    def __init__(self, block: dict[str, Any]) -> None:
+        self.block = block
+        self.text = [str(block.get("text") or "")]
+        self.thinking = [str(block.get("thinking") or "")]
+        self.signature = [str(block.get("signature") or "")]
+        given = block.get("input")
+        self.json = [encode(given).decode()] if given and block.get("type") == "tool_use" else []
+
+    def add(self, delta: _Delta) -> None:
+        self.text.append(delta.text or "")
+        self.thinking.append(delta.thinking or "")
+        self.signature.append(delta.signature or "")
+        if delta.partial_json:
+            self.json.append(delta.partial_json)
+
+    def parts(self, frame: Frame, place: int) -> list[Part]:
+        """The block as parts."""
+        kind = str(self.block.get("type") or "")
+        match kind:
+            case "text":
+                text = "".join(self.text)
+                return [TextPart(text)] if text else []
+            case "thinking":
+                return self._thought()
+            case "tool_use":
+                name, call_id = str(self.block.get("name") or ""), str(self.block.get("id") or "")
+                return [frame.call(name, "".join(self.json), call_id, place)]
+            case _:
+                whole = self.block
+                if self.json:
+                    whole = {**whole, "input": msgspec.json.decode("".join(self.json))}
+                return [OpaquePart(encode(whole).decode(), kind)]
+
+    def _thought(self) -> list[Part]:
+        text, signature = "".join(self.thinking), "".join(self.signature)
+        shown: list[Part] = [ThinkingPart(text)] if text else []
+        if not signature:
+            return shown  # a stream that was cut: sent back, it would block the conversation
+        whole = {**self.block, "thinking": text, "signature": signature}
+        return [OpaquePart(encode(whole).decode(), "thinking"), *shown]
+
+
+class MessagesReader:
+    """Reads one answer; the `endpoint.Reader` of this format."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._events = Events(self._event)
+        self._blocks: dict[int, _Growing] = {}
+        self._usage = _Usage()
+        self._finish: str | None = None
+        self._notes: list[str] = []
+
+    def whole(self, body: bytes) -> Reply:
+        """Read an answer that was not streamed."""
+        answer = self._decode(body)
+        if answer.content is None:
+            raise self._frame.unreadable("it holds no content")
+        for index, block in enumerate(answer.content):
+            self._blocks[index] = _Growing(block)
+            if self._frame.speaker and block.get("type") == "text":
+                self._frame.speaker(str(block.get("text") or ""))
+        self._finish = answer.stop_reason
+        self._count(answer.usage)
+        self._note(answer)
+        return self._reply()
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in bytes of a stream."""
+        self._events.feed(chunk)
+
+    def close(self) -> Reply:
+        """The stream ended."""
+        self._events.close()
+        if self._finish is None:
+            raise self._frame.broken_off()
+        return self._reply()
+
+    def _decode(self, body: bytes) -> _Answer:
+        try:
+            answer = _DECODE(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            shown = bytes(body[:120]).decode("utf-8", "replace")
+            raise self._frame.unreadable(f"{error}; it begins {shown!r}") from None
+        if answer.error or answer.type == "error":
+            said: Any = answer.error
+            told: dict[str, Any] = said if is_object(said) else {"message": said or ""}
+            raise fault(
+                0,
+                str(told.get("type") or ""),
+                str(told.get("message") or ""),
+                self._frame.url,
+                secret=self._frame.secret,
+            )
+        return answer
+
+    def _event(self, data: bytes) -> None:
+        event = self._decode(data)
+        match event.type:
+            case "message_start" if event.message:
+                self._count(event.message.usage)
+                self._note(event.message)
+            case "content_block_start" if event.content_block is not None:
+                self._blocks[event.index] = _Growing(event.content_block)
+                self._speak(event.content_block.get("text"))
+            case "content_block_delta" if event.delta:
+                block = self._blocks.setdefault(event.index, _Growing({"type": "text"}))
+                block.add(event.delta)
+                self._speak(event.delta.text)
+            case "message_delta":
+                self._finish = (event.delta and event.delta.stop_reason) or self._finish
+                self._count(event.usage)
+                if event.delta:
+                    self._explain(event.delta.stop_details)
+            case _:
+                pass
+
+    def _speak(self, text: Any) -> None:
+        if self._frame.speaker and isinstance(text, str) and text:
+            self._frame.speaker(text)
+
+    def _note(self, answer: _Answer) -> None:
+        for one in answer.input_transformations or ():
+            self._notes.append(f"{one.get('type')} at {one.get('path')}: {one.get('reason')}")
+        self._explain(answer.stop_details)
+
+    def _explain(self, details: Any) -> None:
+        if is_object(details) and details.get("explanation"):
+            self._notes.append(f"refused: {details['explanation']}")
+
+    def _count(self, usage: _Usage | None) -> None:
+        # Counts in later events replace those in earlier ones; they are running totals.
+        for name in _Usage.__struct_fields__:
+            value = getattr(usage, name, None)
+            if value is not None:
+                setattr(self._usage, name, value)
+
+    def _reply(self) -> Reply:
+        parts: list[Part] = []
+        for place, block in sorted(self._blocks.items()):
+            parts += block.parts(self._frame, place)
+        return self._frame.reply(parts, self._total(), finish_of(self._finish), self._notes)
+
+    def _total(self) -> Usage:
+        used = self._usage
+        read, written = used.cache_read_input_tokens or 0, used.cache_creation_input_tokens or 0
+        details = used.output_tokens_details
+        return self._frame.usage(
+            (used.input_tokens or 0) + read + written,
+            used.output_tokens or 0,
+            read,
+            written,
+            (details.thinking_tokens if details else None) or 0,
+            used.service_tier or "",
+        )

@@ -8,12 +8,18 @@ from typing import Any, Final
 
 import msgspec
 
+from taofold.core.content import OpaquePart, Part, TextPart, ThinkingPart
 from taofold.core.errors import ModelError
 from taofold.core.values import Reply, Usage
 from taofold.models.anyjson import is_object
 from taofold.models.retry import fault
 from taofold.models.sse import DONE, Events
-from taofold.models.wire import Frame, finish_of
+from taofold.models.wire import Frame, encode, finish_of
+
+DETAILS: Final = "reasoning_details"
+"""The field of OpenRouter's that must come back whole, in order and unmodified."""
+_MERGED: Final = ("text", "summary", "data")
+"""Fields of a detail that arrive in pieces; whatever else is set later wins."""
 
 
 class _Function(msgspec.Struct):
@@ -25,6 +31,7 @@ class _Call(msgspec.Struct):
     id: str | None = None
     index: int | None = None
     function: _Function | None = None
+    extra_content: Any = None
 
 
 class _Message(msgspec.Struct):
@@ -32,6 +39,7 @@ class _Message(msgspec.Struct):
     tool_calls: list[_Call] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_details: list[dict[str, Any]] | None = None
     refusal: str | None = None
 
 
@@ -43,18 +51,22 @@ class _Choice(msgspec.Struct):
 
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
     prompt_cache_hit_tokens: int | None = None
+    cost: float | None = None
 
 
 class _Answer(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
+    service_tier: str | None = None
     error: Any = None
 
 
@@ -85,17 +97,23 @@ def _arguments(function: _Function) -> str:
 class _Growing:
     """A tool call that is still arriving."""
 
-    __slots__ = ("id", "name", "pieces")
+    __slots__ = ("extra", "id", "name", "pieces")
 
     def __init__(self) -> None:
         self.id = self.name = ""
+        self.extra: Any = None
         self.pieces: list[str] = []
 
     def add(self, call: _Call) -> None:
         self.id = call.id or self.id
+        self.extra = call.extra_content or self.extra
         if call.function:
             self.name = call.function.name or self.name
             self.pieces.append(_arguments(call.function))
+
+    @property
+    def opaque(self) -> str:
+        return encode(self.extra).decode() if self.extra else ""
 
 
 class ChatReader:
@@ -105,10 +123,13 @@ class ChatReader:
         self._frame = frame
         self._events = Events(self._event)
         self._text: list[str] = []
-        self._reasoning: list[str] = []
+        self._thinking: list[str] = []
+        self._echo = ""
+        self._details: list[dict[str, Any]] = []
         self._refusal: list[str] = []
         self._calls: dict[int, _Growing] = {}
         self._usage: _Usage | None = None
+        self._tier = ""
         self._finish: str | None = None
         self._ended = False
 
@@ -122,7 +143,7 @@ class ChatReader:
             self._frame.speaker(_text(message.content))
         self._take(message)
         self._finish = (answer.choices or [_Choice()])[0].finish_reason
-        self._usage = answer.usage
+        self._usage, self._tier = answer.usage, answer.service_tier or ""
         return self._reply()
 
     def feed(self, chunk: bytes) -> None:
@@ -133,10 +154,7 @@ class ChatReader:
         """The stream ended."""
         self._events.close()
         if not self._ended and self._finish is None:
-            raise ModelError(
-                f"the stream of {self._frame.model} broke off before the reply was complete",
-                kind="network",
-            )
+            raise self._frame.broken_off()
         return self._reply()
 
     def _decode(self, body: bytes) -> _Answer:
@@ -165,6 +183,7 @@ class ChatReader:
             self._ended = True
             return
         answer = self._decode(data)
+        self._tier = answer.service_tier or self._tier
         if answer.usage is not None:
             self._usage = answer.usage
         if not answer.choices:
@@ -179,12 +198,36 @@ class ChatReader:
     def _take(self, message: _Message) -> None:
         if message.content:
             self._text.append(_text(message.content))
-        if thought := message.reasoning_content or message.reasoning:
-            self._reasoning.append(thought)
+        field, thought = "reasoning_content", message.reasoning_content
+        if thought is None:
+            field, thought = "reasoning", message.reasoning
+        if thought is not None:
+            self._thinking.append(thought)
+            self._echo = self._echo or field
+        for detail in message.reasoning_details or ():
+            self._detail(detail)
         if message.refusal:
             self._refusal.append(message.refusal)
         for call in message.tool_calls or ():
             self._grow(call)
+
+    def _detail(self, detail: dict[str, Any]) -> None:
+        """Pieces of one detail have one index and one type; they come one after the other."""
+        last = self._details[-1] if self._details else None
+        same = (
+            last is not None
+            and detail.get("index") is not None
+            and last.get("index") == detail.get("index")
+            and last.get("type") == detail.get("type")
+        )
+        if last is None or not same:
+            self._details.append(dict(detail))
+            return
+        for name, value in detail.items():
+            if name in _MERGED and isinstance(value, str) and isinstance(last.get(name), str):
+                last[name] += value
+            elif value is not None:
+                last[name] = value
 
     def _grow(self, call: _Call) -> None:
         index = call.index
@@ -192,26 +235,45 @@ class ChatReader:
             # No index: a new call if it says who it is, else more of the last one.
             new = bool(call.id or (call.function and call.function.name)) or not self._calls
             index = len(self._calls) if new else max(self._calls)
+        elif index in self._calls and call.id and call.id != self._calls[index].id:
+            index = max(self._calls) + 1  # whole calls that all say they are the first
         self._calls.setdefault(index, _Growing()).add(call)
 
     def _reply(self) -> Reply:
         frame = self._frame
-        calls = tuple(
-            frame.call(call.name, "".join(call.pieces), call.id, index)
-            for index, call in sorted(self._calls.items())
-        )
+        parts: list[Part] = []
+        thinking = "".join(self._thinking)
+        if self._details:
+            parts.append(OpaquePart(encode(self._details).decode(), DETAILS))
+            # What the details hold comes back in them, and only there.
+            self._echo = ""
+        if thinking or self._echo:
+            parts.append(ThinkingPart(thinking, self._echo))
         finish = finish_of(self._finish)
         text = "".join(self._text)
         if self._refusal:
-            text, finish = text or "".join(self._refusal), "content_filter"
-        return frame.reply(text, calls, self._count(), finish, "".join(self._reasoning))
+            text, finish = text or "".join(self._refusal), "refusal"
+        if text:
+            parts.append(TextPart(text))
+        parts += [
+            frame.call(call.name, "".join(call.pieces), call.id, index, call.opaque)
+            for index, call in sorted(self._calls.items())
+        ]
+        return frame.reply(parts, self._count(), finish)
 
     def _count(self) -> Usage:
         usage = self._usage
         if usage is None:
             return Usage()
-        details = usage.prompt_tokens_details
+        details, made = usage.prompt_tokens_details, usage.completion_tokens_details
         cached = (details.cached_tokens if details else None) or usage.prompt_cache_hit_tokens
-        return self._frame.usage(
-            usage.prompt_tokens or 0, usage.completion_tokens or 0, cached or 0
+        counted = self._frame.usage(
+            usage.prompt_tokens or 0,
+            usage.completion_tokens or 0,
+            cached or 0,
+            reasoning=(made.reasoning_tokens if made else None) or 0,
+            tier=self._tier,
         )
+        if usage.cost:  # what the server itself charges
+            return msgspec.structs.replace(counted, usd=float(usage.cost))
+        return counted

@@ -5,15 +5,15 @@ An adapter gives it bodies and a reader of answers; it knows nothing about eithe
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Reply
 from taofold.models.http import Http
 from taofold.models.limiter import Limiter, shared
 from taofold.models.retry import Retry, failure
-from taofold.models.transport import Bounds, Transport, guard
+from taofold.models.transport import Body, Bounds, Transport, guard, joined
 from taofold.runtime.fallback import Speaker
 
 _network: Final = Http()
@@ -37,6 +37,10 @@ class Reader(Protocol):
         ...
 
 
+Sign: TypeAlias = Callable[[str, Body], Awaitable[Mapping[str, str]]]
+"""`(url, body)` to headers."""
+
+
 class Endpoint:
     """One address with one key.
 
@@ -46,6 +50,8 @@ class Endpoint:
         secret: the key; never shown.
         transport: what carries requests, None for the network.
         bounds: timeouts in seconds and the largest answer in bytes.
+        sign: gives the headers of one request where a key alone is not enough (a signature, a
+            token that expires).
     """
 
     def __init__(
@@ -60,10 +66,11 @@ class Endpoint:
         limiter: Limiter | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sign: Sign | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"base_url {url!r} must start with http:// or https://")
-        self.url = url
+        self.url, self._sign = url, sign
         self.limiter = limiter or shared(url, secret)
         self._headers = {"Content-Type": "application/json", **headers}
         self.secret, self._transport, self._bounds = secret, transport, bounds
@@ -74,22 +81,25 @@ class Endpoint:
 
     async def ask(
         self,
-        body: bytes,
+        body: Sequence[bytes],
         tokens: int,
         reader: Callable[[], Reader],
         speaker: Speaker | None = None,
         *,
         streaming: bool = False,
+        url: str = "",
     ) -> Reply:
         """POST `body` and read the answer, trying again while that may help.
 
         Args:
-            body: what to send.
+            body: what to send, in pieces.
             tokens: what the call may use, for a configured token rate.
             reader: makes the reader for one attempt.
             speaker: hears the text; told when a new attempt begins.
             streaming: the body asks for a stream.
+            url: where to, if not to the endpoint's own.
         """
+        sent = joined(body)
         started = self._clock()
         attempt = 0
         while True:
@@ -98,7 +108,7 @@ class Endpoint:
                 await self.limiter.admit(tokens)
             ticket = self.limiter.ticket
             try:
-                return await self._once(body, reader(), speaker, streaming)
+                return await self._once(url or self.url, sent, reader(), speaker, streaming)
             except ModelError as error:
                 delay = self._retry.delay(error, attempt, self._clock() - started)
                 if error.kind == "rate":
@@ -108,17 +118,26 @@ class Endpoint:
                 if error.kind != "rate":
                     await self._sleep(delay)
 
+    async def _signed(self, url: str, body: Body) -> Mapping[str, str]:
+        if self._sign is None:
+            return self._headers
+        return {**self._headers, **await self._sign(url, body)}
+
     async def _once(
-        self, body: bytes, reader: Reader, speaker: Speaker | None, streaming: bool
+        self, url: str, body: Body, reader: Reader, speaker: Speaker | None, streaming: bool
     ) -> Reply:
         transport = self._transport or guard.stand_in or _network
         if speaker is not None:
             speaker.rewind()
         answer = await transport.post(
-            self.url, self._headers, body, self._bounds, reader.feed if streaming else None
+            url,
+            await self._signed(url, body),
+            body,
+            self._bounds,
+            reader.feed if streaming else None,
         )
         if answer.status != 200:
-            raise failure(answer, self.url, self.secret)
+            raise failure(answer, url, self.secret)
         reply = reader.whole(answer.body) if answer.body or not streaming else reader.close()
         if self.limiter.busy:
             self.limiter.accept()

@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from taofold.core.errors import ModelError
-from taofold.models.transport import Answer, Bounds, OnBytes, guard, place, proxy_for
+from taofold.models.transport import LARGE, Answer, Body, Bounds, OnBytes, guard, place, proxy_for
 
 if TYPE_CHECKING:
     import aiohttp
-
-_LARGE: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -89,7 +87,7 @@ class Http:
         self,
         url: str,
         headers: Mapping[str, str],
-        body: bytes,
+        body: Body,
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
     ) -> Answer:
@@ -139,7 +137,7 @@ async def _exchange(
     session: _Session,
     lane: _Lane,
     headers: Mapping[str, str],
-    body: bytes,
+    body: Body,
     bounds: Bounds,
     on_bytes: OnBytes | None,
 ) -> Answer:
@@ -167,14 +165,14 @@ async def _start(
     session: _Session,
     lane: _Lane,
     headers: Mapping[str, str],
-    body: bytes,
+    body: Body,
     timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (the client's own kind)
 ) -> aiohttp.ClientResponse:
     while True:
         try:
             response = await session.client.post(
                 lane.url,
-                data=body if len(body) < _LARGE else io.BytesIO(body),
+                data=_payload(body),
                 headers=headers,
                 proxy=lane.proxy,
                 allow_redirects=False,
@@ -189,6 +187,32 @@ async def _start(
         else:
             lane.kept = True
             return response
+
+
+def _payload(body: Body) -> Any:
+    """What the client sends: large bodies piece by piece, never as one more copy."""
+    if isinstance(body, bytes):
+        return body if len(body) < LARGE else io.BytesIO(body)
+    import aiohttp  # noqa: PLC0415
+
+    class Pieces(aiohttp.payload.Payload):
+        _autoclose = True
+
+        def __init__(self, value: tuple[bytes, ...]) -> None:
+            super().__init__(value, content_type="application/json")
+            self._size = sum([len(piece) for piece in value])
+
+        def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+            return b"".join(self._value).decode(encoding, errors)
+
+        async def write(self, writer: Any) -> None:
+            for piece in self._value:
+                await writer.write(piece)
+
+        async def write_with_length(self, writer: Any, content_length: int | None) -> None:
+            await self.write(writer)
+
+    return Pieces(body)
 
 
 def _disconnected() -> tuple[type[Exception], ...]:

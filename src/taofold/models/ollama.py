@@ -1,110 +1,78 @@
 """Ollama's native `/api/chat`: unlike its OpenAI endpoint it can set the context size,
 without which a longer prompt is cut silently. It needs no key and costs nothing.
+
+Thinking goes back with the reply that it led to, because some models' templates use it.
 """
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from typing_extensions import Unpack
 
+from taofold.core.content import MediaPart, Part, TextPart, ThinkingPart, ToolResult, parts_of
+from taofold.core.conversation import Conversation
 from taofold.core.errors import ConfigError
-from taofold.core.values import Message, Profile, Reply
-from taofold.models.endpoint import Endpoint
+from taofold.core.values import Effort, Profile
+from taofold.models.endpoint import Reader
 from taofold.models.ollama_reply import OllamaReader
-from taofold.models.openai import plain
-from taofold.models.options import Options, endpoint, known_price, refuse_unknown
-from taofold.models.prices import FREE, Price
-from taofold.models.profiles import UNKNOWN, profile_of
+from taofold.models.options import Options, connection, endpoint, refuse_unknown
+from taofold.models.prices import FREE
+from taofold.models.remote import Connection, RemoteModel, Turn
+from taofold.models.rules import UNKNOWN, Rules, rules_for
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
-    Memo,
     arguments_of,
+    as_text,
+    blob,
+    content_for,
     encode,
-    estimate,
     follows_its_call,
-    names_of,
     pending,
+    pieces,
+    seen,
     wire_name,
 )
-from taofold.runtime.fallback import Speaker
-from taofold.runtime.model import OnText, Request
 
 _URL: Final = "http://127.0.0.1:11434"
 _LARGEST: Final = 32_768
 """The context asked for by default at most: memory for it is set aside at once."""
 
 
-class OllamaModel:
-    """A model that a local Ollama serves. `context` is the window in tokens that is asked for."""
+class OllamaModel(RemoteModel):
+    """A model that a local Ollama serves; its window is the context that is asked for."""
 
-    def __init__(
-        self,
-        name: str,
-        model: str,
-        endpoint: Endpoint,
-        profile: Profile,
-        *,
-        price: Price | None = FREE,
-        context: int,
-    ) -> None:
-        self.name, self.profile = name, profile
-        self._endpoint, self._price, self._context = endpoint, price, context
-        self._start = encode({"model": model})[:-1] + b',"messages":['
-        self._memo = Memo()
+    wire = "ollama"
 
-    def __repr__(self) -> str:
-        return f"OllamaModel({self.name!r})"
+    def __init__(self, connection: Connection, rules: Rules) -> None:
+        super().__init__(connection)
+        self._rules = rules
 
-    def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """US dollars for a call of this size."""
-        return self._price.upper(input_tokens, output_tokens) if self._price else None
-
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """Ask once; see `Model`."""
-        speaker = Speaker(on_text) if on_text else None
-        streaming = speaker is not None and self.profile.streaming
-        key = (
-            id(request.tools), id(request.schema), request.temperature, request.stop,
-            request.max_tokens, streaming,
-        )  # fmt: skip
-        names, tail = self._memo.get(
-            key,
-            (request.tools, request.schema),
-            lambda: (names_of(request.tools), self._tail(request, streaming)),
-        )
-        conversation = request.conversation
-        if self.profile.native_tools:
-            pieces = conversation.fragments("ollama", native)
-            missing = [
-                b"," + _missing(call.name) for call in pending(conversation, len(conversation))
-            ]
-            pieces = [*pieces, *missing] if missing else pieces
-        else:
-            pieces = conversation.fragments("openai text", plain)
-        frame = Frame(
-            self.name, self._endpoint.url, self._endpoint.secret, self._price, names,
-            len(conversation), speaker,
-        )  # fmt: skip
-        body = self._start + b"".join(pieces) + b"]" + tail
-        return await self._endpoint.ask(
-            body, estimate(request), lambda: OllamaReader(frame), speaker, streaming=streaming
-        )
-
-    def _tail(self, request: Request, streaming: bool) -> bytes:
-        options: dict[str, Any] = {"num_ctx": self._context}
-        if request.max_tokens:
-            options["num_predict"] = request.max_tokens
-        if request.temperature is not None:
-            options["temperature"] = request.temperature
-        if request.stop:
-            options["stop"] = request.stop
-        fields: dict[str, Any] = {"stream": streaming, "options": options}
-        if request.schema is not None and self.profile.json_schema:
-            fields["format"] = request.schema
-        if request.tools and self.profile.native_tools:
-            fields["tools"] = [
+    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+        asked = turn.settings
+        options: dict[str, Any] = {"num_ctx": self.profile.window}
+        if asked.max_tokens:
+            options["num_predict"] = asked.max_tokens
+        if asked.temperature is not None:
+            options["temperature"] = asked.temperature
+        if asked.top_p is not None:
+            options["top_p"] = asked.top_p
+        if turn.request.stop:
+            options["stop"] = turn.request.stop
+        body: dict[str, Any] = {
+            "model": self.connection.model,
+            "stream": turn.streaming,
+            "options": options,
+        }
+        if asked.effort is not None:
+            body["think"] = self._think(asked.effort)
+        if turn.schema is not None:
+            body["format"] = turn.schema
+        # There is no choice of tools here: where none may be called, none is offered.
+        if turn.tools and turn.request.allowed != ():
+            body["tools"] = [
                 {
                     "type": "function",
                     "function": {
@@ -113,9 +81,94 @@ class OllamaModel:
                         "parameters": tool.parameters,
                     },
                 }
-                for tool in request.tools
+                for tool in turn.tools
             ]
-        return b"," + encode(fields)[1:]
+        return encode({**body, **asked.extra})[:-1] + b',"messages":['
+
+    def _think(self, effort: Effort) -> bool | str:
+        if "gpt-oss" not in self.connection.model:
+            return effort != "none"
+        return {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}.get(effort, effort)
+
+    def _messages(self, turn: Turn) -> Sequence[bytes]:
+        conversation, blobs = turn.request.conversation, turn.request.blobs
+        native = self.profile.native_tools
+        form = self._form if native else f"{self._form} text"
+        write = self._native if native else self._plain
+        written = conversation.fragments(form, lambda c, i: pieces(write(c, i), blobs))
+        ending: list[bytes] = []
+        for entry in self._behind(conversation, len(conversation)) if native else ():
+            found = pieces(encode(entry), blobs)
+            ending += (b",", found) if isinstance(found, bytes) else (b",", *found)
+        return [*written, *ending, b"]}"]
+
+    def _reader(self, frame: Frame) -> Reader:
+        return OllamaReader(frame)
+
+    def _native(self, conversation: Conversation, index: int) -> bytes:
+        """A message for a model with native tools: its calls hold objects, and results name
+        their tool.
+        """
+        message = conversation[index]
+        if message.role == "tool" and follows_its_call(conversation, index):
+            calls = {call.id: call.name for call in pending(conversation, index)}
+            found = [_result(calls[one.id], one.text, one.id) for one in message.results]
+            return encode(found)[1:-1]
+        behind = self._behind(conversation, index) if index else []
+        return encode([*behind, self._entry(conversation, index)])[1:-1]
+
+    def _entry(self, conversation: Conversation, index: int) -> dict[str, Any]:
+        message = conversation[index]
+        if message.role != "assistant":
+            role = "user" if message.role == "tool" else message.role
+            return {"role": role, **self._content(message.parts)}
+        entry: dict[str, Any] = {"role": "assistant", "content": message.text}
+        content = content_for(conversation, index, self.issuer)
+        thinking = [p.text for p in parts_of(content) if isinstance(p, ThinkingPart) and p.echo]
+        if thinking:
+            entry["thinking"] = "".join(thinking)
+        if message.calls:
+            entry["tool_calls"] = [
+                {"function": {"name": wire_name(call.name), "arguments": arguments_of(call)}}
+                for call in message.calls
+            ]
+        return entry
+
+    def _plain(self, conversation: Conversation, index: int) -> bytes:
+        """A message for a model without native tools."""
+        message = conversation[index]
+        role = "user" if message.role == "tool" else message.role
+        return encode({"role": role, **self._content(parts_of(as_text(message)))})
+
+    def _behind(self, conversation: Conversation, end: int) -> list[dict[str, Any]]:
+        """What follows the batch of results before `end`: those that are missing, and the images
+        of all, because a result holds only text here.
+        """
+        missing = [_result(call.name, NO_RESULT, call.id) for call in pending(conversation, end)]
+        media: list[Part] = []
+        at = end - 1
+        while at >= 0 and conversation[at].role == "tool":
+            media = [*conversation[at].media, *media]
+            at -= 1
+        images = [part for part in media if isinstance(part, MediaPart) and self._takes(part)]
+        if images:
+            text = TextPart("What the tools returned:")
+            missing.append({"role": "user", **self._content((text, *images))})
+        return missing
+
+    def _takes(self, part: MediaPart) -> bool:
+        inputs = self.profile.inputs
+        return part.kind == "image" and not part.url and (inputs is None or "image" in inputs)
+
+    def _content(self, parts: Sequence[Part]) -> dict[str, Any]:
+        """The text, and the images beside it; other media are lines of the text."""
+        plain: list[Part] = []
+        for part in parts:
+            plain += part.parts if isinstance(part, ToolResult) else (part,)
+        images = [blob(part) for part in plain if isinstance(part, MediaPart) and self._takes(part)]
+        others = [part for part in plain if not (isinstance(part, MediaPart) and self._takes(part))]
+        texts = [part.text for part in seen(others, ()) if isinstance(part, TextPart)]
+        return {"content": "".join(texts)} | ({"images": images} if images else {})
 
 
 def connect(model: str, **options: Unpack[Options]) -> OllamaModel:
@@ -128,51 +181,21 @@ def connect(model: str, **options: Unpack[Options]) -> OllamaModel:
     url = options.get("base_url") or os.environ.get("OLLAMA_HOST") or _URL
     url = (url if "://" in url else f"http://{url}").rstrip("/").removesuffix("/v1")
     key = options.get("api_key") or ""
-    profile = options.get("profile")
-    if profile is None:
-        known = profile_of(model)
-        window = min(known.window, _LARGEST)
-        # We set the window ourselves, so it is known, and a local Ollama enforces schemas.
-        profile = Profile(
-            window=window,
-            window_known=True,
-            native_tools=known != UNKNOWN and known.native_tools,
-            json_schema=True,
-        )
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return OllamaModel(
-        f"ollama:{model}",
-        model,
-        endpoint(f"{url}/api/chat", headers, key, options),
-        profile,
-        price=known_price(model, options, FREE),
-        context=profile.window,
-    )
+    rules = rules_for("ollama", model)
+    at = endpoint(f"{url}/api/chat", headers, key, options)
+    known = connection("ollama", model, at, options, price=FREE, rules=rules)
+    if not options.get("profile"):
+        # We set the window ourselves, so it is known, and a local Ollama enforces schemas.
+        window = min(rules.window or Profile().window, _LARGEST)
+        tools = rules != UNKNOWN and rules.tools
+        profile = replace(rules, tools=tools, schema=True, window=window, inputs=None).profile()
+        known = replace(known, profile=profile)
+    return OllamaModel(known, rules)
 
 
-def native(messages: Sequence[Message], index: int) -> bytes:
-    """A message for a model with native tools: Ollama's calls hold objects, and results name
-    their tool.
-    """
-    message = messages[index]
-    if message.role == "tool":
-        if not follows_its_call(messages, index):
-            return encode({"role": "user", "content": message.text})
-        calls = {call.id: call.name for call in pending(messages, index)}
-        return _result(calls[message.results[0].id], message.text)
-    entry: dict[str, Any] = {"role": message.role, "content": message.text}
-    if message.calls:
-        entry["tool_calls"] = [
-            {"function": {"name": wire_name(call.name), "arguments": arguments_of(call)}}
-            for call in message.calls
-        ]
-    missing = [_missing(call.name) for call in pending(messages, index)] if index else []
-    return b",".join([*missing, encode(entry)])
-
-
-def _result(name: str, content: str) -> bytes:
-    return encode({"role": "tool", "tool_name": wire_name(name), "content": content})
-
-
-def _missing(name: str) -> bytes:
-    return _result(name, NO_RESULT)
+def _result(name: str, content: str, call_id: str) -> dict[str, Any]:
+    entry = {"role": "tool", "tool_name": wire_name(name), "content": content}
+    # Ours are made up where an older server sent none; only its own mean anything to it.
+    own = call_id and not call_id.startswith("call_")
+    return entry | ({"tool_call_id": call_id} if own else {})

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.core.errors import ModelError
+from taofold.core.content import Part, TextPart, ThinkingPart
 from taofold.core.values import Reply
 from taofold.models.retry import fault
 from taofold.models.sse import Lines
@@ -64,22 +64,21 @@ class OllamaReader:
         self._lines.close()
         frame, last = self._frame, self._last
         if last is None:
-            raise ModelError(
-                f"the stream of {frame.model} broke off before the reply was complete",
-                kind="network",
-            )
-        calls = tuple(
+            raise frame.broken_off()
+        parts: list[Part] = []
+        thinking, text = "".join(self._thinking), "".join(self._text)
+        parts += [ThinkingPart(thinking, "thinking")] if thinking else []
+        parts += [TextPart(text)] if text else []
+        parts += [
             frame.call(
                 call.function.name, encode(call.function.arguments or {}).decode(), call.id, index
             )
             for index, call in enumerate(self._calls)
-        )
+        ]
         return frame.reply(
-            "".join(self._text),
-            calls,
+            parts,
             frame.usage(last.prompt_eval_count or 0, last.eval_count or 0, 0),
             finish_of(last.done_reason or "stop"),
-            "".join(self._thinking),
         )
 
     def _line(self, line: bytes) -> None:

@@ -1,168 +1,286 @@
-"""Chat completions: OpenAI and everybody who speaks its format.
+"""Chat completions: everybody who speaks the format that OpenAI began.
 
-Each message is encoded once in its life; a request joins the pieces. What a server
-does not support (a response format, a parameter) is left out after its first 4xx, and
-that is remembered. It knows nothing about HTTP or about what replies mean to an agent.
+Servers differ in what they refuse and in what they want back. What they want back is kept as it
+came and belongs to them: `reasoning_content` and `reasoning` as thinking with a field to echo,
+`reasoning_details` and `extra_content` as opaque parts. What a server does not support (a response
+format, a parameter) is left out after its first 4xx, and that is remembered.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from taofold.core.content import (
+    Content,
+    MediaPart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    parts_of,
+)
+from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
-from taofold.core.values import JSON, Message, Profile, Reply
+from taofold.core.values import JSON, Effort, Reply
 from taofold.models.anyjson import is_array, is_object
-from taofold.models.chat_reply import ChatReader
-from taofold.models.endpoint import Endpoint
-from taofold.models.prices import Price
+from taofold.models.chat_reply import DETAILS, ChatReader
+from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
+from taofold.models.rules import Rules
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
-    Memo,
     arguments_of,
     as_text,
+    blob,
+    content_for,
+    data_url,
     encode,
-    estimate,
     follows_its_call,
-    names_of,
     pending,
+    pieces,
+    raw,
+    seen,
     wire_name,
 )
 from taofold.runtime.fallback import Speaker
-from taofold.runtime.model import OnText, Request, ToolSpec
+from taofold.runtime.model import Request, ToolSpec
 
-_LEVELS: Final = ("json_schema", "json_object", "none")
-_DROPPABLE: Final = ("temperature", "stop", "stream_options", "max_tokens")
+_FORMATS: Final = ("json_schema", "json_object", "none")
+_DROPPABLE: Final = (
+    "temperature", "top_p", "stop", "stream_options", "max_tokens", "tool_choice",
+    "reasoning_effort", "service_tier",
+)  # fmt: skip
+SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
+"""Google's own word for a call that another model made."""
+_SIGNED: Final = {"google": {"thought_signature": SKIP_SIGNATURE}}
 
 
-class ChatModel:
-    """A model behind a chat-completions endpoint.
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What is special about a server.
 
     Args:
-        name: `provider:model`.
-        model: its name at the provider.
-        price: None if unknown.
-        new_limit: say `max_completion_tokens` (OpenAI) instead of `max_tokens` (the rest).
+        new_limit: it says `max_completion_tokens` instead of `max_tokens`.
+        format: the first of "json_schema", "json_object", "none" that it knows.
+        signs_calls: it wants a signature on the first call of each reply (Gemini).
+        stops_thinking: what tells it not to think.
+        efforts: it takes `reasoning_effort`.
         extra: further fields of every request.
     """
 
-    def __init__(
-        self,
-        name: str,
-        model: str,
-        endpoint: Endpoint,
-        profile: Profile,
-        *,
-        price: Price | None = None,
-        new_limit: bool = False,
-        extra: Mapping[str, JSON] | None = None,
-    ) -> None:
-        self.name, self.profile = name, profile
-        self._endpoint, self._price = endpoint, price
-        self._start = encode({"model": model, **(extra or {})})[:-1] + b',"messages":['
-        self._limits = (b"max_completion_tokens", b"max_tokens")[:: 1 if new_limit else -1]
-        self._level = 0 if profile.json_schema else 2
-        self._without: frozenset[str] = frozenset()
-        self._memo = Memo()
+    new_limit: bool = False
+    format: str = "json_schema"
+    signs_calls: bool = False
+    stops_thinking: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    efforts: bool = True
+    extra: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
-    def __repr__(self) -> str:
-        return f"ChatModel({self.name!r})"
 
-    def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """US dollars for a call of this size if nothing is cached; None if unknown."""
-        return self._price.upper(input_tokens, output_tokens) if self._price else None
+class ChatModel(RemoteModel):
+    """A model behind a chat-completions endpoint."""
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """Ask once; see `Model`. Leaves out, step by step, what the server does not support."""
-        speaker = Speaker(on_text) if on_text else None
-        level, without = self._level, self._without
+    wire = "chat"
+
+    def __init__(self, connection: Connection, rules: Rules, dialect: Dialect = Dialect()) -> None:
+        super().__init__(connection)
+        self._rules, self._dialect = rules, dialect
+        level = _FORMATS.index(dialect.format) if self.profile.json_schema else 2
+        self._level, self._without = level, frozenset[str]()
+
+    def _version(self) -> Any:
+        return self._level, self._without
+
+    async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
+        """Ask; leave out, step by step, what the server does not support."""
         first: ModelError | None = None
+        learnt = self._level, self._without
         while True:
             try:
-                reply = await self._ask(request, speaker, level, without)
+                return await super()._ask(request, speaker)
             except ModelError as error:
                 first = first or error
-                less = self._less(request, speaker is not None, error, level, without)
+                less = self._less(request, error)
                 if less is None:
+                    self._level, self._without = learnt
                     raise first from None
-                level, without = less
-            else:
-                if first:
-                    self._level, self._without = level, without
-                return reply
+                self._level, self._without = less
 
-    async def _ask(
-        self, request: Request, speaker: Speaker | None, level: int, without: frozenset[str]
-    ) -> Reply:
-        streaming = speaker is not None and self.profile.streaming
-        key = (
-            id(request.tools), id(request.schema), request.temperature, request.stop,
-            streaming, level, without,
-        )  # fmt: skip
-        names, tail = self._memo.get(
-            key,
-            (request.tools, request.schema),
-            lambda: self._tail(request, streaming, level, without),
+    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+        asked, dialect = turn.settings, self._dialect
+        body: dict[str, Any] = {"model": self.connection.model, **dialect.extra}
+        body |= self._thinking(asked.effort, notes)
+        if turn.tools:
+            body["tools"] = [_tool(tool) for tool in turn.tools]
+            body |= _choice(turn.request.allowed)
+        if turn.schema is not None and self._level < 2:
+            body["response_format"] = _format(turn.schema, self._level)
+        if asked.temperature is not None:
+            body["temperature"] = asked.temperature
+        if asked.top_p is not None:
+            body["top_p"] = asked.top_p
+        if turn.request.stop:
+            body["stop"] = turn.request.stop
+        if asked.service_tier:
+            body["service_tier"] = asked.service_tier
+        if asked.max_tokens:
+            new = dialect.new_limit != ("max_tokens" in self._without)
+            body["max_completion_tokens" if new else "max_tokens"] = asked.max_tokens
+        if turn.streaming:
+            body["stream"] = True
+            body["stream_options"] = {"include_usage": True}
+        kept = {
+            name: value
+            for name, value in body.items()
+            if name not in self._without or name == "max_tokens"
+        }
+        return encode({**kept, **asked.extra})[:-1] + b',"messages":['
+
+    def _thinking(self, effort: Effort | None, notes: list[str]) -> dict[str, Any]:
+        if effort is None:
+            return {}
+        if effort == "none" and self._dialect.stops_thinking:
+            return dict(self._dialect.stops_thinking)
+        if not self._dialect.efforts:
+            effort_at_most(effort, (), notes, self.name)
+            return {}
+        levels = self._rules.efforts
+        if self._rules.vendor and not levels and not self._rules.thinking:
+            effort_at_most(effort, (), notes, self.name)
+            return {}
+        # Where nothing is known of a server the word is sent: it will say if it has no such thing.
+        taken = effort_at_most(effort, levels, notes, self.name) if levels else effort
+        return {"reasoning_effort": taken}
+
+    def _messages(self, turn: Turn) -> Sequence[bytes]:
+        conversation, blobs = turn.request.conversation, turn.request.blobs
+        if not self.profile.native_tools:
+            return [
+                *conversation.fragments(
+                    f"{self._form} text", lambda c, i: pieces(self._plain(c, i), blobs)
+                ),
+                b"]}",
+            ]
+        written = conversation.fragments(self._form, lambda c, i: pieces(self._native(c, i), blobs))
+        ending: list[bytes] = []
+        for entry in self._behind(conversation, len(conversation)):
+            found = pieces(entry, blobs)
+            ending += (b",", found) if isinstance(found, bytes) else (b",", *found)
+        return [*written, *ending, b"]}"]
+
+    def _reader(self, frame: Frame) -> ChatReader:
+        return ChatReader(frame)
+
+    def _native(self, conversation: Conversation, index: int) -> bytes:
+        """A message for a model with native tools, and before it what a batch of results lacks."""
+        message = conversation[index]
+        if message.role == "tool" and follows_its_call(conversation, index):
+            return b",".join([_result(result.id, result.text) for result in message.results])
+        return b",".join(
+            [*self._behind(conversation, index), encode(self._entry(conversation, index))]
         )
-        body = self._body(request, tail, without)
-        conversation = request.conversation
-        frame = Frame(
-            self.name, self._endpoint.url, self._endpoint.secret, self._price, names,
-            len(conversation), speaker,
-        )  # fmt: skip
-        return await self._endpoint.ask(
-            body, estimate(request), lambda: ChatReader(frame), speaker, streaming=streaming
-        )
 
-    def _body(self, request: Request, tail: bytes, without: frozenset[str]) -> bytes:
-        conversation = request.conversation
-        if self.profile.native_tools:
-            pieces = conversation.fragments("openai", native)
-            if open_calls := pending(conversation, len(conversation)):
-                pieces = [*pieces, *(b"," + _missing(call.id) for call in open_calls)]
-        else:
-            pieces = conversation.fragments("openai text", plain)
-        body = self._start + b"".join(pieces) + b"]" + tail
-        if not request.max_tokens:
-            return body + b"}"
-        limit = self._limits["max_tokens" in without]
-        return body + b',"%b":%d}' % (limit, request.max_tokens)
+    def _behind(self, conversation: Conversation, end: int) -> list[bytes]:
+        """What follows the batch of results before `end`: those that are missing, and the media
+        of all of them as the user's, because a result holds only text here.
+        """
+        written = [_result(call.id, NO_RESULT) for call in pending(conversation, end)]
+        media: list[Part] = []
+        at = end - 1
+        while at >= 0 and conversation[at].role == "tool":
+            shown = [part for part in conversation[at].media if self._takes(part)]
+            media = [*shown, *media]
+            at -= 1
+        if media:
+            content = self._content((TextPart("What the tools returned:"), *media))
+            written.append(encode({"role": "user", "content": content}))
+        return written
 
-    def _tail(
-        self, request: Request, streaming: bool, level: int, without: frozenset[str]
-    ) -> tuple[dict[str, str], bytes]:
-        fields: dict[str, Any] = {}
-        if request.tools and self.profile.native_tools:
-            fields["tools"] = [_tool(tool) for tool in request.tools]
-        if request.temperature is not None:
-            fields["temperature"] = request.temperature
-        if request.stop:
-            fields["stop"] = request.stop
-        if request.schema is not None and level < 2:
-            fields["response_format"] = _format(request.schema, level)
-        if streaming:
-            fields["stream"] = True
-            fields["stream_options"] = {"include_usage": True}
-        kept = {name: value for name, value in fields.items() if name not in without}
-        return names_of(request.tools), b"," + encode(kept)[1:-1] if kept else b""
+    def _takes(self, part: MediaPart) -> bool:
+        return self.profile.inputs is None or part.kind in self.profile.inputs
 
-    def _less(
-        self,
-        request: Request,
-        streaming: bool,
-        error: ModelError,
-        level: int,
-        without: frozenset[str],
-    ) -> tuple[int, frozenset[str]] | None:
+    def _plain(self, conversation: Conversation, index: int) -> bytes:
+        """A message for a model without native tools."""
+        message = conversation[index]
+        role = "user" if message.role == "tool" else message.role
+        entry = {"role": role, "content": self._content(as_text(message))}
+        if role == "assistant":
+            entry |= self._echoed(content_for(conversation, index, self.issuer))
+        return encode(entry)
+
+    def _entry(self, conversation: Conversation, index: int) -> dict[str, Any]:
+        message = conversation[index]
+        if message.role != "assistant":
+            role = "user" if message.role == "tool" else message.role
+            return {"role": role, "content": self._content(message.content)}
+        content = content_for(conversation, index, self.issuer)
+        calls = message.calls
+        text = message.text or (None if calls else "")
+        entry: dict[str, Any] = {"role": "assistant", "content": text}
+        entry |= self._echoed(content)
+        if calls:
+            bound = [part for part in parts_of(content) if isinstance(part, ToolCall)]
+            entry["tool_calls"] = [
+                self._call(call, first=place == 0) for place, call in enumerate(bound)
+            ]
+            if self._rules.echo and not self._dialect.signs_calls:
+                entry.setdefault(self._rules.echo, "")
+        return entry
+
+    def _echoed(self, content: Content) -> dict[str, Any]:
+        """What the server wants back besides text and calls."""
+        found: dict[str, Any] = {}
+        for part in parts_of(content):
+            match part:
+                case ThinkingPart() if part.echo:
+                    found[part.echo] = found.get(part.echo, "") + part.text
+                case _ if getattr(part, "kind", "") == DETAILS:
+                    found[DETAILS] = raw(part.data)  # type: ignore[union-attr]
+                case _:
+                    pass
+        return found
+
+    def _call(self, call: ToolCall, *, first: bool) -> dict[str, Any]:
+        function = {
+            "name": wire_name(call.name),
+            "arguments": encode(arguments_of(call)).decode(),
+        }
+        entry: dict[str, Any] = {"id": call.id or "call", "type": "function", "function": function}
+        if call.opaque:
+            entry["extra_content"] = raw(call.opaque)
+        elif first and self._dialect.signs_calls:
+            entry["extra_content"] = _SIGNED
+        return entry
+
+    def _content(self, content: Content) -> Any:
+        """Text as it is; text and media as parts."""
+        if isinstance(content, str):
+            return content
+        plain: list[Part] = []
+        for part in content:
+            plain += part.parts if isinstance(part, ToolResult) else (part,)
+        parts = seen(plain, self.profile.inputs)
+        if not any([isinstance(part, MediaPart) for part in parts]):
+            return "".join([part.text for part in parts if isinstance(part, TextPart)])
+        return [entry for entry in map(_block, parts) if entry is not None]
+
+    def _less(self, request: Request, error: ModelError) -> tuple[int, frozenset[str]] | None:
         """What to ask for next, None if nothing can be left out."""
-        shaped = request.schema is not None and level < 2
+        level, without = self._level, self._without
+        shaped = request.schema is not None and level < 2 and self.profile.json_schema
         if error.kind == "request" and error.status in (400, 422):
-            sent = {
-                "temperature": request.temperature is not None,
-                "stop": bool(request.stop),
-                "stream_options": streaming,
-                "max_tokens": bool(request.max_tokens),
-            }
             said = str(error).lower().replace("max_completion_tokens", "max_tokens")
+            asked = request.asked(self.connection.settings)
+            sent = {
+                "temperature": asked.temperature is not None,
+                "top_p": asked.top_p is not None,
+                "stop": bool(request.stop),
+                "stream_options": True,
+                "max_tokens": bool(asked.max_tokens),
+                "tool_choice": request.allowed is not None,
+                "reasoning_effort": asked.effort is not None,
+                "service_tier": bool(asked.service_tier),
+            }
             for name in _DROPPABLE:
                 if sent[name] and name not in without and name in said:
                     return level, without | {name}
@@ -170,6 +288,23 @@ class ChatModel:
         if shaped and error.kind in ("request", "server") and error.status >= 400:
             return level + 1, without
         return None
+
+
+def _block(part: Part) -> dict[str, Any] | None:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text} if part.text else None
+        case MediaPart(kind="image"):
+            image = {"url": data_url(part)} | ({"detail": part.detail} if part.detail else {})
+            return {"type": "image_url", "image_url": image}
+        case MediaPart(kind="audio"):
+            form = part.media_type.rpartition("/")[2].replace("mpeg", "mp3").removeprefix("x-")
+            return {"type": "input_audio", "input_audio": {"data": blob(part), "format": form}}
+        case MediaPart():
+            name = part.name or f"file.{part.media_type.rpartition('/')[2]}"
+            return {"type": "file", "file": {"filename": name, "file_data": data_url(part)}}
+        case _:
+            return None
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -181,8 +316,13 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
+def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any]:
+    """The offer stays what it is, so that its bytes do; only whether to call is said here."""
+    return {"tool_choice": "none"} if allowed == () else {}
+
+
 def _format(schema: dict[str, JSON], level: int) -> dict[str, Any]:
-    if _LEVELS[level] == "json_object":
+    if _FORMATS[level] == "json_object":
         return {"type": "json_object", "schema": schema}
     named = {"name": "output", "strict": closed(schema), "schema": schema}
     return {"type": "json_schema", "json_schema": named}
@@ -203,46 +343,5 @@ def closed(schema: JSON) -> bool:
     return all(closed(item) for item in schema.values())
 
 
-def native(messages: Sequence[Message], index: int) -> bytes:
-    """A message for a model with native tools, preceded by results that are missing."""
-    message = messages[index]
-    if message.role == "tool":
-        if follows_its_call(messages, index):
-            return _result(message.results[0].id, message.text)
-        return encode({"role": "user", "content": message.text})
-    piece = encode(_entry(message))
-    if index and (open_calls := pending(messages, index)):
-        return b",".join([*(_missing(call.id) for call in open_calls), piece])
-    return piece
-
-
-def plain(messages: Sequence[Message], index: int) -> bytes:
-    """A message for a model without native tools."""
-    message = messages[index]
-    role = "user" if message.role == "tool" else message.role
-    return encode({"role": role, "content": as_text(message)})
-
-
-def _entry(message: Message) -> dict[str, Any]:
-    if not message.calls:
-        return {"role": message.role, "content": message.text}
-    calls = [
-        {
-            "id": call.id or "call",
-            "type": "function",
-            "function": {
-                "name": wire_name(call.name),
-                "arguments": encode(arguments_of(call)).decode(),
-            },
-        }
-        for call in message.calls
-    ]
-    return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
-
-
 def _result(call_id: str, content: str) -> bytes:
     return encode({"role": "tool", "tool_call_id": call_id or "call", "content": content})
-
-
-def _missing(call_id: str) -> bytes:
-    return _result(call_id, NO_RESULT)

@@ -2,16 +2,19 @@
 
 import os
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
 from taofold.core.errors import ConfigError
-from taofold.core.values import Profile
-from taofold.models.endpoint import Endpoint
+from taofold.core.values import EFFORTS, Effort, ModelSettings, Profile, PromptCache
+from taofold.models.catalogue import find
+from taofold.models.endpoint import Endpoint, Sign
 from taofold.models.limiter import Limiter
-from taofold.models.prices import Price, Prices, price_of
+from taofold.models.prices import Price, Prices, own_price
+from taofold.models.remote import Connection
 from taofold.models.retry import Retry
+from taofold.models.rules import Rules, rules_for
 from taofold.models.transport import Bounds, Transport
 
 
@@ -30,6 +33,13 @@ class Options(TypedDict, total=False):
     transport: Transport | None
     limiter: Limiter | None
     headers: Mapping[str, str]
+    effort: Effort | None
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int
+    prompt_cache: PromptCache
+    service_tier: str
+    extra: Mapping[str, Any]
 
 
 def key_for(provider: str, variable: str, given: str | None) -> str:
@@ -47,7 +57,13 @@ def key_for(provider: str, variable: str, given: str | None) -> str:
     return key
 
 
-def endpoint(url: str, headers: Mapping[str, str], secret: str, options: Options) -> Endpoint:
+def endpoint(
+    url: str,
+    headers: Mapping[str, str],
+    secret: str,
+    options: Options,
+    sign: Sign | None = None,
+) -> Endpoint:
     """The endpoint at `url` with the bounds, rates and retries of `options`."""
     timeout = options.get("timeout", 120.0)
     if timeout <= 0:
@@ -60,16 +76,56 @@ def endpoint(url: str, headers: Mapping[str, str], secret: str, options: Options
         bounds=Bounds(min(10.0, timeout), timeout, options.get("max_bytes", 16 << 20)),
         retry=options.get("retry", Retry()),
         limiter=options.get("limiter"),
+        sign=sign,
     )
     made.limiter.configure(options.get("requests_per_minute"), options.get("tokens_per_minute"))
     return made
 
 
-def known_price(model: str, options: Options, default: Price | None = None) -> Price | None:
-    """The model's price: the user's, else the table's, else `default`."""
-    if default is not None and not options.get("prices"):
-        return default
-    return price_of(model, options.get("prices")) or default
+def settings_of(options: Options) -> ModelSettings:
+    """The model's own settings. Raises `ConfigError` for an effort that nobody has."""
+    effort = options.get("effort")
+    if effort is not None and effort not in EFFORTS:
+        raise ConfigError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}")
+    return ModelSettings(
+        effort=effort,
+        temperature=options.get("temperature"),
+        top_p=options.get("top_p"),
+        max_tokens=options.get("max_tokens", 0),
+        prompt_cache=options.get("prompt_cache", ""),
+        service_tier=options.get("service_tier", ""),
+        extra=dict(options.get("extra", {})),
+    )
+
+
+def connection(
+    provider: str,
+    model: str,
+    at: Endpoint,
+    options: Options,
+    *,
+    price: Price | None = None,
+    rules: Rules | None = None,
+    host: str = "",
+) -> Connection:
+    """The model at its endpoint, with what is known of it.
+
+    Facts come from the user, then from the price list, then from the rules; `price` is for
+    models that are in no list.
+    """
+    known = rules or rules_for(provider, model)
+    entry = find(provider, model)
+    profile = options.get("profile") or known.profile(entry.window if entry else 0)
+    listed = entry.price if entry else None
+    return Connection(
+        f"{provider}:{model}",
+        model,
+        at,
+        profile,
+        own_price(model, options.get("prices")) or listed or price,
+        settings_of(options),
+        host,
+    )
 
 
 def refuse_unknown(**options: Unpack[Options]) -> None:

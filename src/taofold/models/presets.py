@@ -1,22 +1,25 @@
 """The providers that speak chat completions, each a factory `(model, **options) -> Model`.
 
-Addresses and key variables as the providers document them. It knows nothing about the format.
+Addresses and key variables as the providers document them, and what each wants otherwise than
+the rest. It knows nothing about the format.
 """
 
 import os
-from typing import Final, NamedTuple
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from typing_extensions import Unpack
 
 from taofold.core.errors import ConfigError
-from taofold.core.values import JSON, Profile
-from taofold.models.openai import ChatModel
-from taofold.models.options import Options, endpoint, key_for, known_price, refuse_unknown
+from taofold.models.openai import ChatModel, Dialect
+from taofold.models.options import Options, connection, endpoint, key_for, refuse_unknown
 from taofold.models.prices import FREE
-from taofold.models.profiles import UNKNOWN, profile_of
+from taofold.models.remote import RemoteModel
+from taofold.models.responses import ResponsesModel
+from taofold.models.rules import UNKNOWN, Rules, rules_for
 
-LOCAL: Final = Profile(json_schema=True)
+LOCAL: Final = replace(UNKNOWN, schema=True)
 """A local server that enforces a schema by grammar; the window is whatever it was started with."""
 
 
@@ -28,29 +31,34 @@ class Preset(NamedTuple):
     key: str
     """Environment variable of the key."""
     local: bool = False
-    """Runs on one's own machine: no key needed, no price, profile `LOCAL` for unknown models."""
-    new_limit: bool = False
-    extra: tuple[tuple[str, JSON], ...] = ()
+    """Runs on one's own machine: no key needed, no price, rules `LOCAL` for unknown models."""
+    dialect: Dialect = Dialect()
+    responses: bool = False
+    """Its own models are asked through the Responses API, except those that hear or speak."""
 
-    def __call__(self, model: str, **options: Unpack[Options]) -> ChatModel:
+    def __call__(self, model: str, **options: Unpack[Options]) -> RemoteModel:
         """Connect to `model`. Raises `ConfigError` for a missing key, address or bad option."""
         refuse_unknown(**options)
         if not model:
             raise ConfigError(f"write {self.name}:MODEL, the model is missing")
         url = self._url(options)
         key = self._key(options)
-        profile = options.get("profile") or profile_of(model)
-        if profile == UNKNOWN and self.local:
-            profile = LOCAL
-        return ChatModel(
-            f"{self.name}:{model}",
-            model,
-            endpoint(f"{url}/chat/completions", _authorization(key), key, options),
-            profile,
-            price=known_price(model, options, FREE if self.local else None),
-            new_limit=self.new_limit and url == self.url,
-            extra=dict(self.extra),
-        )
+        rules = rules_for(self.name, model)
+        if rules == UNKNOWN and self.local:
+            rules = LOCAL
+        return self._model(model, url, key, rules, options)
+
+    def _model(self, model: str, url: str, key: str, rules: Rules, options: Options) -> RemoteModel:
+        free = FREE if self.local else None
+        if self.responses and "audio" not in model:
+            at = endpoint(f"{url}/responses", _authorization(key), key, options)
+            known = connection(self.name, model, at, options, price=free, rules=rules)
+            return ResponsesModel(known, rules)
+        at = endpoint(f"{url}/chat/completions", _authorization(key), key, options)
+        known = connection(self.name, model, at, options, price=free, rules=rules)
+        # Who speaks this format elsewhere knows the old name of the limit.
+        new_limit = self.dialect.new_limit and url == self.url
+        return ChatModel(known, rules, replace(self.dialect, new_limit=new_limit))
 
     def _url(self, options: Options) -> str:
         variable = f"{self.name.upper().replace('-', '_')}_BASE_URL"
@@ -79,23 +87,52 @@ def _authorization(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-openai: Final = Preset("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", new_limit=True)
+def _off(**fields: Any) -> Dialect:
+    """A server that takes no levels of thinking, but can be told not to think."""
+    return Dialect(efforts=False, stops_thinking=fields)
+
+
+openai: Final = Preset("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", responses=True)
+openai_chat: Final = Preset(
+    "openai-chat", "https://api.openai.com/v1", "OPENAI_API_KEY", dialect=Dialect(new_limit=True)
+)
 compatible: Final = Preset("openai-compatible", "", "OPENAI_COMPATIBLE_API_KEY", local=False)
 openrouter: Final = Preset(
     "openrouter",
     "https://openrouter.ai/api/v1",
     "OPENROUTER_API_KEY",
     # Else a request may be routed to a host that ignores what was asked for.
-    extra=(("provider", {"require_parameters": True}),),
+    dialect=Dialect(extra={"provider": {"require_parameters": True}}),
 )
 groq: Final = Preset("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY")
-deepseek: Final = Preset("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY")
+deepseek: Final = Preset(
+    "deepseek",
+    "https://api.deepseek.com/v1",
+    "DEEPSEEK_API_KEY",
+    dialect=_off(thinking={"type": "disabled"}),
+)
+moonshot: Final = Preset(
+    "moonshot",
+    "https://api.moonshot.ai/v1",
+    "MOONSHOT_API_KEY",
+    dialect=_off(thinking={"type": "disabled"}),
+)
+zai: Final = Preset(
+    "zai",
+    "https://api.z.ai/api/paas/v4",
+    "ZAI_API_KEY",
+    dialect=_off(thinking={"type": "disabled"}),
+)
 together: Final = Preset("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY")
 fireworks: Final = Preset("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY")
+cerebras: Final = Preset("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY")
 mistral: Final = Preset("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY")
 xai: Final = Preset("xai", "https://api.x.ai/v1", "XAI_API_KEY")
-gemini: Final = Preset(
-    "gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"
+gemini_compatible: Final = Preset(
+    "gemini-compatible",
+    "https://generativelanguage.googleapis.com/v1beta/openai",
+    "GEMINI_API_KEY",
+    dialect=Dialect(signs_calls=True),
 )
 llamacpp: Final = Preset("llamacpp", "http://127.0.0.1:8080/v1", "LLAMACPP_API_KEY", local=True)
 lmstudio: Final = Preset("lmstudio", "http://127.0.0.1:1234/v1", "LMSTUDIO_API_KEY", local=True)

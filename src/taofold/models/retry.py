@@ -4,6 +4,7 @@ Knows the shapes in which providers report errors, none of their formats for rep
 """
 
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC
@@ -19,11 +20,19 @@ from taofold.models.transport import Answer, place
 AGAIN: Final = frozenset({"rate", "server", "network", "reply"})
 """The kinds that may pass by themselves. A timeout may not: it has cost its time already."""
 _EXCERPT: Final = 300
+_DELAY: Final = re.compile(rb'"retryDelay":\s*"([0-9.]+)s"')
 _OVERFLOW: Final = (
     "context_length_exceeded", "maximum context length", "exceeds the available context size",
     "exceed_context_size", "prompt is too long", "context window", "context length",
     "too many tokens", "input is too long", "reduce the length",
 )  # fmt: skip
+_BINDING: Final = (
+    "invalid `signature`", "bound to a different conversation", "thought_signature",
+    "corrupted thought signature", "encrypted content", "without its required",
+    "items are not persisted", "expected `thinking`", "blocks in the latest assistant message",
+    "must be passed back to the api",
+)  # fmt: skip
+"""How providers say that they will not have back what they once signed or encrypted."""
 _QUOTA: Final = ("insufficient_quota", "billing_hard_limit", "credit balance is too low")
 _ADVICE: Final = {
     "auth": "check the key, and that it may use this model",
@@ -31,6 +40,7 @@ _ADVICE: Final = {
     "overflow": "the conversation is longer than the model's context window",
     "rate": "the account's rate limit is reached",
     "404": "check the model's name and `base_url`",
+    "binding": "the provider does not accept its own earlier reasoning back",
     "3xx": "it redirects elsewhere, which is never followed: set `base_url` to the final address",
 }
 
@@ -82,7 +92,16 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
 def failure(answer: Answer, url: str, secret: str = "") -> ModelError:
     """The error that an answer with a status other than 2xx stands for."""
     code, message = reason(answer.body)
-    return fault(answer.status, code, message, url, secret=secret, wait=retry_after(answer.headers))
+    wait = retry_after(answer.headers)
+    if wait is None:
+        wait = _delay_in(answer.body)
+    return fault(answer.status, code, message, url, secret=secret, wait=wait)
+
+
+def _delay_in(body: bytes) -> float | None:
+    """The delay that Google writes into the body: `"retryDelay": "1.5s"`."""
+    found = _DELAY.search(body) if b"retryDelay" in body else None
+    return float(found[1]) if found else None
 
 
 def fault(
@@ -101,8 +120,10 @@ def fault(
 
 
 def _sort(status: int, said: str) -> tuple[str, str]:
-    if status in (401, 403):
+    if status in (401, 403) or "api_key_invalid" in said or "api key not valid" in said:
         return "auth", "auth"
+    if status in (400, 404, 422) and any(mark in said for mark in _BINDING):
+        return "binding", "binding"
     if any(mark in said for mark in _QUOTA) or status == 402:
         return "auth", "quota"
     if status == 413 or (status < 429 and any(mark in said for mark in _OVERFLOW)):
@@ -130,6 +151,16 @@ def reason(body: bytes) -> tuple[str, str]:
     if not is_object(inner):
         return "", str(inner)
     code: Any = inner.get("code")
-    code = code if isinstance(code, str) else inner.get("type")
+    code = code if isinstance(code, str) else inner.get("type") or inner.get("status")
     message: Any = inner.get("message") or inner.get("detail") or ""
-    return str(code or ""), str(message)
+    upstream = _upstream(inner)
+    return str(code or ""), f"{message}: {upstream}" if upstream else str(message)
+
+
+def _upstream(error: dict[str, Any]) -> str:
+    """What the provider behind a router said, which alone says what is wrong."""
+    metadata: Any = error.get("metadata")
+    raw: Any = metadata.get("raw") if is_object(metadata) else None
+    if not isinstance(raw, str) or not raw:
+        return ""
+    return reason(raw.encode())[1] if raw.lstrip().startswith(("{", "[")) else raw

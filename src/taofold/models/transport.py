@@ -4,7 +4,7 @@ What carries requests is a `Transport`; the one over real HTTP is in `http.py`. 
 nothing about JSON or providers.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -14,6 +14,21 @@ from urllib.request import getproxies, proxy_bypass
 from taofold.core.errors import ConfigError
 
 OnBytes: TypeAlias = Callable[[bytes], None]
+Body: TypeAlias = bytes | tuple[bytes, ...]
+"""What is sent; in pieces if it is so large that joining them would cost more than sending them."""
+LARGE: Final = 1 << 20
+"""Bytes from which a body stays in pieces."""
+
+
+def joined(pieces: Sequence[bytes]) -> Body:
+    """The pieces of a body, joined if that is cheap."""
+    large = [piece for piece in pieces if len(piece) >= LARGE]
+    return tuple(pieces) if large else b"".join(pieces)
+
+
+def whole(body: Body) -> bytes:
+    """The body as one string of bytes."""
+    return body if isinstance(body, bytes) else b"".join(body)
 
 
 class Answer(NamedTuple):
@@ -39,7 +54,7 @@ class Transport(Protocol):
         self,
         url: str,
         headers: Mapping[str, str],
-        body: bytes,
+        body: Body,
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
     ) -> Answer:

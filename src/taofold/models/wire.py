@@ -1,15 +1,28 @@
-"""What the providers' formats have in common: names, arguments, batches, finish reasons.
+"""What the providers' formats have in common: names, arguments, batches, media, finish reasons.
 
-Pure functions of messages. It knows no provider.
+Functions of messages. It knows no provider.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from secrets import token_hex
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from taofold.core.content import (
+    Content,
+    Issuer,
+    MediaPart,
+    Part,
+    TextPart,
+    ToolResult,
+    content_of,
+    parts_of,
+    unbound,
+)
+from taofold.core.conversation import Conversation, Pieces
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, Reply, ToolCall, Usage
 from taofold.models.anyjson import is_array, is_object
@@ -22,10 +35,16 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _FINISH: Final = {
     "stop": "stop", "end_turn": "stop", "stop_sequence": "stop", "eos": "stop", "load": "stop",
-    "length": "length", "max_tokens": "length", "model_context_window_exceeded": "length",
+    "length": "length", "max_tokens": "length", "max_output_tokens": "length",
+    "model_context_window_exceeded": "overflow",
     "tool_calls": "tool_calls", "tool_use": "tool_calls", "function_call": "tool_calls",
-    "content_filter": "content_filter", "refusal": "content_filter", "safety": "content_filter",
+    "content_filter": "content_filter", "safety": "content_filter", "refusal": "refusal",
+    "pause_turn": "pause", "error": "error",
 }  # fmt: skip
+_CHARS_PER_TOKEN: Final = 4
+_MARK: Final = f"blob {token_hex(16)} "
+"""Stands in encoded JSON where the bytes of a blob go; nobody outside can know it."""
+_DIGEST: Final = 40
 
 NO_RESULT: Final = "(this call was not carried out)"
 """Stands for the result of a call that has none: providers refuse a history without it."""
@@ -47,6 +66,44 @@ def _clean(value: Any) -> Any:
     if is_array(value):
         return [_clean(item) for item in value]
     return value
+
+
+def fields(values: Mapping[str, Any]) -> bytes:
+    """The fields of an object, encoded, without its braces; b"" if there are none."""
+    return encode(values)[1:-1] if values else b""
+
+
+def raw(data: str) -> Any:
+    """A provider's item as it came: it is put into a request byte for byte."""
+    return msgspec.Raw(data.encode("utf-8", "surrogatepass"))
+
+
+def blob(part: MediaPart) -> str:
+    """Stands for the base64 of a medium until `pieces` puts it in."""
+    return f"{_MARK}{part.digest}"
+
+
+def data_url(part: MediaPart) -> str:
+    """A medium as a `data:` URL, or its address."""
+    return part.url or f"data:{part.media_type};base64,{blob(part)}"
+
+
+def pieces(encoded: bytes, blobs: Mapping[str, bytes]) -> Pieces:
+    """Encoded JSON with the bytes of media in place, which are shared, not copied.
+
+    Raises:
+        ModelError: the bytes of a medium are not at hand.
+    """
+    first, *rest = encoded.split(_MARK.encode())
+    if not rest:
+        return encoded
+    found = [first]
+    for text in rest:
+        digest = text[:_DIGEST].decode()
+        if digest not in blobs:
+            raise ModelError(f"the bytes of blob {digest} are not at hand", kind="request")
+        found += (blobs[digest], text[_DIGEST:])
+    return tuple(found)
 
 
 def wire_name(name: str) -> str:
@@ -97,43 +154,79 @@ def follows_its_call(messages: Sequence[Message], index: int) -> bool:
     return any([call.id in wanted for call in pending(messages, index)])
 
 
-def as_text(message: Message) -> str:
+def content_for(conversation: Conversation, index: int, issuer: Issuer) -> Content:
+    """What message `index` holds for `issuer`: opaque parts only if they are its own.
+
+    Models of one endpoint are sent each other's: it knows which of them they can read. Behind a
+    chat endpoint there may be anybody, so there only the very same model's are.
+    """
+    content = conversation.content(index)
+    maker = conversation[index].issuer
+    if isinstance(content, str):
+        return content
+    if maker is None or (maker.wire, maker.host) != (issuer.wire, issuer.host):
+        return unbound(content)
+    same = maker.model == issuer.model or issuer.wire != "chat"
+    return content if same else unbound(content)
+
+
+def seen(parts: Iterable[Part], inputs: tuple[str, ...] | None) -> list[Part]:
+    """The parts as a model with these `inputs` can take them: other media become a line of text."""
+    return [
+        TextPart(f"{part.line} (this model cannot see it)")
+        if isinstance(part, MediaPart) and inputs is not None and part.kind not in inputs
+        else part
+        for part in parts
+    ]
+
+
+def as_text(message: Message) -> Content:
     """A message for a model without native tools: calls are written out in its text."""
-    if not message.calls:
-        return message.text
-    calls = [{"tool": call.name, "parameters": arguments_of(call)} for call in message.calls]
-    written = encode({"actions": calls}).decode()
-    return f"{message.text}\n{written}" if message.text else written
+    if isinstance(message.content, str):
+        return message.content
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            parts += part.parts
+        elif isinstance(part, TextPart | MediaPart):
+            parts.append(part)
+    if message.calls:
+        calls = [{"tool": c.name, "parameters": arguments_of(c)} for c in message.calls]
+        written = encode({"actions": calls}).decode()
+        if parts and isinstance(parts[-1], TextPart):
+            parts[-1] = TextPart(f"{parts[-1].text}\n{written}")
+        else:
+            parts.append(TextPart(written))
+    return content_of(parts)
 
 
 def finish_of(reason: str | None) -> str:
-    """The reason a reply ended: stop, length, tool_calls, content_filter, or "" if unknown."""
+    """The reason a reply ended, as `Finish` has it; "" if unknown."""
     return _FINISH.get((reason or "").lower(), "")
 
 
-def estimate(request: Request) -> int:
+def estimate(request: Request, output: int) -> int:
     """A rough count of the tokens that a call may use: four characters each, plus the output."""
-    return request.conversation.chars // 4 + request.max_tokens
+    return request.conversation.chars // _CHARS_PER_TOKEN + output
 
 
-def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[tuple[ToolCall, ...], str]:
-    """The calls, and the reason why they ended: some servers say "stop" of calls too.
+def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[bool, str]:
+    """Are the calls whole, and why did they end: some servers say "stop" of calls too.
 
     No arguments stand for an empty object only where the provider says that the calls are
     whole. Elsewhere they may have been lost, which whoever knows the tool must judge.
     """
     if finish == "tool_calls":
-        return tuple(
-            [one if one.arguments else replace(one, arguments="{}") for one in calls]
-        ), finish
-    whole = finish == "stop" and calls and all(one.arguments for one in calls)
-    return calls, "tool_calls" if whole else finish
+        return True, finish
+    whole = finish == "stop" and calls and all([call.arguments for call in calls])
+    return False, "tool_calls" if whole else finish
 
 
 class Frame(msgspec.Struct, frozen=True):
     """What the reader of a reply must know about the call."""
 
     model: str
+    issuer: Issuer
     url: str
     secret: str
     price: Price | None
@@ -141,27 +234,65 @@ class Frame(msgspec.Struct, frozen=True):
     turn: int
     speaker: Speaker | None = None
 
-    def call(self, name: str, arguments: str, id: str, index: int) -> ToolCall:  # noqa: A002
+    def call(self, name: str, arguments: str, id: str, index: int, opaque: str = "") -> ToolCall:  # noqa: A002
         """A tool call under the tool's own name, with an id in any case."""
-        return ToolCall(self.names.get(name, name), arguments, id or f"call_{self.turn}_{index}")
+        known = self.names.get(name, name)
+        return ToolCall(known, arguments, id or f"call_{self.turn}_{index}", opaque)
 
-    def usage(self, input_tokens: int, output_tokens: int, cached: int) -> Usage:
-        """Usage with its cost."""
-        usage = Usage(input_tokens, output_tokens, min(cached, input_tokens))
-        if self.price is None or not any(self.price):
+    def usage(
+        self,
+        input_tokens: int,
+        output_tokens: int,
+        cached: int,
+        written: int = 0,
+        reasoning: int = 0,
+        tier: str = "",
+    ) -> Usage:
+        """Usage with its cost; `tier` is the service tier that was really used."""
+        usage = Usage(
+            input_tokens,
+            output_tokens,
+            min(cached, input_tokens),
+            0.0,
+            min(written, input_tokens),
+            min(reasoning, output_tokens),
+        )
+        if self.price is None:
             return usage
-        return msgspec.structs.replace(usage, usd=self.price.cost(usage))
+        usd = self.price.cost(usage, tier)
+        return replace(usage, usd=usd) if usd else usage
 
     def reply(
-        self, text: str, calls: tuple[ToolCall, ...], usage: Usage, finish: str, reasoning: str
+        self, parts: Sequence[Part], usage: Usage, finish: str, notes: Sequence[str] = ()
     ) -> Reply:
         """The finished reply."""
-        calls, finish = _ended(calls, finish)
-        return Reply(text, calls, usage, self.model, finish, reasoning)
+        calls = tuple([part for part in parts if type(part) is ToolCall])
+        whole, finish = _ended(calls, finish)
+        if whole and not all([call.arguments for call in calls]):
+            parts = [
+                replace(part, arguments="{}")
+                if type(part) is ToolCall and not part.arguments
+                else part
+                for part in parts
+            ]
+        return Reply(
+            usage=usage,
+            model=self.model,
+            finish=finish,
+            parts=content_of(parts_of(tuple(parts))),
+            issuer=self.issuer,
+            notes=notes,
+        )
 
     def unreadable(self, why: str) -> ModelError:
         """The error for an answer that is not what the format says."""
         return ModelError(f"{self.model} gave an unreadable answer: {why}", kind="reply")
+
+    def broken_off(self) -> ModelError:
+        """The error for a stream that ends before the reply does."""
+        return ModelError(
+            f"the stream of {self.model} broke off before the reply was complete", kind="network"
+        )
 
 
 class Memo:

@@ -14,7 +14,7 @@ from taofold.core.conversation import Conversation
 from taofold.core.effects import Answer, Strategy, ask, note
 from taofold.core.values import Message, Reply, StepRole
 from taofold.parsing import Parsed, Unparsed, parse
-from taofold.reasoning.talk import corrections
+from taofold.reasoning.talk import REFUSED, corrections, withheld
 from taofold.reasoning.task import Task
 
 T = TypeVar("T")
@@ -81,6 +81,11 @@ def ask_for(
         reply = yield from ask(conversation, role, schema=schema)
         if reply.finish == "overflow":
             return Unread("overflow", "the prompt does not fit the model's context window")
+        if reply.finish in REFUSED:
+            return Unread("refused", withheld(reply), reply.text[:RAW])
+        if reply.finish == "pause":
+            conversation.append(Message("assistant", reply.content, reply.issuer))
+            continue
         read = reader(reply)
         if isinstance(read, Parsed):
             how = tuple(dict.fromkeys([repair.kind for repair in read.repairs]))

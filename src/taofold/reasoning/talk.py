@@ -19,6 +19,8 @@ from taofold.reasoning.task import Task
 
 KEEP: Final = 3
 """Steps that a compaction leaves as they are."""
+REFUSED: Final = ("refusal", "content_filter")
+"""How a reply ends that is none."""
 ECHO: Final = 2000
 """Characters of an unreadable reply that are shown back to the model."""
 
@@ -50,7 +52,8 @@ class Talk:
         self.task = task
         self._budget = task.budget
         self._forms: dict[bool, dict[str, Any]] = {}
-        self._offers: dict[bool, tuple[str, ...]] = {}
+        names = [name for name in task.names if name != FINISH or not task.output.text]
+        self._offer = tuple(names)
         opening = [Message("system", system_prompt(task)), *task.history]
         if not opening[0].content:
             del opening[0]
@@ -81,14 +84,19 @@ class Talk:
             self._forms[toolless] = reply_schema(self.task, toolless=toolless)
         return self._forms[toolless]
 
-    def offered(self, toolless: bool) -> tuple[str, ...]:
+    def offered(self) -> tuple[str, ...]:
         """The names offered natively; none to models that write their calls as text."""
         if not self.task.native:
             return ()
-        if toolless not in self._offers:
-            names = () if toolless else [name for name in self.task.names if name != FINISH]
-            self._offers[toolless] = (*names, *(() if self.task.output.text else (FINISH,)))
-        return self._offers[toolless]
+        return self._offer
+
+    def allowed(self, toolless: bool) -> tuple[str, ...] | None:
+        """Which of them may be called now; None = all. The offer itself stays the same for the
+        whole run: what a provider cached or signed is bound to it.
+        """
+        if not toolless or not self.task.native:
+            return None
+        return () if self.task.output.text else (FINISH,)
 
     def correct(self, reply: Reply, feedback: str) -> None:
         """Show the model its unusable reply and what is wrong with it."""
@@ -145,6 +153,14 @@ class Talk:
         self.conversation = Conversation((*self._opening[:-1], Message("user", goal), *rest))
         self._folded = upto
         return self._told[upto - 1].number, before, self.conversation.chars
+
+
+def withheld(reply: Reply) -> str:
+    """Why there is no reply, as far as its provider says so."""
+    if reply.finish == "content_filter":
+        return "the reply was withheld by the provider's content filter"
+    why = reply.text.strip() or "; ".join(reply.notes) or "it does not say why"
+    return f"the model refuses to answer: {why}"
 
 
 def corrections(reply: Reply, feedback: str) -> list[Message]:

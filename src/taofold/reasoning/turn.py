@@ -10,12 +10,14 @@ from typing import Any
 
 from taofold.core.effects import Ask, Outlook, Strategy, note
 from taofold.core.rules import check_thought
-from taofold.core.values import FINISH, Action, Reply, Thought, Value
+from taofold.core.values import FINISH, Action, Message, Reply, Thought, Value
 from taofold.parsing import Call, Prose, Remark, Turn, Unparsed, parse, read_call, read_reply
 from taofold.reasoning.proposing import to_action
-from taofold.reasoning.talk import Talk
+from taofold.reasoning.talk import REFUSED, Talk, withheld
 from taofold.reasoning.task import Task
 
+PAUSES = 10
+"""How often one turn may be interrupted by its provider."""
 GAVE_UP = "the agent says that it did not reach the goal"
 """`finish` with `"success": false`: an honest end is no success."""
 
@@ -55,12 +57,11 @@ def take_turn(
 ) -> Strategy[Taken | Lost]:
     """Ask until a reply can be acted on, at most `task.attempts` times."""
     toolless = bool(outlook.wrap_up) or outlook.toolless
-    tools = talk.offered(toolless)
     corrected: set[str] = set()
     broken = Broken("", "")
     said = ""
     for _ in range(task.attempts):
-        reply: Reply = yield Ask(talk.conversation, tools=tools, schema=talk.form(toolless))
+        reply: Reply = yield from _ask(talk, toolless)
         if reply.finish == "overflow":
             folded = talk.compact()
             if folded is None:
@@ -68,6 +69,8 @@ def take_turn(
             upto, before, after = folded
             yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
             continue
+        if reply.finish in REFUSED and not reply.calls:
+            return Lost(withheld(reply), reply.text)
         said = reply.text
         read = read_turn(task, reply)
         if isinstance(read, Taken):
@@ -86,6 +89,21 @@ def take_turn(
     return Lost(f"no usable reply in {task.attempts} attempts: {broken.feedback}", said)
 
 
+def _ask(talk: Talk, toolless: bool) -> Strategy[Reply]:
+    """Ask for a turn. A reply that its provider interrupted is carried on, not read."""
+    for _ in range(PAUSES):
+        reply: Reply = yield Ask(
+            talk.conversation,
+            tools=talk.offered(),
+            schema=talk.form(toolless),
+            allowed=talk.allowed(toolless),
+        )
+        if reply.finish != "pause":
+            return reply
+        talk.conversation.append(Message("assistant", reply.content, reply.issuer))
+    return reply
+
+
 def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:
     """What the reply says, before the rules of the loop are applied."""
     if reply.calls:
@@ -100,6 +118,8 @@ def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:
             ]
         )
         return Turn(remark, calls)
+    if reply.finish == "malformed":
+        return Broken("malformed", "Your tool call could not be read. Call the tool again.")
     if not reply.text.strip():
         return Broken("empty", "Your reply was empty. Reply with a thought and an action.")
     read = read_reply(reply.text, task.names, finish_reason=reply.finish or None)

@@ -7,17 +7,28 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 
 import msgspec
-from msgspec.structs import replace as but
 
 from taofold.core import events as e
+from taofold.core.content import (
+    Content,
+    OpaquePart,
+    Part,
+    blob_digest,
+    content_of,
+    parts_of,
+    unbound,
+)
+from taofold.core.conversation import Conversation
 from taofold.core.effects import Ask, Halt
-from taofold.core.errors import ModelError, ReplayDiverged
-from taofold.core.values import Reply, Usage
+from taofold.core.errors import LogError, ModelError, ReplayDiverged
+from taofold.core.values import ModelSettings, Profile, Reply, Usage
 from taofold.policy.limits import STOP_REASON, Held
 from taofold.policy.streaming import Trickle
 from taofold.runtime.cleaning import checked, clean
+from taofold.runtime.fallback import quote
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.model import Model, OnText, Request, ToolSpec
 from taofold.runtime.setup import Setup
@@ -27,13 +38,27 @@ BYTES_PER_TOKEN = 3.0
 """A cautious estimate for the upper bound of a prompt's tokens."""
 DEFAULT_MAX_TOKENS = 4096
 """Assumed length of a reply when pricing a call that does not bound it."""
+THINKING_MAX_TOKENS = 16_384
+"""The same for a model that thinks: its thoughts are part of the reply."""
+INLINE = 4096
+"""Characters of an opaque part that are kept in the log itself."""
+DETAIL = 500
+"""Characters of a provider's refusal that are kept with a cut."""
+CHANGED = "changed"
+"""Instead of a digest: the newest reply was asked for with another prompt than this code's."""
 _ONE_CALL = Held(model_calls=1)
 
 
 async def ask(ledger: Ledger, key: str, effect: Ask) -> Reply:
     """Resolve an `Ask`."""
-    prompt = effect.conversation.digest
-    known = None if ledger.fresh else _past(ledger, key, effect, prompt)
+    talk = effect.conversation
+    _cut_as_before(ledger, key, talk)
+    offer = ledger.offer(effect)
+    recorded = None if ledger.fresh else ledger.tape.peek(e.Replied, key)
+    if recorded is not None:
+        reply = _recorded(ledger, key, talk, offer, recorded)
+        return reply if ledger.exact else await _whole(ledger, reply)
+    known = None if ledger.fresh else _past(ledger, key, effect)
     if known is not None:
         return known
     ledger.touch(key)
@@ -41,16 +66,13 @@ async def ask(ledger: Ledger, key: str, effect: Ask) -> Reply:
     request = _request(ledger, effect, model)
     ledger.held[key] = _check_limits(ledger, key, request, model)
     try:
-        return await _live(ledger, key, effect, request, model, prompt)
+        return await _live(ledger, key, effect, request, model, offer)
     finally:
         del ledger.held[key]
 
 
-def _past(ledger: Ledger, key: str, effect: Ask, prompt: str) -> Reply | None:
-    """What became of the call in an earlier life; None if it is to be made now."""
-    recorded = ledger.tape.peek(e.Replied, key)
-    if recorded is not None:
-        return _recorded(ledger, key, prompt, recorded)
+def _past(ledger: Ledger, key: str, effect: Ask) -> Reply | None:
+    """How the call ended without a reply in an earlier life; None if it is to be made now."""
     failed = _failed(ledger, key)
     limited = ledger.tape.peek(e.LimitHit, key)
     if failed is not None and limited is None:
@@ -66,6 +88,19 @@ def _past(ledger: Ledger, key: str, effect: Ask, prompt: str) -> Reply | None:
     return None
 
 
+def _cut_as_before(ledger: Ledger, key: str, talk: Conversation) -> None:
+    """What an earlier life stopped sending back is not sent back by this one either."""
+    while not ledger.fresh and (record := ledger.tape.take(e.Cut, key)) is not None:
+        ledger.replayed(record)
+        talk.cut()
+
+
+def _cut(ledger: Ledger, key: str, talk: Conversation, reason: str, detail: str = "") -> None:
+    """From now on nothing that only a provider understands is sent back from what was said."""
+    ledger.put(e.Cut(key=key, reason=reason, messages=len(talk), detail=detail))
+    talk.cut()
+
+
 def _failed(ledger: Ledger, key: str) -> e.AskFailed | None:
     """How the last attempt at this call failed: each life of the run may have made one."""
     failed: e.AskFailed | None = None
@@ -76,11 +111,21 @@ def _failed(ledger: Ledger, key: str) -> e.AskFailed | None:
     return failed
 
 
-def _recorded(ledger: Ledger, key: str, prompt: str, recorded: e.Replied) -> Reply:
+def _recorded(
+    ledger: Ledger, key: str, talk: Conversation, offer: str, recorded: e.Replied
+) -> Reply:
+    """The reply that is on the tape, if this code would ask the same; on resume in any case."""
+    prompt, prefix = talk.digest, prefix_of(talk, offer)
+    same = recorded.prompt == prompt and recorded.prefix in ("", prefix)
+    if not same and ledger.exact:
+        raise ReplayDiverged(
+            key,
+            f"prompt {recorded.prompt}, all that was sent {recorded.prefix}",
+            f"prompt {prompt}, all that would be sent {prefix}",
+        )
     if recorded.prompt != prompt:
-        if ledger.exact:
-            raise ReplayDiverged(key, f"prompt {recorded.prompt}", f"prompt {prompt}")
         ledger.reworded(key, recorded.prompt, prompt)
+    talk.offer = offer if same else CHANGED
     while ledger.tape.take(e.AskFailed, key) is not None:
         pass  # it was asked again in a later life
     record = ledger.tape.take(e.Replied, key)
@@ -96,19 +141,71 @@ def _recorded(ledger: Ledger, key: str, prompt: str, recorded: e.Replied) -> Rep
     )
 
 
+def prefix_of(talk: Conversation, offer: str) -> str:
+    """16 hex digits that stand for everything that is sent: messages, opaque parts, tools, schema.
+
+    A life that gets the same as the one before it sends the same.
+    """
+    parts = f"{talk.digest}:{talk.bound_digest}:{offer}"
+    return blake2b(parts.encode(), digest_size=8).hexdigest()
+
+
+def _stored(ledger: Ledger, content: Content) -> Content:
+    """The content as it is recorded: long opaque parts lie beside the log."""
+    if isinstance(content, str):
+        return content
+    parts: list[Part] = []
+    for part in content:
+        if isinstance(part, OpaquePart) and len(part.data) > INLINE:
+            data = part.data.encode("utf-8", "surrogatepass")
+            digest = blob_digest(data)
+            ledger.store.keep(digest, data)
+            part = OpaquePart("", part.kind, digest, len(data))
+        parts.append(part)
+    return content_of(parts)
+
+
+async def _whole(ledger: Ledger, reply: Reply) -> Reply:
+    """The reply with what lies beside the log. Bytes that are gone are a part that is gone."""
+    if not any([isinstance(part, OpaquePart) and part.digest for part in reply.parts]):
+        return reply
+    parts: list[Part] = []
+    for part in reply.parts:
+        if isinstance(part, OpaquePart) and part.digest:
+            try:
+                data = await ledger.store.blob(part.digest)
+            except LogError:
+                return replace(reply, parts=parts_of(unbound(reply.content)))
+            part = OpaquePart(data.decode("utf-8", "surrogatepass"), part.kind, part.digest)
+        parts.append(part)
+    return replace(reply, parts=tuple(parts))
+
+
 def _request(ledger: Ledger, effect: Ask, model: Model) -> Request:
     setup = ledger.setup
     specs: tuple[ToolSpec, ...] = ()
     if effect.tools and model.profile.native_tools:
         specs = setup.specs(effect.tools)
+    settings = setup.settings
+    if setup.limits.usd is not None:
+        settings = settings.over(ModelSettings(max_tokens=_most_output(model.profile)))
     return Request(
         conversation=effect.conversation,
         tools=specs,
+        allowed=effect.allowed if specs else None,
         schema=effect.schema if model.profile.json_schema else None,
-        max_tokens=setup.max_tokens or (0 if setup.limits.usd is None else DEFAULT_MAX_TOKENS),
-        temperature=setup.temperature if effect.temperature is None else effect.temperature,
+        settings=settings,
+        overrides=effect.settings,
         role=effect.role,
+        blobs=ledger.media,
+        run=ledger.store.run,
     )
+
+
+def _most_output(profile: Profile) -> int:
+    """The bound of a reply whose price must be known before it is asked for."""
+    thinks = profile.thinking in ("default", "always")
+    return THINKING_MAX_TOKENS if thinks else DEFAULT_MAX_TOKENS
 
 
 def _check_limits(ledger: Ledger, key: str, request: Request, model: Model) -> Held:
@@ -121,7 +218,9 @@ def _check_limits(ledger: Ledger, key: str, request: Request, model: Model) -> H
     bound = 0.0
     if hit is None and limits.usd is not None:
         held = sum([one.usd for one in ledger.held.values()])
-        price = model.price(_most_tokens(request), request.max_tokens or DEFAULT_MAX_TOKENS)
+        asked = request.asked()
+        output = asked.max_tokens or _most_output(model.profile)
+        price = quote(model, _most_tokens(request), output, asked.service_tier)
         bound = price or 0.0
         if state.usage.usd + held + bound > limits.usd:
             hit = "usd"
@@ -150,24 +249,22 @@ def _most_tokens(request: Request) -> int:
 
 
 async def _live(
-    ledger: Ledger, key: str, effect: Ask, request: Request, model: Model, prompt: str
+    ledger: Ledger, key: str, effect: Ask, request: Request, model: Model, offer: str
 ) -> Reply:
+    talk = effect.conversation
+    if talk.bound and talk.offer not in ("", offer) and model.profile.prefix_bound:
+        _cut(ledger, key, talk, "prompt_changed" if talk.offer == CHANGED else "tools_changed")
     await ledger.save()
-    setup, run = ledger.setup, ledger.store.run
-    place = "" if setup.cache is None else _place(request, model, prompt)
+    await ledger.fetch(talk)
+    setup = ledger.setup
+    place = "" if setup.cache is None else _place(request, model, talk.digest)
     cached = None if setup.cache is None else setup.cache.get(place)
     started = setup.now()
     if cached is not None:
         reply = replace(cached, usage=Usage())
     else:
-        on_text = None if setup.on_delta is None else Heard(partial(setup.on_delta, run), setup)
         try:
-            said = model.complete(request, on_text)
-            if effect.seconds is not None:
-                said = _bounded(said, effect.seconds)
-            if setup.limits.seconds is not None:
-                said = _within(ledger, said, setup.limits.seconds)
-            reply = checked(await said)
+            reply = await _asked(ledger, key, effect, request, model)
         except ModelError as error:
             message = setup.redactor.text(str(error))
             ledger.put(e.AskFailed(key=key, kind=error.kind, message=message))
@@ -179,29 +276,61 @@ async def _live(
         except OutOfTime:
             ledger.put(e.LimitHit(key=key, limit="seconds", value=1))
             raise Halt("timeout") from None
-        finally:
-            if on_text is not None:
-                on_text.end()
         if setup.cache is not None:
             setup.cache[place] = reply
     ledger.inbox.stale = True
+    prefix, talk.offer = prefix_of(talk, offer), offer
     reply = _clean(ledger, reply, model)
     ledger.put(
         e.Replied(
             key=key,
-            prompt=prompt,
-            content=reply.content,
+            prompt=talk.digest,
+            content=_stored(ledger, reply.content),
             usage=reply.usage,
             model=reply.model,
             finish=reply.finish,
             issuer=reply.issuer,
             notes=reply.notes,
+            prefix=prefix,
             role=request.role,
             ms=setup.now() - started,
             cached=cached is not None,
         )
     )
     return reply
+
+
+async def _asked(ledger: Ledger, key: str, effect: Ask, request: Request, model: Model) -> Reply:
+    """The model's reply. If its provider will not have what it once signed, it is asked once
+    more without: the conversation goes on, the reasoning so far is lost, and the log says so.
+    """
+    try:
+        return await _reply(ledger, effect, request, model)
+    except ModelError as error:
+        if error.kind != "binding" or not effect.conversation.bound:
+            raise
+        detail = ledger.setup.redactor.text(str(error))[:DETAIL]
+        _cut(ledger, key, effect.conversation, "refused", detail)
+        await ledger.save()
+        return await _reply(ledger, effect, request, model)
+
+
+async def _reply(ledger: Ledger, effect: Ask, request: Request, model: Model) -> Reply:
+    """One call of the model, within its seconds and the run's."""
+    setup = ledger.setup
+    on_text = None
+    if setup.on_delta is not None:
+        on_text = Heard(partial(setup.on_delta, ledger.store.run), setup)
+    try:
+        call = model.complete(request, on_text)
+        if effect.seconds is not None:
+            call = _bounded(call, effect.seconds)
+        if setup.limits.seconds is not None:
+            call = _within(ledger, call, setup.limits.seconds)
+        return checked(await call)
+    finally:
+        if on_text is not None:
+            on_text.end()
 
 
 class Heard:
@@ -227,7 +356,7 @@ def _place(request: Request, model: Model, prompt: str) -> str:
     """Where the reply to this very request lies in the cache."""
     tools = ",".join([tool.name for tool in request.tools])
     schema = "" if request.schema is None else repr(request.schema)
-    return f"{model.name}:{prompt}:{request.temperature}:{request.max_tokens}:{tools}:{schema}"
+    return f"{model.name}:{prompt}:{request.asked()!r}:{request.allowed}:{tools}:{schema}"
 
 
 class OutOfTime(Exception):
@@ -263,5 +392,5 @@ def _clean(ledger: Ledger, reply: Reply, model: Model) -> Reply:
     usage = reply.usage
     if not usage.usd and usage.tokens:
         usd = model.price(usage.input_tokens, usage.output_tokens)
-        usage = but(usage, usd=usd) if usd else usage
+        usage = msgspec.structs.replace(usage, usd=usd) if usd else usage
     return clean(ledger.setup.redactor, reply, usage, model.name)

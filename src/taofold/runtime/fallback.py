@@ -6,10 +6,11 @@ limit, an outage, no network, a timeout. It knows nothing about providers.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, get_args
 
+from taofold.core.content import Issuer
 from taofold.core.errors import ConfigError, ModelError
-from taofold.core.values import Profile, Reply
+from taofold.core.values import Profile, Reply, Thinking
 from taofold.runtime.model import Model, OnText, Request
 
 NEXT: Final = frozenset({"auth", "server", "network", "rate", "timeout"})
@@ -52,9 +53,27 @@ class Speaker:
             self._on_text(fresh)
 
 
+def quote(model: Model, input_tokens: int, output_tokens: int, tier: str = "") -> float | None:
+    """US dollars for a call of this size in a service tier ("" = the usual one)."""
+    priced = getattr(model, "price_at", None) if tier else None
+    if priced is None:
+        return model.price(input_tokens, output_tokens)
+    found: float | None = priced(input_tokens, output_tokens, tier)
+    return found
+
+
+def _common(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
+    """What all of them take; None if nothing is known of any."""
+    if not inputs:
+        return None
+    return tuple([kind for kind in inputs[0] if all(kind in others for others in inputs)])
+
+
 class FallbackModel:
     """Asks `models` in order. A model that failed rests for `rest` seconds, so that a dead
     one does not delay every call; `Reply.model` says which one answered.
+
+    Whoever answered last in a conversation is asked first: its reasoning and its cache are there.
     """
 
     def __init__(
@@ -77,6 +96,9 @@ class FallbackModel:
             native_tools=all(profile.native_tools for profile in profiles),
             json_schema=all(profile.json_schema for profile in profiles),
             streaming=all(profile.streaming for profile in profiles),
+            inputs=_common([one.inputs for one in profiles if one.inputs is not None]),
+            thinking=max([one.thinking for one in profiles], key=get_args(Thinking).index),
+            prefix_bound=any(profile.prefix_bound for profile in profiles),
         )
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
@@ -87,7 +109,7 @@ class FallbackModel:
         speaker = Speaker(on_text) if on_text else None
         reasons: list[str] = []
         last = ModelError("nothing was asked")
-        for index in self._order():
+        for index in self._order(request.conversation.issuer):
             model = self._models[index]
             if speaker:
                 speaker.rewind()
@@ -109,13 +131,23 @@ class FallbackModel:
             retry_after=last.retry_after,
         ) from last
 
-    def _order(self) -> list[int]:
+    def _order(self, last: Issuer | None) -> list[int]:
         now = self._clock()
-        every = range(len(self._models))
+        # A sort keeps the order of equals.
+        every = sorted(
+            range(len(self._models)),
+            key=lambda i: last is None or getattr(self._models[i], "issuer", None) != last,
+        )
         # Those that rest are still better than none.
         return [i for i in every if self._until[i] <= now] + [
             i for i in every if self._until[i] > now
         ]
+
+    def price_at(self, input_tokens: int, output_tokens: int, tier: str) -> float | None:
+        """The same in a service tier."""
+        prices = [quote(model, input_tokens, output_tokens, tier) for model in self._models]
+        known = [price for price in prices if price is not None]
+        return max(known) if len(known) == len(prices) else None
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
         """The dearest model's price; None if one of them is unknown."""

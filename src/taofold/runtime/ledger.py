@@ -5,10 +5,16 @@ compares the two, says when the past ends and the present begins, and refuses th
 to an exact replay. It knows nothing about strategies.
 """
 
+from base64 import b64encode
 from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
 
 from taofold.core import events as e
-from taofold.core.errors import ReplayDiverged
+from taofold.core.conversation import Conversation
+from taofold.core.effects import Ask
+from taofold.core.errors import LogError, ModelError, ReplayDiverged
 from taofold.core.rules import fingerprint
 from taofold.core.values import Action, Step
 from taofold.policy import Repetition
@@ -45,6 +51,9 @@ class Ledger:
         self.fresh = False
         """No event is left on the tape (steering may be): what comes now happens now."""
         self.tools = dict(setup.tools)
+        self.media: dict[str, bytes] = {}
+        """The bytes of media that models may be shown, base64, by digest."""
+        self._offers: dict[tuple[tuple[str, ...], int], tuple[object, str]] = {}
         self._live = False
         self._late: list[e.Event] = []
         self._guards: dict[str, Repetition] = {}
@@ -58,6 +67,32 @@ class Ledger:
         working = [place for place in self.held if place.endswith("]")]
         served = {_branch(place) for place in (*self.queue, *working)} - {_branch(key)}
         return 1 + len(self.queue) + max(0, self.others - len(served))
+
+    def offer(self, effect: Ask) -> str:
+        """16 hex digits that stand for the tools and the schema of a call."""
+        place = effect.tools, id(effect.schema)
+        known = self._offers.get(place)
+        if known is None:
+            said = msgspec.json.encode((self.setup.specs(effect.tools), effect.schema))
+            known = effect.schema, blake2b(said, digest_size=8).hexdigest()
+            self._offers[place] = known  # holding the schema keeps its id from being used again
+        return known[1]
+
+    async def fetch(self, talk: Conversation) -> None:
+        """Have the bytes of all media in `talk` at hand.
+
+        Raises:
+            ModelError: of kind "request", if they are not in the log.
+        """
+        for part in talk.media[talk.fetched :]:
+            if part.digest and part.digest not in self.media:
+                try:
+                    content = await self.store.blob(part.digest)
+                except LogError as error:
+                    said = f"the bytes of {part.line} are not in the log: {error}"
+                    raise ModelError(said, kind="request") from error
+                self.media[part.digest] = b64encode(content)
+        talk.fetched = len(talk.media)
 
     def put(self, event: e.Event) -> e.Record:
         """Record `event`, or find that the tape already has it.

@@ -1,10 +1,10 @@
 """The seam of models: anything that turns a conversation into a reply."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from taofold.core.conversation import Conversation
-from taofold.core.values import JSON, Profile, Reply, Value
+from taofold.core.values import JSON, ModelSettings, Profile, Reply, Value
 
 OnText: TypeAlias = Callable[[str], None]
 """Hears the text of a reply as it arrives. Deltas are never logged."""
@@ -19,15 +19,28 @@ class ToolSpec(Value, frozen=True):
 
 
 class Request(Value, frozen=True):
-    """One model call. `tools` only for models whose profile has `native_tools`."""
+    """One model call. `tools` only for models whose profile has `native_tools`.
+
+    `allowed` are the names of tools that may be called now (None: all of them); the tools
+    themselves stay the same for a whole run, because what a provider cached or signed is bound to
+    them. `overrides` win over the model's own settings, these over `settings`. `blobs` has the
+    bytes of the conversation's media, base64, by digest. `run` is the same for every call of a run.
+    """
 
     conversation: Conversation
     tools: tuple[ToolSpec, ...] = ()
     schema: dict[str, JSON] | None = None
-    max_tokens: int = 0
-    temperature: float | None = None
     stop: tuple[str, ...] = ()
     role: str = "executor"
+    allowed: tuple[str, ...] | None = None
+    settings: ModelSettings = ModelSettings()
+    overrides: ModelSettings = ModelSettings()
+    blobs: Mapping[str, bytes] = {}
+    run: str = ""
+
+    def asked(self, own: ModelSettings = ModelSettings()) -> ModelSettings:
+        """What holds for this call of a model that has settings of its `own`."""
+        return self.overrides.over(own.over(self.settings))
 
 
 class Model(Protocol):
@@ -56,5 +69,7 @@ class Model(Protocol):
         ...
 
 
-ModelSpec: TypeAlias = str | Model | Sequence[str | Model]
-"""`provider:model`, a model, or a list of which the first that works is used."""
+ModelUse: TypeAlias = str | Model | Mapping[str, Any]
+"""`provider:model`, a model, or `{"model": "provider:model", "effort": "high", …}`."""
+ModelSpec: TypeAlias = ModelUse | Sequence[ModelUse]
+"""A model, or a list of which the first that works is used."""

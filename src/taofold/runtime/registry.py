@@ -5,7 +5,7 @@ or through the entry points of group `taofold.models`. It knows no vendor.
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
@@ -22,6 +22,7 @@ GROUP: Final = "taofold.models"
 
 BUILT_IN: Final[dict[str, str]] = {
     "openai": "taofold.models.presets:openai",
+    "openai-chat": "taofold.models.presets:openai_chat",
     "openai-compatible": "taofold.models.presets:compatible",
     "openrouter": "taofold.models.presets:openrouter",
     "groq": "taofold.models.presets:groq",
@@ -30,7 +31,14 @@ BUILT_IN: Final[dict[str, str]] = {
     "fireworks": "taofold.models.presets:fireworks",
     "mistral": "taofold.models.presets:mistral",
     "xai": "taofold.models.presets:xai",
-    "gemini": "taofold.models.presets:gemini",
+    "moonshot": "taofold.models.presets:moonshot",
+    "zai": "taofold.models.presets:zai",
+    "cerebras": "taofold.models.presets:cerebras",
+    "gemini": "taofold.models.gemini:connect",
+    "gemini-compatible": "taofold.models.presets:gemini_compatible",
+    "azure": "taofold.models.clouds:azure",
+    "bedrock": "taofold.models.clouds:bedrock",
+    "vertex": "taofold.models.clouds:vertex",
     "llamacpp": "taofold.models.presets:llamacpp",
     "lmstudio": "taofold.models.presets:lmstudio",
     "vllm": "taofold.models.presets:vllm",
@@ -65,8 +73,8 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
     """The model that `spec` names.
 
     Args:
-        spec: `provider:model`, a bare model name, a model, or a sequence of these of
-            which the first that works answers.
+        spec: `provider:model`, a bare model name, a model, a mapping with `model` and options
+            of its own, or a sequence of these of which the first that works answers.
         provider: completes a bare model name.
         options: for the factory: base_url, api_key, profile, timeout, prices, ...
 
@@ -77,6 +85,11 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
         return _named(spec, provider, options)
     if callable(getattr(spec, "complete", None)):
         return cast("Model", spec)
+    if isinstance(spec, Mapping):
+        own = dict(cast("Mapping[str, Any]", spec))
+        if not own.get("model"):
+            raise ConfigError(f"a model with settings names it: {{'model': …}}, not {own!r}")
+        return resolve(own.pop("model"), provider=provider, **{**options, **own})
     if isinstance(spec, Sequence):
         models = [resolve(one, provider=provider, **options) for one in spec]
         return models[0] if len(models) == 1 else FallbackModel(models)

@@ -5,7 +5,16 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
-from taofold.core.values import ASK_USER, FINISH, Action, Observation, Principal, Reply, Tier
+from taofold.core.values import (
+    ASK_USER,
+    FINISH,
+    Action,
+    ModelSettings,
+    Observation,
+    Principal,
+    Reply,
+    Tier,
+)
 from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
 from taofold.runtime.model import Model, ToolSpec
@@ -128,8 +137,7 @@ class Setup:
     on_progress: OnProgress | None = None
     children: Children | None = None
     cache: MutableMapping[str, Reply] | None = None
-    max_tokens: int = 0
-    temperature: float | None = None
+    settings: ModelSettings = ModelSettings()
     strict: bool = False
     on_denial: str = "continue"
     depth: int = 0

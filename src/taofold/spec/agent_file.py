@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from taofold.actions.types import NoType, type_of
 from taofold.agent.strategies import STRATEGIES
+from taofold.core.values import Effort, PromptCache
 from taofold.policy import Policy
 from taofold.runtime.registry import providers
 from taofold.spec.config_file import LimitKeys
@@ -36,12 +37,30 @@ ROLES: Final = ("planner", "executor", "evaluator", "finalizer", "critic")
 
 
 def _several(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+    return [value] if isinstance(value, str | dict) else value
+
+
+class ModelKeys(Strict):
+    """A model with settings of its own, which win over the agent's."""
+
+    model: Annotated[str, Field(min_length=1)]
+    effort: Effort | None = None
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=0)] = 0
+    prompt_cache: PromptCache = ""
+    service_tier: str = ""
+    extra: dict[str, Any] = {}
+
+
+def specs(models: list[str | ModelKeys]) -> list[str | dict[str, Any]]:
+    """The models as an agent takes them."""
+    return [one if isinstance(one, str) else one.model_dump(exclude_unset=True) for one in models]
 
 
 Models = Annotated[
-    list[str],
-    BeforeValidator(_several, json_schema_input_type=str | list[str]),
+    list[str | ModelKeys],
+    BeforeValidator(_several, json_schema_input_type=str | ModelKeys | list[str | ModelKeys]),
     Field(min_length=1),
 ]
 
@@ -68,6 +87,11 @@ class AgentKeys(Strict):
     cache: bool = False
     max_tokens: Annotated[int, Field(ge=0)] = 0
     temperature: Annotated[float, Field(ge=0)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    effort: Effort | None = None
+    prompt_cache: PromptCache = ""
+    service_tier: str = ""
+    extra: dict[str, Any] = {}
 
 
 class FilesOptions(Strict):

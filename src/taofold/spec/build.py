@@ -8,7 +8,14 @@ from taofold.actions.types import type_of
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.policy import Limits
-from taofold.spec.agent_file import OUTPUTS, AgentFile, CommandOptions, FilesOptions, ToolUse
+from taofold.spec.agent_file import (
+    OUTPUTS,
+    AgentFile,
+    CommandOptions,
+    FilesOptions,
+    ToolUse,
+    specs,
+)
 from taofold.spec.config_file import Config
 from taofold.spec.faults import Fault, refuse
 from taofold.spec.inline_tool import InlineTool, make_inline
@@ -33,7 +40,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     except ConfigError as error:
         faults.append(file.document.fault(("output",), str(error)))
     agent = Agent[Any, Any](
-        keys.model or config.model,
+        specs(keys.model) if keys.model else config.model,
         output=output,
         name=keys.name,
         description=keys.description,
@@ -42,7 +49,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
         strategy=keys.strategy,
         limits=replace(Limits(), **{**config.limits.given(), **keys.limits.given()}),
         policy=file.policy,
-        models=keys.models,
+        models={role: specs(models) for role, models in keys.models.items()},
         ask_user=keys.ask_user,
         strict=config.strict if keys.strict is None else keys.strict,
         research=keys.research,
@@ -50,6 +57,11 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
         cache=keys.cache,
         max_tokens=keys.max_tokens,
         temperature=keys.temperature,
+        top_p=keys.top_p,
+        effort=keys.effort,
+        prompt_cache=keys.prompt_cache,
+        service_tier=keys.service_tier,
+        extra=keys.extra,
     )
     if not faults:
         faults = _made(agent, file)

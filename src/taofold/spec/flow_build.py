@@ -20,7 +20,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import RESERVED
 from taofold.policy import Limits
 from taofold.reasoning import Task
-from taofold.spec.agent_file import AgentFile
+from taofold.spec.agent_file import AgentFile, specs
 from taofold.spec.build import build as build_plain
 from taofold.spec.build import listed
 from taofold.spec.config_file import Config
@@ -60,9 +60,10 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
         refuse(faults, f"{file.document.source} cannot be used")
     said = {**config.limits.given(), **keys.limits.given()}
     settings = keys.settings
-    named = [_completed(keys, name) for name in keys.model or ()]
+    named = [_completed(keys, name) for name in specs(keys.model or [])]
     default = [_completed(keys, settings.model)] if settings.model else config.model
     warmth = settings.temperature if keys.temperature is None else keys.temperature
+    effort = settings.effort if keys.effort is None else keys.effort
     return agent.but(
         model=named or default,
         tools=tuple(tools),
@@ -71,6 +72,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
         limits=replace(Limits(steps=None), **said),
         models={**agent.models, **{name: name for name in models(file)}},
         temperature=warmth,
+        effort=effort,
     )
 
 
@@ -102,7 +104,9 @@ def _keys(file: FlowFile) -> FlowKeys:
     return file.keys
 
 
-def _completed(keys: FlowKeys, name: str) -> str:
+def _completed(keys: FlowKeys, name: str | dict[str, Any]) -> Any:
+    if isinstance(name, dict):
+        return {**name, "model": _completed(keys, name["model"])}
     provider = keys.settings.provider
     return f"{provider}:{name}" if provider and ":" not in name else name
 

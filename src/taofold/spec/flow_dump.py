@@ -32,6 +32,11 @@ _PLAIN: Final = [
     "cache",
     "max_tokens",
     "temperature",
+    "top_p",
+    "effort",
+    "prompt_cache",
+    "service_tier",
+    "extra",
 ]
 _SILENT: Final = frozenset({"deps_type", "log", "approve"})
 
@@ -94,9 +99,9 @@ def _refuse(agent: Agent[Any, Any]) -> None:
 
 
 def _models(spec: Any, path: str) -> Any:
-    if isinstance(spec, str):
+    if isinstance(spec, str | dict):
         return spec
-    if isinstance(spec, list | tuple) and all(isinstance(one, str) for one in spec):
+    if isinstance(spec, list | tuple) and all(isinstance(one, str | dict) for one in spec):
         return spec[0] if len(spec) == 1 else list(spec)
     raise ConfigError(f"{spec!r} is an object; a file names models", path=path)
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from taofold.core.values import Effort
 from taofold.spec.agent_file import AgentKeys
 from taofold.spec.document import Strict
 
@@ -100,6 +101,7 @@ class Settings(Strict):
     provider: str = ""
     """Completes a model that is named without one."""
     temperature: Annotated[float, Field(ge=0)] | None = None
+    effort: Effort | None = None
     tracing: bool = True
     """Keep `reasoning_trace` in the state. The log has everything in any case."""
     search: str = ""

@@ -13,7 +13,7 @@ from copy import deepcopy
 from typing import Any, TypeAlias, cast
 
 from taofold.core import events as e
-from taofold.core.errors import ConfigError
+from taofold.core.errors import ConfigError, LogError
 from taofold.core.state import RunState, fold, reduce
 from taofold.store.log import Log
 
@@ -109,6 +109,19 @@ class Store:
     def keep(self, digest: str, content: bytes) -> None:
         """Write `content` to the log's blobs with the next flush."""
         self._blobs[digest] = content
+
+    async def blob(self, digest: str) -> bytes:
+        """The content with this digest, written or about to be.
+
+        Raises:
+            LogError: there is none.
+        """
+        content = self._blobs.get(digest)
+        if content is not None:
+            return content
+        if self._log is None:
+            raise LogError(f"no blob {digest!r}: this store has no log")
+        return await self._log.blob(digest)
 
     async def flush(
         self,

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from taofold.core.errors import ConfigError, TaofoldError
 from taofold.models.anyjson import is_array, is_object
-from taofold.models.transport import Answer, Bounds, OnBytes, place
+from taofold.models.transport import Answer, Body, Bounds, OnBytes, place, whole
 
 _PIECE: Final = 37
 """Streams arrive in pieces of this many bytes, which cuts lines and characters apart."""
@@ -58,12 +58,12 @@ class Cassette:
         self,
         url: str,
         headers: Mapping[str, str],
-        body: bytes,
+        body: Body,
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
     ) -> Answer:
         """Answer with the next exchange. Raises `CassetteMismatch` if the request differs."""
-        asked = json.loads(body)
+        asked = json.loads(whole(body))
         self.requests.append(asked)
         self.headers.append(dict(headers))
         if not self._left:

@@ -102,7 +102,7 @@ def _think(
 ) -> Strategy[Ended]:
     return think(
         inner, call, name, goal or call.task.goal, models=roles(call, executor="model"),
-        output=output or Output(Any), temperature=keys.temperature, **more,
+        output=output or Output(Any), settings=keys.settings, **more,
     )  # fmt: skip
 
 

@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from taofold.actions.kind import Keys, Text
-from taofold.actions.reason_keys import Count, Warmth
+from taofold.actions.kind import Asking, Keys, Text
+from taofold.actions.reason_keys import Count
 from taofold.bridges.dspy.native import STEPS
 
 Values = dict[str, Any]
 
 
-class Common(Keys):
+class Common(Asking):
     """What every use of a program has."""
 
     signature: str = "question -> answer"
@@ -24,8 +24,6 @@ class Common(Keys):
     """Use this program: what `reason.dspy.export` gave."""
     enabled: bool = True
     """False: never through DSPy, even where it is installed."""
-    model: str = ""
-    temperature: Warmth = None
 
 
 class CotKeys(Common):
@@ -68,7 +66,7 @@ class CompileKeys(Keys):
     model: str = ""
     prompt_model: str = ""
     """The model that writes instructions (MIPROv2, GEPA); `model`, if nothing is said."""
-    temperature: Warmth = None
+    temperature: Annotated[float, Field(ge=0)] | None = None
 
 
 class ExportKeys(Keys):

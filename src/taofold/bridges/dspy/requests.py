@@ -15,7 +15,17 @@ from taofold.bridges.dspy.program import ARGUMENTS, THOUGHT, TOOL
 from taofold.bridges.dspy.prompt import PredictorPrompt, jsonable
 from taofold.core.conversation import Conversation
 from taofold.core.effects import Act, Ask, Begin, Halt, Outlook, Strategy
-from taofold.core.values import FINISH, JSON, Action, Message, Observation, Reply, StepRole, Thought
+from taofold.core.values import (
+    FINISH,
+    JSON,
+    Action,
+    Message,
+    ModelSettings,
+    Observation,
+    Reply,
+    StepRole,
+    Thought,
+)
 from taofold.parsing import Parsed
 from taofold.reasoning import Task
 from taofold.reasoning.asking import Read, Unread, ask_for
@@ -112,8 +122,8 @@ class ProgramRequests:
         hint = [Message("user", outlook.hint)] if outlook.hint else []
         conversation = self._conversation(question.messages, hint)
         if prompt is None:
-            asked = Ask(conversation, question.role, (), question.schema,
-                        temperature=question.temperature)  # fmt: skip
+            settings = ModelSettings(temperature=question.temperature)
+            asked = Ask(conversation, question.role, (), question.schema, settings=settings)
             reply: Reply = yield asked
             self.thought, self.repairs, self.guessed = reply.text[:500], (), True
             return ModelResponse(reply)
@@ -165,7 +175,7 @@ def _warm(strategy: Strategy[T], temperature: float | None) -> Strategy[T]:
         effect = next(strategy)
         while True:
             if isinstance(effect, Ask) and temperature is not None:
-                effect = replace(effect, temperature=temperature)
+                effect = replace(effect, settings=replace(effect.settings, temperature=temperature))
             effect = strategy.send((yield effect))
     except StopIteration as stop:
         return cast("T", stop.value)

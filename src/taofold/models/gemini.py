@@ -1,0 +1,482 @@
+"""Google's generateContent, at the Gemini API and on Vertex AI.
+
+From Gemini 3 on the first call of each step carries a signature that must come back with it; it
+stays with its call, and a streamed signature that comes in a part with empty text stays such a
+part. A call that another model made gets the word that Google documents for it.
+"""
+
+import os
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from typing_extensions import Unpack
+
+from taofold.core.content import (
+    MediaPart,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    parts_of,
+)
+from taofold.core.conversation import Conversation
+from taofold.core.errors import ConfigError, ModelError
+from taofold.core.values import Effort, Message, Reply, Usage
+from taofold.models.anyjson import is_object
+from taofold.models.endpoint import Reader
+from taofold.models.openai import SKIP_SIGNATURE
+from taofold.models.options import Options, connection, endpoint, key_for, refuse_unknown
+from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
+from taofold.models.responses import leading
+from taofold.models.retry import fault
+from taofold.models.rules import Rules, rules_for
+from taofold.models.sse import Events
+from taofold.models.wire import (
+    NO_RESULT,
+    Frame,
+    arguments_of,
+    as_text,
+    blob,
+    content_for,
+    encode,
+    follows_its_call,
+    pending,
+    pieces,
+    raw,
+    seen,
+    wire_name,
+)
+
+_URL: Final = "https://generativelanguage.googleapis.com"
+_KEY: Final = "GEMINI_API_KEY"
+_SIGNATURE: Final = "thoughtSignature"
+_SKIP: Final = b64encode(SKIP_SIGNATURE.encode()).decode()
+_INLINE_LIMIT: Final = 20 << 20
+"""Bytes of media that a request may carry itself."""
+_BUDGETS: Final[Mapping[Effort, int]] = {
+    "none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "high": 24_576, "xhigh": 24_576,
+    "max": 24_576,
+}  # fmt: skip
+"""Tokens of thinking for models that are asked by budget."""
+_FINISH: Final = {
+    "STOP": "stop", "MAX_TOKENS": "length", "SAFETY": "content_filter",
+    "RECITATION": "content_filter", "LANGUAGE": "content_filter", "BLOCKLIST": "content_filter",
+    "SPII": "content_filter", "IMAGE_SAFETY": "content_filter", "PROHIBITED_CONTENT": "refusal",
+    "MALFORMED_FUNCTION_CALL": "malformed", "UNEXPECTED_TOOL_CALL": "malformed",
+    "TOO_MANY_TOOL_CALLS": "malformed", "CONTINUATION": "pause",
+}  # fmt: skip
+
+
+class GeminiModel(RemoteModel):
+    """A model behind generateContent. `call_ids`: ids of calls are part of the format there."""
+
+    wire = "gemini"
+
+    def __init__(self, connection: Connection, rules: Rules, *, call_ids: bool = True) -> None:
+        super().__init__(connection)
+        self._rules, self._call_ids = rules, call_ids
+
+    def _url(self, turn: Turn) -> str:
+        verb = "streamGenerateContent?alt=sse" if turn.streaming else "generateContent"
+        return f"{self.connection.endpoint.url}:{verb}"
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+        asked = turn.settings
+        config: dict[str, Any] = {}
+        if asked.max_tokens:
+            config["maxOutputTokens"] = asked.max_tokens
+        if asked.temperature is not None:
+            config["temperature"] = asked.temperature
+        if asked.top_p is not None:
+            config["topP"] = asked.top_p
+        if turn.request.stop:
+            config["stopSequences"] = turn.request.stop
+        # Before Gemini 3 a schema and tools exclude each other: the reply is read all the same.
+        if turn.schema is not None and (self._rules.signed or not turn.tools):
+            config |= {"responseMimeType": "application/json", "responseJsonSchema": turn.schema}
+        thinking = self._thinking(asked.effort, notes)
+        if thinking:
+            config["thinkingConfig"] = thinking
+        body: dict[str, Any] = {"generationConfig": config}
+        if turn.tools:
+            declared = [
+                {
+                    "name": wire_name(tool.name),
+                    "description": tool.description,
+                    "parametersJsonSchema": tool.parameters,
+                }
+                for tool in turn.tools
+            ]
+            body["tools"] = [{"functionDeclarations": declared}]
+            body |= _choice(turn.request.allowed)
+        if asked.service_tier:
+            body["serviceTier"] = asked.service_tier
+        return encode({**body, **asked.extra})[:-1]
+
+    def _thinking(self, effort: Effort | None, notes: list[str]) -> dict[str, Any]:
+        rules = self._rules
+        if rules.thinking in ("", "off"):
+            effort_at_most(effort, (), notes, self.name)
+            return {}
+        shown = {"includeThoughts": True}
+        if rules.budget:
+            if effort == "none" and not rules.off:
+                notes.append(f"effort 'none' is not sent: {self.name} always thinks")
+                return shown
+            return shown if effort is None else {**shown, "thinkingBudget": _BUDGETS[effort]}
+        level = effort_at_most(effort, rules.efforts, notes, self.name)
+        return shown if level is None else {**shown, "thinkingLevel": level.upper()}
+
+    def _messages(self, turn: Turn) -> Sequence[bytes]:
+        conversation, blobs = turn.request.conversation, turn.request.blobs
+        native = self.profile.native_tools
+        form = self._form if native else f"{self._form} text"
+        write = self._native if native else self._plain
+        written = conversation.fragments(form, lambda c, i: pieces(write(c, i), blobs), b"")
+        if not written:
+            raise ModelError("a conversation needs a message besides the system's", kind="request")
+        ending: list[bytes] = []
+        behind = self._behind(conversation, len(conversation)) if native else []
+        if behind:
+            more = pieces(_join(behind, "user", _before(conversation, len(conversation))), blobs)
+            ending = [more] if isinstance(more, bytes) else list(more)
+        system = _system(conversation)
+        media = sum([part.size for part in conversation.media if part.digest])
+        if media > _INLINE_LIMIT:
+            raise ModelError(
+                f"the media of this conversation have {media / 1e6:.1f} MB, {self.name} takes "
+                f"{_INLINE_LIMIT / 1e6:.0f} MB in a request: give an address (url), or less",
+                kind="request",
+            )
+        return [system + b',"contents":[', *written, *ending, b"]}]}"]
+
+    def _native(self, conversation: Conversation, index: int) -> bytes:
+        message = conversation[index]
+        if message.role == "tool" and follows_its_call(conversation, index):
+            return _piece(conversation, index, [self._result(conversation, index)])
+        behind = self._behind(conversation, index) if index else []
+        parts = (
+            self._said(conversation, index)
+            if message.role == "assistant"
+            else self._shown(message.parts)
+        )
+        if not behind:
+            return _piece(conversation, index, parts)
+        between = _join(behind, "user", _before(conversation, index))
+        return between + _opened(parts, "model" if message.role == "assistant" else "user")
+
+    def _plain(self, conversation: Conversation, index: int) -> bytes:
+        message = conversation[index]
+        if message.role == "assistant" and not message.calls:
+            return _piece(conversation, index, self._said(conversation, index))
+        return _piece(conversation, index, self._shown(parts_of(as_text(message))))
+
+    def _behind(self, conversation: Conversation, end: int) -> list[Any]:
+        """What follows the batch of results before `end`: those that are missing, and the media
+        of all where a result holds none.
+        """
+        found: list[Any] = [
+            self._response(call.name, call.id, {"output": NO_RESULT})
+            for call in pending(conversation, end)
+        ]
+        if self._rules.media_results:
+            return found
+        media: list[Any] = []
+        at = end - 1
+        while at >= 0 and conversation[at].role == "tool":
+            media = [*self._shown(conversation[at].media), *media]
+            at -= 1
+        return [*found, *media]
+
+    def _said(self, conversation: Conversation, index: int) -> list[Any]:
+        """What the model said, part by part as it came."""
+        found: list[Any] = []
+        signed = not self._rules.signed
+        for part in parts_of(content_for(conversation, index, self.issuer)):
+            match part:
+                case OpaquePart():
+                    found.append(raw(part.data))
+                case TextPart() if part.text or part.opaque:
+                    found.append({"text": part.text, **_fields(part.opaque)})
+                case ToolCall():
+                    call: dict[str, Any] = {
+                        "name": wire_name(part.name),
+                        "args": arguments_of(part),
+                    }
+                    if part.id and self._call_ids:
+                        call["id"] = part.id
+                    fields = _fields(part.opaque)
+                    if not signed and _SIGNATURE not in fields:
+                        fields = {**fields, _SIGNATURE: _SKIP}
+                    signed = True
+                    found.append({"functionCall": call, **fields})
+                case _:
+                    pass
+        return found or [{"text": "(empty)"}]
+
+    def _result(self, conversation: Conversation, index: int) -> dict[str, Any]:
+        result = conversation[index].results[0]
+        calls = {call.id: call.name for call in pending(conversation, index)}
+        word = "error" if result.error else "output"
+        found = self._response(calls[result.id], result.id, {word: result.text})
+        if self._rules.media_results and not isinstance(result.content, str):
+            media = [part for part in result.content if isinstance(part, MediaPart)]
+            shown = self._shown(media)
+            held = [one for one in shown if "inlineData" in one or "fileData" in one]
+            if held:
+                found["functionResponse"]["parts"] = held
+        return found
+
+    def _response(self, name: str, call_id: str, response: dict[str, Any]) -> dict[str, Any]:
+        said: dict[str, Any] = {"name": wire_name(name), "response": response}
+        if call_id and self._call_ids:
+            said["id"] = call_id
+        return {"functionResponse": said}
+
+    def _shown(self, parts: Sequence[Part]) -> list[Any]:
+        plain: list[Part] = []
+        for part in parts:
+            plain += part.parts if isinstance(part, ToolResult) else (part,)
+        found: list[Any] = []
+        for part in seen(plain, self.profile.inputs):
+            if isinstance(part, TextPart):
+                found += [{"text": part.text}] if part.text else []
+            elif isinstance(part, MediaPart) and part.url:
+                found.append({"fileData": {"fileUri": part.url, "mimeType": part.media_type}})
+            elif isinstance(part, MediaPart):
+                found.append({"inlineData": {"mimeType": part.media_type, "data": blob(part)}})
+        return found or [{"text": "(empty)"}]
+
+    def _reader(self, frame: Frame) -> Reader:
+        return GeminiReader(frame)
+
+
+def _fields(opaque: str) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(opaque) if opaque else {}
+    return found
+
+
+def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any]:
+    """Narrows what may be called and leaves the offer as it is."""
+    if allowed is None:
+        return {}
+    calling: dict[str, Any] = {"mode": "NONE"}
+    if allowed:
+        names = [wire_name(name) for name in allowed]
+        calling = {"mode": "VALIDATED", "allowedFunctionNames": names}
+    return {"toolConfig": {"functionCallingConfig": calling}}
+
+
+def _system(messages: Sequence[Message]) -> bytes:
+    texts: list[str] = []
+    for message in messages:
+        if message.role != "system":
+            break
+        texts.append(message.text)
+    parts = [{"text": text} for text in texts if text]
+    return b',"systemInstruction":' + encode({"parts": parts}) if parts else b""
+
+
+def _join(parts: Sequence[Any], role: str, before: str) -> bytes:
+    """Parts of `role` after contents of role `before` ("" = there are none)."""
+    if role == before:
+        return b"," + encode(parts)[1:-1]
+    if before:
+        return _opened(parts, role)
+    opened = _opened(parts, role)[3:]
+    # A call must come after something that the user said.
+    first = b'{"role":"user","parts":[{"text":"(start)"}]},'
+    return first + opened if role == "model" else opened
+
+
+def _opened(parts: Sequence[Any], role: str) -> bytes:
+    """The end of a content and the beginning of another."""
+    return b']},{"role":"%b","parts":[%b' % (role.encode(), encode(parts)[1:-1])
+
+
+def _piece(messages: Sequence[Message], index: int, parts: Sequence[Any]) -> bytes:
+    message = messages[index]
+    if message.role == "system" and leading(messages, index):
+        return b""
+    role = "model" if message.role == "assistant" else "user"
+    before = _before(messages, index)
+    # What the user says is a turn of its own: it must not stand among the answers of functions.
+    if role == before == "user" and message.role != "tool" and messages[index - 1].role == "tool":
+        return _opened(parts, "user")
+    return _join(parts, role, before)
+
+
+def _before(messages: Sequence[Message], index: int) -> str:
+    """The role that is open when message `index` comes; "" if none is."""
+    if index == 0 or leading(messages, index - 1):
+        return ""
+    return "model" if messages[index - 1].role == "assistant" else "user"
+
+
+def connect(model: str, **options: Unpack[Options]) -> GeminiModel:
+    """Connect to `model` at the Gemini API.
+
+    Raises:
+        ConfigError: the key or the model is missing, or an option is unknown.
+    """
+    refuse_unknown(**options)
+    if not model:
+        raise ConfigError("write gemini:MODEL, the model is missing")
+    base, given = options.get("base_url"), options.get("api_key")
+    url = (base or os.environ.get("GEMINI_BASE_URL") or _URL).rstrip("/")
+    url = url if url.rpartition("/")[2].startswith("v1") else f"{url}/v1beta"
+    elsewhere = base is not None and urlsplit(base).netloc != urlsplit(_URL).netloc
+    key = "" if elsewhere and not given else key_for("gemini", _KEY, given)
+    headers = {"x-goog-api-key": key} if key else {}
+    rules = rules_for("gemini", model)
+    at = endpoint(f"{url}/models/{model}", headers, key, options)
+    return GeminiModel(connection("gemini", model, at, options, rules=rules), rules)
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+class _Content(msgspec.Struct):
+    parts: list[dict[str, Any]] | None = None
+
+
+class _Candidate(msgspec.Struct):
+    content: _Content | None = None
+    finishReason: str | None = None  # noqa: N815 - Google's name
+    finishMessage: str | None = None  # noqa: N815
+
+
+class _Feedback(msgspec.Struct):
+    blockReason: str | None = None  # noqa: N815
+
+
+class _Usage(msgspec.Struct):
+    promptTokenCount: int | None = None  # noqa: N815
+    candidatesTokenCount: int | None = None  # noqa: N815
+    thoughtsTokenCount: int | None = None  # noqa: N815
+    cachedContentTokenCount: int | None = None  # noqa: N815
+    toolUsePromptTokenCount: int | None = None  # noqa: N815
+
+
+class _Answer(msgspec.Struct):
+    candidates: list[_Candidate] | None = None
+    promptFeedback: _Feedback | None = None  # noqa: N815
+    usageMetadata: _Usage | None = None  # noqa: N815
+    error: Any = None
+
+
+_DECODE: Final = msgspec.json.Decoder(_Answer).decode
+
+
+class GeminiReader:
+    """Reads one answer; the `endpoint.Reader` of this format."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._events = Events(self._event)
+        self._parts: list[Part] = []
+        self._usage: _Usage | None = None
+        self._finish: str | None = None
+        self._notes: list[str] = []
+
+    def whole(self, body: bytes) -> Reply:
+        """Read an answer that was not streamed."""
+        self._event(body)
+        if self._finish is None and not self._parts:
+            raise self._frame.unreadable("it holds no candidate")
+        return self._reply()
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in bytes of a stream."""
+        self._events.feed(chunk)
+
+    def close(self) -> Reply:
+        """The stream ended."""
+        self._events.close()
+        if self._finish is None:
+            raise self._frame.broken_off()
+        return self._reply()
+
+    def _event(self, data: bytes) -> None:
+        try:
+            answer = _DECODE(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            shown = bytes(data[:120]).decode("utf-8", "replace")
+            raise self._frame.unreadable(f"{error}; it begins {shown!r}") from None
+        if answer.error:
+            said: dict[str, Any] = answer.error if is_object(answer.error) else {}
+            raise fault(
+                int(said.get("code") or 0),
+                str(said.get("status") or ""),
+                str(said.get("message") or answer.error),
+                self._frame.url,
+                secret=self._frame.secret,
+            )
+        self._usage = answer.usageMetadata or self._usage
+        blocked = answer.promptFeedback.blockReason if answer.promptFeedback else None
+        if blocked and not answer.candidates:
+            self._finish = "PROHIBITED_CONTENT"
+            self._notes.append(f"refused: the prompt was blocked ({blocked})")
+        for candidate in (answer.candidates or ())[:1]:
+            for part in (candidate.content and candidate.content.parts) or ():
+                self._take(part)
+            self._finish = candidate.finishReason or self._finish
+            if candidate.finishMessage:
+                self._notes.append(candidate.finishMessage)
+
+    def _take(self, part: dict[str, Any]) -> None:
+        opaque = {_SIGNATURE: part[_SIGNATURE]} if part.get(_SIGNATURE) else {}
+        bound = encode(opaque).decode() if opaque else ""
+        call: Any = part.get("functionCall")
+        if is_object(call):
+            arguments = encode(call.get("args") or {}).decode()
+            name, call_id = str(call.get("name") or ""), str(call.get("id") or "")
+            place = len(self._parts)
+            self._parts.append(self._frame.call(name, arguments, call_id, place, bound))
+        elif isinstance(part.get("text"), str):
+            self._text(str(part["text"]), bool(part.get("thought")), bound)
+        else:
+            kind = next((name for name in part if name not in (_SIGNATURE, "thought")), "part")
+            self._parts.append(OpaquePart(encode(part).decode(), kind))
+
+    def _text(self, text: str, thought: bool, opaque: str) -> None:
+        last = self._parts[-1] if self._parts else None
+        if thought:
+            if isinstance(last, ThinkingPart):
+                self._parts[-1] = ThinkingPart(last.text + text)
+            elif text:
+                self._parts.append(ThinkingPart(text))
+            return
+        if text and self._frame.speaker:
+            self._frame.speaker(text)
+        # Pieces of a stream are one text; a signed part is never joined with another.
+        if isinstance(last, TextPart) and not last.opaque and not opaque:
+            self._parts[-1] = TextPart(last.text + text)
+        elif text or opaque:
+            self._parts.append(TextPart(text, opaque=opaque))
+
+    def _reply(self) -> Reply:
+        finish = _FINISH.get(self._finish or "", "")
+        calls = any([isinstance(part, ToolCall) for part in self._parts])
+        if calls and finish in ("stop", ""):
+            finish = "tool_calls"
+        return self._frame.reply(self._parts, self._count(), finish, self._notes)
+
+    def _count(self) -> Usage:
+        usage = self._usage
+        if usage is None:
+            return Usage()
+        thoughts = usage.thoughtsTokenCount or 0
+        return self._frame.usage(
+            (usage.promptTokenCount or 0) + (usage.toolUsePromptTokenCount or 0),
+            (usage.candidatesTokenCount or 0) + thoughts,
+            usage.cachedContentTokenCount or 0,
+            reasoning=thoughts,
+        )

@@ -1,0 +1,189 @@
+"""What all models over HTTP share: one call as settings, a body, a reader and an endpoint.
+
+A provider's module subclasses `RemoteModel` and says how its format is written (`_head` and
+`_messages`) and read (`_reader`). A body is the head, which is the same from call to call of a
+run, then the messages, each encoded once in its life: so one request is a prefix of the next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from taofold.core.content import Issuer, Wire
+from taofold.core.values import JSON, Effort, ModelSettings, Profile, Reply
+from taofold.models.endpoint import Endpoint, Reader
+from taofold.models.prices import Price
+from taofold.models.wire import Frame, Memo, estimate, names_of
+from taofold.runtime.fallback import Speaker
+from taofold.runtime.model import OnText, Request, ToolSpec
+
+_SETTINGS = msgspec.json.Encoder().encode
+Parts: TypeAlias = list[bytes]
+"""A body in pieces, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A model at its provider.
+
+    Args:
+        name: `provider:model`.
+        model: its name there.
+        price: None if unknown.
+        settings: its own, which win over an agent's.
+        host: what its opaque parts are bound to; "" = the endpoint's host.
+    """
+
+    name: str
+    model: str
+    endpoint: Endpoint
+    profile: Profile
+    price: Price | None = None
+    settings: ModelSettings = ModelSettings()
+    host: str = ""
+
+    def issuer(self, wire: Wire) -> Issuer:
+        """Who makes its replies."""
+        return Issuer(wire, self.host or urlsplit(self.endpoint.url).netloc, self.model)
+
+
+class Turn(NamedTuple):
+    """One call, settled: what is left of it after what the model does not take is gone."""
+
+    request: Request
+    settings: ModelSettings
+    tools: tuple[ToolSpec, ...]
+    schema: dict[str, JSON] | None
+    streaming: bool
+
+
+class RemoteModel:
+    """A model behind an HTTP endpoint."""
+
+    wire: Wire
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.name, self.profile = connection.name, connection.profile
+        self.issuer = connection.issuer(self.wire)
+        self._form = f"{self.wire} {self.issuer.host} {connection.model}"
+        self._memo = Memo()
+        self._warned: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def price(self, input_tokens: int, output_tokens: int) -> float | None:
+        """US dollars for a call of this size if nothing is cached; None if unknown."""
+        return self.price_at(input_tokens, output_tokens, self.connection.settings.service_tier)
+
+    def price_at(self, input_tokens: int, output_tokens: int, tier: str) -> float | None:
+        """The same in a service tier."""
+        price = self.connection.price
+        return price.upper(input_tokens, output_tokens, tier) if price else None
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
+        """Ask once; see `Model`."""
+        return await self._ask(request, Speaker(on_text) if on_text else None)
+
+    async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
+        """One call with what is known to work at this server."""
+        connection, conversation = self.connection, request.conversation
+        turn = self._turn(request, streaming=speaker is not None and self.profile.streaming)
+        key = (
+            id(turn.tools), id(turn.schema), _SETTINGS(turn.settings), request.allowed,
+            request.stop, turn.streaming, self._version(),
+        )  # fmt: skip
+        names, head, notes = self._memo.get(
+            key, (turn.tools, turn.schema), lambda: self._first(turn)
+        )
+        body = [head, *self._messages(turn)]
+        endpoint = connection.endpoint
+        frame = Frame(
+            self.name, self.issuer, endpoint.url, endpoint.secret, connection.price, names,
+            len(conversation), speaker,
+        )  # fmt: skip
+        reply = await endpoint.ask(
+            body,
+            estimate(request, turn.settings.max_tokens),
+            lambda: self._reader(frame),
+            speaker,
+            streaming=turn.streaming,
+            url=self._url(turn),
+        )
+        return self._told(reply, notes)
+
+    def _turn(self, request: Request, *, streaming: bool) -> Turn:
+        """What of the request this model is asked for."""
+        tools = request.tools if self.profile.native_tools else ()
+        schema = request.schema if self.profile.json_schema else None
+        settings = request.asked(self.connection.settings)
+        return Turn(request, settings, tools, schema, streaming)
+
+    def _first(self, turn: Turn) -> tuple[dict[str, str], bytes, tuple[str, ...]]:
+        notes: list[str] = []
+        head = self._head(turn, notes)
+        return names_of(turn.tools), head, tuple(notes)
+
+    def _told(self, reply: Reply, notes: Sequence[str]) -> Reply:
+        """The reply, with what of the settings could not be had: said once per model."""
+        fresh = [note for note in notes if note not in self._warned]
+        if not fresh:
+            return reply
+        self._warned.update(fresh)
+        return Reply(
+            usage=reply.usage,
+            model=reply.model,
+            finish=reply.finish,
+            parts=reply.content,
+            issuer=reply.issuer,
+            notes=(*fresh, *reply.notes),
+        )
+
+    def _version(self) -> Any:
+        """What besides the request the head depends on: what was learnt about this server."""
+        return None
+
+    def _url(self, turn: Turn) -> str:
+        """Where the request goes, if not to the endpoint's own URL."""
+        return ""
+
+    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+        """The body up to the messages: the same bytes for every call of a run.
+
+        `notes` takes what was asked for and cannot be had.
+        """
+        raise NotImplementedError
+
+    def _messages(self, turn: Turn) -> Sequence[bytes]:
+        """The rest of the body."""
+        raise NotImplementedError
+
+    def _reader(self, frame: Frame) -> Reader:
+        """A reader for one attempt."""
+        raise NotImplementedError
+
+
+def effort_at_most(
+    wanted: Effort | None, levels: Sequence[Effort], notes: list[str], model: str
+) -> Effort | None:
+    """The level among `levels` that is `wanted`, or the nearest below it, or the lowest.
+
+    None if nothing is wanted or the model has no levels.
+    """
+    if wanted is None:
+        return None
+    if not levels:
+        if wanted != "none":
+            notes.append(f"effort {wanted!r} is not sent: {model} does not take one")
+        return None
+    if wanted in levels:
+        return wanted
+    order = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+    below = [level for level in levels if order.index(level) < order.index(wanted)]
+    taken = below[-1] if below else levels[0]
+    notes.append(f"effort {wanted!r} is not among those of {model}: {taken!r} is taken")
+    return taken

@@ -1,0 +1,505 @@
+"""OpenAI's Responses API, without any state at the provider.
+
+`store` is always false: what a model thought comes back encrypted, is kept whole as an opaque part,
+and goes back in front of what it led to. Ids of calls and messages are left out, because with them
+each would demand its reasoning. The end of the request is the conversation, so that one request is
+a prefix of the next.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from taofold.core.content import (
+    MediaPart,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    parts_of,
+    said,
+)
+from taofold.core.conversation import Conversation
+from taofold.core.errors import ModelError
+from taofold.core.values import JSON, Message, Reply, Usage
+from taofold.models.anyjson import is_array, is_object
+from taofold.models.endpoint import Reader
+from taofold.models.openai import closed
+from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
+from taofold.models.retry import fault
+from taofold.models.rules import Rules
+from taofold.models.sse import Events
+from taofold.models.wire import (
+    NO_RESULT,
+    Frame,
+    as_text,
+    content_for,
+    data_url,
+    encode,
+    finish_of,
+    follows_its_call,
+    pending,
+    pieces,
+    raw,
+    seen,
+    wire_name,
+)
+from taofold.runtime.fallback import Speaker
+from taofold.runtime.model import Request
+
+_DROPPABLE: Final = (
+    "reasoning.summary", "prompt_cache_key", "include", "service_tier", "temperature", "top_p",
+)  # fmt: skip
+"""What a server may refuse without the request losing its meaning."""
+_KEYWORDS: Final = frozenset(
+    {
+        *("type", "properties", "required", "additionalProperties", "items", "enum", "const"),
+        *("description", "title", "anyOf", "$ref", "$defs"),
+    }
+)
+"""Of JSON Schema, what OpenAI's strict mode surely takes."""
+
+
+class ResponsesModel(RemoteModel):
+    """A model behind a Responses endpoint."""
+
+    wire = "responses"
+
+    def __init__(self, connection: Connection, rules: Rules) -> None:
+        super().__init__(connection)
+        self._rules = rules
+        self._without = frozenset[str]()
+
+    def _version(self) -> Any:
+        return self._without
+
+    async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
+        """Ask; leave out what this account or server does not take, and remember that."""
+        learnt = self._without
+        while True:
+            try:
+                return await super()._ask(request, speaker)
+            except ModelError as error:
+                said = str(error)
+                less = [name for name in _DROPPABLE if name in said and name not in self._without]
+                if error.kind != "request" or error.status != 400 or not less:
+                    self._without = learnt
+                    raise
+                self._without |= {less[0]}
+
+    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+        asked = turn.settings
+        effort = effort_at_most(asked.effort, self._rules.efforts, notes, self.name)
+        body: dict[str, Any] = {"model": self.connection.model, "store": False}
+        if turn.streaming:
+            body["stream"] = True
+        body |= self._reasoning(effort)
+        body |= self._sampling(turn, effort, notes)
+        if asked.max_tokens:
+            body["max_output_tokens"] = asked.max_tokens
+        if asked.service_tier:
+            body["service_tier"] = asked.service_tier
+        if turn.request.run and asked.prompt_cache != "off":
+            name = blake2b(turn.request.run.encode(), digest_size=16).hexdigest()
+            body["prompt_cache_key"] = name
+        if turn.schema is not None:
+            body["text"] = {"format": _format(turn.schema)}
+        if turn.tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "name": wire_name(tool.name),
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                    "strict": strict(tool.parameters),
+                }
+                for tool in turn.tools
+            ]
+            body |= _choice(turn.request.allowed)
+        kept = {name: value for name, value in body.items() if name not in self._without}
+        return encode({**kept, **asked.extra})[:-1]
+
+    def _reasoning(self, effort: str | None) -> dict[str, Any]:
+        if self._rules.thinking in ("", "off"):
+            return {}
+        reasoning: dict[str, Any] = {} if effort is None else {"effort": effort}
+        if effort != "none" and "reasoning.summary" not in self._without:
+            reasoning["summary"] = "auto"
+        found: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
+        return found | ({"reasoning": reasoning} if reasoning else {})
+
+    def _sampling(self, turn: Turn, effort: str | None, notes: list[str]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        rules = self._rules
+        thinks = effort != "none" and not (effort is None and rules.thinking == "opt_in")
+        takes = rules.sampling == "yes" or (rules.sampling == "not_thinking" and not thinks)
+        for name in ("temperature", "top_p"):
+            value = getattr(turn.settings, name)
+            if value is None:
+                continue
+            if takes:
+                found[name] = value
+            else:
+                notes.append(f"{name} is not sent: {self.name} does not take it while it thinks")
+        return found
+
+    def _messages(self, turn: Turn) -> Sequence[bytes]:
+        conversation, blobs = turn.request.conversation, turn.request.blobs
+        native = self.profile.native_tools
+        form = self._form if native else f"{self._form} text"
+        write = self._native if native else self._plain
+        written = conversation.fragments(form, lambda c, i: pieces(write(c, i), blobs))
+        if not written:
+            raise ModelError("a conversation needs a message besides the system's", kind="request")
+        opening = _instructions(conversation)
+        head = b"," + encode({"instructions": opening})[1:-1] if opening else b""
+        missing = [
+            b"," + encode(_output(call.id, NO_RESULT))
+            for call in (pending(conversation, len(conversation)) if native else ())
+        ]
+        return [head + b',"input":[', *written, *missing, b"]}"]
+
+    def _reader(self, frame: Frame) -> Reader:
+        return ResponsesReader(frame)
+
+    def _native(self, conversation: Conversation, index: int) -> bytes:
+        """The items of a message, preceded by outputs that are missing; b"" = it has none."""
+        message = conversation[index]
+        if message.role == "tool" and follows_its_call(conversation, index):
+            return _items([self._result(result) for result in message.results])
+        open_calls = pending(conversation, index) if index else ()
+        items: list[Any] = [_output(call.id, NO_RESULT) for call in open_calls]
+        return _items([*items, *self._said(conversation, index)])
+
+    def _plain(self, conversation: Conversation, index: int) -> bytes:
+        message = conversation[index]
+        if message.role == "tool":
+            return _items([self._user(Message("user", as_text(message)))])
+        if message.role == "assistant" and message.calls:
+            return _items([{"role": "assistant", "content": said(parts_of(as_text(message)))}])
+        return _items(self._said(conversation, index))
+
+    def _said(self, conversation: Conversation, index: int) -> list[Any]:
+        message = conversation[index]
+        if message.role == "assistant":
+            return self._items_of(conversation, index)
+        if message.role == "system" and leading(conversation, index):
+            return []
+        if message.role == "system":
+            return [{"role": "developer", "content": message.text}]
+        return [self._user(message)]
+
+    def _items_of(self, conversation: Conversation, index: int) -> list[Any]:
+        """What the model said, in order: its reasoning stands before what it led to."""
+        items: list[Any] = []
+        for part in parts_of(content_for(conversation, index, self.issuer)):
+            match part:
+                case OpaquePart():
+                    items.append(raw(part.data))
+                case TextPart() if part.text:
+                    phase = {"phase": part.phase} if part.phase else {}
+                    items.append({"role": "assistant", "content": part.text, **phase})
+                case ToolCall():
+                    items.append(
+                        {
+                            "type": "function_call",
+                            "call_id": part.id or "call",
+                            "name": wire_name(part.name),
+                            "arguments": part.arguments or "{}",
+                        }
+                    )
+                case _:
+                    pass
+        while items and isinstance(items[-1], msgspec.Raw):
+            items.pop()  # cut off before what it was to lead to; alone it is refused
+        return items or [{"role": "assistant", "content": "(empty)"}]
+
+    def _user(self, message: Message) -> dict[str, Any]:
+        return {"role": "user", "content": self._content(message.parts) or "(empty)"}
+
+    def _result(self, result: ToolResult) -> dict[str, Any]:
+        if isinstance(result.content, str):
+            return _output(result.id, result.content)
+        return _output(result.id, self._content(result.content))
+
+    def _content(self, parts: Sequence[Part]) -> Any:
+        """Text as it is; text and media as parts."""
+        plain: list[Part] = []
+        for part in parts:
+            plain += part.parts if isinstance(part, ToolResult) else (part,)
+        shown = seen(plain, self.profile.inputs)
+        if not any([isinstance(part, MediaPart) for part in shown]):
+            return "".join([part.text for part in shown if isinstance(part, TextPart)])
+        return [entry for entry in map(_block, shown) if entry is not None]
+
+
+def leading(messages: Sequence[Message], index: int) -> bool:
+    """Is message `index` one of the system's that precede all others?"""
+    return all([messages[at].role == "system" for at in range(index + 1)])
+
+
+def _instructions(messages: Sequence[Message]) -> str:
+    texts: list[str] = []
+    for message in messages:
+        if message.role != "system":
+            break
+        texts.append(message.text)
+    return "\n\n".join(filter(None, texts))
+
+
+def _items(items: Sequence[Any]) -> bytes:
+    return encode(items)[1:-1] if items else b""
+
+
+def _output(call_id: str, output: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id or "call", "output": output}
+
+
+def _block(part: Part) -> dict[str, Any] | None:
+    match part:
+        case TextPart():
+            return {"type": "input_text", "text": part.text} if part.text else None
+        case MediaPart(kind="image"):
+            return {
+                "type": "input_image",
+                "image_url": data_url(part),
+                "detail": part.detail or "auto",
+            }
+        case MediaPart() if part.url:
+            return {"type": "input_file", "file_url": part.url}
+        case MediaPart():
+            name = part.name or f"file.{part.media_type.rpartition('/')[2]}"
+            return {"type": "input_file", "filename": name, "file_data": data_url(part)}
+        case _:
+            return None
+
+
+def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any]:
+    """Narrows what may be called and leaves the offer as it is: reasoning is bound to that."""
+    if allowed is None:
+        return {}
+    if not allowed:
+        return {"tool_choice": "none"}
+    names = [{"type": "function", "name": wire_name(name)} for name in allowed]
+    return {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": names}}
+
+
+def _format(schema: dict[str, JSON]) -> dict[str, Any]:
+    return {"type": "json_schema", "name": "output", "schema": schema, "strict": strict(schema)}
+
+
+def strict(schema: JSON) -> bool:
+    """Can `schema` be enforced word by word? Where in doubt it is not asked for."""
+    return closed(schema) and _simple(schema)
+
+
+def _simple(schema: JSON) -> bool:
+    if not is_object(schema):
+        return True
+    if not set(schema) <= _KEYWORDS:
+        return False
+    named: list[Any] = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
+    others: list[Any] = [schema.get("items"), *schema.get("anyOf", ())]
+    return all(_simple(inner) for inner in (*named, *others))
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _Details | None = None
+    output_tokens_details: _Details | None = None
+
+
+class _Why(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct):
+    status: str | None = None
+    output: list[dict[str, Any]] | None = None
+    usage: _Usage | None = None
+    incomplete_details: _Why | None = None
+    error: Any = None
+    input_transformations: list[dict[str, Any]] | None = None
+    service_tier: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    response: _Response | None = None
+    item: dict[str, Any] | None = None
+    output_index: int = 0
+    delta: Any = None
+    code: str | None = None
+    message: str | None = None
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event).decode
+_RESPONSE: Final = msgspec.json.Decoder(_Response).decode
+_ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
+
+
+class ResponsesReader:
+    """Reads one response; the `endpoint.Reader` of this format.
+
+    Of a stream only finished items count: an item that was merely added holds ciphertext that is
+    not complete.
+    """
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._events = Events(self._event)
+        self._items: dict[int, dict[str, Any]] = {}
+        self._last: _Response | None = None
+
+    def whole(self, body: bytes) -> Reply:
+        """Read a response that was not streamed."""
+        response: _Response = self._decode(_RESPONSE, body)
+        if self._frame.speaker:
+            for item in response.output or ():
+                for text in _texts(item):
+                    self._frame.speaker(text)
+        return self._reply(response, response.output or [])
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in bytes of a stream."""
+        self._events.feed(chunk)
+
+    def close(self) -> Reply:
+        """The stream ended."""
+        self._events.close()
+        if self._last is None:
+            raise self._frame.broken_off()
+        done = [item for _, item in sorted(self._items.items())]
+        return self._reply(self._last, done or self._last.output or [])
+
+    def _decode(self, decode: Any, body: bytes) -> Any:
+        try:
+            return decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            shown = bytes(body[:120]).decode("utf-8", "replace")
+            raise self._frame.unreadable(f"{error}; it begins {shown!r}") from None
+
+    def _event(self, data: bytes) -> None:
+        event: _Event = self._decode(_EVENT, data)
+        match event.type:
+            case "response.output_item.done" if event.item is not None:
+                self._items[event.output_index] = event.item
+            case "response.output_text.delta" | "response.refusal.delta":
+                if self._frame.speaker and isinstance(event.delta, str):
+                    self._frame.speaker(event.delta)
+            case "error":
+                raise self._fault({"code": event.code, "message": event.message})
+            case name if name in _ENDS and event.response is not None:
+                self._last = event.response
+            case _:
+                pass
+
+    def _fault(self, error: Any) -> ModelError:
+        said: dict[str, Any] = error if is_object(error) else {"message": str(error or "")}
+        return fault(
+            0,
+            str(said.get("code") or said.get("type") or ""),
+            str(said.get("message") or ""),
+            self._frame.url,
+            secret=self._frame.secret,
+        )
+
+    def _reply(self, response: _Response, items: Sequence[dict[str, Any]]) -> Reply:
+        if response.status in ("failed", "cancelled") or (response.error and not items):
+            raise self._fault(response.error or {"message": f"the response is {response.status}"})
+        if response.status is None and not items:
+            raise self._frame.unreadable("it holds no output")
+        parts: list[Part] = []
+        refused = False
+        for place, item in enumerate(items):
+            refused = self._take(item, place, parts) or refused
+        finish = self._finish(response, parts)
+        return self._frame.reply(
+            parts,
+            self._count(response),
+            "refusal" if refused else finish,
+            _notes(response.input_transformations or ()),
+        )
+
+    def _finish(self, response: _Response, parts: Sequence[Part]) -> str:
+        if response.status == "incomplete":
+            why = response.incomplete_details
+            return finish_of(why.reason if why else "") or "length"
+        return "tool_calls" if any([isinstance(part, ToolCall) for part in parts]) else "stop"
+
+    def _take(self, item: dict[str, Any], place: int, parts: list[Part]) -> bool:
+        """Add the item's parts. True if it is a refusal."""
+        match item.get("type"):
+            case "message":
+                phase = str(item.get("phase") or "")
+                refused = False
+                for block in item.get("content") or ():
+                    refused = refused or block.get("type") == "refusal"
+                    text = str(block.get("text") or block.get("refusal") or "")
+                    parts += [TextPart(text, phase)] if text else []
+                return refused
+            case "function_call":
+                call_id, name = str(item.get("call_id") or ""), str(item.get("name") or "")
+                arguments = str(item.get("arguments") or "")
+                parts.append(self._frame.call(name, arguments, call_id, place))
+            case kind:
+                kept = {name: value for name, value in item.items() if value is not None}
+                if kind == "reasoning":
+                    if not item.get("encrypted_content"):
+                        return False  # without its ciphertext nobody takes it back
+                    summary = "\n\n".join(_summaries(item))
+                    parts += [ThinkingPart(summary)] if summary else []
+                parts.append(OpaquePart(encode(kept).decode(), str(kind or "item")))
+        return False
+
+    def _count(self, response: _Response) -> Usage:
+        usage = response.usage
+        if usage is None:
+            return Usage()
+        read, made = usage.input_tokens_details, usage.output_tokens_details
+        return self._frame.usage(
+            usage.input_tokens or 0,
+            usage.output_tokens or 0,
+            (read.cached_tokens if read else None) or 0,
+            (read.cache_write_tokens if read else None) or 0,
+            (made.reasoning_tokens if made else None) or 0,
+            response.service_tier or "",
+        )
+
+
+def _texts(item: dict[str, Any]) -> list[str]:
+    if item.get("type") != "message":
+        return []
+    content: Any = item.get("content")
+    blocks: Sequence[Any] = content if is_array(content) else ()
+    return [str(block.get("text") or "") for block in blocks if is_object(block)]
+
+
+def _summaries(item: dict[str, Any]) -> list[str]:
+    summary: Any = item.get("summary")
+    blocks: Sequence[Any] = summary if is_array(summary) else ()
+    return [str(block.get("text") or "") for block in blocks if is_object(block)]
+
+
+def _notes(transformations: Sequence[dict[str, Any]]) -> list[str]:
+    """What the provider says it left out of the request, and why."""
+    found = Counter(
+        f"{one.get('type', 'item')} {one.get('action') or 'changed'}: {one.get('reason', '?')}"
+        for one in transformations
+    )
+    return [f"{what} (×{count})" if count > 1 else what for what, count in found.items()]

@@ -1,0 +1,99 @@
+"""The fakes as processes: started once per session, loaded with a scenario per test."""
+
+import json
+import os
+import subprocess
+import time
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import environments
+from tests.ports import free_port
+
+MODULES = {
+    "responses": "openai_responses",
+    "chat": "openai_chat",
+    "messages": "anthropic_messages",
+    "gemini": "gemini_generate",
+}
+SECONDS = 120
+"""How long a fake may take to come up: it imports whole SDKs, perhaps on a busy machine."""
+
+
+def folder() -> Path | None:
+    """Where the package `fakes` lies, None if it is nowhere."""
+    named = os.environ.get("TAOFOLD_PROVIDER_FAKES")
+    places = [Path(named)] if named else []
+    places += [up / "shared/tools/providers" for up in Path(__file__).resolve().parents]
+    return next((one for one in places if (one / "fakes/common.py").exists()), None)
+
+
+def needs() -> tuple[Path, Path]:
+    """The fakes' folder and the Python that runs them; skips the test where one is missing."""
+    found = folder()
+    if found is None:
+        pytest.skip("no fake providers: set TAOFOLD_PROVIDER_FAKES to their folder")
+    return found, environments.needs("providers").python
+
+
+@dataclass
+class Server:
+    """One fake provider."""
+
+    kind: str
+    port: int = field(default_factory=free_port)
+    options: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, again on its port, and wait until it answers."""
+        place, python = needs()
+        self.process = subprocess.Popen(
+            [python, "-m", f"fakes.{MODULES[self.kind]}", "--port", str(self.port), *self.options],
+            cwd=place,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until = time.monotonic() + SECONDS
+        while True:
+            try:
+                self.seen()
+            except OSError:
+                if time.monotonic() > until or self.process.poll() is not None:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def load(self, turns: Any) -> None:
+        """Play these turns next; forget what was seen."""
+        body = json.dumps(turns).encode()
+        request = urllib.request.Request(
+            f"{self.url}/__scenario", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            answer.read()
+
+    def seen(self) -> list[dict[str, Any]]:
+        """What came since the scenario was loaded, with the verdicts."""
+        with urllib.request.urlopen(f"{self.url}/__requests", timeout=60) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return found
+
+    def refused(self) -> list[Any]:
+        """Why requests were refused, of those that the scenario did not mean to fail."""
+        return [one.get("error") for one in self.seen() if one["status"] in (400, 401, 403, 404)]
