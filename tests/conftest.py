@@ -24,8 +24,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True, scope="session")
 def no_configuration_of_the_developers(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Profiles and policies of whoever runs the tests must not change their outcome."""
+    """Profiles, policies and secrets of whoever runs the tests must not change their outcome."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,8 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from taofold.server.local_token import LocalToken
+
 AGENT = '''
 import asyncio, json
 from taofold import Agent, Limits, tool
@@ -79,9 +81,14 @@ class Served:
         self.folder.cleanup()
 
 
+def signed_in() -> str:
+    """The headers of a program on this machine."""
+    return f"Host: 127.0.0.1\r\nAuthorization: Bearer {LocalToken.of_user().value()}\r\n"
+
+
 async def ask(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, dict]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+    head = f"{method} {path} HTTP/1.1\r\n{signed_in()}Connection: close\r\n"
     if method == "POST":
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     writer.write(head.encode() + b"\r\n" + body)
@@ -106,7 +113,7 @@ async def client(
     port: int, run: str, opened: list[int], late: list[tuple[float, float]], ids: list
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET /runs/{run}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    writer.write(f"GET /runs/{run}/events HTTP/1.1\r\n{signed_in()}\r\n".encode())
     mine, live = [], False
     while True:
         line = await reader.readline()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +29,18 @@ class Event(NamedTuple):
     name: str
     id: str
     data: dict[str, Any]
+
+
+class ProgramsToken(httpx2.Auth):
+    """The token goes with what a program sends, not with what a browser does."""
+
+    def __init__(self, token: str) -> None:
+        self._said = f"Bearer {token}"
+
+    def auth_flow(self, request: httpx2.Request) -> Iterator[httpx2.Request]:  # type: ignore[override]
+        if not {"authorization", "cookie", "sec-fetch-site"} & set(request.headers):
+            request.headers["Authorization"] = self._said
+        yield request
 
 
 class Client:
@@ -128,14 +140,17 @@ async def serving(
     *,
     settings: Settings = QUICK,
     tokens: Tokens | None = None,
-    token: str = "",
+    token: str | None = None,
     now: Callable[[], int] | None = None,
     header_s: float = 10.0,
     buffer_bytes: int = 0,
     seconds: float = PATIENCE,
     **options: Any,
 ) -> AsyncIterator[Client]:
-    """A server of its own, and a client that is signed in with `token`."""
+    """A server of its own, and a client signed in with `token`.
+
+    Without one it is `local`, unless there are `tokens`: then it is nobody, as with "".
+    """
     known = agents if isinstance(agents, Mapping) else {"agent": agents}
     opened = SqliteLog(log) if isinstance(log, Path) else log
     if now is not None:
@@ -149,11 +164,13 @@ async def serving(
     task = asyncio.create_task(uvicorn._serve(sockets=[listener]))
     await settled(lambda: uvicorn.started or task.done())
     url = f"http://127.0.0.1:{port}"
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    if token is None:
+        token = "" if tokens is not None else server.local.value()
+    auth = ProgramsToken(token) if token else None
     try:
         async with (
             asyncio.timeout(seconds),
-            httpx2.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE) as http,
+            httpx2.AsyncClient(base_url=url, auth=auth, timeout=PATIENCE) as http,
         ):
             yield Client(http, server, url)
     finally:

@@ -2,12 +2,13 @@
 
 import asyncio
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.server.agents import Bench, act, batch, finish
-from tests.server.live import Client, serving
+from tests.server.live import QUICK, Client, serving
 
 from taofold import Agent, Limits, Policy
 from taofold.server.tokens import Tokens
@@ -275,7 +276,10 @@ async def test_a_role_that_is_not_enough_is_said_in_the_stream(tmp_path: Path, r
     bench = Bench()
     tokens, token = people(tmp_path, alice=role)
     agent = bench.agent(act("write", "edit", text="x"), finish())
-    async with serving(agent, tmp_path / "runs.db", tokens=tokens, token=token["alice"]) as client:
+    settings = replace(QUICK, policy=Policy(rights={"start": "VIEWER"}))
+    async with serving(
+        agent, tmp_path / "runs.db", tokens=tokens, token=token["alice"], settings=settings
+    ) as client:
         events = await client.events(await client.start())
     result = next(event.data for event in events if event.name == "tool_result")
     assert "access denied" in result["result"]

@@ -104,6 +104,10 @@ async def test_a_request_as_it_should_be_is_not_refused(client: Client) -> None:
     assert refusals(client) == []
 
 
+def bearer(client: Client) -> bytes:
+    return f"Authorization: Bearer {client.server.local.value()}\r\n".encode()
+
+
 async def raw(client: Client, text: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
     writer.write(text)
@@ -138,7 +142,8 @@ async def test_a_line_break_in_an_answer_header_is_impossible(client: Client) ->
     answer = await raw(
         client,
         b"GET /runs/x%0d%0aSet-Cookie:%20a=b/events HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-        b"Connection: close\r\n\r\n",
+        + bearer(client)
+        + b"Connection: close\r\n\r\n",
     )
     assert answer.startswith(b"HTTP/1.1 404")
     assert b"set-cookie" not in answer.lower()
@@ -157,7 +162,8 @@ async def test_a_body_that_does_not_arrive_is_408(tmp_path: Path) -> None:
         answer = await raw(
             client,
             b"POST /runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-            b'Content-Length: 99\r\n\r\n{"go',
+            + bearer(client)
+            + b'Content-Length: 99\r\n\r\n{"go',
         )
         assert answer.startswith(b"HTTP/1.1 408")
         assert refusals(client)[-1]["status"] == 408

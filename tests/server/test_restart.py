@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 from taofold.cli.serve import app
 from taofold.core.errors import ConfigError
+from taofold.server.local_token import LocalToken
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +74,12 @@ class Program(NamedTuple):
         return str(url)
 
 
+def program_client(url: str = "") -> httpx2.AsyncClient:
+    """A program on this machine: it sends what `taofold serve tokens local` prints."""
+    headers = {"Authorization": f"Bearer {LocalToken.of_user().value()}"}
+    return httpx2.AsyncClient(base_url=url, timeout=PATIENCE, headers=headers)
+
+
 @contextmanager
 def program(folder: Path, name: str = "first") -> Iterator[Program]:
     """`taofold serve` at a port that it chooses itself."""
@@ -96,7 +103,7 @@ async def follow(
     headers = {"Last-Event-ID": after} if after else {}
     try:
         async with (
-            httpx2.AsyncClient(base_url=url, timeout=60) as client,
+            program_client(url) as client,
             client.stream("GET", f"/runs/{run}/events", headers=headers) as answer,
         ):
             if answer.status_code == 204:
@@ -114,7 +121,7 @@ async def test_a_server_killed_in_the_middle_of_fifty_runs_loses_nothing(tmp_pat
     (tmp_path / "agents.py").write_text(AGENT)
     with program(tmp_path) as first:
         url = await first.up()
-        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
+        async with program_client(url) as client:
             goals = [f"{'publish' if n % 3 == 0 else 'look'} {n}" for n in range(50)]
             bodies = [{"goal": goal} for goal in goals]
             answers = [await client.post("/runs", json=body) for body in bodies]
@@ -135,7 +142,10 @@ async def test_a_server_killed_in_the_middle_of_fifty_runs_loses_nothing(tmp_pat
             for run, place in zip(runs, places, strict=True)
         ]
         waiting = {run for run, goal in zip(runs, goals, strict=True) if "publish" in goal}
-        async with asyncio.timeout(120), httpx2.AsyncClient(base_url=url, timeout=60) as client:
+        async with (
+            asyncio.timeout(120),
+            program_client(url) as client,
+        ):
             while waiting:
                 for one in (await client.get("/approvals")).json()["items"]:
                     said = {"decision": "approve"}
@@ -162,7 +172,7 @@ async def test_two_programs_share_one_log(tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     with program(tmp_path) as first, program(tmp_path, "second") as second:
         one, other = await first.up(), await second.up()
-        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
+        async with program_client() as client:
             answer = await client.post(f"{one}/runs", json={"goal": "publish 7"})
             run = answer.json()["id"]
             watching = [asyncio.create_task(follow(url, run)) for url in (one, other)]
@@ -183,7 +193,7 @@ async def test_a_server_stops_quickly_with_streams_open(tmp_path: Path) -> None:
     (tmp_path / "agents.py").write_text(AGENT)
     with program(tmp_path) as started:
         url = await started.up()
-        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
+        async with program_client(url) as client:
             run = (await client.post("/runs", json={"goal": "publish 1"})).json()["id"]
         seen: list[Event] = []
         watching = asyncio.create_task(follow(url, run, into=seen))

@@ -147,12 +147,20 @@ class Offers:
         Raises:
             Refused: it is not one of ours, or has ended.
         """
+        one = await self.first(run)
+        return await one.agent.resume(run, principal=self.principal, listener=hear)
+
+    async def first(self, run: str) -> Offer:
+        """What `run` was started with.
+
+        Raises:
+            Refused: it is not one of the principal's, or was not started here.
+        """
         first = await self._first(run)
-        named = first.agent.removeprefix(PREFIX)
-        one = self.known.get(named)
+        one = self.known.get(first.agent.removeprefix(PREFIX))
         if one is None or one.agent.name != first.agent or first.principal.id != self.principal.id:
             raise Refused(f"run {run!r} was not started here")
-        return await one.agent.resume(run, principal=self.principal, listener=hear)
+        return one
 
     async def _first(self, run: str) -> e.RunStarted:
         try:

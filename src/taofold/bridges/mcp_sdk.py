@@ -18,6 +18,7 @@ from taofold import __version__
 from taofold.bridges.mcp_place import Place, filled
 from taofold.core.errors import ConfigError
 from taofold.network.direct import origin
+from taofold.places.reserved import MARK, SERVER
 
 HINT: Final = "the mcp package is missing: pip install 'taofold[mcp]'"
 CLOSED: Final = -32000
@@ -176,7 +177,7 @@ async def _transport(place: Place, stack: AsyncExitStack, tail: deque[str]) -> A
     """What opens the streams: as the package makes it."""
     if place.kind == "stdio":
         stdio = load("mcp.client.stdio")
-        env = filled(place.env) or None
+        env = {**filled(place.env), MARK: f"{SERVER}{place.label}"}
         program = stdio.StdioServerParameters(
             command=place.command, args=list(place.args), env=env, cwd=place.cwd or None
         )

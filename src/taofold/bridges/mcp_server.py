@@ -3,18 +3,24 @@
 What our tiers and effects say becomes the annotations. What must wait for a person is asked of the
 person at the client where the client can ask (elicitation, in either era); where it cannot, the
 error names the run, which `resume_run` carries on once somebody has decided.
+
+Whoever started this process speaks through standard input and output, with that user's rights.
+Over HTTP each request is somebody's, or is refused: runs are theirs, and so are decisions.
 """
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
 
 import mcp.types as types
 import msgspec
 from mcp import MCPError
 from mcp.server import Server
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
 
@@ -24,7 +30,8 @@ from taofold.agent.result import Happening, Progress
 from taofold.bridges.mcp_offers import RESUME, Offer, Offers, said
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, Conflict, Refused, RunError
-from taofold.core.values import Tier
+from taofold.core.values import Principal, Tier
+from taofold.policy.rights import Right
 from taofold.runtime.calling import render
 from taofold.runtime.people import decide, pending
 from taofold.runtime.setup import Approval, Decision
@@ -36,6 +43,8 @@ INSTRUCTIONS: Final = (
     f"a run waits for a person, call {RESUME} with its id once the person has decided."
 )
 PATH: Final = "/mcp"
+PRINCIPAL: Final = "taofold.principal"
+"""Where the scope of an HTTP request says whose it is."""
 LAST_WORDS: Final = 2.0
 """Seconds for which a result waits until its progress was told."""
 _RUN: Final[dict[str, Any]] = {
@@ -91,8 +100,23 @@ class Desk:
         one = self._offers.known.get(name)
         return None if one is None else one.schema
 
-    async def list_tools(self, _context: Any, _params: Any) -> Any:
+    def _on_behalf(self, context: Any) -> Offers:
+        """The offers, run for whoever sent the request.
+
+        Raises:
+            MCPError: it came over HTTP, and nobody said from whom.
+        """
+        request = context.request
+        if request is None:
+            return self._offers
+        principal = request.scope.get(PRINCIPAL)
+        if not isinstance(principal, Principal):
+            raise MCPError(types.INVALID_REQUEST, "not signed in")
+        return replace(self._offers, principal=principal)
+
+    async def list_tools(self, context: Any, _params: Any) -> Any:
         """Everything on offer, in one page."""
+        _require(self._on_behalf(context), "read")
         again = types.Tool(
             name=RESUME,
             description="Carry on a run that waited for a person, and get its result.",
@@ -111,22 +135,27 @@ class Desk:
             Checker(schema)(arguments)
         except BadArguments as error:
             return _result(str(error), failed=True)
+        offers = self._on_behalf(context)
+        _require(offers, "start")
         teller = Teller(context)
         try:
             if params.request_state and params.input_responses:
-                await self._decided(params.request_state, params.input_responses)
-                result = await self._offers.resume(params.request_state, teller)
+                await offers.first(params.request_state)
+                await self._decided(offers, params.request_state, params.input_responses)
+                result = await offers.resume(params.request_state, teller)
             elif params.name == RESUME:
-                result = await self._offers.resume(str(arguments["run_id"]), teller)
+                result = await offers.resume(str(arguments["run_id"]), teller)
             else:
-                result = await self._offers.run(params.name, arguments, teller)
-            return await self._ended(context, result, teller)
+                result = await offers.run(params.name, arguments, teller)
+            return await self._ended(offers, context, result, teller)
         except (ConfigError, Refused, Conflict, RunError) as error:
             return _result(str(error), failed=True)
         finally:
             await teller.close()
 
-    async def _ended(self, context: Any, result: RunResult[Any], teller: "Teller") -> Any:
+    async def _ended(
+        self, offers: Offers, context: Any, result: RunResult[Any], teller: "Teller"
+    ) -> Any:
         """The result for the client: asks it for what the run waits for, where it can."""
         while result.status == "waiting" and result.pending:
             waiting = result.pending[0]
@@ -146,16 +175,16 @@ class Desk:
             decision = _decision(waiting, reply.action, reply.content or {})
             if decision is None:
                 return _waits(result)
-            await self._decide(waiting, decision)
-            result = await self._offers.resume(result.run_id, teller)
+            await _decide(offers, waiting, decision)
+            result = await offers.resume(result.run_id, teller)
         if result.status == "waiting":
             return _waits(result)
         told = said(result)
         return _result(told.result, failed=told.status == "failure", run=result.run_id)
 
-    async def _decided(self, run: str, responses: Mapping[str, Any]) -> None:
+    async def _decided(self, offers: Offers, run: str, responses: Mapping[str, Any]) -> None:
         """Put what the person at the client said where the run looks for it."""
-        waiting = {one.id: one for one in await pending(self._offers.log, run)}
+        waiting = {one.id: one for one in await pending(offers.log, run)}
         for name, reply in responses.items():
             one = waiting.get(name)
             if one is None:
@@ -163,11 +192,22 @@ class Desk:
             content: Any = getattr(reply, "content", None)
             decision = _decision(one, str(getattr(reply, "action", "")), content or {})
             if decision is not None:
-                await self._decide(one, decision)
+                await _decide(offers, one, decision)
 
-    async def _decide(self, one: Approval, decision: Decision) -> None:
-        offers = self._offers
-        await decide(offers.log, one.id, decision, by=offers.principal, policy=offers.policy)
+
+async def _decide(offers: Offers, one: Approval, decision: Decision) -> None:
+    await decide(offers.log, one.id, decision, by=offers.principal, policy=offers.policy)
+
+
+def _require(offers: Offers, right: Right) -> None:
+    """Hold the roles of whoever asks against the right.
+
+    Raises:
+        MCPError: they do not give it.
+    """
+    why = offers.policy.lacks(offers.principal, right)
+    if why:
+        raise MCPError(types.INVALID_REQUEST, why)
 
 
 class Teller:
@@ -287,9 +327,42 @@ async def serve_stdio(server: Any) -> None:
             await server.run(reading, writing, server.create_initialization_options())
 
 
-def http_app(server: Any, host: str = "127.0.0.1") -> Any:
-    """A Starlette application that serves streamable HTTP at `/mcp`; it has a lifespan.
+Authenticate: TypeAlias = Callable[[Any], Principal | None]
+"""`(ASGI scope) -> who sent the request`; None = nobody known, and the answer is 401."""
 
-    Requests for another Host than `host`, or from a foreign Origin, are refused.
+
+def http_app(server: Any, authenticate: Authenticate, host: str = "127.0.0.1") -> Any:
+    """An ASGI application that serves streamable HTTP at `/mcp`, lifespan included.
+
+    Every request is somebody's: there is no default for `authenticate`. A session belongs to the
+    principal that opened it. Requests for another Host than `host`, or from a foreign Origin, are
+    refused.
     """
-    return server.streamable_http_app(streamable_http_path=PATH, host=host)
+    inner = server.streamable_http_app(streamable_http_path=PATH, host=host)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await inner(scope, receive, send)
+            return
+        principal = authenticate(scope)
+        if principal is None:
+            await _refused(send)
+            return
+        token = AccessToken(
+            token="", client_id=principal.id, scopes=list(principal.roles), subject=principal.id
+        )
+        known = {**scope, PRINCIPAL: principal, "user": AuthenticatedUser(token)}
+        await inner(known, receive, send)
+
+    return app
+
+
+async def _refused(send: Any) -> None:
+    body = b'{"error": "unauthorized", "detail": "send a bearer token"}'
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"www-authenticate", b"Bearer"),
+    ]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

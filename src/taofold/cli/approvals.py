@@ -97,11 +97,13 @@ def deny(
 
 async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approval, bool]":
     """Decide; what was decided, and whether a process waits for it and goes on by itself."""
+    from taofold.cli.descent import refuse
     from taofold.cli.ending import driven
     from taofold.cli.place import operator_policy
     from taofold.policy.redaction import Redactor
     from taofold.runtime import people
 
+    refuse("decide on an action")
     one = await _pending(log, said)
     question = one.wants_text
     if question and decision.answer is None and decision.verdict not in ("deny", "edit"):

@@ -112,7 +112,7 @@ def _configuration() -> "Finding":
 def _policy() -> "Finding":
     from taofold.cli.place import operator_policy
     from taofold.cli.probe import Finding
-    from taofold.runtime.probed import operator_folder
+    from taofold.places.reserved import operator_folder
 
     path = operator_folder() / "policy.yaml"
     try:

@@ -118,6 +118,7 @@ def resume(
     """Go on with a loop that waits, crashed or reached a limit: at the next iteration, with what
     it learnt, and a fresh timer.
     """
+    from taofold.cli.descent import refuse
     from taofold.cli.loop_place import with_means
     from taofold.loop.lifecycle import resume as go_on
     from taofold.loop.status import DRIVEN, RESUMABLE
@@ -127,6 +128,7 @@ def resume(
         name = await which(given, loop, {*RESUMABLE, *DRIVEN})
         return name, await load(given.journal, name)
 
+    refuse("go on with a loop")
     if keep_edits and restore:
         fail("--keep-edits and --restore exclude one another")
     word: Word = "keep" if keep_edits else "restore" if restore else ""

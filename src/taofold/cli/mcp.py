@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from taofold.cli.outcome import say
+from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from taofold.server.mcp import McpEntrance
     from taofold.store.log import Log
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -26,6 +28,7 @@ def serve_mcp(
     port: int = 8765,
     model: str = "",
     root: Path | None = None,
+    tokens: Path | None = None,
 ) -> None:
     """Serve until the client leaves (standard input and output) or Ctrl-C (HTTP).
 
@@ -37,8 +40,8 @@ def serve_mcp(
     """
     if http and host not in LOOPBACK:
         raise ConfigError(
-            f"MCP is served on this machine only, not on {host!r}: it has no sign-in of its own. "
-            "Put it behind a proxy that has one",
+            f"MCP is served on this machine only, not on {host!r}: it speaks plain HTTP. "
+            "Put it behind a proxy with TLS",
             path="--host",
         )
     try:
@@ -50,7 +53,12 @@ def serve_mcp(
     log = open_store(create=True)
     server = make_server(_offers(agents, tools, log, model, root))
     if http:
-        _serve_http(http_app(server, host), host, port, log)
+        from taofold.cli.place import home
+
+        entrance = _entrance(tokens or home() / "tokens.json")
+        _serve_http(
+            _fronted(http_app(server, entrance.authenticate, host), entrance), host, port, log
+        )
         return
     say("serving MCP on standard input and output")
     asyncio.run(_stdio(serve_stdio(server), log))
@@ -63,10 +71,29 @@ async def _stdio(work: Any, log: "Log") -> None:
         await log.close()
 
 
+def _entrance(tokens: Path) -> "McpEntrance":
+    from taofold.cli.place import home
+    from taofold.server.local_token import LocalToken
+    from taofold.server.mcp import McpEntrance
+    from taofold.server.tokens import Tokens
+
+    known, local = Tokens(tokens), LocalToken.of_user()
+    known.all()  # a file that cannot be read is said now
+    local.value()
+    return McpEntrance.of(known, local, home())
+
+
+def _fronted(app: Any, entrance: "McpEntrance") -> Any:
+    from taofold.server.front import Front
+
+    return Front(app, entrance)
+
+
 def _serve_http(app: Any, host: str, port: int, log: "Log") -> None:
     import uvicorn
 
     say(f"serving MCP on http://{host}:{port}/mcp (Ctrl-C ends it)")
+    say(f"clients send the header Authorization: Bearer $({invocation()} serve tokens local)")
     config = uvicorn.Config(app, host=host, port=port, log_level="warning", ws="none")
     try:
         uvicorn.Server(config).run()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError
-from taofold.runtime.probed import operator_folder
+from taofold.places.reserved import operator_folder
 
 if TYPE_CHECKING:
     from taofold.logs.sqlite import SqliteLog

@@ -63,10 +63,12 @@ def go_on(
 ) -> None:
     """Resume run `name` before the person, and end with its exit code."""
     from taofold.cli.agents import make, recorded
+    from taofold.cli.descent import refuse
     from taofold.cli.live import drive, finish
     from taofold.cli.place import open_store
     from taofold.cli.report import started_of
 
+    refuse("carry on a run")
     made: Agent[Any, Any] = make(recorded(started_of(name, records), agent, model))
     log = open_store()
     result = drive(

@@ -113,14 +113,26 @@ def start(
 ) -> None:
     """Serve agents over HTTP: runs, their events, approvals, the web console.
 
-    Prints a link that signs a browser in, once. Without tokens only this machine is served.
+    Prints a link that signs a browser in, once, and how a program on this machine signs in;
+    nobody comes in without. To be reachable from elsewhere it wants tokens:
     `taofold serve tokens add NAME --role ROLE` makes a token.
     """  # fmt: skip
+    from taofold.cli.descent import refuse
+
+    refuse("start a server", mcp=mcp)
     if mcp or mcp_http:
         from taofold.cli.mcp import serve_mcp
 
         offered = agents or [], mcp_tool or []
-        serve_mcp(*offered, http=mcp_http, host=host, port=port, model=model, root=root)
+        serve_mcp(
+            *offered,
+            http=mcp_http,
+            host=host,
+            port=port,
+            model=model,
+            root=root,
+            tokens=token_file,
+        )
         return
     try:
         from taofold.cli.serving import Plan, serve
@@ -189,15 +201,19 @@ def add(
     token_file: TokenFile = None,
 ) -> None:
     """Make a token and print it: it is shown this once, only its hash is kept."""  # fmt: skip
+    from taofold.cli.descent import refuse
     from taofold.logs.open import make_home
     from taofold.server.tokens import Tokens
 
+    refuse("make a token")
     path = _path(token_file)
     if token_file is None:
         make_home(path.parent)
     said = Tokens(path).add(principal, role or (), seconds=days * 86_400)
     give(said)
     say("keep it: it is not shown again")
+    if not role:
+        say("it has no role, so it may only ask who it is; --role USER may start runs")
 
 
 @tokens_app.command("list")
@@ -213,6 +229,22 @@ def list_tokens(token_file: TokenFile = None, json: options.Json = False) -> Non
     for one in [] if json else found:
         ended = "revoked" if one["revoked_at"] else one["expires_at"] or "until revoked"
         give(f"{one['id']}  {one['principal']:20} {','.join(one['roles']) or '-':20} {ended}")
+
+
+@tokens_app.command("local")
+def local() -> None:
+    """Print the token of this machine's user, the principal `local`: a program sends it as bearer.
+
+    Any server of this user takes it from this machine. It is kept where no agent's tool reaches,
+    and made anew when its file is deleted.
+    """  # fmt: skip
+    from taofold.cli.descent import refuse
+    from taofold.server.local_token import LocalToken
+
+    refuse("read the local token")
+    token = LocalToken.of_user()
+    give(token.value())
+    say(f"kept in {token.path}")
 
 
 @tokens_app.command("revoke")

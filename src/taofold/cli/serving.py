@@ -11,7 +11,7 @@ from typing import Any
 
 from taofold.agent import Agent
 from taofold.cli.outcome import fail, say
-from taofold.cli.place import home, open_store
+from taofold.cli.place import home, open_store, operator_policy
 from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError
 from taofold.logs.journal import SqliteJournal
@@ -20,6 +20,7 @@ from taofold.server import Server, Settings, create_app
 from taofold.server.catalog import Rebuild
 from taofold.server.door import LOOPBACK, loopback
 from taofold.server.listening import server_for
+from taofold.server.local_token import LocalToken
 from taofold.server.tokens import Tokens
 
 
@@ -46,8 +47,9 @@ def serve(plan: Plan) -> None:
     Raises:
         ConfigError: it must not be opened so.
     """
-    tokens = Tokens(plan.tokens)
+    tokens, local = Tokens(plan.tokens), LocalToken.of_user()
     tokens.all()  # a file that cannot be read is said now
+    local.value()
     here = plan.host in LOOPBACK or loopback(plan.host)
     if not here and not tokens.configured:
         raise ConfigError(
@@ -64,6 +66,7 @@ def serve(plan: Plan) -> None:
         log,
         plan.agents,
         settings=Settings(
+            policy=operator_policy(),
             hosts=plan.hosts | named,
             origins=plan.origins,
             most_runs=plan.most_runs,
@@ -72,6 +75,7 @@ def serve(plan: Plan) -> None:
             requests_burst=4 * plan.rate,
         ),
         tokens=tokens,
+        local=local,
         folder=home(),
         rebuild=plan.rebuild,
         journal=SqliteJournal(log.path),
@@ -103,5 +107,7 @@ def _announce(server: Server, plan: Plan, port: int) -> None:
     link = f"{base}/signin/{server.signin.code()}"
     say(f"serving {', '.join(server.catalog.names)} at {base}")
     say(f"sign in (once, within 10 minutes): {link}")
+    token = f"$({invocation()} serve tokens local)"
+    say(f'programs on this machine: curl -H "Authorization: Bearer {token}" {base}/me')
     if plan.browser:
         webbrowser.open(link)

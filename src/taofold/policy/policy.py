@@ -12,6 +12,7 @@ import msgspec
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Action, Principal, Sideeffect, Tier, Value, Verdict
+from taofold.policy.rights import RIGHTS, Right, checked, missing, stricter
 from taofold.policy.roles import ROLES, may
 
 Autonomy = Literal["conservative", "balanced", "autonomous"]
@@ -41,7 +42,8 @@ class Policy:
 
     `tiers` may only raise what a tool declares; `allow` (if given) and `deny` name tools;
     `context` holds the caller's facts, such as `{"production": True}`, which raise the
-    tiers named in `production_tiers`; `approve_seconds` bounds a decision (0 = no bound).
+    tiers named in `production_tiers`; `approve_seconds` bounds a decision (0 = no bound);
+    `rights` names the role from which on somebody may do what besides using tools.
     """
 
     autonomy: Autonomy = "balanced"
@@ -57,11 +59,15 @@ class Policy:
     own_approval: bool = True
     """May a requester approve his own run's actions?"""
     approve_seconds: float = 0.0
+    rights: Mapping[Right, str] = field(default_factory=lambda: dict(RIGHTS))
+    """Those that are left out are as in `RIGHTS`."""
 
     def __post_init__(self) -> None:
         if self.autonomy not in _DIAL:
             said = f"autonomy must be one of {', '.join(_DIAL)}, not {self.autonomy!r}"
             raise ConfigError(said, path="policy")
+        object.__setattr__(self, "rights", {**RIGHTS, **self.rights})
+        checked(self.rights, self.roles)
 
     @property
     def version(self) -> str:
@@ -134,6 +140,7 @@ class Policy:
             production_tiers=_higher(self.production_tiers, other.production_tiers),
             own_approval=self.own_approval and other.own_approval,
             approve_seconds=min(seconds) if seconds else 0.0,
+            rights=stricter(self.rights, other.rights, self.roles),
         )
 
     def _stricter_roles(self, other: "Policy") -> dict[str, str]:
@@ -144,6 +151,10 @@ class Policy:
                 required[tool] = role
         return required
 
+    def lacks(self, principal: Principal, right: Right) -> str:
+        """Why the principal's roles do not give the right, or ""."""
+        return missing(principal.roles, right, self.rights, self.roles)
+
     def may_decide(self, decider: Principal, requester: Principal, facts: Facts, tool: str) -> str:
         """Why `decider` may not decide on the requester's action, or "". Agents never may."""
         if decider.id.startswith("agent:"):
@@ -151,6 +162,9 @@ class Policy:
         same = decider.id == requester.id
         if same and not self.own_approval:
             return "the requester may not approve his own actions here"
+        why = self.lacks(decider, "approve_own") if same else ""
+        if why:
+            return why
         if not same and not (self.approvers and may(decider.roles, self.approvers, self.roles)):
             return f"not yours to decide: the run belongs to {requester.id!r}"
         required = self.required.get(tool, facts.role)

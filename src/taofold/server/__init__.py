@@ -4,7 +4,19 @@ Everything it shows is a projection of the log, and everything it changes goes t
 same doors as the command line. It knows nothing about models or tools beyond their names.
 """
 
-from taofold.server.app import create_app
-from taofold.server.server import Server, Settings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taofold.server.app import create_app
+    from taofold.server.server import Server, Settings
 
 __all__ = ["Server", "Settings", "create_app"]
+
+
+def __getattr__(name: str) -> Any:
+    # MCP over HTTP uses the front alone, where AG-UI's package need not be installed.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "app" if name == "create_app" else "server"
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -224,5 +224,6 @@ ENDPOINTS: Final = (
         body=RunAgentInput,
         answers={200: "text/event-stream"},
         errors=(403, 409, 503),
+        right="start",
     ),
 )

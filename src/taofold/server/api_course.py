@@ -84,17 +84,21 @@ ENDPOINTS: Final = (
     Endpoint(
         "POST", "/runs/{run}/cancel", cancel, "Stop a run.",
         body=Nothing, answers={202: shapes.Accepted}, errors=(403, 404, 409), status=202,
+        right="cancel",
     ),
     Endpoint(
         "POST", "/runs/{run}/steer", steer, "Tell a run something.",
         body=Steer, answers={202: shapes.Accepted}, errors=(403, 404, 409), status=202,
+        right="start",
     ),
     Endpoint(
         "POST", "/runs/{run}/fork", fork, "Branch off at a step and go on from there.",
         body=Fork, answers={201: shapes.Run}, errors=(403, 404, 409), status=201,
+        right="start",
     ),
     Endpoint(
         "POST", "/runs/{run}/resume", resume, "Carry on a run that failed or was cancelled.",
         body=Nothing, answers={202: shapes.Accepted}, errors=(403, 404, 409), status=202,
+        right="start",
     ),
 )  # fmt: skip

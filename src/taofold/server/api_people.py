@@ -73,6 +73,8 @@ async def decide(call: Call) -> BaseModel:
         row = await server.log.row(run)
     except UnknownRun:
         raise _unknown() from None
+    if row.principal == call.principal.id:
+        server.require(call.principal, "approve_own")
     agent = await _agent(call, row)
     policy = agent.policy if agent is not None else Policy()
     decision = _decision(body)
@@ -224,10 +226,12 @@ ENDPOINTS: Final = (
     Endpoint(
         "GET", "/approvals", pending, "What waits for you.", "approvals",
         query=ApprovalsQuery, answers={200: shapes.Approvals}, errors=(404,),
+        right="read",
     ),
     Endpoint(
         "POST", "/approvals/{action}", decide, "Approve, deny, edit or answer.", "approvals",
         body=Decide, answers={202: shapes.Decided}, errors=(403, 404, 409, 410),
         status=202,
+        right="read",
     ),
 )  # fmt: skip

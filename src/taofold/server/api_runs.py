@@ -86,6 +86,8 @@ async def events(call: Call) -> Response:
     row = await seen(call, call.path["run"])
     after = call.request.headers.get("last-event-id", "") or call.query.after
     cancel = call.query.on_disconnect == "cancel" and row.principal == call.principal.id
+    if cancel:
+        call.server.require(call.principal, "cancel")
     return await stream(call, row.run, after, cancel=cancel)
 
 
@@ -93,10 +95,12 @@ ENDPOINTS: Final = (
     Endpoint(
         "GET", "/runs", page, "Your runs, newest first.",
         query=RunsQuery, answers={200: shapes.Runs},
+        right="read",
     ),
     Endpoint(
         "GET", "/runs/{run}", detail, "A run and how it stands.",
         answers={200: shapes.Detail}, errors=(404,),
+        right="read",
     ),
     Endpoint(
         "GET",
@@ -107,17 +111,21 @@ ENDPOINTS: Final = (
         answers={200: _STREAMED, 204: ""},
         headers={"Last-Event-ID": "The `id:` of the last event that you got."},
         errors=(404,),
+        right="read",
     ),
     Endpoint(
         "GET", "/runs/{run}/records", records, "The run's events as they stand in the log.",
         query=RecordsQuery, answers={200: shapes.Records}, errors=(404,),
+        right="read",
     ),
     Endpoint(
         "GET", "/runs/{run}/state", state, "The run's state, now or after one of its events.",
         query=StateQuery, answers={200: shapes.Moment}, errors=(404,),
+        right="read",
     ),
     Endpoint(
         "GET", "/runs/{run}/audit", audit, "Every call with who decided; every refused attempt.",
         answers={200: shapes.Audited}, errors=(404,),
+        right="read",
     ),
 )  # fmt: skip

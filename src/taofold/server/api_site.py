@@ -116,26 +116,36 @@ ENDPOINTS: Final = (
     Endpoint(
         "GET", "/agents", agents, "The agents that are offered.", "server",
         answers={200: shapes.Agents},
+        right="read",
     ),
-    Endpoint("GET", "/me", me, "Who you are.", "server", answers={200: shapes.Me}),
+    Endpoint(
+        "GET", "/me", me, "Who you are.", "server",
+        answers={200: shapes.Me},
+        right="signed_in",
+    ),
     Endpoint(
         "GET", "/signin/{code}", enter, "Sign in by a one-time link.", "server",
-        answers={303: ""}, errors=(404,), public=True, page=True, status=303,
+        answers={303: ""}, errors=(404,), page=True, status=303,
+        right="public",
     ),
     Endpoint(
         "POST", "/signin", login, "Sign in with a token.", "server",
-        body=Login, answers={200: shapes.Me}, public=True,
+        body=Login, answers={200: shapes.Me},
+        right="public",
     ),
     Endpoint(
         "POST", "/signout", logout, "Sign out.", "server",
         body=Nothing, answers={202: shapes.Accepted}, status=202,
+        right="signed_in",
     ),
     Endpoint(
         "GET", "/healthz", health, "Is the server well?", "server",
-        answers={200: shapes.Health}, public=True,
+        answers={200: shapes.Health},
+        right="public",
     ),
     Endpoint(
         "GET", "/metrics", metrics, "Counters in Prometheus's text format.", "server",
         answers={200: "text/plain"},
+        right="metrics",
     ),
 )  # fmt: skip

@@ -170,5 +170,6 @@ ENDPOINTS: Final = (
         headers={"Idempotency-Key": "Repeating the request with it gives the same run."},
         errors=(409,),
         status=201,
+        right="start",
     ),
 )

@@ -1,8 +1,9 @@
 """The ASGI application: routes, and what every request goes through before one.
 
 The front checks where a request was sent to and where it came from, then counts, limits and
-audits it; the route checks who it is and what it says. Whatever goes wrong leaves as problem
-details, with the same security headers as everything else.
+audits it; the route checks who it is, that its roles give the right that the endpoint declares,
+and what it says. There are no other routes. Whatever goes wrong leaves as problem details, with
+the same security headers as everything else.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from taofold.core.values import Principal
@@ -54,15 +55,17 @@ NOBODY: Final = Principal("nobody", ())
 _logger = logging.getLogger(__name__)
 
 
-def create_app(
-    server: Server, *, extra: Sequence[Endpoint] = (), routes: Sequence[BaseRoute] = ()
-) -> ASGIApp:
-    """The application of `server`. `extra` endpoints and `routes` come on top."""
-    endpoints = (*ENDPOINTS, *extra)
-    published = document(endpoints)
+def create_app(server: Server, *, extra: Sequence[Endpoint] = ()) -> ASGIApp:
+    """The application of `server`. `extra` endpoints come on top."""
+    published = document((*ENDPOINTS, *extra))
 
-    async def openapi(request: Request) -> Response:
+    async def openapi(call: Call) -> Response:
         return JSONResponse(published)
+
+    described = Endpoint(
+        "GET", "/openapi.json", openapi, "The API.", "server", hidden=True, right="public"
+    )
+    endpoints = (*ENDPOINTS, *extra, described)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -73,7 +76,7 @@ def create_app(
             await server.stop()
 
     app = Starlette(
-        routes=[*_routes(server, endpoints), Route("/openapi.json", openapi), *routes],
+        routes=_routes(server, endpoints),
         lifespan=lifespan,
         exception_handlers={HTTPException: _http, Exception: _unexpected},
     )
@@ -115,6 +118,7 @@ async def _answered(server: Server, endpoint: Endpoint, request: Request, visit:
     if guest is not None:
         visit.who = guest.principal.id
         _limit(server, visit.who)
+    _authorize(server, endpoint, guest)
     path = check_path(request.path_params)
     query = check_query(endpoint, request)
     try:
@@ -133,17 +137,32 @@ async def _answered(server: Server, endpoint: Endpoint, request: Request, visit:
 
 
 def _guest(server: Server, endpoint: Endpoint, request: Request) -> Guest | None:
-    """Who it is; None where anybody may come."""
+    """Who it is; None without credentials, or with wrong ones where anybody may come.
+
+    Raises:
+        Problem: 401.
+    """
     client = request.client.host if request.client else ""
     try:
-        guest = server.door.guest(request.headers, client, unsafe=endpoint.unsafe)
+        return server.door.guest(request.headers, client, unsafe=endpoint.unsafe)
     except Problem:
-        if endpoint.public:
+        if endpoint.right == "public":
             return None
         raise
-    if guest is None and not endpoint.public:
+
+
+def _authorize(server: Server, endpoint: Endpoint, guest: Guest | None) -> None:
+    """Let in whoever holds what the endpoint declares.
+
+    Raises:
+        Problem: 401 it is nobody, 403 its roles do not give the right.
+    """
+    if endpoint.right == "public":
+        return
+    if guest is None:
         raise unauthorized()
-    return guest
+    if endpoint.right != "signed_in":
+        server.require(guest.principal, endpoint.right)
 
 
 def _limit(server: Server, who: str) -> None:

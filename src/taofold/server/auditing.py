@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from taofold.core.instant import iso
+from taofold.places.reserved import reserve_file
 from taofold.policy.redaction import Redactor
 from taofold.store.store import clock
 
@@ -35,6 +36,8 @@ class Audit:
         secrets: Iterable[str] = (),
     ) -> None:
         self._path, self._now = path, now
+        if path is not None:
+            reserve_file(path)
         self._redactor = Redactor((*secrets, *Redactor.secrets_in(os.environ)))
         self._descriptor = -1
         self._second, self._count = 0, 0

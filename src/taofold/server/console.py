@@ -178,17 +178,20 @@ async def _figures(log: Log, run: shapes.Run) -> dict[str, Any]:
 
 
 ENDPOINTS: Final = (
-    Endpoint("GET", "/", index, "The console.", "console", public=True, page=True, hidden=True),
+    Endpoint("GET", "/", index, "The console.", "console", page=True, hidden=True, right="public"),
     Endpoint(
         "GET", "/static/{file:path}", static, "A file of the console.", "console",
-        public=True, page=True, hidden=True,
+        page=True, hidden=True,
+        right="public",
     ),
     Endpoint(
         "GET", "/console/runs", page, "Your runs with what they took.", "console",
         query=RunsQuery, answers={200: Page},
+        right="read",
     ),
     Endpoint(
         "GET", "/console/totals", totals, "What your runs took together.", "console",
         answers={200: Totals},
+        right="read",
     ),
 )  # fmt: skip

@@ -1,8 +1,9 @@
 """Who may come in: the addresses, origins and credentials of a request. No I/O.
 
-A web page that the user happens to visit shares his network and, without these rules, his
-trust: so the host must be one of ours (DNS rebinding), a foreign origin gets nothing, and a
-browser needs a cookie that only our own page can use.
+Nobody comes in without credentials: an address proves nothing. A command of an agent, another
+user and a web page that the user happens to visit all share this machine's loopback. So a
+program brings a token, a browser a cookie that only our own page can use; the host must be one
+of ours (DNS rebinding), and a foreign origin gets nothing.
 """
 
 import hmac
@@ -13,14 +14,15 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 
+from taofold.core.errors import ConfigError
 from taofold.core.values import Principal
+from taofold.server.local_token import LocalToken
 from taofold.server.problem import Problem
 from taofold.server.signin import Signin
 from taofold.server.tokens import Tokens
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 CSRF: Final = "x-csrf-token"
-_BROWSER: Final = ("origin", "sec-fetch-site", "sec-fetch-mode", "cookie")
 _PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 """A proxy sent it: that its address is this machine says nothing of who asks."""
 
@@ -39,6 +41,7 @@ class Door:
 
     tokens: Tokens
     signin: Signin
+    local: LocalToken
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
@@ -75,37 +78,48 @@ class Door:
         return bool(sign) and scheme in ("http", "https") and rest.lower() == host.lower()
 
     def guest(self, headers: Headers, client: str, *, unsafe: bool) -> Guest | None:
-        """Who it is; None if there are no credentials and nobody may come without.
+        """Who it is; None if there are no credentials.
 
         Raises:
             Problem: 401 wrong credentials, 403 no CSRF token.
         """
         said = headers.get("authorization")
         if said is not None:
-            return self._bearer(said)
+            return self._bearer(said, near=_near(headers, client))
         cookie = self.cookie(headers)
-        if cookie is not None:
-            session = self.signin.read(cookie)
-            if session is None:
-                raise _unknown("you are not signed in any more")
-            if unsafe and not _same(headers.get(CSRF, ""), session.csrf):
-                raise Problem(403, "csrf", f"the header {CSRF} must hold the CSRF token of GET /me")
-            return Guest(session.principal, session.csrf)
-        named = any(name in headers for name in (*_BROWSER, *_PASSED_ON))
-        if named or self.tokens.configured or not loopback(client):
+        if cookie is None:
             return None
-        return Guest(Principal())
+        session = self.signin.read(cookie)
+        if session is None:
+            raise _unknown("you are not signed in any more")
+        if unsafe and not _same(headers.get(CSRF, ""), session.csrf):
+            raise Problem(403, "csrf", f"the header {CSRF} must hold the CSRF token of GET /me")
+        return Guest(session.principal, session.csrf)
 
     def cookie(self, headers: Headers) -> str | None:
         """What the request has as our cookie."""
         return cookie_parser(headers.get("cookie", "")).get(self.signin.name)
 
-    def _bearer(self, said: str) -> Guest:
-        scheme, _, token = said.partition(" ")
-        found = self.tokens.check(token.strip()) if scheme.lower() == "bearer" else None
+    def _bearer(self, said: str, *, near: bool) -> Guest:
+        scheme, _, text = said.partition(" ")
+        token = text.strip() if scheme.lower() == "bearer" else ""
+        if near and self._is_local(token):
+            return Guest(Principal())
+        found = self.tokens.check(token)
         if found is None:
             raise _unknown("the token is not valid")
         return Guest(self.tokens.principal(found))
+
+    def _is_local(self, token: str) -> bool:
+        try:
+            return self.local.matches(token)
+        except ConfigError:
+            return False
+
+
+def _near(headers: Headers, client: str) -> bool:
+    """Did a program on this machine send it, and no proxy pass it on?"""
+    return loopback(client) and not any(name in headers for name in _PASSED_ON)
 
 
 def loopback(client: str) -> bool:
@@ -113,7 +127,7 @@ def loopback(client: str) -> bool:
     try:
         address = ipaddress.ip_address(client)
     except ValueError:
-        return client in ("localhost", "testclient")
+        return client == "localhost"
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
 
@@ -128,7 +142,7 @@ def _unknown(detail: str) -> Problem:
 
 def unauthorized() -> Problem:
     """What somebody without credentials is told."""
-    return _unknown("sign in, or send a bearer token")
+    return _unknown("sign in, or send a bearer token (`taofold serve tokens local` prints yours)")
 
 
 def _name(host: str) -> str | None:

@@ -1,18 +1,20 @@
-"""What a route is: its handler, who may call it, and the models its input is checked with.
+"""What a route is: its handler, the right it needs, and the models its input is checked with.
 
-The same models make the OpenAPI document, so what is published is what is enforced.
+A route without a right does not exist: there is no other way to make one. The same models
+make the OpenAPI document, so what is published is what is enforced.
 """
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from taofold.core.values import Principal
+from taofold.policy.rights import Right
 from taofold.server.problem import Problem
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ class Call:
     """The CSRF token of who is signed in by cookie."""
 
 
+Access: TypeAlias = Right | Literal["public", "signed_in"]
+"""A right (`taofold.policy.rights`), or any credentials, or none."""
 Handler: TypeAlias = Callable[[Call], Awaitable[Response | BaseModel]]
 
 
@@ -78,13 +82,13 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Request headers that it knows, with what they are for."""
     errors: tuple[int, ...] = ()
-    public: bool = False
-    """May be called without credentials."""
     page: bool = False
     """May be opened by a link from anywhere: it shows nothing of anybody."""
     status: int = 200
     hidden: bool = False
     """Not in the OpenAPI document."""
+    right: Access = field(kw_only=True)
+    """What the caller must hold. Whose run it is, is asked besides."""
 
     @property
     def unsafe(self) -> bool:

@@ -1,19 +1,23 @@
 """What every request passes first: host and origin, rates, headers, counts, the audit.
 
-Pure ASGI, so that a stream is passed on as it comes. It knows routes only by their names.
+Pure ASGI, so that a stream is passed on as it comes. It knows routes only by their names, and
+stands before everything that answers on a port: the server's routes, and MCP over HTTP.
 """
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from taofold.server.auditing import Audit
+from taofold.server.counts import Counts
+from taofold.server.door import Door
 from taofold.server.problem import Problem, hurried
-from taofold.server.server import Server
+from taofold.server.rates import Rates
 
 CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -50,11 +54,28 @@ class Visit:
     detail: str = ""
 
 
+class Entrance(Protocol):
+    """What the front works with."""
+
+    @property
+    def door(self) -> Door: ...
+    @property
+    def rates(self) -> Rates: ...
+    @property
+    def failures(self) -> Rates: ...
+    @property
+    def counts(self) -> Counts: ...
+    @property
+    def audit(self) -> Audit: ...
+
+
 class Front:
     """The application, behind the door."""
 
-    def __init__(self, app: ASGIApp, server: Server, pages: frozenset[str]) -> None:
-        self._app, self._server, self._pages = app, server, pages
+    def __init__(
+        self, app: ASGIApp, entrance: Entrance, pages: frozenset[str] = frozenset()
+    ) -> None:
+        self._app, self._entrance, self._pages = app, entrance, pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -97,22 +118,22 @@ class Front:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > _LARGEST_HEADER:
             raise Problem(431, "too_large", "the header is too large")
         page = scope["method"] in ("GET", "HEAD") and self._is_page(path)
-        self._server.door.address(headers, page=page)
+        self._entrance.door.address(headers, page=page)
         now = asyncio.get_running_loop().time()
-        if self._server.failures.empty(_client(scope), now) and not self._known(scope, headers):
+        if self._entrance.failures.empty(_client(scope), now) and not self._known(scope, headers):
             raise Problem(429, "rate", "too many failed attempts", headers={"Retry-After": "10"})
-        wait = self._server.rates.take(f"address:{_client(scope)}", now)
+        wait = self._entrance.rates.take(f"address:{_client(scope)}", now)
         if wait:
             raise hurried(wait)
         origin = headers.get("origin", "")
-        if scope["method"] == "OPTIONS" and origin in self._server.door.origins:
+        if scope["method"] == "OPTIONS" and origin in self._entrance.door.origins:
             return Response(status_code=204)
         return None
 
     def _known(self, scope: Scope, headers: Headers) -> bool:
         """Are the credentials good? Whoever guesses next door must not keep them out."""
         try:
-            return self._server.door.guest(headers, _client(scope), unsafe=False) is not None
+            return self._entrance.door.guest(headers, _client(scope), unsafe=False) is not None
         except Problem:
             return False
 
@@ -124,7 +145,7 @@ class Front:
             answer.setdefault(name, value)
         answer.setdefault("Cache-Control", "no-store")
         origin = asked.get("origin", "")
-        if origin in self._server.door.origins:
+        if origin in self._entrance.door.origins:
             answer["Access-Control-Allow-Origin"] = origin
             answer["Access-Control-Allow-Methods"] = _METHODS
             answer["Access-Control-Allow-Headers"] = _ALLOWED
@@ -133,17 +154,17 @@ class Front:
             answer.add_vary_header("Origin")
 
     def _noted(self, scope: Scope, visit: Visit, status: int) -> None:
-        server, method = self._server, scope["method"]
+        entrance, method = self._entrance, scope["method"]
         known = method if method in ("GET", "HEAD", "POST", "OPTIONS") else "other"
-        server.counts.requests[known, visit.route, status] += 1
+        entrance.counts.requests[known, visit.route, status] += 1
         if status < 400:
             return
-        server.counts.refusals[visit.code or "error"] += 1
+        entrance.counts.refusals[visit.code or "error"] += 1
         if status == 401:
-            server.failures.take(_client(scope), asyncio.get_running_loop().time())
+            entrance.failures.take(_client(scope), asyncio.get_running_loop().time())
         if status in _QUIET and method in ("GET", "HEAD") and visit.who == "nobody":
             return
-        server.audit.refusal(
+        entrance.audit.refusal(
             visit.who,
             client=_client(scope),
             method=known,

@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Any, Generic, TypeVar
 
 from taofold.core.errors import ConfigError, LogError
+from taofold.places.reserved import reserve_file
 
 T = TypeVar("T")
 _Seen = tuple[int, int, int]
@@ -37,6 +38,8 @@ class Kept(Generic[T]):
 
     def __init__(self, path: Path | None, form: Form[T]) -> None:
         self.path, self._form = path, form
+        if path is not None:
+            reserve_file(path)
         self._known: tuple[_Seen | None, T] = (None, form.empty)
         self._lock = Lock()
 

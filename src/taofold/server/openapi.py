@@ -70,7 +70,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
                 },
             },
         },
-        "security": [{"token": []}, {"session": []}, {}],
+        "security": [{"token": []}, {"session": []}],
     }
 
 
@@ -95,8 +95,10 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "parameters": [*_path(endpoint), *_query(endpoint), *_headers(endpoint)],
         "responses": _answers(endpoint),
     }
-    if endpoint.public:
+    if endpoint.right == "public":
         said["security"] = [{}]
+    elif endpoint.right != "signed_in":
+        said["x-right"] = endpoint.right
     if endpoint.body is not None:
         schema = {"$ref": _REF.format(model=endpoint.body.__name__)}
         content = {"application/json": {"schema": schema}}

@@ -11,6 +11,8 @@ from typing import Final
 
 from taofold.core.values import Principal
 from taofold.learning.registry import Registry
+from taofold.policy import Policy
+from taofold.policy.rights import Right
 from taofold.policy.roles import may
 from taofold.runtime import people
 from taofold.runtime.setup import Approval
@@ -20,6 +22,8 @@ from taofold.server.counts import Counts
 from taofold.server.door import Door
 from taofold.server.hub import Hub
 from taofold.server.keeper import Keeper
+from taofold.server.local_token import LocalToken
+from taofold.server.problem import Problem
 from taofold.server.rates import Rates
 from taofold.server.signin import Signin
 from taofold.server.tokens import Tokens
@@ -38,6 +42,8 @@ CHAT_SECONDS: Final = 300.0
 class Settings:
     """What may be set. Times in seconds, sizes in bytes."""
 
+    policy: Policy = Policy()
+    """The operator's: which role gives which right, where no agent's policy is asked."""
     hosts: frozenset[str] = frozenset()
     """Host names besides those of this machine."""
     origins: frozenset[str] = frozenset()
@@ -83,6 +89,7 @@ class Server:
         *,
         settings: Settings = Settings(),
         tokens: Tokens | None = None,
+        local: LocalToken | None = None,
         folder: Path | None = None,
         journal: Journal | None = None,
         registry: Registry | None = None,
@@ -91,12 +98,15 @@ class Server:
     ) -> None:
         """`folder` keeps the audit and who is signed in; None: only in memory.
 
+        `local` is the secret of this machine's user; None: one of the server's own, in memory.
+
         Raises:
             ConfigError: what the folder keeps cannot be read.
         """
         self.log, self.settings, self.now = log, settings, now
         self.journal, self.registry = journal, registry
         self.tokens = tokens or Tokens()
+        self.local = local or LocalToken()
         self.catalog = Catalog(
             agents, log, approve_seconds=settings.approve_seconds, rebuild=rebuild
         )
@@ -117,7 +127,7 @@ class Server:
         )
         self.signin = Signin(self.tokens, folder / "sessions.json" if folder else None, now)
         self.signin.check()
-        self.door = Door(self.tokens, self.signin, settings.hosts, settings.origins)
+        self.door = Door(self.tokens, self.signin, self.local, settings.hosts, settings.origins)
         self.rates = Rates(settings.requests_per_s, settings.requests_burst)
         self.failures = Rates(1 / 6, settings.failures_burst)
         self.counts = Counts()
@@ -155,6 +165,16 @@ class Server:
             if len(self._asked) > _REMEMBERED:
                 self._asked.popitem(last=False)
         return known
+
+    def require(self, principal: Principal, right: Right) -> None:
+        """Hold the principal's roles against the right.
+
+        Raises:
+            Problem: 403.
+        """
+        why = self.settings.policy.lacks(principal, right)
+        if why:
+            raise Problem(403, "not_allowed", why)
 
     def sees(self, principal: Principal, row: RunRow) -> bool:
         """May the principal read the run? Its own, and what it may be asked to approve."""

@@ -73,4 +73,6 @@ async def _may(call: Call, run: str) -> bool:
         row = await call.server.log.row(run)
     except (Problem, TaofoldError):
         return False
-    return guest is not None and call.server.sees(guest.principal, row)
+    if guest is None or call.server.settings.policy.lacks(guest.principal, "read"):
+        return False
+    return call.server.sees(guest.principal, row)

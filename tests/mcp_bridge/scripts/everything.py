@@ -6,7 +6,7 @@ from typing import Any
 
 import uvicorn
 
-from taofold import MemoryLog, RunContext, tool
+from taofold import MemoryLog, Principal, RunContext, tool
 from taofold.bridges.mcp_offers import Offers
 from taofold.bridges.mcp_server import http_app, make_server
 from taofold.tools import InputRequired
@@ -135,7 +135,8 @@ def main(port: int) -> None:
     tools = [test_simple_text, test_error_handling, test_elicitation, test_tool_with_progress]
     header = external("test_header", "Route.", REGION, str, effect="read")
     offers = Offers.of(tools=[*tools, schema, header, *ASKING], log=MemoryLog())
-    uvicorn.run(http_app(make_server(offers)), host="127.0.0.1", port=port, log_level="warning")
+    app = http_app(make_server(offers), lambda scope: Principal())  # for the suite, from anybody
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,94 @@
+"""Places of authority: policy, secrets, logs. No file tool and no contained command reaches them.
+
+A log decides what was approved, a token who somebody is, the operator's policy what needs a
+person. They usually lie outside the work root, or in `.taofold`, which does not exist for an
+agent. Where a work root encloses one of them all the same (it is the home directory, or the log
+is given by a path inside it), whoever keeps it has reserved it here, and jail and container look
+here each time they are used. Knows nothing of what the places hold.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+MARK: Final = "TAOFOLD_STARTED_BY"
+"""Set for every uncontained process that is started for an agent: which tool started it."""
+SERVER: Final = "MCP server "
+"""What the mark of an MCP server begins with."""
+_files: Final[dict[Path, tuple[str, ...]]] = {}
+
+
+def operator_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """`~/.config/taofold`, where `XDG_CONFIG_HOME` says so elsewhere: what the operator decides."""
+    return _base(environment, "XDG_CONFIG_HOME", ".config") / "taofold"
+
+
+def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """`~/.local/state/taofold`, where `XDG_STATE_HOME` says so elsewhere: this user's secrets."""
+    return _base(environment, "XDG_STATE_HOME", ".local/state") / "taofold"
+
+
+def _base(environment: Mapping[str, str], variable: str, otherwise: str) -> Path:
+    said = environment.get(variable, "")
+    return Path(said) if said.startswith("/") else Path.home() / otherwise
+
+
+def reserve_file(path: Path, beside: tuple[str, ...] = ()) -> None:
+    """Keep the file out of reach, and what has its name with one of `beside` behind it."""
+    _files[_real(path)] = beside
+
+
+def folders(root: Path) -> list[Path]:
+    """The reserved folders at or below `root` (a real path)."""
+    return [place for place in _own() if place.is_relative_to(root)]
+
+
+def files(root: Path) -> list[Path]:
+    """The reserved files below `root` (a real path), with those beside them.
+
+    Those in a reserved folder are left out: it is out of reach as a whole.
+    """
+    covered = folders(root)
+    inside = [
+        path
+        for path in sorted(_files)
+        if path.is_relative_to(root) and not any(map(path.is_relative_to, covered))
+    ]
+    return [path.with_name(path.name + end) for path in inside for end in ("", *_files[path])]
+
+
+def holds(root: Path, path: Path) -> bool:
+    """Is `path`, below `root` through no link, a reserved place or in one? Case is ignored.
+
+    A place that encloses `root` itself does not count: whoever chose the root has said so.
+    """
+    said, start = str(path).casefold(), str(root).casefold()
+    for folder in _own():
+        place = str(folder).casefold()
+        if _within(place, start) and _within(said, place):
+            return True
+    for file in _files:
+        name = str(file).casefold()
+        # What begins like the file belongs to it: -wal, -journal, .lock, a copy in the making.
+        if _within(name, start) and said.startswith(name) and said[len(name) :][:1] in ("", *"-."):
+            return True
+    return False
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _own() -> tuple[Path, Path]:
+    return _resolved(operator_folder()), _resolved(state_folder())
+
+
+@lru_cache(maxsize=64)
+def _resolved(path: Path) -> Path:
+    return _real(path)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path.expanduser().absolute()))

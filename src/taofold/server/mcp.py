@@ -1,0 +1,53 @@
+"""MCP over HTTP behind the same front as the server's own routes: nobody without credentials.
+
+Knows nothing about the protocol: it stands before an ASGI application and says to it who asks.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from taofold.core.values import Principal
+from taofold.server.auditing import Audit
+from taofold.server.counts import Counts
+from taofold.server.door import Door
+from taofold.server.front import Visit
+from taofold.server.local_token import LocalToken
+from taofold.server.problem import Problem
+from taofold.server.rates import Rates
+from taofold.server.signin import Signin
+from taofold.server.tokens import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class McpEntrance:
+    """The entrance of an application that is no `Server`: tokens only, no cookies."""
+
+    door: Door
+    audit: Audit
+    rates: Rates = field(default_factory=lambda: Rates(100.0, 400.0))
+    failures: Rates = field(default_factory=lambda: Rates(1 / 6, 20.0))
+    counts: Counts = field(default_factory=Counts)
+
+    @classmethod
+    def of(cls, tokens: Tokens, local: LocalToken, folder: Path | None) -> "McpEntrance":
+        """The entrance for these tokens; the audit is kept in `folder`."""
+        audit = Audit(folder / "audit.jsonl" if folder else None)
+        return cls(Door(tokens, Signin(tokens), local), audit)
+
+    def authenticate(self, scope: Scope) -> Principal | None:
+        """Who sent the request; None if nobody that is known."""
+        visit: Visit = scope["taofold"]
+        client = scope.get("client")
+        try:
+            guest = self.door.guest(Headers(scope=scope), client[0] if client else "", unsafe=True)
+        except Problem as problem:
+            visit.code, visit.detail = problem.code, problem.detail
+            return None
+        if guest is None:
+            visit.code, visit.detail = "unauthorized", "no credentials"
+            return None
+        visit.who = guest.principal.id
+        return guest.principal
