@@ -192,3 +192,78 @@ async def test_a_fresh_list_is_not_asked_for_again(made: Lister) -> None:
         assert (await one.run("x")).success
         assert made.listed == 1
         assert server["s_peek"].tier == Tier.AUTO
+
+
+async def test_a_new_tool_of_a_server_that_was_met_is_called_only_after_a_persons_word(
+    made: Lister, tmp_path: Path
+) -> None:
+    """Trust and a read-only hint make it nothing less than a change."""
+    await met(made, tmp_path)
+    wide = {"type": "object", "properties": {"to": {"type": "string", "description": POISON}}}
+    made.tools = [
+        tool(annotations=READS),
+        tool("send", POISON, schema=wide, annotations=READS),
+    ]
+    log = MemoryLog()
+    async with made.bridge(pins=tmp_path, trust=True) as server:
+        one = server["s_send"]
+        assert (one.tier, one.effect) == (Tier.CARD, "once")
+        assert "evil.example" not in f"{one.description} {one.schema}"
+        assert "to" in one.schema["properties"]
+        first = agent(server, act("s_send", to="x"), log=log, approve="all")
+        result = await first.run("x", run_id="r")
+    assert (result.status, result.stop_reason) == ("waiting", "awaiting_approval")
+    question = result.pending[0].question
+    assert "has a new tool 'send'" in question
+    assert "evil.example" in question
+    assert "read_only: true" in question
+    assert made.called == []
+    await decide(log, result.pending[0].id, Decision("approve"))
+    async with made.bridge(pins=tmp_path, trust=True) as server:
+        ended = await agent(server, finish(), log=log).resume("r")
+    assert ended.success
+    assert made.called == [("send", {"to": "x"})]
+    async with made.bridge(pins=tmp_path, trust=True) as server:
+        assert (server["s_send"].tier, server["s_send"].description) == (Tier.AUTO, POISON)
+
+
+async def test_a_new_tool_that_is_denied_is_not_called_and_stays_new(
+    made: Lister, tmp_path: Path
+) -> None:
+    await met(made, tmp_path)
+    made.tools = [tool(annotations=READS), tool("send", annotations=READS)]
+    for _ in range(2):
+        log = MemoryLog()
+        async with made.bridge(pins=tmp_path, trust=True) as server:
+            one = agent(server, act("s_send", x="1"), finish("no"), log=log, approve="all")
+            result = await one.run("x", run_id="r")
+            await decide(log, result.pending[0].id, Decision("deny"))
+            ended = await one.resume("r")
+        assert "was not accepted" in str(ended.steps[0].observations[0].result)
+    assert made.called == []
+
+
+async def test_a_server_that_offered_nothing_at_first_was_met_all_the_same(tmp_path: Path) -> None:
+    made = lister()
+    async with made.bridge(pins=tmp_path, trust=True) as server:
+        assert list(server) == []
+    made.tools = [tool(annotations=READS)]
+    async with made.bridge(pins=tmp_path, trust=True) as server:
+        result = await agent(server, act("s_peek", x="1"), approve="all").run("x")
+    assert result.status == "waiting"
+    assert made.called == []
+
+
+async def test_a_tool_that_appears_in_the_middle_of_a_connection_is_new_too(
+    made: Lister, tmp_path: Path
+) -> None:
+    """Without pins on disk what was met lasts as long as the process."""
+    async with made.bridge(trust=True, pins=False) as server:
+        assert list(server) == ["s_peek"]
+        made.tools = [tool(annotations=READS), tool("send", annotations=READS)]
+        server._made = None
+        await server.close()
+        assert server["s_send"].tier == Tier.CARD
+        result = await agent(server, act("s_send", x="1"), approve="all").run("x")
+    assert result.status == "waiting"
+    assert made.called == []

@@ -2,7 +2,8 @@
 
 A server is started or connected when its tools are first needed, in the background; it is kept for
 as long as the process lives, or until `close`. What it says is data: it never lowers a tier unless
-`trust` says so, and a tool that changed is called only after a person has accepted the change.
+`trust` says so, and a tool that changed or is new since the server was met is called only after a
+person has accepted it.
 """
 
 import asyncio

@@ -32,6 +32,11 @@ _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
 RENAMED: Final = f"{RESERVED_PARAMETER}_of_tool"
 """What a server's own parameter is called that has our reserved name."""
 
+UNACCEPTED: Final = "New at this server: a person is asked before it is called the first time."
+_PROSE: Final = ("description", "title", "examples", "default", "$comment")
+_NAMED: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+"""Keywords whose keys are names, not keywords."""
+
 Call = Callable[[RunContext[Any], dict[str, Any]], Awaitable[Any]]
 
 
@@ -243,6 +248,43 @@ def _patternless(schema: Any) -> Any:
         items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
         return [_patternless(said) for said in items]
     return schema
+
+
+def bare(said: Definition) -> Definition:
+    """What a model is shown of a tool that no person has accepted: how to call it, no prose.
+
+    Nothing of it lowers a tier: without hints it is what a server says nothing about.
+    """
+    raising = {name: True for name in ("destructive_hint",) if said.hints.get(name)}
+    return Definition(
+        said.name, UNACCEPTED, _wordless(said.schema), said.output, raising, said.tier
+    )
+
+
+def _wordless(schema: Any) -> Any:
+    """The schema without what it says to a reader. Names of parameters stay."""
+    if isinstance(schema, list):
+        items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        return [_wordless(said) for said in items]
+    if not is_object(schema):
+        return schema
+    kept: dict[str, Any] = {}
+    for name, said in schema.items():
+        if name in _PROSE:
+            continue
+        if name in _NAMED and is_object(said):
+            kept[name] = {inner: _wordless(one) for inner, one in said.items()}
+        else:
+            kept[name] = said if name in ("enum", "const") else _wordless(said)
+    return kept
+
+
+def summary(said: Definition) -> str:
+    """What a server says of its tool, in words for the person who is asked about it."""
+    hints = [f"{name.removesuffix('_hint')}: {_hint(value)}" for name, value in said.hints.items()]
+    parameters = ", ".join(map(repr, said.schema.get("properties", {}))) or "none"
+    told = [f"its description is {_short(said.description)}", f"its parameters are {parameters}"]
+    return "; ".join([*told, *hints])
 
 
 def differences(old: Definition, new: Definition) -> list[str]:

@@ -2,7 +2,8 @@
 
 Like ssh's known hosts: the first time a server is met its definitions are taken as they are, and
 kept in the operator's folder, out of reach of the agent's work root. From then on that is what a
-model is shown; a definition that changed counts only when a person has accepted it.
+model is shown; a definition that changed, or a tool that is new, counts only when a person has
+accepted it.
 """
 
 import secrets
@@ -13,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from taofold.bridges.mcp_definitions import Definition
+from taofold.bridges.mcp_definitions import Definition, bare
 from taofold.bridges.mcp_place import Place
 from taofold.core.errors import ConfigError
-from taofold.runtime.probed import operator_folder
+from taofold.places.reserved import operator_folder
 
 FOLDER: Final = "mcp"
 _FORMAT: Final = 1
@@ -29,12 +30,23 @@ class Pins:
         self._path = path
         self._known: dict[str, Definition] = {}
         self._read = path is None
+        self._met = False
 
     @staticmethod
     def file(place: Place, folder: Path | None = None) -> Path:
         """Where the pins of the server at `place` are kept."""
         name = f"{place.label}-{place.digest}.json"
         return (operator_folder() / FOLDER if folder is None else folder) / name
+
+    @property
+    def met(self) -> bool:
+        """Was the server met before, whatever it offered?
+
+        Raises:
+            ConfigError: as `known`.
+        """
+        self.known()
+        return self._met
 
     def known(self, *, fresh: bool = False) -> dict[str, Definition]:
         """By the names that the server gives them. `fresh` looks again.
@@ -49,6 +61,7 @@ class Pins:
             try:
                 held = msgspec.json.decode(self._path.read_bytes())
                 self._known = {one["name"]: Definition(**one) for one in held["tools"]}
+                self._met = True
             except (OSError, ValueError, TypeError, KeyError) as error:
                 raise ConfigError(
                     f"the tools that were accepted cannot be read ({error}): look at the file, "
@@ -60,6 +73,7 @@ class Pins:
     def add(self, definitions: Iterable[Definition]) -> None:
         """Take these in: met for the first time, or accepted by a person."""
         self._known = {**self.known(fresh=True), **{one.name: one for one in definitions}}
+        self._met = True
         if self._path is None:
             return
         body = {"format": _FORMAT, "tools": [asdict(one) for one in self._known.values()]}
@@ -76,5 +90,8 @@ class Pins:
 
 
 def offered(known: dict[str, Definition], listed: Iterable[Definition]) -> list[Definition]:
-    """What a model may be shown: of what is listed now, the definition that was accepted."""
-    return [known.get(one.name, one) for one in listed]
+    """What a model may be shown: of what is listed now, the definition that was accepted.
+
+    Of a tool that nobody has accepted, the bare form of its call.
+    """
+    return [known.get(one.name) or bare(one) for one in listed]

@@ -54,22 +54,22 @@ class Serving:
         self._opened = -1
 
     async def tools(self) -> list[Definition]:
-        """The tools, as they were accepted; what is met for the first time is kept.
+        """The tools, as they were accepted, and those that are new since.
+
+        When the server is met for the first time, all that it lists is accepted.
 
         Raises:
             Unreachable: the server cannot be asked, and was never met before.
         """
-        known = self.pins.known()
         try:
             listed = await self.listed()
         except Unreachable:
-            if not known:
+            if not self.pins.known():
                 raise
-            return list(known.values())
-        new = [one for one in listed.values() if one.name not in known]
-        if new:
-            self.pins.add(new)
-        return offered(known, listed.values())
+            return list(self.pins.known().values())
+        if not self.pins.met:
+            self.pins.add(listed.values())
+        return offered(self.pins.known(), listed.values())
 
     async def listed(self) -> dict[str, Definition]:
         """What the server says now: asked anew if it was opened anew, or when it is time."""
@@ -149,22 +149,30 @@ class Serving:
             return Outcome(f"{visible(str(error))}{more}", "failure")
 
     def _changed(self, pinned: Definition, now: Definition, ctx: RunContext[Any]) -> str:
-        """Why the tool as it is now must not be called, or "". A change is put to a person."""
+        """Why the tool as it is now must not be called, or "".
+
+        Raises:
+            InputRequired: it changed or is new since the server was accepted.
+        """
         for fresh in (False, True):  # another process may have accepted it meanwhile
-            accepted = self.pins.known(fresh=fresh).get(pinned.name, pinned)
-            if now.digest == accepted.digest:
+            accepted = self.pins.known(fresh=fresh).get(pinned.name)
+            if accepted is not None and now.digest == accepted.digest:
                 return ""
         answer = ctx.answer
         state: Any = None if answer is None else answer.state
         if answer is not None and is_mapping(state) and state.get(ACCEPT) == now.digest:
             if not answer.accepted:
-                return f"{pinned.name!r} changed and was not accepted: it was not called"
+                return f"{pinned.name!r} was not accepted as it is now: it was not called"
             self.pins.add([now])
             return ""
-        told = "; ".join(definitions.differences(accepted, now))
+        if accepted is None:
+            news = f"has a new tool {pinned.name!r}: {definitions.summary(now)}"
+        else:
+            told = "; ".join(definitions.differences(accepted, now))
+            news = f"changed its tool {pinned.name!r} since it was accepted: {told}"
         raise InputRequired(
-            f"the server {self.name!r} changed its tool {pinned.name!r} since it was accepted: "
-            f"{told}. Approve to accept the tool as it is now and call it; deny to leave it.",
+            f"the server {self.name!r} {news}. "
+            "Approve to accept the tool as it is now and call it; deny to leave it.",
             state={ACCEPT: now.digest},
         )
 
