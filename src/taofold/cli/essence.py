@@ -40,7 +40,7 @@ def _said(event: e.Event) -> str:
 
 
 def _decided(event: e.Decided) -> str:
-    by = "" if event.by == "policy" else f" by {event.by}"
+    by = "" if event.by == "policy" else f" by {event.decider}"
     return f"[{event.index}] {event.verdict}{by} (tier {event.tier}) {event.reason}"
 
 

@@ -105,7 +105,10 @@ def import_run(
         bool, typer.Option("--strict", help="Refuse what would be mended on the way in.")
     ] = False,
 ) -> None:
-    """Take in a run from text. It can be read and measured; going on needs --agent."""
+    """Take in a run from text. It can be read and measured; going on needs --agent.
+
+    What it says of decisions is history: whatever is not done is asked anew.
+    """
     from taofold.agent.activation import new_id
     from taofold.store import formats
     from taofold.store.store import clock
@@ -128,31 +131,27 @@ def import_run(
 
 
 async def _take(log: "Log", records: "list[Record]", source: str) -> str:
-    """Write the records as a run.
-
-    What a foreign log says about how to make its agent is dropped: it could name any code.
-    """
-    from msgspec.structs import replace
-
-    from taofold.core.events import RunStarted
+    """Write the records as a run of whoever takes them in: as history, without authority."""
+    from taofold.core.provenance import taken_in
     from taofold.core.state import fold
+    from taofold.core.values import Principal
     from taofold.store.log import RunRow
+    from taofold.store.store import clock
 
-    state, run = fold(records), records[0].run
-    kept = [
-        replace(one, event=replace(one.event, settings={"imported": source}, session=""))
-        if isinstance(one.event, RunStarted)
-        else one
-        for one in records
-    ]
+    owner = Principal()
+    try:
+        kept = taken_in(records, source, principal=owner, at=clock())
+    except ValueError as error:
+        raise ConfigError(f"it is no run: {error}", path=source) from error
+    state, run = fold(kept), kept[0].run
     started = state.started
     row = RunRow(
         run=run,
         goal=state.goal[:500],
         agent=started.agent if started else "",
-        principal=started.principal.id if started else "",
-        created_at=records[0].at,
-        updated_at=records[-1].at,
+        principal=owner.id,
+        created_at=kept[0].at,
+        updated_at=kept[-1].at,
     )
     try:
         await log.create(row)
@@ -163,6 +162,9 @@ async def _take(log: "Log", records: "list[Record]", source: str) -> str:
     claim = await log.claim(run, "")
     waiting = state.waiting_for if state.status == "waiting" else ""
     await log.append(run, claim.epoch, kept, disk=True, status=state.status, waiting_for=waiting)
+    for one in started.imported.claims if started and started.imported else ():
+        said = [*one.decisions, *(["begun"] if one.started else [])]
+        say(f"note: {one.tool}: the file says {', '.join(said)}; that counts for nothing here")
     return run
 
 

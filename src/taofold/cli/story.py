@@ -153,13 +153,13 @@ class Story:
             case "allow" if event.by != "policy":
                 self._release()
                 edited = " with edited parameters" if event.action is not None else ""
-                voice.note(f"approved by {event.by}{edited}", child=child)
+                voice.note(f"approved by {event.decider}{edited}", child=child)
             case "allow":
                 pass
             case _:
                 self._release()
                 said = f": {event.reason}" if event.reason else ""
-                voice.note(f"{event.verdict} by {event.by}{said}", alarm=True, child=child)
+                voice.note(f"{event.verdict} by {event.decider}{said}", alarm=True, child=child)
 
     def _release(self) -> None:
         """Tell the questions that were held back."""

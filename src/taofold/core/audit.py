@@ -87,7 +87,7 @@ def _with(entry: Entry, event: e.Decided | e.Started | e.Observed, at: int) -> E
         parameters=parameters,
         tier=event.tier,
         decision=event.verdict,
-        resolver=event.by,
+        resolver=event.decider,
         reason=event.reason,
         decided_at=at,
     )

@@ -43,6 +43,32 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
     """Must survive a power cut, not only a killed process: the log syncs before going on."""
 
 
+class ForeignCall(Value, frozen=True):
+    """What an imported file says of a call whose outcome it does not hold. Nobody relies on it."""
+
+    tool: str
+    fingerprint: str
+    """Of tool and parameters, as `core.rules.fingerprint` makes it."""
+    decisions: tuple[str, ...] = ()
+    """For people: "allow by local"."""
+    started: bool = False
+
+
+class Provenance(Value, frozen=True):
+    """Where a run came from that was taken in from a file: its first `events` records.
+
+    They are history. Who decided and who asked there is what the file says, which anybody can
+    write: no call is made, and no person's word assumed, because of it.
+    """
+
+    source: str
+    events: int
+    principal: str = ""
+    """Who started it there. Here it belongs to whoever took it in."""
+    claims: tuple[ForeignCall, ...] = ()
+    at: int = 0
+
+
 class RunStarted(Happened, frozen=True, tag="run_started"):
     """The run's fixed facts. Nothing irreversible has happened yet, so no sync is waited for.
 
@@ -64,6 +90,7 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
     parent: str = ""
     depth: int = 0
     parts: tuple[Part, ...] = ()
+    imported: Provenance | None = None
 
     @property
     def content(self) -> Content:
@@ -233,11 +260,25 @@ class Decided(Happened, frozen=True, tag="decided"):
     request: dict[str, Any] | None = None
     attempt: int = 0
 
+    @property
+    def decider(self) -> str:
+        """Who decided, for people."""
+        return self.by
+
 
 class Resolved(Decided, frozen=True, tag="resolved"):
-    """An approval was closed: by a person, the clock, or a change of what it was bound to."""
+    """An approval was closed: by a person, the clock, or a change of what it was bound to.
+
+    `imported`: so says a file that was taken in; nobody checked it here.
+    """
 
     disk: ClassVar[bool] = True
+    imported: bool = False
+
+    @property
+    def decider(self) -> str:
+        """Who decided, for people."""
+        return f"{self.by} elsewhere (imported)" if self.imported else self.by
 
 
 class Started(Happened, frozen=True, tag="started"):

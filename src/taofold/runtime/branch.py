@@ -29,6 +29,15 @@ def copied(records: Sequence[e.Record], upto: int, run: str, now: int) -> list[e
         if record.seq <= upto and not isinstance(record.event, e.Resumed | e.Parked | e.Rewound)
     ]
     new = [replace(record, run=run, seq=seq) for seq, record in enumerate(kept)]
+    new[:1] = [replace(record, event=_of_fork(record.event, kept)) for record in new[:1]]
     source = records[0].run
     new.append(e.Record(run, len(new), now, e.Forked(run=source, seq=upto)))
     return new
+
+
+def _of_fork(event: e.Event, kept: Sequence[e.Record]) -> e.Event:
+    """A run's start in its copy: of an import, how many of the copied records came with it."""
+    if not isinstance(event, e.RunStarted) or event.imported is None:
+        return event
+    came = sum(record.seq < event.imported.events for record in kept)
+    return replace(event, imported=replace(event.imported, events=came))

@@ -7,7 +7,10 @@ finish. What the log says of its effect counts, whatever this code says of the t
 import inspect
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from taofold.core import events as e
+from taofold.core.provenance import imported
 from taofold.core.rules import fingerprint
 from taofold.core.state import RunState
 from taofold.core.values import Action, Observation, Tier
@@ -21,6 +24,7 @@ from taofold.tools import Bound, Outcome, Tool
 from taofold.tools.result import outcome_of
 
 AGAIN: Final = "this very call timed out before and may have happened, or may still finish"
+BEGUN: Final = "where this run was imported from this very call was begun, and may have happened"
 
 
 async def doubt(
@@ -83,12 +87,28 @@ def ruled(
     ledger: Ledger, key: str, index: int, action: Action, tool: Tool, ruling: Ruling
 ) -> Ruling:
     """`ruling`, or the question to a person that the repetition of such a call needs."""
-    if ruling.verdict != "allow" or tool.effect != "once" or tool.agent is not None:
+    if ruling.verdict == "deny" or tool.agent is not None:
+        return ruling
+    begun = tool.effect != "read" and _begun_elsewhere(ledger.store.state, action)
+    if ruling.verdict == "ask":
+        return replace(ruling, reason=f"{ruling.reason}; {BEGUN}") if begun else ruling
+    if tool.effect != "once" and not begun:
         return ruling
     recorded = ledger.tape.peek(e.Decided, key, index)
     # What was known at the time is on the tape: branches may meet in another order now.
     again = recorded.reason == AGAIN if recorded else _timed_out(ledger.store.state, action)
-    return Ruling("ask", max(ruling.tier, Tier.CONFIRM), AGAIN) if again else ruling
+    if again or begun:
+        return Ruling("ask", max(ruling.tier, Tier.CONFIRM), AGAIN if again else BEGUN)
+    return ruling
+
+
+def _begun_elsewhere(state: RunState, action: Action) -> bool:
+    """Does the file that the run was imported from say that it had begun this very call?"""
+    origin = imported(state.started)
+    if origin is None or not origin.claims:
+        return False
+    wanted = fingerprint(action)
+    return any(claim.started and claim.fingerprint == wanted for claim in origin.claims)
 
 
 def _timed_out(state: RunState, action: Action) -> bool:

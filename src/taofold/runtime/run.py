@@ -22,6 +22,7 @@ from taofold.core.errors import (
     RunError,
     UnknownRun,
 )
+from taofold.core.provenance import trusted
 from taofold.core.state import ENDED, RunState, fold
 from taofold.runtime import owner
 from taofold.runtime.branch import copied, cut
@@ -103,6 +104,11 @@ async def resume(
     if state.status in ENDED and (state.status != "cancelled" and state.stop_reason != "error"):
         raise Refused(
             f"run {run!r} ended as {state.status} ({state.stop_reason}): fork it to try another way"
+        )
+    if not trusted(records):
+        raise Refused(
+            f"run {run!r} was imported by an older release, with calls that it says were decided "
+            "or begun: import its file again, then what is not done is asked anew"
         )
     head = records[-1].seq + 1 if records else 0
     store = Store(run=run, log=log, epoch=claim.epoch, head=head, now=setup.now)

@@ -61,7 +61,7 @@ def resolved_event(asked: e.Record, event: e.Decided) -> ag.CustomEvent:
     value: dict[str, Any] = {
         "actionId": f"{asked.run}:{asked.seq}",
         "verdict": event.verdict,
-        "by": event.by,
+        "by": event.decider,
         "reason": event.reason,
     }
     if event.action is not None:

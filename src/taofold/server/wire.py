@@ -180,7 +180,7 @@ class Projection:
                 "callId": _call(run, *place),
                 "tool": action.tool,
                 "decision": decision,
-                "by": event.by,
+                "by": event.decider,
                 "reason": event.reason,
                 "args": (event.action or action).parameters,
             },

@@ -1,0 +1,146 @@
+"""Records that came from elsewhere: history, never authority. Pure.
+
+A file can claim anything: that a person approved, that a call was begun and only its outcome is
+missing, that somebody with more rights asked. `taken_in` keeps of it what is over, and marks it;
+of a call without an outcome it keeps the proposal alone. So whoever carries the run on is asked
+anew about everything that is not done, under the policy of this place.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from taofold.core import events as e
+from taofold.core.rules import fingerprint
+from taofold.core.state import live
+from taofold.core.values import Action, Principal
+
+SETTINGS: Final = "imported"
+"""The key under which older releases kept where a run came from, and nothing else."""
+Place: TypeAlias = tuple[str, int]
+
+
+def taken_in(
+    records: Sequence[e.Record], source: str, *, principal: Principal, at: int
+) -> list[e.Record]:
+    """The records of a foreign run as they may be written here. It belongs to `principal`.
+
+    Raises:
+        ValueError: they do not begin with a `RunStarted`, or speak of a call that was never
+            proposed.
+    """
+    first = records[0].event if records else None
+    if not isinstance(first, e.RunStarted):
+        raise ValueError("a run begins with run_started")
+    _check_calls(records)
+    open_ = _unobserved(records)
+    kept = [record for record in records if not _claimed(record.event, open_)]
+    seqs = [record.seq for record in kept]
+    claims = tuple(_claim(place, action, records) for place, action in open_.items())
+    origin = e.Provenance(
+        source, len(kept), first.principal.id, tuple(filter(_says_something, claims)), at
+    )
+    started = replace(
+        first,
+        principal=principal,
+        settings={},  # could name any code to make the agent of
+        session="",
+        parent="",
+        depth=max(0, first.depth),
+        imported=origin,
+    )
+    return [
+        replace(record, seq=seq, event=started if seq == 0 else _marked(record.event, seqs))
+        for seq, record in enumerate(kept)
+    ]
+
+
+def imported(started: e.RunStarted | None) -> e.Provenance | None:
+    """Where the run came from, None if it was started here.
+
+    Of what an older release took in only that is known: then `events` is 0.
+    """
+    if started is None:
+        return None
+    source = started.settings.get(SETTINGS)
+    if started.imported is None and isinstance(source, str):
+        return e.Provenance(source, 0)
+    return started.imported
+
+
+def trusted(records: Sequence[e.Record]) -> bool:
+    """May the run be carried on? Not if an older release took it in with calls still open.
+
+    What it says of them cannot be told from what was decided here.
+    """
+    started = records[0].event if records else None
+    if not isinstance(started, e.RunStarted):
+        return True
+    origin = imported(started)
+    if origin is None or origin.events:
+        return True
+    open_ = _unobserved(records)
+    return not any(_claimed(record.event, open_) for record in records)
+
+
+def _check_calls(records: Sequence[e.Record]) -> None:
+    """Is every decision and start about a call that was proposed before it?
+
+    Raises:
+        ValueError: one is not. It would lie in wait for a call to come.
+    """
+    proposed: set[Place] = set()
+    for record in records:
+        match record.event:
+            case e.Proposed(key=key, actions=actions):
+                proposed.update((key, index) for index in range(len(actions)))
+            case e.Decided(key=key, index=index) | e.Started(key=key, index=index):
+                if (key, index) not in proposed:
+                    raise ValueError(f"record {record.seq} is about a call that was never proposed")
+            case _:
+                pass
+
+
+def _unobserved(records: Sequence[e.Record]) -> dict[Place, Action]:
+    """The calls that were proposed and have no outcome, on the live branch."""
+    found: dict[Place, Action] = {}
+    for record in live(records):
+        match record.event:
+            case e.Proposed(key=key, actions=actions):
+                found.update({(key, index): one for index, one in enumerate(actions)})
+            case e.Observed(key=key, index=index):
+                found.pop((key, index), None)
+            case _:
+                pass
+    return found
+
+
+def _claimed(event: e.Event, open_: dict[Place, Action]) -> bool:
+    """Does it say that an open call was decided on or begun?"""
+    return isinstance(event, e.Decided | e.Started) and (event.key, event.index) in open_
+
+
+def _claim(place: Place, action: Action, records: Sequence[e.Record]) -> e.ForeignCall:
+    decisions: list[str] = []
+    started = False
+    for record in live(records):
+        event = record.event
+        if isinstance(event, e.Decided | e.Started) and (event.key, event.index) == place:
+            started = started or isinstance(event, e.Started)
+            if isinstance(event, e.Resolved):
+                decisions.append(f"{event.verdict} by {event.by}")
+    return e.ForeignCall(action.tool, fingerprint(action), tuple(decisions), started)
+
+
+def _says_something(claim: e.ForeignCall) -> bool:
+    return claim.started or bool(claim.decisions)
+
+
+def _marked(event: e.Event, seqs: Sequence[int]) -> e.Event:
+    """The event, marked as what a file says, its references to records as they are numbered now."""
+    if isinstance(event, e.Resolved):
+        return replace(event, imported=True)
+    if isinstance(event, e.Rewound):
+        return replace(event, to=sum(seq <= event.to for seq in seqs) - 1)
+    return event
