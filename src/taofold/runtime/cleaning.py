@@ -28,7 +28,7 @@ from taofold.core.content import (
 from taofold.core.effects import Act
 from taofold.core.errors import ModelError
 from taofold.core.values import RESERVED, Action, Message, Observation, Reply, ToolCall, Usage
-from taofold.policy.redaction import MARK, NUMBERS, Redactor, named
+from taofold.policy.redaction import MARK, NUMBERS, Redactor, follows, named, paired
 from taofold.tools.result import utf8
 
 DEEPEST: Final = 100
@@ -232,21 +232,27 @@ class Walk:
             old = cast("Sequence[Any]", value)
             if depth >= DEEPEST and old:
                 raise TooDeep
-            parts = [self.value(said, depth + 1) for said in old]
+            parts = [
+                self._hidden() if follows(old, at) else self.value(said, depth + 1)
+                for at, said in enumerate(old)
+            ]
             return old if all(map(is_, parts, old)) else parts
         return value  # no JSON: whoever writes it will say so
+
+    def _hidden(self) -> str:
+        self.lost = True
+        return MARK
 
     def _mapping(self, old: dict[str, Any], depth: int) -> dict[str, Any]:
         if depth >= DEEPEST and old:
             raise TooDeep
         new: dict[str, Any] = {}
         same = True
+        pairs = paired(old)
         for name, said in old.items():
             key = self.text(str(name))
-            if named(name, said):
-                self.lost, kept = True, MARK
-            else:
-                kept = self.value(said, depth + 1)
+            secret = name in pairs or named(name, said)
+            kept = self._hidden() if secret else self.value(said, depth + 1)
             same = same and kept is said and key is name
             new[key] = kept
         return old if same else new

@@ -1,0 +1,271 @@
+"""Takes secrets out of text and JSON: the values that a caller knows, tokens, places, names."""
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from taofold.policy.redaction.assignments import assigned
+from taofold.policy.redaction.names import STEMS, Says, says
+from taofold.policy.redaction.places import PLACES, placed
+from taofold.policy.redaction.tokens import LONG, Span, tokens
+from taofold.policy.redaction.values import SHORTEST, Form, drawn, random, secret
+
+MARK: Final = "[redacted]"
+NUMBERS: Final = (int, float)
+_HINTS: Final = tuple(dict.fromkeys([*STEMS, *(hint for hint, *_ in PLACES)]))
+"""In lower case: a text without any of these and without a long run of letters has no secret."""
+_MARKS: Final = (MARK[1:-1], "\\")
+"""Where one of these stands, something was taken out, or is hidden."""
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
+)
+_FOLDED: Final = {0x17F: "s", 0x131: "i", **{0xFF41 + n: chr(97 + n) for n in range(26)}}
+"""Letters that some reader takes for others: a long s, an i without its dot, wide letters."""
+_COMMON: Final = 200
+_REMEMBERED: Final = 2_000
+"""Short texts come again and again (names, ids, finish reasons): the harmless are remembered."""
+_SHORTEST: Final = 8
+"""Characters of a value that a caller knows, and of a text that is looked at."""
+_AGAIN: Final = 64
+"""Different secrets of one text that are looked for in the rest of it."""
+_LAYERS: Final = 3
+"""JSON inside JSON inside JSON is looked into, no deeper."""
+_NAMES: Final = re.compile(r"(?i)(key|token|secret|passw|credential)")
+_VALUE: Final = re.compile(r"(?i)[a-z_]*value|val|default|content")
+
+
+class Redactor:
+    """Takes secrets out of text and JSON."""
+
+    def __init__(self, secrets: Iterable[str] = (), *, shapes: bool = True) -> None:
+        self.known = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
+        """The values that must not be written, the longest first."""
+        self._known = re.compile("|".join(map(re.escape, self.known))) if self.known else None
+        self._shapes = shapes
+        self.harmless: set[str] = set()
+        """Short ASCII texts in which nothing was found: they need no second look."""
+
+    @staticmethod
+    def secrets_in(environment: Mapping[str, str]) -> tuple[str, ...]:
+        """The values of variables whose name says that they are secret."""
+        return tuple(
+            [
+                v
+                for name, v in environment.items()
+                if _NAMES.search(name) or says(name) >= Says.LIKELY
+            ]
+        )
+
+    def text(self, text: str) -> str:
+        """`text` with every secret replaced, also one that JSON's escapes hide."""
+        if len(text) < _SHORTEST or text in self.harmless:  # no secret is so short
+            return text
+        spans = self.spans(text)
+        if not spans:
+            if len(text) <= _COMMON and text.isascii() and MARK not in text:
+                if len(self.harmless) >= _REMEMBERED:
+                    self.harmless.clear()
+                self.harmless.add(text)
+            return text
+        return without(text, spans)
+
+    def spotless(self, texts: Iterable[str]) -> bool:
+        """Is there surely nothing in `texts`, names and values, that would be taken out?
+
+        One look for all of them. False says nothing: then look at each.
+        """
+        text = "\x1f".join(texts)
+        if not text.isascii() or (self._known is not None and self._known.search(text)):
+            return False
+        return not _holds(text, _MARKS) and _plain(text)
+
+    def spans(self, text: str, seen: Iterable[str] = ()) -> list[Span]:
+        """Where the secrets of `text` lie, in order, none touching another.
+
+        `seen` are values that were secrets in what came before `text`.
+        """
+        found = self._found(text, _LAYERS, tuple(seen))
+        if len(found) < 2:
+            return found
+        merged: list[Span] = []
+        for start, end in sorted(found):
+            if merged and start < merged[-1][1]:
+                merged[-1] = merged[-1][0], max(end, merged[-1][1])
+            else:
+                merged.append((start, end))
+        return merged
+
+    def _found(self, text: str, layers: int, seen: tuple[str, ...] = ()) -> list[Span]:
+        found: list[Span] = []
+        if self._known is not None:
+            found += [match.span() for match in self._known.finditer(text)]
+        if self._shapes and len(text) > _SHORTEST and not (text.isascii() and _plain(text)):
+            lower = _lower(text)
+            found += [*tokens(text), *placed(text, lower), *assigned(text, lower)]
+        if found or seen:
+            found += again(text, found, seen)
+        if layers and "\\" in text:
+            plain, escapes = unescaped(text)
+            if escapes:
+                inner = self._found(plain, layers - 1)
+                found += [(_raw(escapes, start), _raw(escapes, end)) for start, end in inner]
+        return found
+
+    def number(self, value: Any) -> Any:
+        """`value`, a number or None, unless it is one of the known secrets."""
+        if self._known is None:
+            return value
+        said = str(value)
+        return MARK if len(said) >= _SHORTEST and self._known.fullmatch(said) else value
+
+    def json(self, value: Any) -> Any:
+        """`value` with every secret in its strings replaced. Copies only what changes."""
+        if isinstance(value, str):
+            return self.text(value)
+        if value is None or isinstance(value, NUMBERS):
+            return self.number(value)
+        if isinstance(value, dict):
+            known = cast("dict[str, Any]", value)
+            hidden = paired(known)
+            items = {
+                self.text(str(name)): MARK
+                if name in hidden or named(name, said)
+                else self.json(said)
+                for name, said in known.items()
+            }
+            return known if items == known else items
+        if isinstance(value, (list, tuple)):
+            old = cast("Sequence[Any]", value)
+            parts = [MARK if follows(old, at) else self.json(said) for at, said in enumerate(old)]
+            return old if parts == list(old) else parts
+        return value
+
+
+def named(name: Any, value: Any) -> bool:
+    """Is `value` secret because it stands under `name` in an object?"""
+    if not isinstance(name, str):
+        return False
+    if isinstance(value, int) and not isinstance(value, bool):
+        return says(name) is Says.SURELY and len(str(abs(value))) >= SHORTEST
+    if not isinstance(value, str):
+        return False
+    how = says(name)
+    if how is Says.PERHAPS:  # a bare `key` or `id` names a thing more often than a secret
+        return not name.isalpha() and secret(value, how, Form.QUOTED)
+    return how is not Says.NOTHING and secret(value, Says.SURELY, Form.LISTED)
+
+
+def paired(pairs: Mapping[str, Any]) -> frozenset[str]:
+    """Keys whose values are secret because another value names them: `{"name": …, "value": …}`."""
+    names = [
+        value
+        for key, value in pairs.items()
+        if isinstance(value, str) and str(key).lower() in _NAMING
+    ]
+    if not any(says(name) >= Says.LIKELY for name in names):
+        return frozenset()
+    return frozenset(
+        [
+            key
+            for key, value in pairs.items()
+            if isinstance(value, str)
+            and _VALUE.fullmatch(str(key))
+            and secret(value, Says.SURELY, Form.LISTED)
+        ]
+    )
+
+
+_NAMING: Final = frozenset(
+    ("name", "key", "variable", "var", "id", "field", "header", "param", "parameter")
+)
+
+
+def follows(values: Sequence[Any], at: int) -> bool:
+    """Is the value at a place secret because the one before names it: `["--password", "…"]`?"""
+    if not at or not isinstance(values[at], str) or not isinstance(values[at - 1], str):
+        return False
+    before = values[at - 1]
+    if before.startswith("-"):
+        return says(before.lstrip("-")) >= Says.LIKELY and secret(
+            values[at], Says.SURELY, Form.LISTED
+        )
+    return (
+        len(values) == 2
+        and " " not in before
+        and says(before) >= Says.LIKELY
+        and secret(values[at], Says.LIKELY, Form.LISTED)
+    )
+
+
+def without(text: str, spans: Iterable[Span]) -> str:
+    """`text` with `MARK` in place of each span; they lie in order, none touching another."""
+    parts, at = list[str](), 0
+    for start, end in spans:
+        parts += (text[at:start], MARK)
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def again(text: str, found: Iterable[Span], seen: Iterable[str] = ()) -> Iterator[Span]:
+    """Where secrets that stand in `text` stand once more, behind their first place."""
+    values = dict.fromkeys(seen, 0)
+    for start, end in sorted(found):
+        value = text[start:end]
+        if value not in values and telling(value):
+            values[value] = end
+    for value, at in list(values.items())[:_AGAIN]:
+        at = text.find(value, at)
+        while at >= 0:
+            yield at, at + len(value)
+            at = text.find(value, at + len(value))
+
+
+def telling(value: str) -> bool:
+    """Is it secret wherever it stands? A short or common word is not."""
+    return len(value) >= 12 and (random(value) or drawn(value))
+
+
+def _plain(text: str) -> bool:
+    return not _holds(text.lower(), _HINTS) and LONG.search(text) is None
+
+
+def _lower(text: str) -> str:
+    """`text` in lower case, letter by letter: places stay the same."""
+    lower = text.lower()
+    if text.isascii():
+        return lower
+    if len(lower) != len(text):  # one capital has a lower case of two characters
+        lower = text.replace("\u0130", "I").lower()
+    return lower.translate(_FOLDED)
+
+
+def _holds(text: str, words: tuple[str, ...]) -> bool:
+    # A plain loop: `any` of a generator takes three times as long, for every text there is.
+    for word in words:  # noqa: SIM110
+        if word in text:
+            return True
+    return False
+
+
+def unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """`text` without JSON's escapes; and of each escape its place there and its end in `text`."""
+    parts, escapes, at, length = list[str](), list[tuple[int, int]](), 0, 0
+    for match in _ESCAPE.finditer(text):
+        said: str = json.loads(f'"{match.group()}"')
+        parts += (text[at : match.start()], said)
+        length += match.start() - at
+        at = match.end()
+        escapes.append((length, at))
+        length += 1
+    return "".join([*parts, text[at:]]), escapes
+
+
+def _raw(escapes: list[tuple[int, int]], place: int) -> int:
+    """Where a place of the unescaped text lies in the original."""
+    index = bisect_left(escapes, (place, 0)) - 1
+    if index < 0:
+        return place
+    inner, end = escapes[index]
+    return end + place - inner - 1

@@ -1,0 +1,216 @@
+"""Tokens that are known by their shape alone: what each issuer begins its tokens with.
+
+Knows nothing about names: `password=` is for `assignments`. The facts are the issuers' own.
+Pure, and linear in the length of the text.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+Span: TypeAlias = tuple[int, int]
+
+_WORD: Final = r"[0-9A-Za-z]"
+_LINE: Final = r"[0-9A-Za-z_\-]"
+_DOTS: Final = r"[0-9A-Za-z_\-.]"
+_BASE: Final = r"[0-9A-Za-z+/_\-]"
+
+_ISSUED: Final = (
+    # openings, the characters that follow, at least how many
+    # code hosting and registries
+    ("ghp_ gho_ ghu_ ghs_ ghr_", _WORD, 20),
+    ("github_pat_", r"\w", 20),
+    (
+        "glpat- gldt- glrt- glcbt- glptt- glft- glsoat- glagent- gloas- glimt- glffct- glwt-",
+        _DOTS,
+        16,
+    ),
+    ("GR1348941", _LINE, 16),
+    ("ATATT3 ATCTT3 ATBB ATTA", r"[0-9A-Za-z_\-=]", 24),
+    ("npm_", _WORD, 30),
+    ("pypi-", _LINE, 50),
+    ("rubygems_ CLOJARS_", _WORD, 40),
+    ("dckr_pat_ dckr_oat_", _LINE, 20),
+    ("oy2", r"[0-9a-z]", 43),
+    ("AKC cmVmd", _WORD, 10),
+    ("sgp_ slk_", r"\w", 40),
+    ("squ_ sqp_ sqa_ sqco_", _WORD, 40),
+    ("CCIPAT_ CCIPRJ_", r"\w", 30),
+    ("bkua_ bkct_ bkpt_", _WORD, 30),
+    ("PMAK-", r"[0-9A-Za-z\-]", 30),
+    # models
+    ("sk- pk- rk-", _LINE, 16),
+    (
+        "gsk_ hf_ xai- pplx- r8_ fw_ api_org_ jina_ nvapi- tgp_v1_ lsv2_ pcsk_ csk- rpa_ esecret_",
+        _LINE,
+        20,
+    ),
+    ("AIza", _LINE, 35),
+    # clouds
+    ("AGPA AIDA AROA ANPA ANVA AIPA APKA", r"[0-9A-Z]", 16),
+    ("ABSK bedrock-api-key-", r"[0-9A-Za-z+/=]", 40),
+    ("ya29. GOCSPX-", _LINE, 20),
+    ("1//0", _LINE, 30),
+    ("LTAI AKID", _WORD, 20),
+    ("AQVN t1.9eu", _DOTS, 30),
+    ("dop_v1_ doo_v1_ dor_v1_", _WORD, 40),
+    ("HRKU-", _LINE, 30),
+    ("dapi", r"[0-9a-f\-]", 32),
+    ("pscale_tkn_ pscale_oauth_ pscale_pw_", r"[\w=.\-]", 30),
+    ("fo1_ fm1a_ fm1r_ fm2_", r"[0-9A-Za-z+/_=\-]", 40),
+    ("nfp_ nfc_ nfo_ nfu_ nfb_ vcp_ vck_ vci_ napi_ sbp_ sb_secret_ rnd_", r"\w", 30),
+    ("tskey-", _LINE, 20),
+    ("v1.0-", r"[0-9a-f\-]", 100),
+    ("hvs. hvb. hvr.", _LINE, 24),
+    ("s.", _WORD, 24),
+    ("sha256~", _LINE, 40),
+    ("pul- pnu_ ico- tk-us- p8e-", _LINE, 30),
+    ("dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", _DOTS, 40),
+    ("dt0c01. dt0s01. dt0s02. dt0s16.", _DOTS, 60),
+    ("NRAK- NRAL- NRJS- NRSP- NRIQ- NRII-", _LINE, 18),
+    ("eyJrIjoi glc_ glsa_", r"[0-9A-Za-z+/=_]", 32),
+    ("sntrys_ sntryu_ sntrya_", r"[0-9A-Za-z+/=_]", 40),
+    ("phx_ phs_", _WORD, 30),
+    ("lin_api_ lin_oauth_", _WORD, 30),
+    ("ops_eyJ", _BASE, 100),
+    ("A3-", r"[0-9A-Z\-]", 30),
+    ("AGE-SECRET-KEY-1", r"[0-9A-Z]", 50),
+    ("API-", r"[0-9A-Z]", 24),
+    ("4b1d", _WORD, 38),
+    ("pat. sat.", _DOTS, 60),
+    # talk, mail, work
+    (
+        "xoxb- xoxp- xoxa- xoxr- xoxs- xoxo- xoxc- xoxd- xoxe- xoxe.xoxp- xoxe.xoxb- xapp-",
+        r"[0-9A-Za-z\-%]",
+        10,
+    ),
+    ("SG.", r"[0-9A-Za-z=_\-.]", 40),
+    ("xkeysib- xsmtpsib-", _LINE, 40),
+    ("key-", r"[0-9a-f]", 32),
+    ("re_", r"\w", 24),
+    (
+        "figd_ figu_ tfp_ rdme_ duffel_test_ duffel_live_ fio-u- CFPAT- apify_api_ salad_cloud_",
+        r"[\w=\-]",
+        24,
+    ),
+    ("ntn_ secret_", _WORD, 40),
+    ("patn- pat-na1- pat-eu1- pat-na2- pat-na3-", _LINE, 30),
+    ("sm_aat_ sm_pat_ sm_sat_", _WORD, 16),
+    ("s-s4t2ud- s-s4t2af-", _WORD, 60),
+    ("sl.", _LINE, 60),
+    ("EAAC EAAM EAAB EAAD EAAE EAAJ EAAG IGQV", _WORD, 60),
+    # money
+    ("sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ whsec_", _WORD, 10),
+    ("sq0atp- sq0csp- sq0idp- EAAA", _LINE, 22),
+    ("shpat_ shpca_ shppa_ shpss_ shptka_ shpua_", _WORD, 30),
+    ("shippo_live_ shippo_test_", _WORD, 30),
+    ("EZAK EZTK", _WORD, 50),
+    ("FLWSECK_TEST- FLWPUBK_TEST- FLWSECK- FLWPUBK-", _LINE, 12),
+    ("access_token$production$ access_token$sandbox$", r"[0-9a-z$]", 30),
+    ("access-sandbox- access-development- access-production-", r"[0-9a-f\-]", 30),
+    ("test_pub_ live_pub_ test_sec_ live_sec_", _WORD, 30),
+)
+"""Sorted by trade."""
+_COMMON: Final = frozenset(
+    (
+        *("sk-", "pk-", "rk-", "key-", "s.", "re_", "secret_", "pat.", "sat.", "API-"),
+        *("sl.", "fw_", "A3-", "AKC"),
+    )
+)
+"""Openings that other words have too: what follows must not be made of words."""
+
+_SPECIAL: Final = re.compile(
+    r"""
+      (?:A3T[0-9A-Z]|A[A-Z]{3}(?<=AKIA|ASIA|ABIA|ACCA))[0-9A-Z]{16}(?![0-9A-Za-z])
+    | ey[A-Za-z0-9_\-]{10,4096}\.(?:ey[A-Za-z0-9_\-/]{10,8192}(?:\.[A-Za-z0-9_\-/]{5,1024}={0,2})?
+        |[A-Za-z0-9_\-/]{10,8192}\.[A-Za-z0-9_\-/]{5,1024}={0,2})
+    | (?:SK|AC|AP)[0-9a-f]{32}(?![0-9A-Za-z])
+    | [0-9]{8,10}:AA[0-9A-Za-z_\-]{32,35}
+    | [MNO][A-Za-z0-9]{23,27}\.[A-Za-z0-9_\-]{6,7}\.[A-Za-z0-9_\-]{27,40}
+    | [0-9a-f]{32}-us[0-9]{1,2}(?![0-9A-Za-z])
+    | pat[0-9A-Za-z]{14}\.[0-9a-f]{64}
+    | [0-9A-Za-z]{14}\.atlasv1\.[0-9A-Za-z=_\-]{60,72}
+    | [0-9A-Za-z_~.]{0,3}[0-9]Q~[0-9A-Za-z_~.\-]{31,36}
+    | [0-9A-Za-z]{6}_[0-9A-Za-z]{29}_mmk
+    | [0-9]{15,16}(?:\||%7C)[0-9A-Za-z_\-]{27,40}
+    | (?:sc|ext|scauth|authress)_[0-9a-z]{5,30}\.[0-9a-z]{4,6}
+        \.acc[_\-][0-9a-z\-]{10,32}\.[0-9A-Za-z+/_=\-]{30,120}
+    | (?:api|sdk|mob)-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}
+    | tf_[0-9a-f]{8}_[0-9A-Za-z_\-]{40,48}
+    """,
+    re.VERBOSE,
+)
+"""What has its mark in the middle or at the end. The last is a token of taofold's own server."""
+
+
+def _tree(words: list[str]) -> str:
+    """One expression for all words, which decides each character once."""
+    heads: dict[str, list[str]] = {}
+    for word in words:
+        heads.setdefault(word[:1], []).append(word[1:])
+    rests = [re.escape(head) + _tree(rest) for head, rest in heads.items() if head]
+    if "" in heads:
+        return f"(?:{'|'.join(rests)})?" if rests else ""
+    return rests[0] if len(rests) == 1 else f"(?:{'|'.join(rests)})"
+
+
+_RESTS: Final = {
+    opening: re.compile(f"{rest}{{{least},{512 if opening in _COMMON else 4096}}}")
+    for openings, rest, least in _ISSUED
+    for opening in openings.split()
+}
+_OPENINGS: Final = re.compile(_tree(sorted(_RESTS)))
+LONG: Final = re.compile(r"[0-9A-Za-z_\-]{15,}")
+"""Part of every token: a text without such a run has none."""
+_BEFORE: Final = 24
+"""Characters before a long run in which its token may open: `xoxe.`, `dp.pt.`, `123456789:`."""
+_WORDS: Final = re.compile(r"(?<![0-9A-Za-z])[0-9A-Za-z_]")
+_RUN: Final = re.compile(r"[0-9A-Za-z]{20}")
+_VARIED: Final = re.compile(r"(?=.*[a-z])(?=.*[0-9A-Z])|(?=.*[0-9])(?=.*[A-Z])", re.DOTALL)
+_HEAD: Final = 64
+"""Characters of a token that are looked at to tell whether it is made of words."""
+_DISTINCT: Final = 5
+"""Different characters in a token: fewer are a placeholder, `sk-xxxxxxxx`."""
+
+
+def tokens(text: str) -> Iterator[Span]:
+    """Where the tokens of `text` lie, in order."""
+    end = 0
+    for run in LONG.finditer(text):
+        start, stop = run.span()
+        if stop > end:
+            for span in _inside(text, max(end, start - _BEFORE), stop):
+                end = span[1]
+                yield span
+
+
+def _inside(text: str, at: int, stop: int) -> Iterator[Span]:
+    """Tokens that open from `at` on and before `stop`."""
+    for word in _WORDS.finditer(text, at, stop):
+        start = word.start()
+        if start >= at and (end := _ends(text, start)):
+            yield start, end
+            at = end
+
+
+def _ends(text: str, start: int) -> int:
+    """Where the token ends that begins here; 0 if none does."""
+    opened = _OPENINGS.match(text, start)
+    if opened is not None:
+        rest = _RESTS[opened.group()].match(text, opened.end())
+        if rest is not None:
+            head = min(rest.end(), rest.start() + _HEAD)
+            if opened.group() not in _COMMON or solid(text, rest.start(), head):
+                return rest.end()
+    special = _SPECIAL.match(text, start)
+    return special.end() if special else 0
+
+
+def solid(text: str, start: int, stop: int) -> bool:
+    """Is it varied, or one long run?"""
+    return varied(text, start, stop) or _RUN.match(text, start, stop) is not None
+
+
+def varied(text: str, start: int, stop: int) -> bool:
+    """Are there characters of two kinds, and enough different ones?"""
+    return _VARIED.match(text, start, stop) is not None and len(set(text[start:stop])) >= _DISTINCT
