@@ -83,6 +83,13 @@ def loop(
             help="Protected files (tests, build, CI) that may be changed.",
         ),
     ] = None,
+    second_judge: Annotated[
+        bool,
+        typer.Option(
+            "--second-judge",
+            help="Run Python tests that pass once more, with the product in another process.",
+        ),
+    ] = False,
     loop_id: Annotated[str, typer.Option("--loop-id", metavar="ID", help="Name it.")] = "",
     force: Force = False,
     interactive: Annotated[
@@ -163,6 +170,7 @@ def loop(
         ),
         mode=mode,
         allow_edit=tuple(allow_edit or ()),
+        second_judge=second_judge,
         commit=bool(branch) if commit is None else commit,
         branch=branch,
         memory=_memory(memory),

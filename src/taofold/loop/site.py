@@ -152,7 +152,11 @@ def open_site(
     folder = state_folder(project, home, loop)
     if state.baseline is None and wish.commit:
         _committable(project, wish.branch)
-    given: dict[str, Any] = {"network": network, "redact": redact or Redactor()}
+    given: dict[str, Any] = {
+        "network": network,
+        "redact": redact or Redactor(),
+        "second": wish.second_judge,
+    }
     space = _space(project, folder, wish, loop, begun=state.baseline is not None)
     if state.baseline is not None:
         return Site(space, Judge.resume(space.root, folder, state.baseline.baseline, **given))

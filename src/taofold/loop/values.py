@@ -78,6 +78,8 @@ class Wish(Value, frozen=True):
     principal: str = "local"
     notes: tuple[str, ...] = ()
     """What the person said beside the task: scope, constraints, hints."""
+    second_judge: bool = False
+    """Are tests also run against the product in another process?"""
 
 
 class Spent(Value, frozen=True):

@@ -34,7 +34,13 @@ MOST_PRINTED: Final = 16_000_000
 _STRICT: Final = ("/bin/bash", "--posix", "-o", "pipefail", "-c")
 SHELL: Final = _STRICT if Path(_STRICT[0]).exists() else ("/bin/sh", "-c")
 """`pytest | tail` ends as pytest does, not as tail, where the shell can say so."""
-_SCRIPTS: Final = ("launch.py", "pytest_report.py", "unittest_report.py", "node_reporter.mjs")
+_SCRIPTS: Final = (
+    "launch.py",
+    "apart.py",
+    "pytest_report.py",
+    "unittest_report.py",
+    "node_reporter.mjs",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +91,24 @@ class Bench:
             word = self._python(word, gate)
         return self._found(word, gate)
 
-    async def run(self, gate: Gate) -> Ran:
-        """Run `gate` once, for at most its timeout."""
+    async def run(self, gate: Gate, apart: Sequence[str] = ()) -> Ran:
+        """Run `gate` once, for at most its timeout.
+
+        `apart` are Python files of the product that are loaded in a process of their own; only
+        runners whose report comes through a pipe can have that.
+        """
         plan = planned(gate)
         scratch = Path(tempfile.mkdtemp(prefix="taofold-gate-"))
         try:
-            return await self._run(gate, plan, scratch)
+            return await self._run(gate, plan, scratch, apart)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    async def _run(self, gate: Gate, plan: Plan, scratch: Path) -> Ran:
+    async def _run(self, gate: Gate, plan: Plan, scratch: Path, apart: Sequence[str]) -> Ran:
         for name in _SCRIPTS:
             script = files("taofold.loop.runners").joinpath(name)
             (scratch / name).write_bytes(script.read_bytes())
-        wire = Wire(self._settings(gate))
+        wire = Wire(self._settings(gate, apart))
         try:
             argv = self._filled(plan.argv, scratch, wire, gate)
             printed, output = bytearray(), Output()
@@ -207,11 +217,12 @@ class Bench:
             )
         )
 
-    def _settings(self, gate: Gate) -> dict[str, object]:
+    def _settings(self, gate: Gate, apart: Sequence[str]) -> dict[str, object]:
         more = gate.env.get("PYTHONPATH", "").split(os.pathsep)
         path = [str(self.tree.seen / gate.folder / self.tree.moved(part)) for part in more if part]
         moved = [] if self.tree.contained else [str(self.tree.root), str(self.tree.folder)]
-        return {"root": str(self.tree.seen), "path": path, "moved": moved}
+        product = [str(self.tree.seen / one) for one in apart]
+        return {"root": str(self.tree.seen), "path": path, "moved": moved, "apart": product}
 
     def _filled(self, words: Sequence[str], scratch: Path, wire: Wire, gate: Gate) -> list[str]:
         """The arguments with everything named that is known only now."""

@@ -22,7 +22,7 @@ from taofold.loop.gates.restore import above, removed, restored
 from taofold.loop.gates.scope import DECIDES, role
 from taofold.loop.gates.texts import Texts
 from taofold.loop.gates.tree import Tree
-from taofold.loop.gates.verdict import Bar, some, told
+from taofold.loop.gates.verdict import Bar, apart, some, told
 from taofold.loop.gates.warm import warm
 from taofold.loop.gates.work import Work, observed
 from taofold.policy.redaction import Redactor
@@ -47,6 +47,7 @@ class Judge:
         contain: Contain = "auto",
         redact: Redactor | None = None,
         bytecode: Path | None = None,
+        second: bool = False,
     ) -> None:
         self.root, self.folder = Path(root).resolve(), Path(folder).resolve()
         self.bytecode = bytecode or self.folder / "bytecode"
@@ -54,6 +55,8 @@ class Judge:
         self.network = network
         self.contain: Contain = contain
         self.why_not = contained(contain)
+        self.second = second
+        """Are tests that pass also run against the product in a process of its own?"""
         self.baseline: Baseline | None = None
         self.own = Folder(self.folder)
         self.files = Files(self.root, self.own.objects)
@@ -71,6 +74,7 @@ class Judge:
         contain: Contain = "auto",
         redact: Redactor | None = None,
         bytecode: Path | None = None,
+        second: bool = False,
     ) -> "Judge":
         """Go on with the baseline that was kept in `folder`.
 
@@ -83,7 +87,7 @@ class Judge:
             raise ConfigError(f"this loop works in {baseline.root!r}, not in {str(root)!r}")
         judge = cls(
             root, folder, baseline.gates, allow_edit=baseline.allow_edit, network=network,
-            contain=contain, redact=redact, bytecode=bytecode,
+            contain=contain, redact=redact, bytecode=bytecode, second=second,
         )  # fmt: skip
         judge.baseline = baseline
         return judge
@@ -141,10 +145,14 @@ class Judge:
         proof: dict[str, Kept] = await WORKERS.run(texts.proof)
         delivery = work.delivery(baseline)
         ran, results = await self._run(baseline, work, texts, proof, "")
+        notes: list[str] = []
+        if self.second and all([result.passed for result in results]):
+            results, notes = await self._apart(baseline, work, ran, results, proof)
         if all([result.passed for result in results]) and delivery != proof:
             prefix = "with all that was changed, "
             ran, results = await self._run(baseline, work, texts, delivery, prefix)
         verdict = self._bar(baseline).verdict(ran, results, changes, tree)
+        verdict = structs.replace(verdict, notes=(*notes, *verdict.notes))
         if verdict.passed:
             await WORKERS.run(self._formatted, baseline)
         return verdict
@@ -194,6 +202,34 @@ class Judge:
             for one, was in zip(ran, baseline.expected, strict=True)
         ]
         return ran, self._bar(baseline).results(ran, each, prefix)
+
+    async def _apart(
+        self,
+        baseline: Baseline,
+        work: Work,
+        ran: Sequence[Ran],
+        results: Sequence[GateResult],
+        proof: Mapping[str, Kept],
+    ) -> tuple[list[GateResult], list[str]]:
+        """The second judge: Python tests once more, with the product in another process."""
+        bench = self.bench(baseline)
+        product = [
+            path
+            for path in proof
+            if path.endswith(".py") and role(path, baseline.named) == "source"
+        ]
+        await WORKERS.run(bench.tree.lay, proof, work.new(baseline))
+        judged: list[GateResult] = []
+        notes: list[str] = []
+        for gate, one, result in zip(baseline.gates, ran, results, strict=True):
+            if one.plan.runner not in ("pytest", "unittest"):
+                notes.append(f"second judge: `{gate.command}` cannot be run with the product apart")
+                judged.append(result)
+                continue
+            doubts, note = apart(one, await bench.run(gate, product))
+            notes.append(f"`{gate.command}`: {note}")
+            judged.append(structs.replace(result, passed=not doubts, reasons=doubts))
+        return judged, notes
 
     def _bar(self, baseline: Baseline) -> Bar:
         return Bar(baseline, self._redact, self.why_not)

@@ -124,6 +124,26 @@ class Bar:
         )
 
 
+def apart(first: "Ran", second: "Ran") -> tuple[tuple[str, ...], str]:
+    """What a run with the product in a process of its own says: doubts, and a note.
+
+    Tests that need more of the product than plain data cannot be run so; the note counts them.
+    """
+    good = [check.id for check in first.report.checks if check.status == "passed"]
+    now = {check.id: check for check in second.report.checks}
+    cannot = [name for name in good if name not in now or now[name].error_type == "Apart"]
+    lost = [name for name in good if name not in cannot and now[name].status != "passed"]
+    note = f"second judge: {len(good) - len(cannot) - len(lost)} of {len(good)} tests also pass "
+    note += "with the product in a process of its own"
+    if cannot:
+        why = next((now[name].message for name in cannot if name in now), "")
+        note += f"; {len(cannot)} need more of it than plain data: {some(cannot)}"
+        note += f" ({why})" if why else ""
+    if not lost:
+        return (), note
+    return (f"{len(lost)} pass only with the product in their own process: {some(lost)}",), note
+
+
 def limits(verdict: Verdict) -> tuple[str, ...]:
     """What this verdict cannot tell, for the end of every report."""
     found: dict[str, None] = {}

@@ -92,6 +92,9 @@ def main() -> int:
         importlib.import_module(name)
     sys.path[:0] = [*settings["path"], str(Path.cwd())]
     sys.argv = [runner, *arguments]
+    if settings["apart"]:
+        finder: Any = _beside("apart").Finder(settings["apart"])
+        sys.meta_path.insert(0, finder)
     reporter = _beside(runner + "_report")
     watch = Watch()
     ended: tuple[int, list[str], list[str]] = reporter.run(arguments, wire, watch)

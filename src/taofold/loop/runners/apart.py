@@ -1,0 +1,254 @@
+"""Runs tests against a product that lives in another process. Loaded by `launch.py`.
+
+Modules of the product are stood for by proxies. A call goes through a pipe as plain data and
+comes back as plain data, so nothing of the product is in the process of the tests: it cannot
+change their runner, answer with objects that are equal to everything, or know what is asserted.
+What is no plain data (a class, a callback, a generator) cannot be tried so: `Apart` is raised.
+Python 3.8 or later; imports nothing of taofold.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import ctypes
+import importlib
+import importlib.machinery
+import io
+import json
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Sequence
+from typing import Any
+
+SCALARS = (type(None), bool, int, str)
+TAGS: dict[str, Any] = {"l": list, "t": tuple, "s": set, "z": frozenset}
+NO_DUMP = 4
+"""Linux's `PR_SET_DUMPABLE`: with 0 a process of the same user may not look into this one."""
+
+
+class Apart(Exception):
+    """This test needs more of the product than plain data."""
+
+
+def packed(value: Any) -> Any:
+    """Plain data as JSON.
+
+    Raises:
+        Apart: it is none.
+    """
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind in SCALARS:
+        return value
+    if kind is float:
+        return {"f": value.hex()}
+    if kind is bytes:
+        return {"b": value.hex()}
+    if kind is dict:
+        return {"d": [[packed(key), packed(inner)] for key, inner in value.items()]}
+    for tag, known in TAGS.items():
+        if kind is known:
+            return {tag: [packed(inner) for inner in value]}
+    raise Apart("a " + kind.__name__ + " is no plain data")
+
+
+def unpacked(said: Any) -> Any:
+    """What was packed."""
+    if type(said) in SCALARS:
+        return said
+    [(tag, inner)] = said.items()
+    if tag == "f":
+        return float.fromhex(inner)
+    if tag == "b":
+        return bytes.fromhex(inner)
+    if tag == "d":
+        return {unpacked(key): unpacked(value) for key, value in inner}
+    return TAGS[tag](unpacked(one) for one in inner)
+
+
+class Product:
+    """The process in which the product is, as the tests' process has it."""
+
+    def __init__(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(NO_DUMP, 0, 0, 0, 0)
+        reader, answers = os.pipe()
+        questions, writer = os.pipe()
+        command = [sys.executable, "-I", "-B", __file__, str(questions), str(answers)]
+        self._process = subprocess.Popen(command, pass_fds=(questions, answers))
+        os.close(questions)
+        os.close(answers)
+        self._reader = os.fdopen(reader, encoding="utf-8")
+        self._writer = os.fdopen(writer, "w", encoding="utf-8")
+        self._raised: dict[tuple[str, str], type[BaseException]] = {}
+
+    def ask(self, what: str, **more: Any) -> dict[str, Any]:
+        """Its answer.
+
+        Raises:
+            Apart: it has none, or is gone.
+            BaseException: what the product raised.
+        """
+        line = ""
+        with contextlib.suppress(OSError):
+            self._writer.write(json.dumps({"what": what, **more}) + "\n")
+            self._writer.flush()
+            line = self._reader.readline()
+        if not line:
+            raise SystemError("the process of the product ended")
+        answer: dict[str, Any] = json.loads(line)
+        if "apart" in answer:
+            raise Apart(answer["apart"])
+        if "raised" in answer:
+            raise self.exception(*answer["raised"])(*unpacked(answer["values"]))
+        return answer
+
+    def exception(self, module: str, name: str, above: Sequence[str]) -> type[BaseException]:
+        """A class for an exception of the product; always the same for the same name."""
+        if module == "builtins":
+            found: type[BaseException] = getattr(builtins, name)
+            return found
+        if (module, name) not in self._raised:
+            bases = [getattr(builtins, one) for one in above if hasattr(builtins, one)]
+            made: Any = type(name, (bases[0] if bases else Exception,), {"__module__": module})
+            self._raised[module, name] = made
+        return self._raised[module, name]
+
+
+class Proxy(types.ModuleType):
+    """A module of the product."""
+
+    _product: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
+        said = self._product.ask("get", module=self.__name__, name=name)
+        if said["kind"] == "value":
+            return unpacked(said["value"])
+        if said["kind"] == "exception":
+            return self._product.exception(*said["is"])
+        if said["kind"] == "module":
+            return importlib.import_module(said["is"])
+        return function(self._product, self.__name__, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import system sets its own names, and submodules on their package. A test that
+        # patches the product would patch nothing: it must not fail for that.
+        if name.startswith("_") or isinstance(value, types.ModuleType):
+            super().__setattr__(name, value)
+        else:
+            raise Apart("it sets " + name + " in the product")
+
+
+def function(product: Product, module: str, name: str) -> Any:
+    """What is called in place of a function of the product."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = packed([list(args), kwargs])
+        said = product.ask("call", module=module, name=name, given=given)
+        sys.stdout.write(said["printed"])
+        for mine, theirs in zip(args, unpacked(said["given"])):  # noqa: B905 - 3.8
+            refill(mine, theirs)
+        return unpacked(said["value"])
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def refill(mine: Any, theirs: Any) -> None:
+    """Have what the function did to an argument done here too."""
+    if type(mine) is list:
+        mine[:] = theirs
+    elif type(mine) in (dict, set):
+        mine.clear()
+        mine.update(theirs)
+
+
+class Finder:
+    """Finds proxies for the modules whose files are sources of the product."""
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self._sources = frozenset(os.path.realpath(path) for path in sources)
+        self._product = Product()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """A proxy's spec, or None if the module is none of the product's."""
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or os.path.realpath(spec.origin or "") not in self._sources:
+            return None
+        found = importlib.machinery.ModuleSpec(name, self, origin=spec.origin)  # type: ignore[arg-type]
+        found.submodule_search_locations = spec.submodule_search_locations
+        return found
+
+    def create_module(self, spec: Any) -> Any:
+        """The proxy."""
+        made = Proxy(spec.name)
+        made._product = self._product
+        return made
+
+    def exec_module(self, module: Any) -> None:
+        """Have the product load it."""
+        self._product.ask("import", module=module.__name__, path=sys.path)
+
+
+def serve(reader: Any, writer: Any) -> None:
+    """The product's side: answer one question per line until there are no more."""
+    for line in reader:
+        question = json.loads(line)
+        try:
+            answer = answered(question)
+        except Apart as error:
+            answer = {"apart": str(error)}
+        except BaseException as error:  # noqa: BLE001 - the tests see what the product raises
+            answer = raised(error)
+        writer.write(json.dumps(answer) + "\n")
+        writer.flush()
+
+
+def answered(question: dict[str, Any]) -> dict[str, Any]:
+    """What the product says to one question."""
+    what = question["what"]
+    if what == "import":
+        sys.path[:] = question["path"]
+    module = importlib.import_module(question["module"])
+    if what == "import":
+        return {}
+    thing = getattr(module, question["name"])
+    if what == "call":
+        args, kwargs = unpacked(question["given"])
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            value = thing(*args, **kwargs)
+        answer = {"value": packed(value), "given": packed(list(args))}
+        return {**answer, "printed": printed.getvalue()}
+    if isinstance(thing, types.ModuleType):
+        return {"kind": "module", "is": thing.__name__}
+    if isinstance(thing, type) and issubclass(thing, BaseException):
+        return {"kind": "exception", "is": named(thing)}
+    if isinstance(thing, (types.FunctionType, types.BuiltinFunctionType)):
+        return {"kind": "function"}
+    return {"kind": "value", "value": packed(thing)}
+
+
+def raised(error: BaseException) -> dict[str, Any]:
+    """An exception as data."""
+    try:
+        values = packed(list(error.args))
+    except Apart:
+        values = packed([str(error)])
+    return {"raised": named(type(error)), "values": values}
+
+
+def named(kind: type[BaseException]) -> list[Any]:
+    """Where an exception is from, and what standard ones it is."""
+    above = [one.__name__ for one in kind.__mro__ if one.__module__ == "builtins"]
+    return [kind.__module__, kind.__name__, above]
+
+
+if __name__ == "__main__":
+    serve(
+        os.fdopen(int(sys.argv[1]), encoding="utf-8"),
+        os.fdopen(int(sys.argv[2]), "w", encoding="utf-8"),
+    )
