@@ -19,6 +19,7 @@ from typing import Final
 import pytest
 from tests.llama import TOOLS
 
+from taofold.tools import uplink
 from taofold.tools.containment import why_not
 
 
@@ -69,6 +70,9 @@ _CHROMIUM: Final = ("chromium", "chromium-browser", "google-chrome")
 _SUPERUSER: Final = hasattr(os, "geteuid") and os.geteuid() == 0
 
 CONTAINMENT: Final = Prerequisite(why_not, "apt-get install bubblewrap")
+UPLINK: Final = Prerequisite(
+    lambda: why_not() or uplink.why_not(), "apt-get install bubblewrap passt slirp4netns"
+)
 GIT: Final = _program("git", enable="apt-get install git")
 CHROMIUM: Final = _program(*_CHROMIUM, enable="apt-get install chromium")
 NODE: Final = _program("node", enable="apt-get install nodejs npm")

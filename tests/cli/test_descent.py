@@ -1,9 +1,11 @@
 """A process that an agent started gives no word of authority.
 
-Mutants it catches: `descent.refuse` that looks at its own environment alone; a command of the
-program that does not ask.
+Mutants it catches: `descent.refuse` that looks at its own environment alone; an uncontained
+command that is started without the mark; a command of the program that does not ask.
 """
 
+import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -12,11 +14,14 @@ from pathlib import Path
 import pytest
 from tests.terminal import Taofold
 
+from taofold import RunContext
 from taofold.cli import descent
 from taofold.core.errors import Refused
 from taofold.places.reserved import MARK
+from taofold.tools.command import command_tool
 
 linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc here")
+PROGRAM = [sys.executable, "-m", "taofold.cli"]
 WORDS = [
     ("approvals", "approve", "last"),
     ("approvals", "deny", "last"),
@@ -30,6 +35,16 @@ WORDS = [
 ]
 
 
+def environment(project: Path) -> dict[str, str]:
+    """For a command of the agent: it finds the project's runs."""
+    return {"TAOFOLD_HOME": str(project / ".taofold")}
+
+
+def use(project: Path, command: list[str] | str) -> str:
+    tool = command_tool(project, contain="never", env=environment(project))
+    return str(asyncio.run(tool.bind({"command": command}).run(RunContext(None))).value)
+
+
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_a_process_with_the_mark_gives_no_word(
     taofold: Taofold, project: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -40,6 +55,29 @@ def test_a_process_with_the_mark_gives_no_word(
     assert done.code != 0
     assert "that an agent started (run_command) may not" in done.err
     assert not (project / "notes.txt").exists()
+
+
+def test_an_agents_command_cannot_approve_its_own_run(taofold: Taofold, project: Path) -> None:
+    taofold("run", "agents.py:writer", "go")
+    said = use(project, [*PROGRAM, "approvals", "approve", "last"])
+    assert "may not decide on an action" in said
+    assert len(json.loads(taofold("approvals", "list", "--json").out)) == 1
+
+
+@linux
+def test_clearing_the_environment_does_not_help_while_an_ancestor_lives(
+    taofold: Taofold, project: Path
+) -> None:
+    taofold("run", "agents.py:writer", "go")
+    keep = ["PATH", "TAOFOLD_HOME", "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"]
+    script = (
+        "import os, subprocess, sys; "
+        f"env = {{k: v for k, v in os.environ.items() if k in {keep!r}}}; "
+        f"sys.exit(subprocess.run({[*PROGRAM, 'approvals', 'approve', 'last']!r}, env=env)"
+        ".returncode)"
+    )
+    said = use(project, [sys.executable, "-c", script])
+    assert "may not decide on an action" in said
 
 
 def test_a_person_at_a_terminal_is_nobodys_descendant(taofold: Taofold, project: Path) -> None:

@@ -177,8 +177,8 @@ async def test_a_contained_command_reaches_neither_the_journal_nor_what_is_kept(
     kept.mkdir(parents=True)
     script = f"ls -A .taofold 2>&1; ls {kept} 2>&1; echo end"
     place = Containment(project, protected=PROTECTED, hidden=HIDDEN)
-    async with place.around(["/bin/sh", "-c", script], project) as (argv, writer):
-        running = await asyncio.create_subprocess_exec(*argv, stdout=PIPE, pass_fds=[writer])
+    async with place.around(["/bin/sh", "-c", script], project) as (argv, inherited):
+        running = await asyncio.create_subprocess_exec(*argv, stdout=PIPE, pass_fds=inherited)
         raw, _ = await running.communicate()
     said = raw.decode()
     assert said.endswith("end\n")

@@ -65,6 +65,7 @@ def _here() -> "list[Finding]":
         _configuration(),
         _policy(),
         _containment(),
+        _uplink(),
         _keys(),
         *[_server(name, url) for name, url in _LOCAL.items()],
     ]
@@ -137,6 +138,18 @@ def _containment() -> "Finding":
             "commands", None, f"not contained: {reason}; they have your rights and always ask"
         )
     return Finding("commands", True, "contained by bubblewrap: work root only, no network")
+
+
+def _uplink() -> "Finding":
+    """What a command gets that is allowed the network."""
+    from taofold.cli.probe import Finding
+    from taofold.tools import containment, uplink
+
+    reason = containment.why_not() or uplink.why_not()
+    if reason:
+        shared = f"they share this machine's: {reason}; {uplink.INSTALL}"
+        return Finding("their network", None, f"where it is allowed {shared}")
+    return Finding("their network", True, "where it is allowed one of their own, without loopback")
 
 
 def _keys() -> "Finding":

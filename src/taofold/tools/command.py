@@ -19,7 +19,8 @@ from pydantic import Field
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
-from taofold.tools import process
+from taofold.places.reserved import MARK
+from taofold.tools import process, uplink
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import HIDDEN, PROTECTED, Jail, jail
@@ -49,6 +50,8 @@ class Shell:
         """What a result says about its confinement."""
         if self.containment is None:
             return "not contained"
+        if self.containment.shares:
+            return "not contained: it shares this machine's network"
         return f"contained, {'with' if self.network else 'no'} network"
 
     async def run_command(
@@ -85,7 +88,7 @@ class Shell:
     ) -> Outcome:
         try:
             async with box.around(command, where) as (wrapped, inherited):
-                return await self._observed(ctx, wrapped, self.jail.root, HOME, (inherited,))
+                return await self._observed(ctx, wrapped, self.jail.root, HOME, inherited)
         except OSError as error:
             said = f"it cannot be contained: {error.strerror or error}"
             return Outcome(f"{said}; nothing was run", "failure", said)
@@ -101,6 +104,8 @@ class Shell:
         output = Output()
         started = monotonic()
         environment = {**self.environment, "HOME": home, "TMPDIR": str(Path(home).parent)}
+        if self.containment is None:
+            environment[MARK] = "run_command"
         try:
             code = await process.run(
                 command,
@@ -136,17 +141,21 @@ def command_tool(
 ) -> Tool:
     """The tool `run_command`, which works in `root`.
 
-    Contained, it is tier 2; else tier 3 (with `contain="auto"`). `env` adds variables to the
-    few it inherits; `readable` adds directories it may read (this Python's are always
-    readable). Contained, names in `protected` are read-only and `.taofold` is hidden: in
+    Contained, it is tier 2; else tier 3 (with `contain="auto"`). With `network` it is contained
+    where it can have a network of its own (pasta or slirp4netns); elsewhere its files are
+    confined, but it reaches what listens on this machine, and it is tier 3. `env` adds
+    variables to the few it inherits; `readable` adds directories it may read (this Python's are
+    always readable). Contained, names in `protected` are read-only and `.taofold` is hidden: in
     `root` even where absent, below it where they exist when the command starts.
 
     Raises:
         ConfigError: `root` is no directory, or `contain="always"` where nothing can contain.
     """
     reason = "contain='never'" if contain == "never" else why_not()
-    if contain == "always" and reason:
-        raise ConfigError(f"commands cannot be contained: {reason}")
+    open_ = reason or (uplink.why_not() if network else "")
+    if contain == "always" and open_:
+        hint = "" if reason else f"; {uplink.INSTALL}"
+        raise ConfigError(f"commands cannot be contained: {open_}{hint}")
     try:
         inside = jail(root, protected=protected)
     except OSError as error:
@@ -157,7 +166,7 @@ def command_tool(
     shell = Shell(inside, None if reason else confined, network, _environment(env or {}))
     return make(
         shell.run_command,
-        tier=Tier.CONFIRM if reason else Tier.CARD,
+        tier=Tier.CONFIRM if open_ else Tier.CARD,
         effect="once",
         timeout=timeout,
         longest=max(longest, timeout),

@@ -1,11 +1,14 @@
-"""Confines a command with bubblewrap: one writable directory, no network, no secrets.
+"""Confines a command with bubblewrap: one writable directory, no network of ours, no secrets.
 
 Knows nothing about tools; it turns an argument list into a longer one. What it promises:
 only the work root (without its protected and hidden names) is writable and lasts; the system is
-read-only; the home directory, other projects, `/run`, `/var` and the network do not exist;
-when the command ends, all its processes end. It does not limit memory or processor use.
+read-only; the home directory, other projects, `/run`, `/var` and this machine's network do not
+exist; when the command ends, all its processes end. With `network` it has one of its own, from
+which nothing on this machine's loopback can be reached, if a helper for that is installed;
+`shares` says that none is. It does not limit memory or processor use.
 """
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,10 +17,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from taofold import host
-from taofold.tools import guard, process
+from taofold.tools import guard, process, uplink
 from taofold.tools.worker import WORKERS
 
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
@@ -38,6 +41,8 @@ HOME: Final = "/tmp/home"
 _NONE: Final = "/dev/null/bwrap"
 _PROBE_SECONDS: Final = 10
 _END_SECONDS: Final = 5.0
+Inside: TypeAlias = tuple[list[str], list[str], tuple[int, ...]]
+"""Options for bubblewrap, what stands before the command, descriptors that must be inherited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,8 @@ class Containment:
     @asynccontextmanager
     async def around(
         self, command: Sequence[str], folder: Path, also: Sequence[str] = ()
-    ) -> AsyncGenerator[tuple[list[str], int]]:
-        """What to run in place of `command`, and a descriptor it must inherit.
+    ) -> AsyncGenerator[tuple[list[str], tuple[int, ...]]]:
+        """What to run in place of `command`, and the descriptors it must inherit.
 
         `also` are further options of bubblewrap.
 
@@ -66,20 +71,35 @@ class Containment:
         command has ended: what was made in the root for it is removed then.
 
         Raises:
-            OSError: they cannot be kept out of its reach.
+            OSError: they cannot be kept out of its reach; or, when the context is left, the
+                command was killed before it began, because its network could not be made.
         """
-        reader, writer = os.pipe()
+        with guard.stubs(self.root, (*self.protected, *self.hidden)) as made:
+            more = await WORKERS.run(guard.covers, self.root, self.protected, self.hidden)
+            around = self._connected if self.network and not self.shares else _alone
+            async with around(made) as (options, prefix, inherited):
+                yield self.wrap([*prefix, *command], folder, [*more, *also, *options]), inherited
+
+    @property
+    def shares(self) -> bool:
+        """Does its network reach what listens on this machine's loopback?"""
+        return self.network and bool(uplink.why_not())
+
+    @asynccontextmanager
+    async def _connected(self, made: guard.Stubs) -> AsyncGenerator[Inside]:
+        """A network of its own while the context lasts."""
+        link = uplink.uplink(self.root)
+        connecting = asyncio.ensure_future(WORKERS.run(link.connect))
         try:
-            with guard.stubs(self.root, (*self.protected, *self.hidden)) as made:
-                try:
-                    more = await WORKERS.run(guard.covers, self.root, self.protected, self.hidden)
-                    more += [*also, "--info-fd", str(writer)]
-                    yield self.wrap(command, folder, more), writer
-                finally:
-                    made.ended = await _ended(reader)
+            yield link.options, link.prefix, link.inherited
         finally:
-            os.close(reader)
-            os.close(writer)
+            link.interrupt()
+            await asyncio.shield(asyncio.wait([connecting]))
+            made.ended = not link.pid or await process.gone(link.pid, _END_SECONDS)
+            link.close()
+            connecting.result()
+        if link.fault:
+            raise OSError(f"its network could not be made ({link.fault})")
 
     def _options(self) -> list[str]:
         root = str(self.root)
@@ -87,7 +107,7 @@ class Containment:
         bwrap = host.program("bwrap", self.root) or _NONE
         options = [bwrap, "--unshare-all", "--die-with-parent", "--new-session"]
         options += ["--cap-drop", "ALL", "--hostname", "contained"]
-        options += ["--share-net"] if self.network else []
+        options += ["--share-net"] if self.shares else []
         for part in _SYSTEM:
             options += _system(Path(part))
         for name in (*_ETC, *(_NETWORK_ETC if self.network else ())):
@@ -101,6 +121,20 @@ class Containment:
             # After the root: what lies inside it, such as .venv, must not become writable.
             options += [] if path in around else _shown(str(path))
         return options
+
+
+@asynccontextmanager
+async def _alone(made: guard.Stubs) -> AsyncGenerator[Inside]:
+    """Notes whether everything ended, when the context is left."""
+    reader, writer = os.pipe()
+    try:
+        yield ["--info-fd", str(writer)], [], (writer,)
+    finally:
+        try:
+            made.ended = await _ended(reader)
+        finally:
+            os.close(reader)
+            os.close(writer)
 
 
 async def _ended(reader: int) -> bool:

@@ -25,6 +25,7 @@ from taofold.loop.checks.report import Report, stream
 from taofold.loop.gates.programs import environment, homes, interpreter
 from taofold.loop.gates.tree import Tree
 from taofold.loop.gates.wire import Wire
+from taofold.places.reserved import MARK
 from taofold.tools import process
 from taofold.tools.command import Contain
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
@@ -170,7 +171,7 @@ class Bench:
         if self.why_not:
             home = scratch / "home"
             home.mkdir(exist_ok=True)
-            given |= {"HOME": str(home), "TMPDIR": str(home)}
+            given |= {"HOME": str(home), "TMPDIR": str(home), MARK: "a gate"}
             return await process.run(
                 argv, folder=where, environment=given, heard=heard, inherited=wire.given
             )
@@ -189,7 +190,7 @@ class Bench:
                 folder=Path("/"),
                 environment=given,
                 heard=heard,
-                inherited=(inherited, *wire.given),
+                inherited=(*inherited, *wire.given),
             )
 
     def _said(self, text: str) -> str:

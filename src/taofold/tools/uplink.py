@@ -1,0 +1,311 @@
+"""A network for a container that shares none with this machine.
+
+A command with `network` runs in a network namespace of its own. A helper outside, `pasta`
+(package passt) or `slirp4netns`, carries its packets to the world as connections of its own,
+and nothing to this machine's loopback: what listens there (databases, browsers, taofold itself)
+cannot be reached. Knows nothing about tools.
+
+The command is held back by a line of shell before it, inside, until the network is there: only
+then has bubblewrap done all of its own work on the namespaces.
+"""
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from threading import Thread
+from time import monotonic, sleep
+from typing import Final, TypeAlias
+
+from taofold import host
+from taofold.core.errors import ConfigError
+
+INSTALL: Final = "install pasta (package passt) or slirp4netns, or leave the network out"
+RESOLVER: Final = "10.0.2.3"
+"""Where names are looked up inside; the helper passes it on to what this machine uses."""
+_WATCHED: Final = """
+exec 3<&0 </dev/null
+"$@" 3<&- & helper=$!
+{ read -r _ <&3; kill "$helper"; } 2>/dev/null &
+wait "$helper"
+"""
+"""Ends the helper when nobody holds the other end of its standard input any more."""
+_HELD: Final = 'printf . >"$1"; read -r _ <"$2"; shift 2; exec "$@"'
+_NS_GET_USERNS: Final = 0xB701
+"""ioctl_ns(2)."""
+_START_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.005
+
+
+@dataclass(slots=True)
+class Helper:
+    """A running helper, and what ends it."""
+
+    process: subprocess.Popen[bytes]
+    close: Callable[[], None]
+
+    def end(self) -> None:
+        """Stop it. What it carried is cut off."""
+        self.close()
+        self.process.terminate()
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextmanager
+def _owner(pid: int) -> Generator[str]:
+    """A path to the user namespace that the network namespace of `pid` belongs to.
+
+    The process itself may be in a further one by then, which has no rights over its network.
+    """
+    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        owner = fcntl.ioctl(network, _NS_GET_USERNS)
+        try:
+            yield f"/proc/{os.getpid()}/fd/{owner}"
+        finally:
+            os.close(owner)
+    finally:
+        os.close(network)
+
+
+def slirp4netns(program: str, pid: int, owner: str) -> Helper:
+    """Start slirp4netns for the network of `pid`, which belongs to the user namespace `owner`.
+
+    It ends when this process does, however that ends.
+
+    Raises:
+        OSError: it did not come up.
+    """
+    ready_in, ready_out = os.pipe()
+    exit_in, exit_out = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [
+                program, "--configure", "--mtu=65520", "--disable-host-loopback",
+                f"--userns-path={owner}", f"--ready-fd={ready_out}",
+                f"--exit-fd={exit_in}", str(pid), "tap0",
+            ],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            pass_fds=(ready_out, exit_in),
+        )  # fmt: skip
+    except OSError:
+        os.close(exit_out)
+        os.close(ready_in)
+        raise
+    finally:
+        os.close(ready_out)
+        os.close(exit_in)
+    helper = Helper(process, lambda: os.close(exit_out))
+    try:
+        if not _readable(_START_SECONDS, ready_in) or not os.read(ready_in, 1):
+            helper.end()
+            raise OSError("slirp4netns did not come up")
+    finally:
+        os.close(ready_in)
+    return helper
+
+
+def pasta(program: str, pid: int, owner: str) -> Helper:
+    """Start pasta for the network of `pid`, which belongs to the user namespace `owner`.
+
+    It ends when this process does, however that ends.
+
+    Raises:
+        OSError: it did not come up.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="taofold-net-"))
+    told = folder / "pid"
+    exit_in, exit_out = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [
+                "/bin/sh", "-c", _WATCHED, "sh",
+                program, "--foreground", "--quiet", "--config-net", "--no-map-gw",
+                "--dns-forward", RESOLVER, "-t", "none", "-u", "none", "-T", "none", "-U", "none",
+                # Root needs no other namespace, and pasta gives up what would let it open one.
+                *(["--runas", "0"] if os.geteuid() == 0 else ["--userns", owner]),
+                "--pid", str(told), str(pid),
+            ],
+            stdin=exit_in, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError:
+        os.close(exit_out)
+        folder.rmdir()
+        raise
+    finally:
+        os.close(exit_in)
+    helper = Helper(process, lambda: os.close(exit_out))
+    until = monotonic() + _START_SECONDS
+    try:
+        while not (told.exists() and told.stat().st_size):  # written when the network is there
+            if process.poll() is not None or monotonic() > until:
+                helper.end()
+                raise OSError("pasta did not come up")
+            sleep(_POLL_SECONDS)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return helper
+
+
+Start: TypeAlias = Callable[[str, int, str], Helper]
+"""`(program, process, path of its user namespace)`."""
+HELPERS: Final[Mapping[str, Start]] = {"pasta": pasta, "slirp4netns": slirp4netns}
+"""In the order of preference: inside pasta this machine's other addresses lead nowhere, too."""
+
+
+@dataclass(slots=True)
+class Uplink:
+    """The network of one container, connected before its command begins.
+
+    `options` go to bubblewrap, which must inherit `inherited`, and `prefix` stands before the
+    command. `connect` in a thread; `close` at the end, whatever happened.
+    """
+
+    helper: str
+    """The name in `HELPERS`."""
+    program: str
+    """Its absolute path."""
+    fault: str = ""
+    """Why there is no network, if it could not be made; then the command was ended."""
+    pid: int = 0
+    """The first process in the container, once it is known."""
+    _resolver: int = field(init=False)
+    _info: tuple[int, int] = field(init=False)
+    _ready: tuple[int, int] = field(init=False)
+    _go: tuple[int, int] = field(init=False)
+    _stop: tuple[int, int] = field(init=False)
+    _helper: Helper | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._resolver = os.memfd_create("resolv.conf")
+        os.write(self._resolver, f"nameserver {RESOLVER}\n".encode())
+        os.lseek(self._resolver, 0, os.SEEK_SET)
+        self._info, self._ready, self._go, self._stop = [os.pipe() for _ in range(4)]
+
+    @property
+    def options(self) -> list[str]:
+        """What bubblewrap is told."""
+        resolver = ["--ro-bind-data", str(self._resolver), "/etc/resolv.conf"]
+        return ["--info-fd", str(self._info[1]), *resolver]
+
+    @property
+    def prefix(self) -> list[str]:
+        """What stands before the command."""
+        ready, go = f"/dev/fd/{self._ready[1]}", f"/dev/fd/{self._go[0]}"
+        return ["/bin/sh", "-c", _HELD, "sh", ready, go]
+
+    @property
+    def inherited(self) -> tuple[int, ...]:
+        """The descriptors that bubblewrap and the prefix need."""
+        return self._info[1], self._resolver, self._ready[1], self._go[0]
+
+    def connect(self) -> None:
+        """Wait for the container, give it its network, let it go. Blocks; `interrupt` ends it.
+
+        Where the network cannot be made the container is killed before its command begins.
+        """
+        if self._stop[0] in _readable(None, self._ready[0], self._stop[0]):
+            return
+        self.pid = int(json.loads(os.read(self._info[0], 4096))["child-pid"])
+        try:
+            with _owner(self.pid) as owner:
+                self._helper = HELPERS[self.helper](self.program, self.pid, owner)
+        except OSError as error:
+            self.fault = str(error)
+            os.kill(self.pid, signal.SIGKILL)
+            return
+        os.write(self._go[1], b"\n")
+
+    def interrupt(self) -> None:
+        """Let `connect` return if it still waits for the container."""
+        os.write(self._stop[1], b"\0")
+
+    def close(self) -> None:
+        """End the helper and let go of everything. `connect` must have returned."""
+        if self._helper is not None:
+            self._helper.end()
+        for descriptor in (self._resolver, *self._info, *self._ready, *self._go, *self._stop):
+            os.close(descriptor)
+
+
+def _readable(seconds: float | None, *descriptors: int) -> set[int]:
+    """Which of them can be read, after at most `seconds`. Unlike `select` it knows all numbers."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    found = poll.poll(None if seconds is None else seconds * 1000)
+    return {descriptor for descriptor, _ in found}
+
+
+def uplink(outside: Path) -> Uplink:
+    """A new one, with the helper that works here.
+
+    Its program is not taken from below `outside`, where an agent could have written it.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    helper = _working()
+    program = host.program(helper, outside) if helper else ""
+    if not program:
+        raise ConfigError(f"no network of its own can be made: {why_not()}; {INSTALL}")
+    return Uplink(helper, program)
+
+
+def why_not() -> str:
+    """Why a container cannot have a network of its own here; "" if it can."""
+    if _working():
+        return ""
+    present = [name for name in HELPERS if host.program(name)]
+    if present:
+        return f"{' and '.join(present)} did not work"
+    return f"{' and '.join(HELPERS)} are not installed"
+
+
+@cache
+def _working() -> str:
+    """The first helper that works, found out by using it, once; "" if none does."""
+    for name in HELPERS:
+        program = host.program(name)
+        if program and _tried(Uplink(name, program)):
+            return name
+    return ""
+
+
+def _tried(link: Uplink) -> bool:
+    """Does a process in a new namespace get an address from it?"""
+    command = [host.program("bwrap"), "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/"]
+    command += ["--proc", "/proc", "--dev", "/dev", "--cap-drop", "ALL", *link.options]
+    try:
+        with subprocess.Popen(
+            [*command, "--", *link.prefix, "cat", "/proc/net/route"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            pass_fds=link.inherited,
+        ) as process:  # fmt: skip
+            waiting = Thread(target=link.connect)
+            waiting.start()
+            try:
+                said, _ = process.communicate(timeout=_START_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                said = b""
+            link.interrupt()
+            waiting.join()
+        return not link.fault and said.count(b"\n") > 1
+    except OSError:
+        return False
+    finally:
+        link.close()

@@ -1,0 +1,147 @@
+"""A command with `network`: it has a network of its own, or it is not called contained.
+
+Mutants it catches: `--share-net` always; pasta without `--no-map-gw`; slirp4netns without
+`--disable-host-loopback`; tier 2 where no helper works; a helper from below the work root.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.prerequisites import CONTAINMENT, UPLINK
+
+from taofold import RunContext
+from taofold.core.errors import ConfigError
+from taofold.core.values import Tier
+from taofold.tools import Outcome, Tool, uplink
+from taofold.tools.command import command_tool
+
+pytestmark = pytest.mark.anyio
+
+PROBE = """
+import json, os, socket, struct, sys
+
+def gateway():
+    with open("/proc/net/route") as routes:
+        for line in routes.read().splitlines()[1:]:
+            fields = line.split()
+            if fields[1] == "00000000":
+                return socket.inet_ntoa(struct.pack("<I", int(fields[2], 16)))
+    return ""
+
+def gateway6():
+    with open("/proc/net/ipv6_route") as routes:
+        for line in routes:
+            fields = line.split()
+            if fields[0] == "0" * 32 and fields[4] != "0" * 32:
+                return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(fields[4]))
+    return ""
+
+def reached(family, place):
+    try:
+        with socket.socket(family) as client:
+            client.settimeout(2)
+            client.connect(place)
+            return True
+    except OSError:
+        return False
+
+port, name = int(sys.argv[1]), sys.argv[2]
+hosts = ["127.0.0.1", "127.1.2.3", "0.0.0.0", "10.0.2.2", gateway()]
+print(json.dumps({
+    "reached": [host for host in hosts if host and reached(socket.AF_INET, (host, port))]
+    + [host for host in ("::1", gateway6()) if host and reached(socket.AF_INET6, (host, port))]
+    + (["abstract"] if reached(socket.AF_UNIX, "\\0" + name) else []),
+    "namespace": os.readlink("/proc/self/ns/net"),
+    "gateway": gateway(),
+}))
+"""
+
+
+@contextmanager
+def listening() -> Iterator[tuple[int, str]]:
+    """Something on loopback in both families, and on an abstract socket of this machine."""
+    name = f"taofold-test-{os.getpid()}"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as four,
+        socket.socket(socket.AF_INET6) as six,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
+        port = four.getsockname()[1]
+        six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        six.bind(("::1", port))
+        six.listen()
+        abstract.bind(f"\0{name}")
+        abstract.listen()
+        yield port, name
+
+
+async def use(tool: Tool, command: object) -> Outcome:
+    return await tool.bind({"command": command}).run(RunContext(None))
+
+
+@UPLINK.mark
+@pytest.mark.parametrize("helper", list(uplink.HELPERS))
+async def test_a_command_with_a_network_reaches_nothing_on_this_machines_loopback(
+    tmp_path: Path, helper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uplink, "_working", lambda: helper)
+    tool = command_tool(tmp_path, contain="always", network=True)
+    assert tool.tier == Tier.CARD
+    with listening() as (port, name):
+        outcome = await use(tool, ["python3", "-c", PROBE, str(port), name])
+    if "could not be made" in outcome.value:
+        pytest.skip(f"{helper} does not work here")
+    assert "(contained, with network)" in outcome.value, outcome.value
+    found = json.loads(outcome.extraction or "")
+    assert found["reached"] == []
+    assert found["gateway"], "it has no network at all"
+    assert found["namespace"] != str(Path("/proc/self/ns/net").readlink())
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@UPLINK.mark
+async def test_its_network_ends_with_the_command_and_leaves_nothing(tmp_path: Path) -> None:
+    tool = command_tool(tmp_path, contain="always", network=True)
+    await use(tool, ["true"])
+    before = open_descriptors()
+    for _ in range(3):
+        assert (await use(tool, ["true"])).status == "success"
+    assert open_descriptors() <= before
+
+
+@CONTAINMENT.mark
+async def test_without_a_helper_such_a_command_is_not_contained_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uplink, "_working", lambda: "")
+    tool = command_tool(tmp_path, network=True)
+    assert tool.tier == Tier.CONFIRM
+    assert tool.preview is not None
+    assert "not contained: it shares this machine's network" in tool.preview({"command": ["ls"]})
+    with listening() as (port, name):
+        outcome = await use(tool, ["python3", "-c", PROBE, str(port), name])
+    assert "127.0.0.1" in json.loads(outcome.extraction or "")["reached"]
+    with pytest.raises(ConfigError, match="slirp4netns"):
+        command_tool(tmp_path, contain="always", network=True)
+
+
+@UPLINK.mark
+async def test_a_helper_in_the_work_root_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sprung = tmp_path.parent / f"{tmp_path.name}-sprung"
+    for name in ("pasta", "slirp4netns", "bwrap"):
+        (tmp_path / name).write_text(f"#!/bin/sh\ntouch {sprung}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    tool = command_tool(tmp_path, contain="always", network=True)
+    assert (await use(tool, ["true"])).status == "success"
+    assert not sprung.exists()
