@@ -69,6 +69,17 @@ async def test_signing_out_needs_the_csrf_token(tmp_path: Path) -> None:
         assert await known(client, mine)
 
 
+async def test_this_machines_user_may_sign_in_with_the_local_token(tmp_path: Path) -> None:
+    async with server(tmp_path) as client:
+        said = {"token": client.server.local.value()}
+        page = {"Sec-Fetch-Site": "same-origin", "Origin": client.url}
+        passed_on = await client.post("/signin", said, headers={**page, "Via": "1.1 proxy"})
+        assert passed_on.status_code == 401
+        answer = await client.post("/signin", said, headers=page)
+        assert answer.json()["id"] == "local"
+        assert (await client.get("/me", headers=page)).json()["id"] == "local"
+
+
 async def test_a_stream_ends_when_its_session_does(tmp_path: Path) -> None:
     bench = Bench()
     bench.gate.clear()

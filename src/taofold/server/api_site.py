@@ -45,15 +45,17 @@ async def enter(call: Call) -> Response:
 
 
 async def login(call: Call) -> Response:
-    """Sign in with a token."""
-    server = call.server
+    """Sign in with a token; this machine's user with the local one."""
+    server, request = call.server, call.request
+    client = request.client.host if request.client else ""
     token = server.tokens.check(call.body.token)
-    if token is None:
+    if token is None and not server.door.takes_local(call.body.token, request.headers, client):
         raise Problem(401, "unauthorized", "the token is not valid")
     cookie = await asyncio.to_thread(server.signin.cookie, token)
     session = server.signin.read(cookie)
     assert isinstance(session, Session)
-    server.audit("signin", token.principal, detail=f"by token {token.id}")
+    detail = "by the local token" if token is None else f"by token {token.id}"
+    server.audit("signin", session.principal.id, detail=detail)
     shown = _me(session.principal.id, session.principal.roles, session.csrf)
     answer = JSONResponse(shown.model_dump())
     _set(call, answer, cookie)

@@ -96,6 +96,10 @@ class Door:
             raise Problem(403, "csrf", f"the header {CSRF} must hold the CSRF token of GET /me")
         return Guest(session.principal, session.csrf)
 
+    def takes_local(self, token: str, headers: Headers, client: str) -> bool:
+        """Is it the local token, sent from this machine?"""
+        return _near(headers, client) and self._is_local(token)
+
     def cookie(self, headers: Headers) -> str | None:
         """What the request has as our cookie."""
         return cookie_parser(headers.get("cookie", "")).get(self.signin.name)

@@ -90,9 +90,9 @@ class Signin:
         expires = self._codes.pop(_hash(code), 0)
         return self._begin("") if self._now() < expires else None
 
-    def cookie(self, token: Token) -> str:
-        """The cookie for a token. Blocks."""
-        return self._begin(token.id)
+    def cookie(self, token: Token | None) -> str:
+        """The cookie for a token, None = the local one. Blocks."""
+        return self._begin("" if token is None else token.id)
 
     def read(self, cookie: str) -> Session | None:
         """Whose cookie it is, None if it is not ours, has ended, or its token was revoked."""
