@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from taofold.core.values import Tier
+from taofold.core.values import Principal, Tier
 from taofold.policy import Policy
 from taofold.spec.document import Document, parse
 from taofold.spec.policy_file import PolicyFile, read_policy, tighten
@@ -42,6 +42,8 @@ def document(text: str) -> Document:
         "approve_seconds: 61",
         "roles: {GUEST: 100}",
         "approvers: VIEWER",
+        "rights: {start: VIEWER}",
+        "rights: {start: ADMIN}",
     ],
 )
 def test_a_project_cannot_loosen(text: str) -> None:
@@ -104,3 +106,12 @@ def test_faults_have_their_line(tmp_path: Path) -> None:
     assert keys is None
     assert sorted(fault.line for fault in faults) == [1, 3, 4]
     assert "did you mean 'deny'" in str(faults[-1]) + str(faults)
+
+
+def test_the_operator_says_which_role_gives_a_right() -> None:
+    keys = PolicyFile.model_validate(document("rights: {start: ADMIN, metrics: ''}").value)
+    policy = keys.over(OPERATOR)
+    assert policy.lacks(Principal("u", ("USER",)), "start")
+    assert not policy.lacks(Principal("u", ("ADMIN",)), "start")
+    assert policy.lacks(Principal("u", ("ADMIN",)), "metrics"), "nobody's"
+    assert not policy.lacks(Principal("u", ("VIEWER",)), "read")

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from taofold.logs import forks
+from taofold.places.reserved import reserve_file
 
+BESIDE: Final = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside a file and believes when it opens it."""
 _KEPT_WAL_BYTES: Final = 8 << 20
 
 
@@ -19,6 +22,7 @@ def opened(path: Path, mode: Literal["ro", "rw"], wait_s: float) -> sqlite3.Conn
         LogError: this process was forked while the file was open.
     """
     forks.refuse(path)
+    reserve_file(path, BESIDE)
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,

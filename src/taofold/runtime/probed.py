@@ -5,24 +5,16 @@ Every later `provider:model` gets the profile that was probed, unless it is give
 
 import json
 import os
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Profile
+from taofold.places.reserved import operator_folder
 from taofold.store.fields import is_mapping
 
 NAME: Final = "profiles.json"
-
-
-def operator_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """`~/.config/taofold`, where `XDG_CONFIG_HOME` says so elsewhere."""
-    said = environment.get("XDG_CONFIG_HOME", "")
-    base = Path(said) if said.startswith("/") else Path.home() / ".config"
-    return base / "taofold"
 
 
 def known(model: str) -> Profile | None:

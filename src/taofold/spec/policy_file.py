@@ -9,12 +9,13 @@ from pydantic import Field
 from taofold.core.values import Tier
 from taofold.policy import Policy
 from taofold.policy.policy import Autonomy, loosened
+from taofold.policy.rights import Right
 from taofold.spec.document import Document, Place, Strict, check, load
 from taofold.spec.faults import Fault
 
 Level = Annotated[int, Field(ge=1, le=4)]
 
-_OPERATORS: Final = ("roles", "approvers")
+_OPERATORS: Final = ("roles", "approvers", "rights")
 """Keys that say who is who: never a project's business."""
 
 
@@ -32,6 +33,7 @@ class PolicyFile(Strict):
     approvers: str = ""
     own_approval: bool = True
     approve_seconds: Annotated[float, Field(ge=0)] = 0.0
+    rights: dict[Right, str] = {}
 
     def over(self, base: Policy) -> Policy:
         """`base` with what this file says, and nothing else, changed."""

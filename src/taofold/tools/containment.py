@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from taofold import host
+from taofold.places import reserved
 from taofold.tools import guard, process, uplink
 from taofold.tools.worker import WORKERS
 
@@ -120,6 +121,8 @@ class Containment:
         for path in self.readable:
             # After the root: what lies inside it, such as .venv, must not become writable.
             options += [] if path in around else _shown(str(path))
+        for place in (self.root, *self.readable):
+            options += _reserved(place, self.hidden if place == self.root else ())
         return options
 
 
@@ -145,6 +148,28 @@ async def _ended(reader: int) -> bool:
     except BlockingIOError:
         return True  # it did not get so far as to start anything
     return await process.gone(pid, _END_SECONDS)
+
+
+def _reserved(place: Path, hidden: tuple[str, ...]) -> list[str]:
+    """Options that empty every place of authority below `place`, unless `hidden` covers it.
+
+    What does not exist is made, because a mount needs a place and the command could make it: a
+    journal that SQLite believes, or a policy.
+    """
+    options: list[str] = []
+    for folder in reserved.folders(place):
+        if not _is_hidden(folder, place, hidden):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            options += ["--tmpfs", str(folder), "--remount-ro", str(folder)]
+    for file in reserved.files(place):
+        if file.parent.is_dir() and not _is_hidden(file, place, hidden):
+            file.touch(0o600)
+            options += ["--ro-bind", "/dev/null", str(file)]
+    return options
+
+
+def _is_hidden(path: Path, root: Path, hidden: tuple[str, ...]) -> bool:
+    return not {part.casefold() for part in path.relative_to(root).parts}.isdisjoint(hidden)
 
 
 def _system(path: Path) -> list[str]:

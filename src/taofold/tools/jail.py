@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from taofold.host import OUTSIDE, frozen
+from taofold.places import reserved
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK a FIFO would hold the tool until somebody writes to it.
@@ -91,7 +92,7 @@ class Jail:
         if b"\0" in encoded:
             raise Outside(f"{path!r} is no file name: it holds a NUL character")
         folded = {part.casefold() for part in parts}  # some file systems ignore case
-        if folded & set(self.hidden):
+        if folded & set(self.hidden) or reserved.holds(self.root, self.root.joinpath(*parts)):
             raise Outside(f"{path!r} belongs to the runtime and cannot be used")
         inner = "/".join(parts)
         if write and any([(inner + "/").startswith(f"{place}/") for place in self.frozen]):
@@ -171,7 +172,8 @@ class Jail:
         found: list[Entry] = []
         with self.directory(parts) as folder:
             for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a descriptor has no Path
-                if name.casefold() in self.hidden:
+                inner = self.root.joinpath(*parts, name)
+                if name.casefold() in self.hidden or reserved.holds(self.root, inner):
                     continue
                 with suppress(FileNotFoundError):
                     found.append(_entry(folder, name, "/".join((*parts, name))))
