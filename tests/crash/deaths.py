@@ -7,7 +7,7 @@ explored once: all sequences of deaths are covered, not a sample of them.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +16,7 @@ import msgspec
 
 from taofold import Agent, Approval, Decision, Limits, Outcome, RunContext, tool
 from taofold.core.codec import encode
-from taofold.core.errors import UnknownRun
+from taofold.core.errors import LogError, UnknownRun
 from taofold.core.events import Record
 from taofold.core.state import ENDED
 from taofold.runtime.people import decide, pending
@@ -116,6 +116,11 @@ class MortalLog(WrappedLog):
     async def append(self, run: str, epoch: int, records: Any, **named: Any) -> bool:
         written: bool = await self._mortal(super().append(run, epoch, records, **named))
         return written
+
+    def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
+        if self.life.over:
+            raise LogError("nobody is there to give a sign of life")
+        return super().renew(owner, runs, lease_ms)
 
     async def post(self, run: str, signal: Signal) -> bool:
         new: bool = await self._mortal(super().post(run, signal))

@@ -1,14 +1,12 @@
 """The journals: all keep the contracts; the SQLite one lives in the log's file."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from taofold.core.errors import LogError
-from taofold.logs import SqliteLog, schema
+from taofold.logs import SqliteLog
 from taofold.logs.journal import SqliteJournal, open_journal
 from taofold.store.journal import MemoryJournal
 from taofold.store.log import RunRow
@@ -52,46 +50,6 @@ def test_runs_and_streams_share_one_file(tmp_path: Path) -> None:
 
     asyncio.run(main())
     assert [path.name for path in tmp_path.iterdir()] == ["log.db"]
-
-
-OLD = [statement for statement in schema.TABLES if statement not in schema.UPGRADES[1]]
-
-
-@pytest.fixture
-def old_file(tmp_path: Path) -> Path:
-    """A log as the release before the journal left it, with a run in it."""
-    path = tmp_path / "log.db"
-
-    async def main() -> None:
-        log = SqliteLog(path)
-        await log.create(RunRow("r", goal="old"))
-        await log.close()
-
-    asyncio.run(main())
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        for name in ("streams", "facts"):
-            db.execute(f"drop table {name}")
-        db.execute("pragma user_version = 1")
-    assert len(OLD) == len(schema.TABLES) - 2
-    return path
-
-
-@pytest.mark.scenario("PEER-30")
-def test_a_log_of_the_layout_before_is_upgraded_with_a_backup(old_file: Path) -> None:
-    async def main() -> None:
-        journal = SqliteJournal(old_file)
-        assert await journal.write("s", -1, [(1, b"{}")]) == 0
-        await journal.close()
-        log = SqliteLog(old_file)
-        assert (await log.row("r")).goal == "old"
-        await log.close()
-
-    asyncio.run(main())
-    backup = old_file.with_name("log.db.v1.bak")
-    with closing(sqlite3.connect(backup)) as db:
-        assert schema.number(db, "user_version") == 1
-        assert db.execute("select goal from runs").fetchall() == [("old",)]
-        assert not db.execute("select 1 from sqlite_master where name = 'facts'").fetchall()
 
 
 def test_a_journal_that_was_closed_says_so(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from taofold.core.errors import ConfigError, Refused
 from taofold.loop import events as e
 from taofold.loop.learned import Lessons
 from taofold.loop.lifecycle import new_id, paths, resume, rows, start
-from taofold.loop.pulse import STALE, MemoryPulse
 from taofold.loop.state import LoopState
 from taofold.loop.stopping import abort
 from taofold.loop.stream import Stream, inject, load
 from taofold.loop.values import Bounds
+from taofold.runtime.lease import LEASE_MS
 from taofold.store.journal import MemoryJournal
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools import tool
@@ -35,6 +35,9 @@ from .kit import (
 )  # fmt: skip
 
 pytestmark = pytest.mark.anyio
+
+ELSEWHERE = "another-boot/pid:[1]|77|1234|own|ab"
+"""A process that cannot be seen from here: only its lease speaks for it."""
 
 
 def rounds(*contents: str) -> list[str]:
@@ -416,12 +419,10 @@ async def test_a_model_that_always_fails_ends_the_loop_as_failed(tmp_path: Path)
 
 @pytest.mark.scenario("RLP-11")
 async def test_a_fifth_loop_needs_force_and_is_warned_of_its_paths(tmp_path: Path) -> None:
-    from taofold.runtime import owner
-
     given = means(tmp_path, rounds("good"), contains("good"))
-    me = owner.me()
     for n in range(4):
-        await Stream(given.journal, f"loop{n}").append(e.LoopStarted(wish=wish(tmp_path), owner=me))
+        begun = e.LoopStarted(wish=wish(tmp_path), owner=ELSEWHERE)
+        await Stream(given.journal, f"loop{n}").append(begun)
     with pytest.raises(Refused, match="loop0") as refused:
         await start(given, wish(tmp_path))
     assert all(f"loop{n}" in str(refused.value) for n in range(4))
@@ -434,14 +435,11 @@ async def test_a_fifth_loop_needs_force_and_is_warned_of_its_paths(tmp_path: Pat
 
 @pytest.mark.scenario("RLP-11")
 async def test_of_loops_that_start_at_the_same_moment_the_last_gives_way(tmp_path: Path) -> None:
-    from taofold.runtime import owner
-
     given = means(tmp_path, rounds("good"), contains("good"), now=lambda: 2000)
-    me = owner.me()
 
     async def rival(n: int) -> None:
         other = Stream(given.journal, f"rival{n}", now=lambda: 1000)
-        await other.append(e.LoopStarted(wish=wish(tmp_path), owner=me))
+        await other.append(e.LoopStarted(wish=wish(tmp_path), owner=ELSEWHERE))
 
     for n in range(3):
         await rival(n)
@@ -462,20 +460,41 @@ async def test_a_loop_whose_process_is_gone_is_marked_as_crashed_and_can_be_resu
     tmp_path: Path,
 ) -> None:
     now = 1_000_000
-    pulse = MemoryPulse()
-    given = means(tmp_path, rounds("good"), contains("good"), now=lambda: now, pulse=pulse)
-    elsewhere = "another-boot/pid:[1]|77|1234|own|ab"
+    journal = MemoryJournal(now=lambda: now)
+    given = means(tmp_path, rounds("good"), contains("good"), now=lambda: now, journal=journal)
     stream = Stream(given.journal, "x", now=lambda: now)
-    await stream.append(e.LoopStarted(wish=wish(tmp_path), owner=elsewhere))
-    pulse.beat("x", elsewhere, now)
-    now += int(STALE * 1000) - 1000
+    await stream.append(e.LoopStarted(wish=wish(tmp_path), owner=ELSEWHERE))
+    now += LEASE_MS - 1000
     assert [(one.state.status, one.note) for one in await rows(given)] == [("pending", "")]
-    with pytest.raises(Refused, match="its process lives"):
+    with pytest.raises(Refused, match="driven by process 77 of another machine"):
         await resume(given, "x")
+    journal.renew(ELSEWHERE, [stream.name], LEASE_MS)
+    now += LEASE_MS - 1000
+    assert [(one.state.status, one.note) for one in await rows(given)] == [("pending", "")]
     now += 2000
     [row] = await rows(given)
     assert row.state.status == "crashed"
-    assert "no sign of life for 301 s" in row.note
+    assert "has been over for 1 s" in row.note
+    assert (await resume(given, "x")).status == "completed"
+
+
+async def test_a_frozen_process_of_this_machine_is_noted_and_may_be_taken_over(
+    tmp_path: Path,
+) -> None:
+    from taofold.runtime import owner
+
+    now = 1_000_000
+    journal = MemoryJournal(now=lambda: now)
+    given = means(tmp_path, rounds("good"), contains("good"), now=lambda: now, journal=journal)
+    parts = owner.me().split("|")
+    alive = "|".join([*parts[:4], "another"])
+    await Stream(given.journal, "x").append(e.LoopStarted(wish=wish(tmp_path), owner=alive))
+    now += LEASE_MS + 1
+    [row] = await rows(given)
+    assert (row.state.status, row.note) == (
+        "pending",
+        "its process is there, but gives no sign of life",
+    )
     assert (await resume(given, "x")).status == "completed"
 
 

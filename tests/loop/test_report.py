@@ -1,8 +1,5 @@
 """What is told of a loop afterwards, and the signs of life beside it."""
 
-import json
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
 
@@ -12,7 +9,6 @@ from taofold.loop.debugging import debug_memory
 from taofold.loop.export import state_json, trajectory
 from taofold.loop.findings import failing, signatures, slim
 from taofold.loop.learned import Extracted, Learnt, Lessons, Used
-from taofold.loop.pulse import Beat, FilePulse
 from taofold.loop.report import fenced, report_markdown
 
 from .kit import begun, iteration, scored, state_after, verdict
@@ -107,16 +103,3 @@ def test_the_stream_keeps_details_only_of_what_failed() -> None:
     failed = Check("b", "failed", "E", "m", traceback="tb")
     kept = slim(Verdict(False, (GateResult(Gate("x"), False, checks=(passed, failed)),)))
     assert kept.results[0].checks == (Check("a", "passed"), failed)
-
-
-def test_signs_of_life_survive_a_damaged_file(tmp_path: Path) -> None:
-    pulse = FilePulse(tmp_path / "pulses")
-    assert pulse.last("x") is None
-    pulse.beat("x", "me", 5)
-    assert pulse.last("x") == Beat("me", 5)
-    assert json.loads((tmp_path / "pulses" / "x.json").read_text()) == {"owner": "me", "at": 5}
-    (tmp_path / "pulses" / "x.json").write_text("{")
-    assert pulse.last("x") is None
-    pulse.stop("x")
-    pulse.stop("x")
-    assert list((tmp_path / "pulses").iterdir()) == []

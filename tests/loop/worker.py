@@ -6,7 +6,7 @@ Everything lies on disk: log, journal, snapshots. What the world saw goes to a s
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from taofold.loop.driver import Means
 from taofold.loop.ground import Judged
 from taofold.loop.learned import Learnt, Lessons
 from taofold.loop.lifecycle import resume, start
-from taofold.loop.pulse import FilePulse
 from taofold.loop.state import LoopState
 from taofold.loop.status import DRIVEN
 from taofold.loop.stream import load
@@ -47,13 +46,23 @@ class CrashJournal:
     def __init__(self, journal: SqliteJournal, points: Points) -> None:
         self._journal, self._points = journal, points
 
+    @property
+    def identity(self) -> str:
+        return self._journal.identity
+
     async def write(
-        self, stream: str, after: int, facts: Sequence[tuple[int, bytes]], *, disk: bool = False
+        self, stream: str, after: int, facts: Sequence[tuple[int, bytes]], **named: Any
     ) -> int:
         self._points()
-        last = await self._journal.write(stream, after, facts)
+        last = await self._journal.write(stream, after, facts, **named)
         self._points()
         return last
+
+    async def row(self, stream: str) -> StreamRow | None:
+        return await self._journal.row(stream)
+
+    def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
+        return self._journal.renew(owner, streams, lease_ms)
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
         return await self._journal.facts(stream, after=after, limit=limit)
@@ -149,7 +158,7 @@ def means(folder: Path, story: str, points: Points, *, mutant: str = "") -> tupl
     given = Means(
         log=CrashLog(log, points), journal=CrashJournal(journal, points),
         ground=lambda loop, state: ground, agent=lambda place, state: made,
-        learner=Register(folder, points), pulse=FilePulse(folder / "pulses"),
+        learner=Register(folder, points),
     )  # fmt: skip
     return given, (log, journal)
 

@@ -137,16 +137,17 @@ async def test_the_rest_of_a_batch_waits_and_is_answered_after(tmp_path: Path) -
 async def test_after_five_minutes_an_approval_is_expired_and_nothing_ran(tmp_path: Path) -> None:
     bench, now = Bench(), Clock()
     agent = bench.agent(PUBLISH, finish())
-    async with serving(agent, tmp_path / "runs.db", now=now) as client:
+    settings = replace(QUICK, look_s=3600.0)  # so that no look is quicker than the person
+    async with serving(agent, tmp_path / "runs.db", now=now, settings=settings) as client:
         run = await client.start()
         one = await client.pending(run)
-        client.server.worker._asked.clear()  # so that no sweep is quicker than the person
         now.ahead = 299_000
         assert (await client.get("/approvals")).json()["items"] != []
         now.ahead = 301_000
         assert (await client.get("/approvals")).json()["items"] == []
         answer = await decide(client, one, "approve")
         assert answer.status_code == 410
+        await client.server.engine.reconcile()
         assert (await client.until(run))["status"] == "finished"
         assert bench.done == []
 
@@ -261,10 +262,10 @@ async def test_a_role_lowered_after_the_approval_is_still_noticed(tmp_path: Path
     async with serving(agent, path, tokens=tokens, token=token["alice"]) as client:
         run = await client.start()
         one = await client.pending(run)
-        client.server.worker.stuck[run] = "held by the test"
+        client.server.engine.stuck[run] = "held by the test"
         assert (await decide(client, one, "approve")).status_code == 202
         tokens.revoke(token["alice"].split("_")[1])
-        client.server.worker.stuck.clear()
+        client.server.engine.stuck.clear()
         client.http.headers["Authorization"] = f"Bearer {viewer}"
         await client.until(run)
         assert bench.done == []

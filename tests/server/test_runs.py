@@ -12,7 +12,7 @@ from tests.server.live import QUICK, Client, serving, settled
 from taofold import Limits
 from taofold.logs.sqlite import SqliteLog
 from taofold.server import Settings
-from taofold.store.log import Log, RunRow
+from taofold.store.log import Claim, Log, RunRow
 from taofold.store.wrapped import WrappedLog
 
 pytestmark = pytest.mark.anyio
@@ -230,7 +230,7 @@ class Hesitant(WrappedLog):
         super().__init__(log)
         self.came, self.third = 0, asyncio.Event()
 
-    async def create(self, row: RunRow) -> None:
+    async def create(self, row: RunRow, **named: Any) -> Claim:
         """Register a run."""
         self.came += 1
         if self.came == 2:
@@ -238,7 +238,7 @@ class Hesitant(WrappedLog):
                 await asyncio.wait_for(self.third.wait(), 0.5)
         elif self.came == 3:
             self.third.set()
-        await super().create(row)
+        return await super().create(row, **named)
 
 
 async def test_who_waits_for_a_session_does_not_overtake_one_whose_run_is_just_beginning(
@@ -360,7 +360,7 @@ async def test_more_runs_than_may_be_driven_wait_their_turn(tmp_path: Path) -> N
     agent = bench.agent(act("wait", "slow"), finish(), limits=Limits(steps=5))
     async with serving(agent, tmp_path / "r.db", settings=settings) as client:
         runs = [await client.start(f"{n}") for n in range(8)]
-        await settled(lambda: bench.asked >= 3 and client.server.worker.active <= 3)
+        await settled(lambda: bench.asked >= 3 and client.server.engine.active <= 3)
         waiting = (await client.get("/runs", params={"status": "waiting"})).json()["items"]
         assert {one["waiting_for"] for one in waiting} == {"queued"}
         assert len(waiting) == 5
@@ -380,7 +380,7 @@ async def test_a_server_that_stops_lets_its_runs_wait_and_the_next_one_goes_on(
     async with serving(agent, path, settings=QUICK) as client:
         run = await client.start()
         await bench.arrived.wait()
-        stopping = asyncio.create_task(client.server.worker.stop(5))
+        stopping = asyncio.create_task(client.server.engine.stop(5))
         await asyncio.sleep(0)
         bench.gate.set()
         await stopping
@@ -401,7 +401,7 @@ async def test_a_run_cut_off_by_a_stop_is_carried_on(tmp_path: Path) -> None:
     async with serving(agent, path) as client:
         run = await client.start()
         await bench.arrived.wait()
-        await client.server.worker.stop(0.01)
+        await client.server.engine.stop(0.01)
     bench.gate.set()
     async with serving(agent, path) as client:
         assert (await client.until(run, "finished"))["output"] == "forty-two"

@@ -21,8 +21,10 @@ from taofold.runtime.cleaning import unsaid
 from taofold.runtime.model import Model
 from taofold.runtime.people import pending
 from taofold.runtime.registry import resolve
-from taofold.runtime.setup import Approver, ChildOutcome, Parent, Setup
+from taofold.runtime.setup import Approver, ChildOutcome, Parent, Pause, Setup
 from taofold.runtime.terminal import approve_all, at_terminal
+from taofold.runtime.unbegun import never_began, remove_unbegun
+from taofold.runtime.waiting import Advanced
 from taofold.store.log import Log
 from taofold.store.memory import MemoryLog
 from taofold.store.opening import open_log
@@ -66,10 +68,12 @@ class Activation:
         listener: Callable[[Happening], None] | None,
         log: Log | None = None,
         parent: Parent | None = None,
+        pause: Pause = str,
     ) -> None:
         self.agent, self.deps, self.listener, self.parent = agent, deps, listener, parent
         self.log = log or (MemoryLog() if agent.log is None else open_log(agent.log))
         self.principal, self.takeover = principal, False
+        self.pause = pause if parent is None else parent.pause
         self.output = agent.answer
         self.strategy_name, self._make = find_strategy(agent.strategy)
         self.models = self._models()
@@ -106,6 +110,7 @@ class Activation:
             listeners=() if listener is None else (listener,),
             on_delta=None if listener is None else lambda run, text: listener(Delta(run, text)),
             on_progress=None if listener is None else lambda r, t, s: listener(Progress(r, t, s)),
+            pause=self.pause,
             children=self._child,
             cache=agent.replies if agent.cache else None,
             settings=agent.model_settings,
@@ -151,6 +156,38 @@ class Activation:
         settings: Mapping[str, Any] | None = None,
     ) -> RunResult[Any]:
         """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
+        started = await self._described(goal, session, data, ui_context, history, settings)
+        run = run_id or new_id()
+        store = await runs.start(self.log, started, run, self.strategy(started), self.setup)
+        return await self._result(store)
+
+    async def begin(
+        self,
+        goal: str,
+        *,
+        session: str = "",
+        run_id: str = "",
+        data: Mapping[str, JSON] | None = None,
+        ui_context: str = "",
+        history: Sequence[Message] = (),
+        settings: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Put a run into the log without driving it. Returns its id."""
+        started = await self._described(goal, session, data, ui_context, history, settings)
+        run = run_id or new_id()
+        await runs.begin(self.log, started, run, self.setup)
+        return run
+
+    async def _described(
+        self,
+        goal: str,
+        session: str,
+        data: Mapping[str, JSON] | None,
+        ui_context: str,
+        history: Sequence[Message],
+        settings: Mapping[str, Any] | None,
+    ) -> e.RunStarted:
+        """The fixed facts of a new run, without secrets."""
         agent = self.agent
         if not goal.strip():
             raise ConfigError("the goal is empty: say what the agent should do", path="goal")
@@ -159,7 +196,7 @@ class Activation:
         redactor = self.setup.redactor
         session = redactor.text(session)
         model = self.models["executor"]
-        started = e.RunStarted(
+        return e.RunStarted(
             goal=redactor.text(goal),
             agent=agent.name,
             strategy=self.strategy_name,
@@ -174,9 +211,6 @@ class Activation:
             parent=self.parent.run if self.parent else "",
             depth=self.setup.depth,
         )
-        run = run_id or new_id()
-        store = await runs.start(self.log, started, run, self.strategy(started), self.setup)
-        return await self._result(store)
 
     def _settings(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
         """What is kept with the run: for the rules, for replay, and what the caller gave."""
@@ -193,6 +227,11 @@ class Activation:
         )
         return await self._result(store)
 
+    async def advance(self, run: str) -> Advanced:
+        """Do whatever can be done for a run now."""
+        started = await self._started(run)
+        return await runs.advance(self.log, run, self.strategy(started), self.setup)
+
     async def replay(self, run: str) -> RunResult[Any]:
         """Re-derive a run."""
         started = await self._started(run)
@@ -208,6 +247,8 @@ class Activation:
 
     async def _started(self, run: str) -> e.RunStarted:
         first = await self.log.read(run, limit=1)
+        if not first and await remove_unbegun(self.log, await self.log.row(run)):
+            raise never_began(run)
         if not first or not isinstance(first[0].event, e.RunStarted):
             raise ConfigError(f"run {run!r} has no start: its log is damaged")
         started = first[0].event

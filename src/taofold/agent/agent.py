@@ -28,7 +28,8 @@ from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
 from taofold.reasoning import Offer, Output, Task
 from taofold.runtime.model import ModelSpec, ToolSpec
-from taofold.runtime.setup import Approver
+from taofold.runtime.setup import Approver, Pause
+from taofold.runtime.waiting import Advanced
 from taofold.store.log import Log
 from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.actions import custom_actions
@@ -225,6 +226,58 @@ class Agent(Generic[Deps, Out]):
         await self._asked()
         activation = Activation(self, deps, principal, listener, log)
         return await activation.resume(run_id, takeover=takeover)
+
+    async def begin(
+        self,
+        goal: str,
+        *,
+        principal: Principal | None = None,
+        session: str = "",
+        run_id: str = "",
+        data: Mapping[str, Any] | None = None,
+        ui_context: str = "",
+        history: Sequence[Message] = (),
+        settings: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Put a run into the log and return its id; whoever calls `advance` drives it.
+
+        Raises:
+            ConfigError: the agent cannot run as described, or has no log.
+            Conflict: the id is taken, or the session has another run that has not ended.
+        """
+        if self.log is None:
+            raise ConfigError("a run that is begun needs a log to lie in: pass log=…")
+        await self._asked()
+        return await Activation(self, None, principal, None).begin(
+            goal,
+            session=session,
+            run_id=run_id,
+            data=data,
+            ui_context=ui_context,
+            history=history,
+            settings=settings,
+        )
+
+    async def advance(
+        self,
+        run: str,
+        *,
+        deps: Deps | None = None,
+        principal: Principal | None = None,
+        listener: Callable[[Happening], None] | None = None,
+        pause: Pause = str,
+    ) -> Advanced:
+        """Do whatever can be done for a run now: what an engine calls, as often as it likes.
+
+        `pause` says before each model call why the run must wait, "" = it may go on. A run
+        that has ended or waits is left as it is; so is one that another process drives.
+
+        Raises:
+            UnknownRun: there is no such run.
+        """
+        log, run_id = settle_log(self, run)
+        await self._asked()
+        return await Activation(self, deps, principal, listener, log, pause=pause).advance(run_id)
 
     def resume_sync(self, run: "str | RunResult[Any]", **options: Any) -> RunResult[Out]:
         """`resume` for code that is not async."""

@@ -1,9 +1,11 @@
 """Ends runs that nobody drives, without their agent. Knows nothing about terminals."""
 
 from taofold.core import events as e
-from taofold.core.state import fold
+from taofold.core.errors import UnknownRun
+from taofold.core.state import ENDED, fold
 from taofold.core.values import Principal
 from taofold.runtime import owner, people
+from taofold.runtime.ending import cancelled
 from taofold.store.log import Log, RunRow
 from taofold.store.store import clock
 
@@ -11,8 +13,8 @@ LOCAL = Principal()
 
 
 def driven(row: RunRow) -> bool:
-    """Does a process drive the run, as far as that is known? When in doubt, yes."""
-    return row.status == "running" and bool(row.owner) and owner.alive(row.owner) is not False
+    """Does a process drive the run? It says so by its lease, unless it certainly is gone."""
+    return row.held and not owner.gone(row.owner)
 
 
 async def status(log: Log, row: RunRow) -> str:
@@ -33,22 +35,22 @@ async def end(log: Log, run: str) -> bool:
         Conflict: somebody took it over at this moment; he reads the message.
     """
     await people.cancel(log, run)
-    if driven(await log.row(run)):
+    try:
+        row = await log.row(run)
+    except UnknownRun:  # it had never begun
+        return True
+    if row.status in ENDED:
+        return True
+    if driven(row):
         return False
-    claim = await log.claim(run, "")
+    claim = await log.claim(run, "", epoch=row.epoch, force=True)
     records = await log.read(run)
     state = fold(records)
     sent = [signal.id for signal in await log.inbox(run) if signal.kind == "cancel"]
     at = max(clock(), state.at)
-    event = e.RunFinished(
-        status="cancelled",
-        stop_reason="cancelled",
-        success=False,
-        error=f"cancelled by {LOCAL.id}",
-    )
-    head = records[-1].seq + 1 if records else 0
-    record = e.Record(run, head, at, event)
-    await log.append(run, claim.epoch, [record], disk=True, consume=sent, status="cancelled")
+    event = cancelled(LOCAL.id)
+    record = e.Record(run, records[-1].seq + 1, at, event)
+    await log.append(run, claim.epoch, [record], disk=True, consume=sent, status=event.status)
     for child in await log.rows(parent=run, limit=0):
         if child.status in ("waiting", "running") and not driven(child):
             await end(log, child.run)

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from taofold.cli import place
 from taofold.cli.agents import Choice, make
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from taofold.runtime.setup import Approver
 
 T = TypeVar("T")
-
-PULSES: Final = "pulses"
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,6 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
     from taofold.logs.registry import open_registry
     from taofold.loop.driver import Means
     from taofold.loop.learner import CrossLoopLearner
-    from taofold.loop.pulse import FilePulse
     from taofold.models.repair import NAME
     from taofold.models.repair.search import RepairSearch
 
@@ -65,7 +62,6 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
             learner=CrossLoopLearner(
                 registry, learning(), repository=repository(), search=RepairSearch(NAME)
             ),
-            pulse=FilePulse(place.home() / PULSES),
             settings=settings,
             hear=voice.hear,
             before=voice.before,

@@ -9,6 +9,7 @@
   + Refused                  a person: the decision is late, repeated or not theirs
   + LogError                 the world: the store cannot be used
     - Conflict               somebody else appended to this run first
+    - OutcomeUnknown         the answer to a write was lost: it may have happened
     - UnknownRun             no run with this id
     - Incompatible           the store was written by a newer release, or is not ours
 
@@ -80,6 +81,10 @@ class LogError(TaofoldError):
 
 class Conflict(LogError):
     """Somebody else appended to this run, or owns it now."""
+
+
+class OutcomeUnknown(LogError):
+    """A write was sent and its answer was lost. Look before you write again."""
 
 
 class UnknownRun(LogError, LookupError):

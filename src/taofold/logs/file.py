@@ -7,6 +7,7 @@ It knows nothing about what is written.
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -85,6 +86,21 @@ class File:
                 await self.settle()
         return result
 
+    def write_now(self, work: Work[T]) -> T:
+        """`write` for a thread that may wait: it blocks until it is done."""
+        self.open()
+        until, pause = time.monotonic() + self._wait_s, _FIRST_PAUSE_S
+        while True:
+            try:
+                return self._write(work)
+            except sqlite3.Error as error:
+                if not busy(error):
+                    raise explain(error, self.path) from error
+                if time.monotonic() > until:
+                    raise self._locked() from error
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
     async def settle(self) -> None:
         """Return when what was written before this call survives a power cut."""
         self._mine()
@@ -141,12 +157,15 @@ class File:
                 if not busy(error):
                     raise explain(error, self.path) from error
                 if loop.time() > until:
-                    raise LogError(
-                        f"the log {str(self.path)!r} is locked: another process has been writing "
-                        f"to it for {self._wait_s:g} s. Nothing of this call was saved; stop that "
-                        "process or try again"
-                    ) from error
+                    raise self._locked() from error
             pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    def _locked(self) -> LogError:
+        return LogError(
+            f"the log {str(self.path)!r} is locked: another process has been writing "
+            f"to it for {self._wait_s:g} s. Nothing of this call was saved; stop that "
+            "process or try again"
+        )
 
     def _read(self, work: Work[T]) -> T:
         with self._lock:
@@ -185,3 +204,12 @@ class File:
                 self._folding = plain(self.path, _FOLD_WAIT_S)
             fold(self._folding)
             self._behind = 0
+
+
+def file_identity(path: Path) -> str:
+    """Equal for two names of one file; its path as long as it does not exist."""
+    try:
+        found = path.stat()
+    except OSError:
+        return f"sqlite:{path.absolute()}"
+    return f"sqlite:{found.st_dev}:{found.st_ino}"

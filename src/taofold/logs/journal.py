@@ -6,14 +6,16 @@ transaction; the class makes transactions of them. It knows nothing about what f
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from taofold.core.errors import Conflict, LogError
 from taofold.logs.disk import full_sync
-from taofold.logs.file import File
+from taofold.logs.file import File, file_identity
 from taofold.store.journal import Fact, Journal, MemoryJournal, StreamRow, outrun
+from taofold.store.log import LONGEST_LEASE_MS
+from taofold.store.store import clock
 
 _LAST: Final = 0xFFFFFFFF
 _CHUNK: Final = 2000
@@ -25,10 +27,13 @@ _READ: Final = (
     "select id & 4294967295, at, cast(body as blob) from facts where id > ? and id <= ? "
     "order by id limit ?"
 )
-_ROWS: Final = (
-    "select stream, head, created_at, updated_at from streams "
-    "where substr(stream, 1, length(?1)) = ?1 order by number desc"
+_ROW: Final = (
+    "select stream, head, created_at, updated_at, owner, lease_until, "  # noqa: S608 - constants
+    f"lease_until > ?1 and lease_until <= ?1 + {LONGEST_LEASE_MS} from streams"
 )
+_ROWS: Final = f"{_ROW} where substr(stream, 1, length(?2)) = ?2 order by number desc"
+_HOLD: Final = "update streams set owner = ?, lease_until = ? where stream = ?"
+_RENEW: Final = "update streams set lease_until = ? where stream = ? and owner = ?"
 _DROP: Final = "delete from facts where id between ?1 << 32 and (?1 << 32) + 4294967295"
 
 
@@ -82,6 +87,7 @@ class SqliteJournal:
         wait_s: How long to wait for another process's lock, in seconds.
         adopt: Trust a file that another user or machine created, from now on.
         sync: How a file is synced; tests look in here.
+        now: The clock of leases, in milliseconds.
     """
 
     def __init__(
@@ -92,9 +98,15 @@ class SqliteJournal:
         adopt: bool = False,
         max_bytes: int = 0,
         sync: Callable[[int], None] = full_sync,
+        now: Callable[[], int] = clock,
     ) -> None:
-        self.path = Path(path)
+        self.path, self._now = Path(path), now
         self._file = File(self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync)
+
+    @property
+    def identity(self) -> str:
+        """The file, by whatever name."""
+        return f"journal:{file_identity(self.path)}"
 
     def open(self) -> None:
         """Open the file, or create it, now. Blocks.
@@ -106,13 +118,36 @@ class SqliteJournal:
         self._file.open()
 
     async def write(
-        self, stream: str, after: int, facts: Sequence[tuple[int, bytes]], *, disk: bool = False
+        self,
+        stream: str,
+        after: int,
+        facts: Sequence[tuple[int, bytes]],
+        *,
+        disk: bool = False,
+        owner: str = "",
+        lease_ms: int = 0,
     ) -> int:
         """Append behind number `after`, in one transaction."""
-        last = await self._file.write(lambda db: append(db, stream, after, facts))
+
+        def work(db: sqlite3.Connection) -> int:
+            last = append(db, stream, after, facts)
+            if owner:
+                db.execute(_HOLD, (owner, self._now() + lease_ms, stream))
+            return last
+
+        last = await self._file.write(work)
         if disk and facts:
             await self._file.settle()
         return last
+
+    def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
+        """Make the leases of `streams` end in `lease_ms` from now. Blocks."""
+
+        def work(db: sqlite3.Connection) -> set[str]:
+            until = self._now() + lease_ms
+            return {one for one in streams if db.execute(_RENEW, (until, one, owner)).rowcount}
+
+        return self._file.write_now(work)
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
         """Facts with `seq > after`, in order."""
@@ -128,8 +163,17 @@ class SqliteJournal:
 
     async def streams(self, prefix: str = "") -> list[StreamRow]:
         """Streams whose name starts with `prefix`, newest first."""
-        rows = await self._file.read(lambda db: db.execute(_ROWS, (prefix,)).fetchall())
-        return [StreamRow(*row) for row in rows]
+        values = (self._now(), prefix)
+        rows = await self._file.read(lambda db: db.execute(_ROWS, values).fetchall())
+        return [_stream_row(row) for row in rows]
+
+    async def row(self, stream: str) -> StreamRow | None:
+        """The stream's row."""
+        values = (self._now(), stream)
+        found = await self._file.read(
+            lambda db: db.execute(f"{_ROW} where stream = ?2", values).fetchone()
+        )
+        return None if found is None else _stream_row(found)
 
     async def drop(self, stream: str) -> None:
         """Forget the stream; its bytes may lie in the file until the log is scrubbed."""
@@ -148,6 +192,11 @@ class SqliteJournal:
 
     async def _chunk(self, stream: str, after: int, most: int) -> list[Fact]:
         return await self._file.read(lambda db: read(db, stream, after, most))
+
+
+def _stream_row(found: tuple[Any, ...]) -> StreamRow:
+    columns: tuple[Any, ...] = (*found[:-1], bool(found[-1]))
+    return StreamRow(*columns)
 
 
 def open_journal(path: str | Path, *, adopt: bool = False) -> Journal:

@@ -1,7 +1,7 @@
 """The default log: one SQLite file, many runs, several processes.
 
-Each method is one short transaction. It knows nothing about strategies or tools, and
-reads no clock: what it knows of time is in the records.
+Each method is one short transaction. Leases are compared with this machine's clock, which all
+processes that can share the file have in common. It knows nothing about strategies or tools.
 """
 
 import asyncio
@@ -15,8 +15,19 @@ from taofold.core.events import Record
 from taofold.logs import purge
 from taofold.logs import statements as sql
 from taofold.logs.disk import full_sync
-from taofold.logs.file import File
-from taofold.store.log import ENDED, Claim, RunRow, Signal, misplaced, overtaken
+from taofold.logs.file import File, file_identity
+from taofold.store.log import (
+    ENDED,
+    Claim,
+    RunRow,
+    Signal,
+    due_at,
+    lease_lasts,
+    misplaced,
+    overtaken,
+    still_leased,
+)
+from taofold.store.store import clock
 
 _CHUNK: Final = 500
 """Records read between two breaths of the event loop: some 3 ms."""
@@ -31,6 +42,7 @@ class SqliteLog:
         adopt: Trust a file that another user or machine created, from now on.
         max_bytes: Refuse to grow beyond this size; 0 = as the disk allows.
         sync: What makes a file's content survive a power cut.
+        now: The clock of leases, in milliseconds.
     """
 
     def __init__(
@@ -41,9 +53,10 @@ class SqliteLog:
         adopt: bool = False,
         max_bytes: int = 0,
         sync: Callable[[int], None] = full_sync,
+        now: Callable[[], int] = clock,
     ) -> None:
         self.path = Path(path)
-        self._wait_s = wait_s
+        self._wait_s, self._now = wait_s, now
         self._file = File(self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync)
         self._numbers: dict[str, int] = {}
 
@@ -51,6 +64,11 @@ class SqliteLog:
     def closed(self) -> bool:
         """Was it closed? It does not open again."""
         return self._file.closed
+
+    @property
+    def identity(self) -> str:
+        """The file, by whatever name."""
+        return file_identity(self.path)
 
     def open(self) -> None:
         """Open the file, or create it, now. Blocks.
@@ -61,34 +79,73 @@ class SqliteLog:
         """
         self._file.open()
 
-    async def create(self, row: RunRow) -> None:
-        """Register a run."""
+    async def create(
+        self,
+        row: RunRow,
+        *,
+        records: Sequence[Record] = (),
+        owner: str = "",
+        lease_ms: int = 0,
+        disk: bool = False,
+    ) -> Claim:
+        """Register a run with its first records."""
+        bodies = sql.bodies(row.run, records)
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: sqlite3.Connection) -> Claim:
             other = db.execute(sql.UNENDED, (row.session,)).fetchone() if row.session else None
             if other is not None:
                 raise Conflict(
                     f"run {other[0]!r} of session {row.session!r} has not ended ({other[1]}); "
                     "finish or cancel it first"
                 )
+            until = self._now() + lease_ms if lease_ms else 0
             try:
-                db.execute(sql.CREATE, sql.values(row))
+                number = db.execute(sql.CREATE, sql.values(row, owner, until)).lastrowid or 0
             except sqlite3.IntegrityError as error:
                 raise Conflict(f"there is already a run {row.run!r}; choose another id") from error
+            _insert(db, row.run, number, 0, records, bodies)
+            return Claim(1 if owner else 0)
 
-        await self._file.write(work)
+        claim = await self._file.write(work)
+        if disk:
+            await self._file.settle()
+        return claim
 
-    async def claim(self, run: str, owner: str, *, epoch: int | None = None) -> Claim:
+    async def claim(
+        self,
+        run: str,
+        owner: str,
+        *,
+        epoch: int | None = None,
+        lease_ms: int = 0,
+        force: bool = False,
+    ) -> Claim:
         """Become the owner of the run."""
 
         def work(db: sqlite3.Connection) -> Claim:
-            number, current, before = sql.owner(db, run)
+            number, current, before, status, until = sql.owner(db, run)
             if epoch is not None and epoch != current:
                 raise Conflict(overtaken(RunRow(run, epoch=current, owner=before), epoch))
-            db.execute(sql.CLAIM, (current + 1, owner, number))
+            now = self._now()
+            held = status == "running" and lease_lasts(until, now)
+            if held and not force and owner != before:
+                raise Conflict(still_leased(run, before, until - now))
+            if lease_ms:
+                db.execute(sql.DRIVE, (current + 1, owner, now + lease_ms, number))
+            else:
+                db.execute(sql.CLAIM, (current + 1, owner, number))
             return Claim(current + 1, before)
 
         return await self._file.write(work)
+
+    def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
+        """Make the leases of `runs` end in `lease_ms` from now. Blocks."""
+
+        def work(db: sqlite3.Connection) -> set[str]:
+            until = self._now() + lease_ms
+            return {run for run in runs if db.execute(sql.RENEW, (until, run, owner)).rowcount}
+
+        return self._file.write_now(work)
 
     async def append(
         self,
@@ -101,6 +158,7 @@ class SqliteLog:
         blobs: Mapping[str, bytes] | None = None,
         status: str = "",
         waiting_for: str = "",
+        wake_at: int = 0,
         if_quiet: bool = False,
     ) -> bool:
         """Write all of `records` in one transaction, or nothing."""
@@ -108,20 +166,14 @@ class SqliteLog:
 
         def work(db: sqlite3.Connection) -> bool:
             number, head = self._fence(db, run, epoch)
-            rows: list[tuple[int, int, bytes]] = []
-            for record, body in zip(records, bodies, strict=True):
-                if record.seq != head or record.run != run:
-                    raise Conflict(misplaced(run, head, record))
-                rows.append((number << 32 | head, record.at, body))
-                head += 1
             if if_quiet and _messages(db, number) - {*consume}:
+                _rows(run, number, head, records, bodies)
                 return False
-            db.executemany(sql.INSERT, rows)
+            _insert(db, run, number, head, records, bodies, blobs)
             if consume:
                 db.executemany(sql.CONSUME, [(number, message) for message in consume])
             if status:
-                db.execute(sql.STATUS, (status, waiting_for, number))
-            purge.keep(db, number, blobs or {}, sql.referred(records))
+                db.execute(sql.STATUS, (status, waiting_for, wake_at, number))
             return True
 
         written = await self._file.write(work)
@@ -145,25 +197,58 @@ class SqliteLog:
 
     async def row(self, run: str) -> RunRow:
         """The run's row."""
-        rows = await self._all(f"{sql.ROW} where run = ?", run)
+        rows = await self._all(f"{sql.ROW} where run = ?2", self._now(), run)
         if not rows:
             raise UnknownRun(f"no run {run!r} in this log")
-        return RunRow(*rows[0])
+        return sql.run_row(rows[0])
 
     async def rows(
-        self, *, status: str = "", session: str = "", parent: str = "", limit: int = 100
+        self,
+        *,
+        status: str = "",
+        session: str = "",
+        parent: str = "",
+        principal: str = "",
+        agent: str = "",
+        before: int = 0,
+        limit: int = 100,
     ) -> list[RunRow]:
         """Runs, newest first; a `limit` of 0 means all."""
-        wanted = {"status": status, "session": session, "parent": parent}
-        # `session <> ''` is what makes the partial indexes usable.
-        clauses = [f"{name} = ? and {name} <> ''" for name, value in wanted.items() if value]
+        wanted = {"principal": principal, "agent": agent, "status": status}
+        narrow = {"session": session, "parent": parent}
+        # `session <> ''` is what makes the partial indexes usable; where they can be used, `+`
+        # keeps SQLite from a wider one.
+        plus = "+" if any(narrow.values()) else ""
+        tests = [(f"{name} = ? and {name} <> ''", value) for name, value in narrow.items() if value]
+        tests += [(f"{plus}{name} = ?", value) for name, value in wanted.items() if value]
+        clauses, values = [test for test, _ in tests], [value for _, value in tests]
+        if before:
+            clauses.append(f"number < {int(before)}")
         where = f"where {' and '.join(clauses)}" if clauses else ""
         found = await self._all(
             f"{sql.ROW} {where} order by number desc limit ?",
-            *(value for value in wanted.values() if value),
+            self._now(),
+            *values,
             limit if limit > 0 else -1,
         )
-        return [RunRow(*row) for row in found]
+        return [sql.run_row(row) for row in found]
+
+    async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        """Ids of runs that begin with `prefix`, in order."""
+        # No text is behind the last code point, repeated: only ids that begin with it are missed.
+        found = await self._all(sql.IDS, prefix, prefix + chr(0x10FFFF), limit)
+        return [run for (run,) in found]
+
+    async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
+        """Runs that somebody should look at, the longest due first."""
+        at, place = (0, 0) if after is None else (due_at(after), after.place)
+        found = await self._all(sql.DUE, self._now(), now, at, place, limit)
+        return [sql.run_row(row) for row in found]
+
+    async def count(self, *, principal: str | None = None) -> dict[str, int]:
+        """How many runs there are by status."""
+        scope = "*" if principal is None else f"@{principal}"
+        return dict(await self._all(sql.COUNT, scope))
 
     async def post(self, run: str, signal: Signal) -> bool:
         """Put `signal` in the inbox, once, on disk: a person was told that it is taken."""
@@ -174,6 +259,8 @@ class SqliteLog:
             if db.execute(sql.SEE, (number, signal.id)).rowcount == 0:
                 return False
             db.execute(sql.POST, (number, signal.id, body))
+            if signal.kind != "refused":
+                db.execute(sql.WAKE, (number,))
             return True
 
         new = await self._file.write(work)
@@ -209,12 +296,10 @@ class SqliteLog:
             before_ms: Milliseconds since the epoch.
             keep: Statuses of runs to spare, such as "failed".
         """
-        rows = await self.rows(limit=0)
-        old = [
-            row.run
-            for row in rows
-            if row.updated_at < before_ms and row.status in ENDED and row.status not in keep
-        ]
+        old: list[str] = []
+        for status in sorted(ENDED - {*keep}):
+            rows = await self.rows(status=status, limit=0)
+            old += [row.run for row in rows if row.updated_at < before_ms]
         if old:
             await self._forget(old)
         return old
@@ -253,6 +338,36 @@ class SqliteLog:
             row = RunRow(run, epoch=found[0], owner=found[2])
             raise Conflict(overtaken(row, epoch))
         return number, 0 if found[1] is None else (found[1] & sql.LAST) + 1
+
+
+def _rows(
+    run: str, number: int, head: int, records: Sequence[Record], bodies: Sequence[bytes]
+) -> list[tuple[int, int, bytes]]:
+    """The records as rows of the run that is at `head`.
+
+    Raises:
+        Conflict: one of them is not the next.
+    """
+    rows: list[tuple[int, int, bytes]] = []
+    for seq, (record, body) in enumerate(zip(records, bodies, strict=True), head):
+        if record.seq != seq or record.run != run:
+            raise Conflict(misplaced(run, seq, record))
+        rows.append((number << 32 | seq, record.at, body))
+    return rows
+
+
+def _insert(
+    db: sqlite3.Connection,
+    run: str,
+    number: int,
+    head: int,
+    records: Sequence[Record],
+    bodies: Sequence[bytes],
+    blobs: Mapping[str, bytes] | None = None,
+) -> None:
+    """Write the next records, with the blobs that they speak of."""
+    db.executemany(sql.INSERT, _rows(run, number, head, records, bodies))
+    purge.keep(db, number, blobs or {}, sql.referred(records))
 
 
 def _messages(db: sqlite3.Connection, number: int) -> set[str]:

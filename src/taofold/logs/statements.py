@@ -2,14 +2,15 @@
 
 import sqlite3
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from taofold.core.codec import SCHEMA_VERSION, decode, encode
 from taofold.core.errors import Incompatible, LogError, UnknownRun
 from taofold.core.events import Record, blobs_of
-from taofold.store.log import ENDED, RunRow, Signal
+from taofold.logs.schema import OPEN_SESSION
+from taofold.store.log import LONGEST_LEASE_MS, RunRow, Signal
 
 LAST: Final = 0xFFFFFFFF
 """The highest sequence number a run can have."""
@@ -20,8 +21,11 @@ ROW: Final = (
     "max(updated_at, coalesce("
     f"(select at from events where {_RANGE} order by id desc limit 1), 0)), "
     f"coalesce((select max(id) from events where {_RANGE}) & 4294967295, -1) + 1, "
-    "epoch, owner, waiting_for from runs "
+    "epoch, owner, waiting_for, lease_until, wake_at, "
+    f"status = 'running' and lease_until > ?1 and lease_until <= ?1 + {LONGEST_LEASE_MS}, number "
+    "from runs "
 )
+"""A `RunRow`; parameter 1 is the log's clock."""
 FENCE: Final = (
     "select epoch, (select max(id) from events where id between ?1 and ?1 + 4294967295), owner "
     "from runs where number = ?2"
@@ -35,15 +39,38 @@ READ: Final = (
 )
 CREATE: Final = (
     "insert into runs(run, status, goal, agent, session, parent, principal, created_at, "
-    "updated_at, waiting_for, epoch, owner) values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '')"
+    "updated_at, waiting_for, wake_at, epoch, owner, lease_until) "
+    "values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-UNENDED: Final = (
-    "select run, status from runs where session = ? and session <> '' and status not in "  # noqa: S608 - constants
-    f"({', '.join(repr(status) for status in sorted(ENDED))})"
+UNENDED: Final = f"select run, status from runs where session = ? and {OPEN_SESSION}"  # noqa: S608 - constants
+OWNER: Final = "select number, epoch, owner, status, lease_until from runs where run = ?"
+CLAIM: Final = "update runs set epoch = ?, owner = ?, lease_until = 0 where number = ?"
+DRIVE: Final = (
+    "update runs set epoch = ?, owner = ?, status = 'running', waiting_for = '', wake_at = 0, "
+    "lease_until = ? where number = ?"
 )
-OWNER: Final = "select number, epoch, owner from runs where run = ?"
-CLAIM: Final = "update runs set epoch = ?, owner = ? where number = ?"
-STATUS: Final = "update runs set status = ?, waiting_for = ? where number = ?"
+RENEW: Final = "update runs set lease_until = ? where run = ? and owner = ? and status = 'running'"
+STATUS: Final = (
+    "update runs set status = ?1, waiting_for = ?2, wake_at = ?3, "
+    "lease_until = case ?1 when 'running' then lease_until else 0 end where number = ?4"
+)
+IDS: Final = "select run from runs where run >= ? and run < ? order by run limit ?"
+WAKE: Final = "update runs set wake_at = 1 where number = ?"
+_LEASED: Final = (
+    f"{ROW} indexed by runs_leased where status = 'running' and lease_until > 0 and "
+    f"(lease_until <= ?1 or lease_until > ?1 + {LONGEST_LEASE_MS}) "
+    "and (lease_until, number) > (?3, ?4) order by lease_until, number limit ?5"
+)
+_WAKING: Final = (
+    f"{ROW} indexed by runs_waking where status = 'waiting' and wake_at > 0 and wake_at <= ?2 "
+    "and (wake_at, number) > (?3, ?4) order by wake_at, number limit ?5"
+)
+DUE: Final = (
+    f"select * from (select * from ({_LEASED}) union all select * from ({_WAKING})) "  # noqa: S608 - constants
+    "order by case status when 'running' then lease_until else wake_at end, number limit ?5"
+)
+"""Parameters: the log's clock, now, the last row's time and number, and how many."""
+COUNT: Final = "select status, runs from counts where scope = ? and runs > 0"
 SEE: Final = "insert or ignore into seen(number, id) values(?, ?)"
 POST: Final = (
     "insert into inbox(number, place, id, body) values(?1, "
@@ -58,10 +85,17 @@ _SIGNAL: Final = msgspec.json.Decoder(Signal)
 _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 
-def values(row: RunRow) -> tuple[str | int, ...]:
+def values(row: RunRow, owner: str, lease_until: int) -> tuple[str | int, ...]:
     """A new run's row for `CREATE`."""
     texts = (row.run, row.status, row.goal, row.agent, row.session, row.parent, row.principal)
-    return (*texts, row.created_at, row.updated_at, row.waiting_for)
+    times = (row.created_at, row.updated_at, row.waiting_for, row.wake_at)
+    return (*texts, *times, 1 if owner else 0, owner, lease_until)
+
+
+def run_row(found: tuple[Any, ...]) -> RunRow:
+    """The row that `ROW` selected."""
+    columns: tuple[Any, ...] = (*found[:-2], bool(found[-2]), found[-1])
+    return RunRow(*columns)
 
 
 def bodies(run: str, records: Iterable[Record]) -> list[bytes]:
@@ -136,13 +170,13 @@ def number(connection: sqlite3.Connection, run: str) -> int:
     return owner(connection, run)[0]
 
 
-def owner(connection: sqlite3.Connection, run: str) -> tuple[int, int, str]:
-    """The run's number in this file, its epoch and its owner.
+def owner(connection: sqlite3.Connection, run: str) -> tuple[int, int, str, str, int]:
+    """The run's number in this file, its epoch, owner, status and the end of its lease.
 
     Raises:
         UnknownRun: no run with this id.
     """
-    found: tuple[int, int, str] | None = connection.execute(OWNER, (run,)).fetchone()
+    found: tuple[int, int, str, str, int] | None = connection.execute(OWNER, (run,)).fetchone()
     if found is None:
         raise UnknownRun(f"no run {run!r} in this log")
     return found

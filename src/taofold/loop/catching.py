@@ -34,8 +34,9 @@ async def _caught(means: Means, stream: Stream) -> bool:
     move = decide(loop, state, means.now())
     if not isinstance(move, Learn | Clear):
         return False
-    if not owner.mine(state.owner) and owner.alive(state.owner) is not False:
-        return False
+    row = await means.journal.row(stream.name)
+    if row is not None and row.held and not owner.gone(state.owner):
+        return False  # its driver is at it
     ground = await asyncio.to_thread(means.ground, loop, state)
     if isinstance(move, Clear):
         await stream.append(e.Cleared(left=await ground.clear()))

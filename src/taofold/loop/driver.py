@@ -26,7 +26,6 @@ from taofold.loop.ground import Ground, MakeGround
 from taofold.loop.iterating import iterate
 from taofold.loop.learned import Learnt, Lessons
 from taofold.loop.learning import Learner, NoLearner
-from taofold.loop.pulse import BEAT, MemoryPulse, Pulse
 from taofold.loop.state import LoopState
 from taofold.loop.stream import Overtaken, Stream
 from taofold.store.journal import Journal
@@ -56,7 +55,6 @@ class Means:
     agent: MakeAgent
     settings: Settings = lambda state, made: {}
     learner: Learner = field(default_factory=NoLearner)
-    pulse: Pulse = field(default_factory=MemoryPulse)
     hear: Hear | None = None
     before: Callable[[Sequence[e.LoopRecord]], None] | None = None
     """Is told the facts of a loop that is resumed, before `hear` hears new ones."""
@@ -89,7 +87,6 @@ class Driver:
             Overtaken: somebody else ended it or took it over; what was done is kept.
         """
         self.stream.begin()
-        self.means.pulse.beat(self.loop, self.owner, self.means.now())
         watching = asyncio.create_task(self._watch())
         try:
             while await self._move():
@@ -103,7 +100,6 @@ class Driver:
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            self.means.pulse.stop(self.loop)
 
     async def record(self, *events: e.LoopEvent, disk: bool = False) -> None:
         """Append facts as the owner of the loop."""
@@ -226,13 +222,9 @@ class Driver:
             return Learnt(notes=(f"nothing could be learnt: {error}",))
 
     async def _watch(self) -> None:
-        """Give signs of life, and notice what others wrote."""
-        beaten = self.means.now()
+        """Notice what others wrote."""
         while True:
             await self.means.sleep(POLL)
-            if self.means.now() - beaten >= BEAT * 1000:
-                beaten = self.means.now()
-                self.means.pulse.beat(self.loop, self.owner, beaten)
             with suppress(LogError):
                 await self.stream.read()
             try:

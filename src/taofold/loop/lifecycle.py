@@ -6,8 +6,8 @@ gone is found here and marked as crashed.
 
 import asyncio
 import re
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -24,12 +24,13 @@ from taofold.loop.driver import Driver, Means
 from taofold.loop.editing import Word, edits
 from taofold.loop.ground import Ground
 from taofold.loop.iterating import shaped
-from taofold.loop.pulse import lost, stalled
+from taofold.loop.liveness import frozen, lost
 from taofold.loop.state import LoopState
 from taofold.loop.status import DRIVEN, RESUMABLE
 from taofold.loop.stream import Stream, ids, load
 from taofold.loop.values import MOST_MEMORY, Bounds, Wish
 from taofold.runtime import owner
+from taofold.runtime.lease import HEART, release
 from taofold.store.memory import MemoryLog
 
 AT_ONCE: Final = 4
@@ -80,10 +81,11 @@ async def start(
     if not ground.contained:
         warn("the gates run not contained (no bubblewrap): they have your rights")
     me = owner.me()
-    await stream.append(e.LoopStarted(wish=wish, owner=me))
-    if not force:
-        await _was_room(means, stream, ground)
-    return await Driver(stream, means, ground, me)()
+    async with _driving(stream):
+        await stream.append(e.LoopStarted(wish=wish, owner=me))
+        if not force:
+            await _was_room(means, stream, ground)
+        return await Driver(stream, means, ground, me)()
 
 
 async def resume(
@@ -107,7 +109,7 @@ async def resume(
     """
     stream = await _loaded(means, loop)
     state = stream.state
-    gone = lost(state, means.pulse.last(loop), means.now())
+    gone = lost(means.journal, state, await means.journal.row(stream.name), means.now())
     await catch_up(means)
     _resumable(loop, state, gone)
     bounds = bounds or state.bounds
@@ -123,8 +125,19 @@ async def resume(
         means.before(stream.records)
     stream.heard = means.hear
     facts: list[e.LoopEvent] = [e.Crashed(why=gone)] if gone and lost_now else []
-    await stream.append(*facts, *word, e.Resumed(bounds=bounds, owner=me, by=by))
-    return await Driver(stream, means, ground, me)()
+    async with _driving(stream):
+        await stream.append(*facts, *word, e.Resumed(bounds=bounds, owner=me, by=by))
+        return await Driver(stream, means, ground, me)()
+
+
+@asynccontextmanager
+async def _driving(stream: Stream) -> AsyncGenerator[None]:
+    """Keep the lease of the loop for as long as the block lasts, then let it go."""
+    with HEART.driving(stream.journal, stream.name):
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(release, stream.journal, stream.name)
 
 
 async def rows(means: Means) -> list[Row]:
@@ -141,14 +154,13 @@ async def rows(means: Means) -> list[Row]:
 async def row(means: Means, loop: str) -> Row:
     """One loop, marked as crashed if its process is gone."""
     stream = await _loaded(means, loop)
-    beat, now = means.pulse.last(loop), means.now()
-    gone = lost(stream.state, beat, now)
+    gone = lost(means.journal, stream.state, await means.journal.row(stream.name), means.now())
+    if gone and frozen(stream.state):  # it may be thawed: whoever resumes it decides
+        return Row(loop, stream.state, "its process is there, but gives no sign of life")
     if gone:
         with suppress(Conflict, Refused):
             await stream.append(e.Crashed(why=gone))
-        return Row(loop, stream.state, gone)
-    note = "gives no sign of life" if stalled(stream.state, beat, now) else ""
-    return Row(loop, stream.state, note)
+    return Row(loop, stream.state, gone)
 
 
 async def running(means: Means) -> list[Row]:
@@ -218,7 +230,10 @@ def _check_agent(means: Means, state: LoopState) -> None:
 
 def _resumable(loop: str, state: LoopState, gone: str) -> None:
     if state.status in DRIVEN and not gone:
-        raise Refused(f"loop {loop!r} is {state.status}, and its process lives: abort it first")
+        raise Refused(
+            f"loop {loop!r} is {state.status}, driven by {owner.described(state.owner)}: abort it "
+            "first, or wait until its lease is over"
+        )
     if state.status not in RESUMABLE and not gone:
         why = {
             "completed": "its gates passed; start a new loop for new work",

@@ -10,7 +10,7 @@ from typing import Final
 from taofold.core.errors import ConfigError, Conflict, Refused
 from taofold.loop import events as e
 from taofold.loop.driver import Means
-from taofold.loop.pulse import lost
+from taofold.loop.liveness import frozen, lost
 from taofold.loop.state import LoopState
 from taofold.loop.status import DRIVEN, LIVE, RESUMABLE
 from taofold.loop.stream import load
@@ -30,7 +30,9 @@ async def pause(means: Means, loop: str, *, by: str = "local") -> LoopState:
     stream = await load(means.journal, loop, now=means.now)
     while True:
         state = stream.state
-        why = _idle(state, lost(state, means.pulse.last(loop), means.now()))
+        row = await means.journal.row(stream.name)
+        gone = "" if frozen(state) else lost(means.journal, state, row, means.now())
+        why = _idle(state, gone)
         if why:
             raise Refused(f"loop {loop!r} {why}")
         if state.asked is not None:
@@ -82,7 +84,7 @@ async def abort(
             break
         except Conflict:
             continue
-    await _let_go(means, loop, state)
+    await _let_go(means, stream.name, state)
     if state.baseline is None:
         return stream.state, ()
     try:
@@ -103,11 +105,14 @@ def _reverted(state: LoopState) -> bool:
     return state.cleared is not None and state.cleared.reverted is not None
 
 
-async def _let_go(means: Means, loop: str, state: LoopState) -> None:
+async def _let_go(means: Means, name: str, state: LoopState) -> None:
     """Wait until the process that drove the loop has stopped."""
     if state.status not in DRIVEN or owner.mine(state.owner):
         return
     waited = 0.0
-    while waited < _PATIENCE and owner.alive(state.owner) and means.pulse.last(loop) is not None:
+    while waited < _PATIENCE and not owner.gone(state.owner):
+        row = await means.journal.row(name)
+        if row is None or not row.held:
+            return
         await means.sleep(0.1)
         waited += 0.1

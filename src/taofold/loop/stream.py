@@ -12,6 +12,7 @@ from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
 from taofold.loop import events as e
 from taofold.loop.learned import Lessons
 from taofold.loop.state import START, LoopState, fold
+from taofold.runtime.lease import LEASE_MS
 from taofold.store.journal import Journal
 from taofold.store.store import clock
 
@@ -86,7 +87,9 @@ class Stream:
             states.append(fold([record], states[-1] if states else self.state))
         facts = [(at, e.encode(event)) for event in events]
         try:
-            await self.journal.write(self.name, head, facts, disk=disk)
+            await self.journal.write(
+                self.name, head, facts, disk=disk, owner=_driver(events), lease_ms=LEASE_MS
+            )
         except Conflict:
             await self._read()
             raise
@@ -129,6 +132,12 @@ class Stream:
         self.records.append(record)
         if self.heard is not None:
             self.heard(record)
+
+
+def _driver(events: Sequence[e.LoopEvent]) -> str:
+    """Who drives the loop from these facts on, "" if they say nothing of it."""
+    owners = [one.owner for one in events if isinstance(one, e.LoopStarted | e.Resumed)]
+    return owners[-1] if owners else ""
 
 
 async def load(journal: Journal, loop: str, now: Callable[[], int] = clock) -> Stream:

@@ -32,6 +32,7 @@ from taofold.runtime.fallback import quote
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.model import Model, OnText, Request, ToolSpec
 from taofold.runtime.setup import Setup
+from taofold.runtime.signals import Park
 from taofold.tools.result import utf8
 
 BYTES_PER_TOKEN = 3.0
@@ -62,6 +63,9 @@ async def ask(ledger: Ledger, key: str, effect: Ask) -> Reply:
     if known is not None:
         return known
     ledger.touch(key)
+    reason = ledger.setup.pause()
+    if reason:
+        raise Park(reason)
     model = ledger.setup.model(effect.model or effect.role)
     request = _request(ledger, effect, model)
     ledger.held[key] = _check_limits(ledger, key, request, model)

@@ -213,6 +213,7 @@ async def delegate(ledger: Ledger, key: str, index: int, action: Action, tool: T
         depth=setup.depth + 1,
         deps=setup.deps,
         approve=setup.approve,
+        pause=setup.pause,
     )
     ledger.held[place] = limits.held()
     begin = perf_counter()

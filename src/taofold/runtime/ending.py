@@ -17,8 +17,11 @@ STATUS: Final = {
     "denied": "failed",
     "error": "failed",
     "cancelled": "cancelled",
+    "interrupted": "cancelled",
 }
 """From `stop_reason` to `status`; every other reason is "finished"."""
+RESUMABLE: Final = frozenset({"cancelled", "interrupted", "error"})
+"""Why a run may have ended that can be carried on all the same."""
 
 
 def finished(answer: Any, redactor: Redactor | None = None) -> e.RunFinished:
@@ -37,9 +40,16 @@ def finished(answer: Any, redactor: Redactor | None = None) -> e.RunFinished:
 
 
 def cancelled(by: str) -> e.RunFinished:
-    """The end that a person or a signal wanted."""
+    """The end that a person wanted."""
     return e.RunFinished(
         status="cancelled", stop_reason="cancelled", success=False, error=f"cancelled by {by}"
+    )
+
+
+def interrupted() -> e.RunFinished:
+    """The end of a run whose process was told to stop (Ctrl-C, SIGTERM, a cancelled task)."""
+    return e.RunFinished(
+        status="cancelled", stop_reason="interrupted", success=False, error="interrupted"
     )
 
 

@@ -1,8 +1,8 @@
-"""Who drives a run: enough to tell, on one machine, whether the owner still lives.
+"""Who drives a run: enough to tell, on one machine, whether that process certainly is gone.
 
-Only a worker that taofold itself spawned may be killed to take its run over
-(same boot, same pid namespace, pid and start time match); anybody else's open
-`once` calls go to `verify` or a person.
+Certainty needs the same boot and the same pid namespace; about everybody else only the lease
+speaks. Only a worker that taofold itself spawned may be killed to take its run over (pid and
+start time match as well); anybody else's open `once` calls go to `verify` or a person.
 """
 
 import os
@@ -39,14 +39,14 @@ def _here() -> str:
 
 
 def me() -> str:
-    """This process as an owner."""
-    return f"{_process(os.getpid())}|{os.urandom(4).hex()}"
+    """This process as an owner: the same for everything that it drives."""
+    return _process(os.getpid())
 
 
 @cache
 def _process(pid: int) -> str:
     spawned = "spawned" if os.environ.get(SPAWNED) else "own"
-    return "|".join((_here(), str(pid), _started(pid), spawned))
+    return "|".join((_here(), str(pid), _started(pid), spawned, os.urandom(4).hex()))
 
 
 def alive(owner: str) -> bool | None:
@@ -63,8 +63,23 @@ def alive(owner: str) -> bool | None:
 
 def mine(owner: str) -> bool:
     """Is the owner this very process?"""
+    return owner == me()
+
+
+def gone(owner: str) -> bool:
+    """Is the owner's process certainly gone? Nobody at all is gone too."""
+    return not owner or alive(owner) is False
+
+
+def described(owner: str) -> str:
+    """The owner as a person knows it."""
+    if mine(owner):
+        return "this process"
     parts = owner.split("|")
-    return len(parts) == 5 and parts[0] == _here() and int(parts[1]) == os.getpid()
+    if len(parts) != 5:
+        return f"{owner!r}" if owner else "nobody"
+    where = "this machine" if parts[0] == _here() else "another machine, container or boot"
+    return f"process {parts[1]} of {where}"
 
 
 def kill(owner: str, patience: float = 5.0) -> bool:

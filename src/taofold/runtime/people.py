@@ -12,11 +12,13 @@ from taofold.core.state import ENDED, fold, live
 from taofold.core.values import ASK_USER, Principal
 from taofold.policy import Facts, Policy
 from taofold.policy.redaction import Redactor
-from taofold.runtime.ending import cancelled
+from taofold.runtime.ending import cancelled, interrupted
 from taofold.runtime.inbox import SHAPES
 from taofold.runtime.resolving import VERDICTS, approval, flaw, secret
 from taofold.runtime.setup import Approval, Decision
-from taofold.store.log import Log, RunRow, Signal
+from taofold.runtime.unbegun import remove_unbegun
+from taofold.runtime.waiting import EXPIRED, UNATTENDED
+from taofold.store.log import AT_ONCE, Log, RunRow, Signal
 from taofold.store.store import clock
 
 LOCAL = Principal()
@@ -24,7 +26,7 @@ LOCAL = Principal()
 
 async def pending(log: Log, run: str = "") -> list[Approval]:
     """What waits for a person: in `run` and its children, or in every run that goes on."""
-    rows = [await log.row(run)] if run else await _asking(log, limit=1000)
+    rows = [await log.row(run)] if run else await _asking(log)
     found: list[Approval] = []
     for row in rows:
         found += pending_in(await log.read(row.run))
@@ -34,10 +36,10 @@ async def pending(log: Log, run: str = "") -> list[Approval]:
     return found
 
 
-async def _asking(log: Log, parent: str = "", limit: int = 100) -> list[RunRow]:
+async def _asking(log: Log, parent: str = "") -> list[RunRow]:
     """The runs that may ask: those that wait, and those whose process asks a person itself."""
-    waiting = await log.rows(status="waiting", parent=parent, limit=limit)
-    return waiting + await log.rows(status="running", parent=parent, limit=limit)
+    waiting = await log.rows(status="waiting", parent=parent, limit=0)
+    return waiting + await log.rows(status="running", parent=parent, limit=0)
 
 
 def pending_in(records: list[e.Record]) -> list[Approval]:
@@ -142,7 +144,7 @@ async def _check(
     if decision.digest and decision.digest != one.digest:
         raise Refused(f"the decision is about another action than {one.id!r}: look at it again")
     if one.expires_at and at > one.expires_at:
-        await _expire(log, one.run, at)
+        await expire(log, await log.row(one.run), at)
         raise Refused(f"EXPIRED: the approval of {one.action.tool!r} was open until then")
 
 
@@ -163,25 +165,35 @@ def _said(decision: Decision) -> dict[str, Any]:
 
 
 async def sweep(log: Log, *, now: Callable[[], int] = clock) -> list[str]:
-    """Close the approvals that nobody gave in time. Returns the runs that may be resumed."""
-    rows = await log.rows(status="waiting", limit=0)
-    touched = [row for row in rows if await _expire(log, row.run, now())]
-    return list(dict.fromkeys([await _root(log, row) for row in touched]))
+    """Close the approvals that nobody gave in time. Returns the runs that may be resumed.
+
+    Only runs that are due are looked at: a run that waits knows when its approvals expire.
+    """
+    touched: list[RunRow] = []
+    after: RunRow | None = None
+    while rows := await log.due(now(), after=after):
+        after = rows[-1]
+        touched += [row for row in rows if await expire(log, row, now())]
+    return list(dict.fromkeys([(await root(log, row)).run for row in touched]))
 
 
-async def _root(log: Log, row: RunRow) -> str:
+async def root(log: Log, row: RunRow) -> RunRow:
     """The run that nobody's call started: resuming it resumes its children."""
     while row.parent:
-        row = await log.row(row.parent)
-    return row.run
+        try:
+            row = await log.row(row.parent)
+        except UnknownRun:
+            break
+    return row
 
 
-async def _expire(log: Log, run: str, at: int) -> bool:
+async def expire(log: Log, row: RunRow, at: int) -> bool:
     """Write down what expired in a waiting run; no tool is called, no process needed."""
-    row = await log.row(run)
-    records = await log.read(run)
+    if row.status != "waiting":
+        return False
+    records = await log.read(row.run)
     late = [one for one in pending_in(records) if one.expires_at and at > one.expires_at]
-    if not late or row.status != "waiting":
+    if not late:
         return False
     closed: list[e.Event] = [
         e.Resolved(
@@ -194,7 +206,7 @@ async def _expire(log: Log, run: str, at: int) -> bool:
         )
         for one in late
     ]
-    return await _write(log, row, records, [*closed, e.Parked(reason="expired")], at, "waiting")
+    return await _write(log, row, records, [*closed, e.Parked(reason=EXPIRED)], at, "waiting")
 
 
 async def _write(
@@ -203,14 +215,54 @@ async def _write(
     """Append to a run that nobody drives. False if somebody began to since `row` was read."""
     at = max(at, records[-1].at)
     rows = [e.Record(row.run, len(records) + n, at, event) for n, event in enumerate(new)]
-    waiting_for = "expired" if status == "waiting" else ""
+    waits = status == "waiting"
     try:
         claim = await log.claim(row.run, "", epoch=row.epoch)
         await log.append(
-            row.run, claim.epoch, rows, disk=True, status=status, waiting_for=waiting_for
+            row.run,
+            claim.epoch,
+            rows,
+            disk=True,
+            status=status,
+            waiting_for=EXPIRED if waits else "",
+            wake_at=AT_ONCE if waits else 0,
         )
     except Conflict:
         return False
+    return True
+
+
+async def end_orphan(log: Log, row: RunRow, at: int) -> bool:
+    """End a child run that nobody drives, and whose caller has ended without it."""
+    records = await log.read(row.run)
+    ended = interrupted()
+    return await _write(log, row, records, [ended], at, ended.status)
+
+
+async def settle_wake(log: Log, row: RunRow, at: int) -> bool:
+    """Find out that a waiting run that is due has nothing to do, and when it will have.
+
+    False if there is something: a message, or its turn.
+    """
+    if row.waiting_for in UNATTENDED or await log.inbox(row.run):
+        return False
+    ends = [one.expires_at for one in pending_in(await log.read(row.run)) if one.expires_at]
+    if any([at > end for end in ends]):
+        return False
+    wake_at = min(ends, default=-1) + 1
+    try:
+        claim = await log.claim(row.run, "", epoch=row.epoch)
+        await log.append(
+            row.run,
+            claim.epoch,
+            [],
+            status="waiting",
+            waiting_for=row.waiting_for,
+            wake_at=wake_at,
+            if_quiet=True,
+        )
+    except Conflict:
+        return True
     return True
 
 
@@ -234,6 +286,8 @@ async def cancel(log: Log, run: str, *, by: Principal = LOCAL, redactor: Redacto
     its next call.
     """
     row = await log.row(run)
+    if await remove_unbegun(log, row):
+        return
     records = await log.read(run)
     state = fold(records)
     if state.status in ENDED:

@@ -1,4 +1,4 @@
-"""Runs: start, resume, replay, fork, rewind. Each is one way to call the drive.
+"""Runs: start, resume, advance, replay, fork, rewind. Each is one way to call the drive.
 
 A run ends in exactly one `RunFinished`, or waits as rows in the log. Whatever happens
 to the process, what was dispatched before the last flush is kept.
@@ -27,21 +27,55 @@ from taofold.core.state import ENDED, RunState, fold
 from taofold.runtime import owner
 from taofold.runtime.branch import copied, cut
 from taofold.runtime.drive import Drive
-from taofold.runtime.ending import cancelled, failed, finished
+from taofold.runtime.ending import RESUMABLE, cancelled, failed, finished, interrupted
 from taofold.runtime.inbox import Inbox
+from taofold.runtime.lease import HEART, LEASE_MS, release
 from taofold.runtime.people import asking
 from taofold.runtime.setup import Setup
 from taofold.runtime.signals import Cancelled, Denied, EndOfTape, Park
 from taofold.runtime.tape import Tape
-from taofold.store.log import Log, RunRow
+from taofold.runtime.unbegun import never_began, remove_unbegun
+from taofold.runtime.waiting import (
+    MORE,
+    REOPENED,
+    Advanced,
+    Finished,
+    More,
+    Waiting,
+    is_due,
+    wake_time,
+)
+from taofold.store.log import AT_ONCE, Log, RunRow
 from taofold.store.store import Store
 
 MakeStrategy: TypeAlias = Callable[[], Strategy[Any]]
 
 NEWS = 20
 """How often an activation is driven anew before it waits with unread news."""
-_LIVE: set[tuple[int, str]] = set()
-"""Runs that this process is driving now, by log and id."""
+
+
+async def begin(log: Log, started: e.RunStarted, run: str, setup: Setup) -> tuple[int, e.Record]:
+    """Put run `run` into the log; the epoch under which this process owns it, and its start.
+
+    Whoever begins a run drives it next, or has it driven; if it dies first, others find it.
+
+    Raises:
+        Conflict: the id is taken, or the session has another run that has not ended.
+    """
+    now = setup.now()
+    row = RunRow(
+        run=run,
+        status="running",
+        goal=started.goal[:500],
+        agent=started.agent,
+        session=started.session,
+        parent=started.parent,
+        principal=started.principal.id,
+        created_at=now,
+        updated_at=now,
+    )
+    record = e.Record(run, 0, now, started)
+    return await _register(log, row, record), record
 
 
 async def start(
@@ -52,38 +86,39 @@ async def start(
     Raises:
         Conflict: the id is taken, or the session has another run that has not ended.
     """
-    row = RunRow(
-        run=run,
-        status="running",
-        goal=started.goal[:500],
-        agent=started.agent,
-        session=started.session,
-        parent=started.parent,
-        principal=started.principal.id,
-        created_at=(now := setup.now()),
-        updated_at=now,
-    )
-    epoch = 0
-    try:
-        await log.create(row)
-    except Conflict:
-        left = await _abandoned(log, run)
-        if left is None:
+    epoch, record = await begin(log, started, run, setup)
+    with HEART.driving(log, run):
+        store = Store(run=run, log=log, epoch=epoch, head=1, now=setup.now)
+        for listener in setup.listeners:
+            store.subscribe(listener)
+        try:
+            store.announce(record)
+        except Exception as error:  # a listener's: what it was told is written all the same
+            await _fail(store, error, setup)
             raise
-        epoch = left.epoch
-    claim = await log.claim(run, owner.me(), epoch=epoch)
-    store = Store(run=run, log=log, epoch=claim.epoch, now=setup.now)
-    for listener in setup.listeners:
-        store.subscribe(listener)
-    store.dispatch(started)
+        return await _activate(log, store, Tape(), strategy, setup)
+
+
+async def _register(log: Log, row: RunRow, record: e.Record) -> int:
+    """Create the run with its first record, driven by this process; its epoch.
+
+    A run without a first record never happened: one that an earlier release left so does not
+    stand in the way.
+    """
+
+    async def create() -> int:
+        claim = await log.create(row, records=[record], owner=owner.me(), lease_ms=LEASE_MS)
+        return claim.epoch
+
     try:
-        await store.flush(status="running")
-    except LogError:
-        raise
-    except Exception as error:  # a listener's: what it was told is written all the same
-        await _fail(store, error, setup)
-        raise
-    return await _activate(log, store, Tape(), strategy, setup)
+        return await create()
+    except Conflict:
+        rows = await log.rows(session=row.session, limit=20) if row.session else []
+        with suppress(UnknownRun):
+            rows.append(await log.row(row.run))
+        if not any([await remove_unbegun(log, other) for other in rows]):
+            raise
+    return await create()
 
 
 async def resume(
@@ -92,20 +127,123 @@ async def resume(
     """Carry on from wherever the log of `run` ends.
 
     Raises:
+        UnknownRun: there is no such run, or it never began.
         Refused: the run has ended in a way that cannot be resumed.
-        Conflict: another live process drives it and `takeover` is not set.
+        Conflict: another process drives it, its lease is not over, and `takeover` is not set.
         ReplayDiverged: this code would do something else than what is recorded.
     """
     row = await log.row(run)
-    _check_owner(log, row, takeover)
-    claim = await log.claim(run, owner.me(), epoch=row.epoch)
-    records = await log.read(run)
-    state = fold(records)
-    if state.status in ENDED and (state.status != "cancelled" and state.stop_reason != "error"):
+    if await remove_unbegun(log, row):
+        raise never_began(run)
+    if row.status in ENDED:
+        last = await log.read(run, after=row.events - 2)
+        _resumable(run, fold(last))
+    with HEART.driving(log, run):
+        return await _resumed(log, row, strategy, setup, takeover=takeover)
+
+
+async def reopen(log: Log, run: str) -> None:
+    """Make a run that was cancelled, interrupted or has failed go on at its next `advance`.
+
+    One that has not ended is left as it is.
+
+    Raises:
+        Refused: it has ended in a way that cannot be resumed.
+        Conflict: somebody else was quicker.
+    """
+    row = await log.row(run)
+    if row.status not in ENDED:
+        return
+    _resumable(run, fold(await log.read(run, after=row.events - 2)))
+    claim = await log.claim(run, "", epoch=row.epoch)
+    await log.append(
+        run, claim.epoch, [], disk=True, status="waiting", waiting_for=REOPENED, wake_at=AT_ONCE
+    )
+
+
+async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Advanced:
+    """Do whatever can be done for `run` now. The one function that an engine calls.
+
+    It may be called at any time, by anybody and as often as they like: what has ended stays
+    ended, what waits for a person waits, and what another process drives is left to it.
+
+    Raises:
+        UnknownRun: there is no such run, or it never began.
+        ReplayDiverged: this code would do something else than what is recorded.
+    """
+    row = await log.row(run)
+    if await remove_unbegun(log, row):
+        raise never_began(run)
+    if row.status in ENDED:
+        return Finished(run, row.status)
+    if row.held and not _free(log, row):
+        return Waiting(run, "driven", row.lease_until)
+    wake_at = await _wake_at(log, row)
+    if not is_due(row, wake_at, setup.now()):
+        return Waiting(run, row.waiting_for, wake_at)
+    try:
+        with HEART.driving(log, run):
+            await _resumed(log, row, strategy, setup, takeover=False)
+    except Conflict:
+        pass  # somebody was quicker, or took it from us
+    row = await log.row(run)
+    if row.status in ENDED:
+        return Finished(run, row.status)
+    if row.waiting_for == MORE:
+        return More(run)
+    if row.status == "running":
+        return Waiting(run, "driven", row.lease_until)
+    return Waiting(run, row.waiting_for, await _wake_at(log, row))
+
+
+async def _wake_at(log: Log, row: RunRow) -> int:
+    """When a waiting run or one of its child runs is due first; 0 = when a message comes."""
+    if row.status != "waiting":
+        return 0
+    children = await log.rows(parent=row.run, status="waiting", limit=0)
+    times = [row.wake_at, *[await _wake_at(log, child) for child in children]]
+    return min(filter(None, times), default=0)
+
+
+def _resumable(run: str, state: RunState) -> None:
+    if state.status in ENDED and state.stop_reason not in RESUMABLE:
         raise Refused(
             f"run {run!r} ended as {state.status} ({state.stop_reason}): fork it to try another way"
         )
+
+
+def _free(log: Log, row: RunRow) -> bool:
+    """Is it certain that nobody drives the run, whatever its lease says?"""
+    if owner.mine(row.owner):
+        return not HEART.drives(log, row.run)
+    return owner.gone(row.owner)
+
+
+async def _resumed(
+    log: Log, row: RunRow, strategy: MakeStrategy, setup: Setup, *, takeover: bool
+) -> Store:
+    """Claim the run, take in its log and drive it."""
+    run, free = row.run, owner.mine(row.owner) or owner.gone(row.owner)
+    if row.held and not free and not takeover:
+        raise Conflict(
+            f"run {run!r} is being driven by {owner.described(row.owner)}: wait until its lease "
+            "is over, or take it over if you know that it is stuck"
+        )
+    if row.status == "running" and not free:
+        owner.kill(row.owner)
+    claim = await log.claim(
+        run, owner.me(), epoch=row.epoch, lease_ms=LEASE_MS, force=free or takeover
+    )
+    records = await log.read(run)
+    state = fold(records)
+    try:
+        _resumable(run, state)
+    except Refused:  # its owner ended it between our look and our claim
+        await log.append(run, claim.epoch, [], status=state.status)
+        raise
     if not trusted(records):
+        status = state.status if state.status in ENDED else "waiting"
+        await log.append(run, claim.epoch, [], status=status, waiting_for=row.waiting_for)
         raise Refused(
             f"run {run!r} was imported by an older release, with calls that it says were decided "
             "or begun: import its file again, then what is not done is asked anew"
@@ -114,8 +252,9 @@ async def resume(
     store = Store(run=run, log=log, epoch=claim.epoch, head=head, now=setup.now)
     for listener in setup.listeners:
         store.subscribe(listener)
-    await log.append(run, claim.epoch, [], status="running")
-    return await _activate(log, store, Tape(records), strategy, setup, resumed=True)
+    # A run that was only begun goes on for the first time.
+    resumed = len(records) > 1
+    return await _activate(log, store, Tape(records), strategy, setup, resumed=resumed)
 
 
 async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> RunState:
@@ -145,7 +284,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     recorded = next(
         (r.event for r in reversed(records) if isinstance(r.event, e.RunFinished)), None
     )
-    world = recorded is None or recorded.stop_reason in ("cancelled", "error")
+    world = recorded is None or recorded.stop_reason in RESUMABLE
     if finish is not None and not world and recorded != finish:
         raise ReplayDiverged("end", recorded, finish)
     if finish is None and not world:
@@ -153,67 +292,50 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     return ended
 
 
-async def fork(log: Log, run: str, new: str, *, at: int | None = None, now: int) -> int:
+async def fork(
+    log: Log, run: str, new: str, *, at: int | None = None, now: int, driven: bool = False
+) -> int:
     """Copy `run` up to the last complete step at or before `at` under the id `new`.
 
-    Returns the sequence number where it was cut. `resume` the new run to go on.
+    Returns the sequence number where it was cut. `resume` the new run to go on; one that is
+    `driven` belongs to this process, and whoever finds it left goes on with it.
     """
     records = await log.read(run)
     if not records:
         raise Refused(f"run {run!r} has no events")
     upto = cut(records, at)
     row = await log.row(run)
-    await log.create(
-        msgspec.structs.replace(
-            row,
-            run=new,
-            status="running",
-            created_at=now,
-            updated_at=now,
-            session="",
-            waiting_for="",
-        )
+    row = msgspec.structs.replace(
+        row,
+        run=new,
+        status="running",
+        created_at=now,
+        updated_at=now,
+        session="",
+        waiting_for="",
+        wake_at=0,
     )
-    claim = await log.claim(new, "")
-    await log.append(new, claim.epoch, copied(records, upto, new, now), disk=True, status="running")
+    await log.create(
+        row,
+        records=copied(records, upto, new, now),
+        owner=owner.me() if driven else "",
+        lease_ms=LEASE_MS if driven else 0,
+        disk=True,
+    )
     return upto
 
 
 async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
     """Take back everything after the last complete step at or before `to`."""
     row = await log.row(run)
-    _check_owner(log, row, takeover=False)
-    claim = await log.claim(run, "", epoch=row.epoch)
+    if row.held and not _free(log, row):
+        raise Conflict(f"run {run!r} is being driven by {owner.described(row.owner)}")
+    claim = await log.claim(run, "", epoch=row.epoch, force=_free(log, row))
     records = await log.read(run)
     upto = cut(records, to)
     event = e.Record(run, records[-1].seq + 1, now, e.Rewound(to=upto))
     await log.append(run, claim.epoch, [event], disk=True, status="running")
     return upto
-
-
-async def _abandoned(log: Log, run: str) -> RunRow | None:
-    """The run, if it was registered by a process that died before it wrote anything."""
-    try:
-        row = await log.row(run)
-    except UnknownRun:
-        return None
-    dead = not row.owner or owner.alive(row.owner) is False
-    return row if dead and row.events == 0 else None
-
-
-def _check_owner(log: Log, row: RunRow, takeover: bool) -> None:
-    if (id(log), row.run) in _LIVE:
-        raise Conflict(f"run {row.run!r} is being driven by this process")
-    if row.status != "running" or not row.owner or owner.mine(row.owner):
-        return
-    if owner.alive(row.owner) is False:
-        return
-    if not takeover:
-        raise Conflict(
-            f"run {row.run!r} is being driven by another live process; "
-            "take it over only if you know that it is stuck"
-        )
-    owner.kill(row.owner)
 
 
 async def _activate(
@@ -225,36 +347,55 @@ async def _activate(
     *,
     resumed: bool = False,
 ) -> Store:
+    """Drive until the run ends or waits. Whatever cuts it short frees the run for others."""
+    try:
+        return await _driven(log, store, tape, strategy, setup, resumed=resumed)
+    except BaseException:
+        await asyncio.to_thread(release, log, store.run)
+        raise
+
+
+async def _driven(
+    log: Log,
+    store: Store,
+    tape: Tape,
+    strategy: MakeStrategy,
+    setup: Setup,
+    *,
+    resumed: bool,
+) -> Store:
     """Drive until the run ends or waits; re-drive if news came in while it was parking.
 
     At the `NEWS`th time it waits all the same: what came in is read when it is resumed.
     """
-    place = (id(log), store.run)
-    if place in _LIVE:
-        raise Conflict(f"run {store.run!r} is being driven by this process")
-    _LIVE.add(place)
     turn = 0
-    try:
-        while True:
-            turn += 1
-            inbox = Inbox(log, store.run, setup.redactor)
-            drive = Drive(setup, store, tape, inbox, resumed=resumed)
-            try:
-                event: e.RunFinished | e.Parked = await _outcome(drive, strategy)
-            except asyncio.CancelledError:
-                drive.live()
-                store.dispatch(cancelled("interrupted"))
-                with suppress(LogError):  # a write was interrupted: then the run stays open
-                    await asyncio.shield(store.flush(consume=inbox.spend(), status="cancelled"))
-                raise
+    while True:
+        turn += 1
+        inbox = Inbox(log, store.run, setup.redactor)
+        drive = Drive(setup, store, tape, inbox, resumed=resumed)
+        try:
+            event: e.RunFinished | e.Parked = await _outcome(drive, strategy)
+        except asyncio.CancelledError:
             drive.live()
-            if await _written(store, inbox, event, quiet=turn < NEWS):
-                return store
-            records = await log.read(store.run)
-            store = store.again(len(records))
-            tape, resumed = Tape(records), True
-    finally:
-        _LIVE.discard(place)
+            with suppress(LogError):  # a write was interrupted: then the run stays open
+                await asyncio.shield(_cut_off(store, inbox, setup.pause()))
+            raise
+        drive.live()
+        if await _written(store, inbox, event, quiet=turn < NEWS):
+            return store
+        records = await log.read(store.run)
+        store = store.again(len(records))
+        tape, resumed = Tape(records), True
+
+
+async def _cut_off(store: Store, inbox: Inbox, reason: str) -> None:
+    """Write that the activation was cut off: for `reason` it waits, without one it has ended."""
+    if reason:
+        await _written(store, inbox, e.Parked(reason=reason), quiet=False)
+        return
+    event = interrupted()
+    store.dispatch(event)
+    await store.flush(consume=inbox.spend(), status=event.status)
 
 
 async def _written(
@@ -265,15 +406,19 @@ async def _written(
     if isinstance(event, e.RunFinished):
         store.dispatch(event)
         return await store.flush(consume=inbox.spend(), status=event.status)
-    open_ = frozenset([asked.seq for asked in asking(store.records)])
-    for signal in inbox.late(open_):
+    open_ = asking(store.records)
+    for signal in inbox.late(frozenset([asked.seq for asked in open_])):
         said = f"{store.run}:{signal.data.get('seq')}"
         why = "it was resolved already"
         store.dispatch(e.DecisionRefused(id=said, by=signal.by, why=why, at=signal.at))
         inbox.take(signal)
     store.dispatch(event)
     return await store.flush(
-        consume=inbox.spend(), status="waiting", waiting_for=event.reason, if_quiet=quiet
+        consume=inbox.spend(),
+        status="waiting",
+        waiting_for=event.reason,
+        wake_at=wake_time(event.reason, open_, store.state.at, quiet=quiet),
+        if_quiet=quiet,
     )
 
 

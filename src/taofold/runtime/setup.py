@@ -85,6 +85,10 @@ OnProgress: TypeAlias = Callable[[str, str, str], None]
 """Hears (run id, tool, text) while a tool works."""
 
 
+Pause: TypeAlias = Callable[[], str]
+"""Says why the run must wait before it asks its model again; "" = it may go on."""
+
+
 class Children(Protocol):
     """Runs the agent behind a tool as a child run."""
 
@@ -104,6 +108,7 @@ class Parent:
     depth: int
     deps: Any = None
     approve: "Approver | None" = None
+    pause: "Pause" = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,7 @@ class Setup:
     listeners: tuple[Listener, ...] = ()
     on_delta: OnDelta | None = None
     on_progress: OnProgress | None = None
+    pause: Pause = str
     children: Children | None = None
     cache: MutableMapping[str, Reply] | None = None
     settings: ModelSettings = ModelSettings()

@@ -131,7 +131,8 @@ async def _start(call: Call, said: RunAgentInput, session: str) -> str:
     run, goal = new_id(), _goal(said)
     context = "; ".join(f"{one.description}: {one.value}" for one in said.context or ())
     try:
-        await server.worker.start(
+        await server.worker.begin(
+            server.engine,
             agent,
             run,
             goal,

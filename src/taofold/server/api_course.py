@@ -11,6 +11,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.trace import opening
 from taofold.runtime import people
 from taofold.runtime import run as runs
+from taofold.runtime.ending import RESUMABLE
 from taofold.server import shapes, views
 from taofold.server.access import mine
 from taofold.server.endpoint import Call, Endpoint, Nothing
@@ -52,8 +53,8 @@ async def fork(call: Call) -> Response:
     except ConfigError as error:
         raise Problem(409, "agent", str(error)) from None
     new = new_id()
-    await runs.fork(server.log, row.run, new, at=at, now=server.now())
-    await server.worker.resume(new)
+    await runs.fork(server.log, row.run, new, at=at, now=server.now(), driven=True)
+    await server.engine.wake(new)
     server.audit("fork", call.principal.id, run=row.run, detail=f"as {new}")
     shown = views.run(await server.log.row(new))
     return JSONResponse(shown.model_dump(), 201, {"Location": f"/runs/{new}"})
@@ -65,17 +66,18 @@ async def resume(call: Call) -> BaseModel:
     server = call.server
     records = await server.log.read(row.run)
     last = records[-1].event if records else None
-    again = isinstance(last, e.RunFinished) and last.stop_reason in ("error", "cancelled")
+    again = isinstance(last, e.RunFinished) and last.stop_reason in RESUMABLE
     if row.status in ENDED and not again:
         raise Problem(409, "ended", f"the run ended as {row.status}: fork it to try another way")
-    server.worker.stuck.pop(row.run, None)
+    server.engine.stuck.pop(row.run, None)
     started = opening(records)
     if started is not None:
         try:
             server.catalog.of(row.run, started)
         except ConfigError as error:
             raise Problem(409, "agent", str(error)) from None
-    await server.worker.resume(row.run)
+    await runs.reopen(server.log, row.run)
+    await server.engine.wake(row.run)
     server.audit("resume", call.principal.id, run=row.run)
     return shapes.Accepted(id=row.run)
 

@@ -22,7 +22,6 @@ from taofold.server import filling, shapes, views
 from taofold.server.access import seen
 from taofold.server.catalog import AnyAgent, facts_of
 from taofold.server.endpoint import Call, Endpoint
-from taofold.server.keeper import root
 from taofold.server.problem import Problem
 from taofold.server.shapes_asked import ApprovalsQuery, Decide
 from taofold.store.log import ENDED, RunRow
@@ -43,7 +42,7 @@ async def pending_of(call: Call, run: str = "") -> list[shapes.Approval]:
     server, now = call.server, call.server.now()
     found: list[shapes.Approval] = []
     for row in await _rows(call, run):
-        if server.sees(call.principal, row) and not server.worker.drives(row.run):
+        if server.sees(call.principal, row) and not server.engine.drives(row.run):
             asked = await server.asked(row)
             found += [
                 views.approval(one, row)
@@ -57,7 +56,7 @@ async def _rows(call: Call, run: str) -> list[RunRow]:
     """The runs that may ask: `run` and its child runs, or all that have not ended."""
     log = call.server.log
     if not run:
-        return await log.rows(status="waiting", limit=0) + await log.rows(status="running")
+        return await log.rows(status="waiting", limit=0) + await log.rows(status="running", limit=0)
     found = [await log.row(run)]
     for child in await log.rows(parent=run, limit=0):
         if child.status not in ENDED:
@@ -108,7 +107,7 @@ async def decide(call: Call) -> BaseModel:
         digest=done.digest,
         reason=body.reason,
     )
-    await server.worker.resume(await root(server.log, row))
+    await server.engine.wake((await people.root(server.log, row)).run)
     server.hub.poke(run)
     return shapes.Decided(id=action_id, run=run, decision=body.decision)
 
@@ -185,7 +184,7 @@ def _facts(agent: AnyAgent | None, one: Approval | None) -> Facts | None:
 async def _agent(call: Call, row: RunRow) -> AnyAgent | None:
     """The agent of the run that nobody's call started; None if it is not offered here."""
     server = call.server
-    name = await root(server.log, row)
+    name = (await people.root(server.log, row)).run
     started = opening(await server.log.read(name, limit=1))
     if started is None:
         return None

@@ -1,7 +1,6 @@
 """The routes about the server itself: agents, signing in and out, health, counts, OpenAPI."""
 
 import asyncio
-from collections import Counter
 from typing import Final
 
 from pydantic import BaseModel
@@ -88,12 +87,12 @@ def _set(call: Call, answer: Response, cookie: str) -> None:
 
 async def health(call: Call) -> BaseModel:
     """Is the server well?"""
-    worker = call.server.worker
+    engine = call.server.engine
     return shapes.Health(
-        status="stopping" if worker.stopping else "ok",
+        status="stopping" if engine.stopping else "ok",
         version=taofold.__version__,
-        active_runs=worker.active,
-        queued_runs=worker.queued,
+        active_runs=engine.active,
+        queued_runs=engine.queued,
         watchers=call.server.hub.watchers,
     )
 
@@ -101,16 +100,18 @@ async def health(call: Call) -> BaseModel:
 async def metrics(call: Call) -> Response:
     """What a monitor wants to know."""
     server = call.server
-    rows = await server.log.rows(limit=0)
-    waiting = [row for row in rows if row.status == "waiting"]
+    runs = await server.log.count()
     gauges = {
-        "active_runs": ("Runs that this process drives.", float(server.worker.active)),
-        "queued_runs": ("Runs that wait for their turn.", float(server.worker.queued)),
-        "waiting_runs": ("Runs that wait for a person or their turn.", float(len(waiting))),
+        "active_runs": ("Runs that this process drives.", float(server.engine.active)),
+        "queued_runs": ("Runs that wait for their turn.", float(server.engine.queued)),
+        "waiting_runs": (
+            "Runs that wait for a person or their turn.",
+            float(runs.get("waiting", 0)),
+        ),
         "streams": ("Open event streams.", float(server.streams)),
-        "stuck_runs": ("Runs that cannot be continued here.", float(len(server.worker.stuck))),
+        "stuck_runs": ("Runs that cannot be continued here.", float(len(server.engine.stuck))),
     }
-    text = server.counts.text(gauges, Counter(row.status for row in rows))
+    text = server.counts.text(gauges, runs)
     return Response(text, media_type=MEDIA)
 
 

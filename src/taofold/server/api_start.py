@@ -49,7 +49,7 @@ async def create(call: Call) -> Response:
     waits = bool(session) and body.on_busy == "wait"
     try:
         async with _turn(call, session) if waits else nullcontext():
-            await server.worker.start(agent, run, body.goal, **begin)
+            await server.worker.begin(server.engine, agent, run, body.goal, **begin)
     except Conflict as error:
         if keyed and await _twin(call, run, digest):
             return await _started(call, run, fresh=False)

@@ -1,7 +1,7 @@
 """The agents that a server offers, by name, and what it knows of their tools.
 
-An agent is made once, with the server's log and a gate in front of each model; a run that
-was started elsewhere may be continued if somebody can say how its agent is made.
+An agent is made once, with the server's log; a run that was started elsewhere may be continued
+if somebody can say how its agent is made.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,6 @@ from taofold.core.errors import ConfigError
 from taofold.core.events import RunStarted
 from taofold.policy import Facts, Policy
 from taofold.runtime.registry import resolve
-from taofold.server.gate import Gate
 from taofold.store.log import Log
 from taofold.tools import Tool
 
@@ -52,6 +51,11 @@ class Catalog:
     def names(self) -> Sequence[str]:
         """The names that are offered."""
         return tuple(self._agents)
+
+    @property
+    def known(self) -> Sequence[str]:
+        """The names of all agents in whose name runs are kept: also those that others call."""
+        return tuple(self._policies)
 
     def __getitem__(self, name: str) -> AnyAgent:
         """The agent called `name`, "" = the first. Raises KeyError."""
@@ -95,10 +99,9 @@ class Catalog:
         policy = agent.policy
         if self._seconds and not policy.approve_seconds:
             policy = replace(policy, approve_seconds=self._seconds)
-        gated = {role: Gate(resolve(model)) for role, model in agent.models.items()}
         made = agent.but(
-            model=Gate(resolve(agent.model)),
-            models=gated,
+            model=resolve(agent.model),
+            models={role: resolve(model) for role, model in agent.models.items()},
             policy=policy,
             approve=None,
             log=self._log,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from taofold.core.values import Principal
+from taofold.engine import LocalEngine
 from taofold.learning.registry import Registry
 from taofold.policy import Policy
 from taofold.policy.rights import Right
@@ -21,7 +22,6 @@ from taofold.server.catalog import AnyAgent, Catalog, Rebuild
 from taofold.server.counts import Counts
 from taofold.server.door import Door
 from taofold.server.hub import Hub
-from taofold.server.keeper import Keeper
 from taofold.server.local_token import LocalToken
 from taofold.server.problem import Problem
 from taofold.server.rates import Rates
@@ -111,14 +111,15 @@ class Server:
             agents, log, approve_seconds=settings.approve_seconds, rebuild=rebuild
         )
         self.hub = Hub(log, driven=self._drives, look_s=settings.tail_s)
-        self.worker = Worker(
+        self.worker = Worker(log, self.catalog, self.hub, current=self.tokens.current)
+        self.engine = LocalEngine(
             log,
-            self.catalog,
-            self.hub,
-            current=self.tokens.current,
+            self.worker.advance,
+            now=now,
+            ours=self.worker.offered,
             most=settings.most_runs,
+            look_s=settings.look_s,
         )
-        self.keeper = Keeper(log, self.catalog, self.worker, now=now, look_s=settings.look_s)
         offered = [self.catalog[name] for name in self.catalog.names]
         self.audit = Audit(
             folder / "audit.jsonl" if folder else None,
@@ -142,16 +143,15 @@ class Server:
         return self.watching.total
 
     def _drives(self, run: str) -> bool:
-        return self.worker.drives(run)
+        return self.engine.drives(run)
 
     async def start(self) -> None:
         """Continue what an earlier server left."""
-        await self.keeper.start()
+        await self.engine.start()
 
     async def stop(self) -> None:
         """Let every run come to a place where it can wait."""
-        await self.keeper.stop()
-        await self.worker.stop(self.settings.stop_s)
+        await self.engine.stop(self.settings.stop_s)
         await self.hub.close()
         self.audit.close()
 
@@ -179,6 +179,10 @@ class Server:
     def sees(self, principal: Principal, row: RunRow) -> bool:
         """May the principal read the run? Its own, and what it may be asked to approve."""
         return row.principal == principal.id or self._approves(principal, row.agent)
+
+    def approves(self, principal: Principal) -> list[str]:
+        """The names of agents on whose runs the principal may decide for others."""
+        return [name for name in self.catalog.known if self._approves(principal, name)]
 
     def _approves(self, principal: Principal, agent: str) -> bool:
         """May the principal decide on other people's actions in runs of the agent?"""

@@ -99,7 +99,7 @@ async def _frames(
 
 def _leave(server: Server, run: str, principal: Principal) -> None:
     """Cancel the run if nobody watches it when the grace is over."""
-    if server.worker.stopping:
+    if server.engine.stopping:
         return
     task = asyncio.get_running_loop().create_task(_left(server, run, principal))
     _leaving.add(task)
@@ -108,7 +108,7 @@ def _leave(server: Server, run: str, principal: Principal) -> None:
 
 async def _left(server: Server, run: str, principal: Principal) -> None:
     await asyncio.sleep(server.settings.grace_s)
-    if server.worker.stopping or server.hub.watched(run):
+    if server.engine.stopping or server.hub.watched(run):
         return
     try:
         if (await server.log.row(run)).status not in ENDED:

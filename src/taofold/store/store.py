@@ -106,6 +106,11 @@ class Store:
         else:
             self.state = reduce(self.state, record)
 
+    def announce(self, record: e.Record) -> None:
+        """Take in a record that was written with the run itself, and tell the listeners."""
+        self.restore(record)
+        self._tell((record,))
+
     def keep(self, digest: str, content: bytes) -> None:
         """Write `content` to the log's blobs with the next flush."""
         self._blobs[digest] = content
@@ -129,6 +134,7 @@ class Store:
         consume: Sequence[str] = (),
         status: str = "",
         waiting_for: str = "",
+        wake_at: int = 0,
         if_quiet: bool = False,
     ) -> bool:
         """Make everything dispatched so far durable, then tell the listeners.
@@ -158,6 +164,7 @@ class Store:
                 blobs=blobs or None,
                 status=status,
                 waiting_for=waiting_for,
+                wake_at=wake_at,
                 if_quiet=if_quiet,
             )
         finally:

@@ -3,7 +3,7 @@
 Whoever watches or disturbs what a log does subclasses it and says only what differs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from taofold.core.events import Record
 from taofold.store.log import Claim, Log, RunRow, Signal
@@ -15,13 +15,40 @@ class WrappedLog:
     def __init__(self, log: Log) -> None:
         self.log = log
 
-    async def create(self, row: RunRow) -> None:
-        """Register a run."""
-        await self.log.create(row)
+    @property
+    def identity(self) -> str:
+        """That of the log behind it."""
+        return self.log.identity
 
-    async def claim(self, run: str, owner: str, *, epoch: int | None = None) -> Claim:
+    async def create(
+        self,
+        row: RunRow,
+        *,
+        records: Sequence[Record] = (),
+        owner: str = "",
+        lease_ms: int = 0,
+        disk: bool = False,
+    ) -> Claim:
+        """Register a run with its first records."""
+        return await self.log.create(
+            row, records=records, owner=owner, lease_ms=lease_ms, disk=disk
+        )
+
+    async def claim(
+        self,
+        run: str,
+        owner: str,
+        *,
+        epoch: int | None = None,
+        lease_ms: int = 0,
+        force: bool = False,
+    ) -> Claim:
         """Become the owner of the run."""
-        return await self.log.claim(run, owner, epoch=epoch)
+        return await self.log.claim(run, owner, epoch=epoch, lease_ms=lease_ms, force=force)
+
+    def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
+        """Make the leases of `runs` end in `lease_ms` from now."""
+        return self.log.renew(owner, runs, lease_ms)
 
     async def append(
         self,
@@ -34,6 +61,7 @@ class WrappedLog:
         blobs: Mapping[str, bytes] | None = None,
         status: str = "",
         waiting_for: str = "",
+        wake_at: int = 0,
         if_quiet: bool = False,
     ) -> bool:
         """Write the records."""
@@ -46,6 +74,7 @@ class WrappedLog:
             blobs=blobs,
             status=status,
             waiting_for=waiting_for,
+            wake_at=wake_at,
             if_quiet=if_quiet,
         )
 
@@ -58,10 +87,38 @@ class WrappedLog:
         return await self.log.row(run)
 
     async def rows(
-        self, *, status: str = "", session: str = "", parent: str = "", limit: int = 100
+        self,
+        *,
+        status: str = "",
+        session: str = "",
+        parent: str = "",
+        principal: str = "",
+        agent: str = "",
+        before: int = 0,
+        limit: int = 100,
     ) -> list[RunRow]:
         """Runs, newest first."""
-        return await self.log.rows(status=status, session=session, parent=parent, limit=limit)
+        return await self.log.rows(
+            status=status,
+            session=session,
+            parent=parent,
+            principal=principal,
+            agent=agent,
+            before=before,
+            limit=limit,
+        )
+
+    async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        """Ids of runs that begin with `prefix`."""
+        return await self.log.ids(prefix, limit=limit)
+
+    async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
+        """Runs that somebody should look at."""
+        return await self.log.due(now, limit=limit, after=after)
+
+    async def count(self, *, principal: str | None = None) -> dict[str, int]:
+        """How many runs there are by status."""
+        return await self.log.count(principal=principal)
 
     async def post(self, run: str, signal: Signal) -> bool:
         """Put a message in the run's inbox."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from taofold.core.events import Forked, Parked, Record, RunFinished
-from taofold.store.log import Claim, Log
+from taofold.store.log import Claim, Log, RunRow
 from taofold.store.wrapped import WrappedLog
 from taofold.telemetry.projection import Projection
 from taofold.telemetry.spans import Span
@@ -44,9 +44,15 @@ class TracedLog(WrappedLog):
         """What a log can do beyond the protocol."""
         return getattr(self.log, name)
 
-    async def claim(self, run: str, owner: str, *, epoch: int | None = None) -> Claim:
+    async def create(self, row: RunRow, *, records: Sequence[Record] = (), **named: Any) -> Claim:
+        """Register the run, then tell the exporter what is over with its first records."""
+        claim = await super().create(row, records=records, **named)
+        self._tell(row.run, records)
+        return claim
+
+    async def claim(self, run: str, owner: str, **named: Any) -> Claim:
         """Become the owner, and learn what happened in the run before."""
-        claim = await super().claim(run, owner, epoch=epoch)
+        claim = await super().claim(run, owner, **named)
         projection = self._runs.setdefault(run, Projection(run, self._starts))
         for record in await self.log.read(run, after=projection.head):
             projection.feed(record)

@@ -77,16 +77,17 @@ class CrashLog(WrappedLog):
         super().__init__(log)
         self._points = points
 
-    async def create(self, row: RunRow) -> None:
+    async def create(self, row: RunRow, **named: Any) -> Claim:
         """Write, or die."""
         self._points()
-        await super().create(row)
+        claim = await super().create(row, **named)
         self._points()
+        return claim
 
-    async def claim(self, run: str, owner: str, *, epoch: int | None = None) -> Claim:
+    async def claim(self, run: str, owner: str, **named: Any) -> Claim:
         """Write, or die."""
         self._points()
-        claim = await super().claim(run, owner, epoch=epoch)
+        claim = await super().claim(run, owner, **named)
         self._points()
         return claim
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from msgspec.structs import replace
+
 from taofold.core.errors import Conflict, LogError, UnknownRun
 from taofold.store.log import RunRow, Signal
 from taofold.testing.log_checks import RUN, Opener, owned, refused, same, seqs, updates
@@ -175,7 +177,7 @@ async def c12_rows_show_what_was_written(opened: Opener) -> None:
     epoch = (await log.claim(RUN, "me")).epoch
     await log.append(RUN, epoch, updates(RUN, 0, 2), status="waiting", waiting_for="approval")
     wanted = RunRow(RUN, "waiting", "g", "a", "s", "p", "ann", 7, 1_001, 2, epoch, "me", "approval")
-    same(await log.row(RUN), wanted, "the row")
+    same(replace(await log.row(RUN), place=0), wanted, "the row")
     await log.append(RUN, epoch, updates(RUN, 2, 1))
     same((await log.row(RUN)).waiting_for, "approval", "waiting_for without a status")
     await log.append(RUN, epoch, [], status="running")

@@ -1,0 +1,418 @@
+"""Whoever drives a run says so by its lease; nobody else drives it, and nobody's is left behind."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taofold import Agent, Decision, MemoryLog, Outcome, tool
+from taofold.core import events as e
+from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
+from taofold.core.values import Principal
+from taofold.logs import SqliteLog
+from taofold.runtime import lease, owner, people
+from taofold.runtime import run as runs
+from taofold.runtime.lease import LEASE_MS, Heartbeat
+from taofold.runtime.waiting import Finished, More, Share, Waiting
+from taofold.store.log import AT_ONCE, LONGEST_LEASE_MS, Log, RunRow
+from taofold.testing import ScriptedModel
+from taofold.testing.models import FunctionModel
+
+from .kit import act, finish
+
+pytestmark = pytest.mark.anyio
+
+ELSEWHERE = "another-boot/pid:[1]|77|1234|own|ab"
+"""A process of another boot: whether it lives cannot be seen from here."""
+
+
+class Clock:
+    """A log's clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+class Slow:
+    """An agent whose tool waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.fired: list[str] = []
+        self.inside, self.go = asyncio.Event(), asyncio.Event()
+
+    def agent(self, log: Log) -> Agent[Any, Any]:
+        @tool(effect="once", tier=1, reversible=True, verify=self.verify)
+        async def fire() -> str:
+            """Fire."""
+            self.inside.set()
+            await self.go.wait()
+            self.fired.append("fired")
+            return "fired"
+
+        def turn(request: Any) -> str:
+            said = sum(message.role == "assistant" for message in request.conversation)
+            return finish() if said else act("fire")
+
+        return Agent(FunctionModel(turn), tools=[fire], log=log)
+
+    def verify(self, effect: str) -> Any:
+        return Outcome("fired") if self.fired else False
+
+
+async def left(log: Log, who: str = ELSEWHERE, run: str = "r", lease_ms: int = LEASE_MS) -> None:
+    """A run that somebody began and drives, or has left."""
+    start = e.RunStarted(goal="x", strategy="react")
+    row = RunRow(run, "running", "x")
+    records = [e.Record(run, 0, 1, start)]
+    await log.create(row, records=records, owner=who, lease_ms=lease_ms)
+
+
+def simple(log: Log, *script: str) -> Agent[Any, Any]:
+    return Agent(ScriptedModel([*script, finish()]), log=log)
+
+
+@pytest.mark.scenario("PEER-04")
+async def test_two_openers_of_one_file_in_one_process_are_one_log(tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to(tmp_path)
+    one, two = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "other" / "log.db")
+    slow = Slow()
+    running = asyncio.create_task(slow.agent(one).run("x", run_id="r"))
+    await slow.inside.wait()
+    assert one.identity == two.identity
+    with pytest.raises(Conflict, match="driven by this process"):
+        await slow.agent(two).resume("r")
+    with pytest.raises(Conflict):
+        await slow.agent(two).resume("r", takeover=True)
+    assert await slow.agent(two).advance("r") == Waiting(
+        "r", "driven", (await two.row("r")).lease_until
+    )
+    slow.go.set()
+    assert (await running).status == "finished"
+    assert slow.fired == ["fired"]
+    await one.close()
+    await two.close()
+
+
+async def test_a_run_of_another_boot_is_left_alone_until_its_lease_is_over() -> None:
+    clock = Clock()
+    log = MemoryLog(now=clock)
+    await left(log)
+    with pytest.raises(Conflict, match="process 77 of another machine, container or boot"):
+        await simple(log).resume("r")
+    clock.now += LEASE_MS - 1
+    log.renew(ELSEWHERE, ["r"], LEASE_MS)
+    clock.now += LEASE_MS - 1
+    with pytest.raises(Conflict, match="wait until its lease is over"):
+        await simple(log).resume("r")
+    clock.now += 2
+    assert (await simple(log).resume("r")).status == "finished"
+
+
+async def test_a_process_that_is_certainly_gone_holds_nobody_up() -> None:
+    log = MemoryLog()
+    here = owner.me().split("|")
+    await left(log, "|".join([here[0], "4194304", "1", *here[3:]]))
+    assert (await simple(log).resume("r")).status == "finished"
+
+
+async def test_the_lease_of_a_run_that_this_process_let_go_holds_nobody_up() -> None:
+    log = MemoryLog()
+    await left(log, owner.me())
+    assert (await simple(log).resume("r")).status == "finished"
+
+
+async def test_whoever_was_overtaken_writes_nothing_more(tmp_path: Path) -> None:
+    """A frozen process thaws: its lease was over, somebody went on, its append is fenced."""
+    clock = Clock()
+    log = SqliteLog(tmp_path / "log.db", now=clock)
+    slow = Slow()
+    frozen = asyncio.create_task(slow.agent(log).run("x", run_id="r"))
+    await slow.inside.wait()
+    clock.now += LEASE_MS + 1
+    claim = await log.claim("r", ELSEWHERE, lease_ms=LEASE_MS)
+    before = await log.read("r")
+    slow.go.set()
+    with pytest.raises(Conflict):
+        await frozen
+    assert await log.read("r") == before
+    assert (await log.row("r")).lease_until == clock.now + LEASE_MS, "nor ends another's lease"
+    assert claim.previous_owner == owner.me()
+    await log.close()
+
+
+async def test_what_cuts_a_drive_short_frees_the_run_at_once() -> None:
+    class Full(MemoryLog):
+        full = False
+
+        async def append(self, *args: Any, **named: Any) -> bool:
+            if self.full:
+                raise LogError("the disk is full")
+            return await super().append(*args, **named)
+
+    log = Full()
+
+    def full_now(request: Any) -> str:
+        log.full = True
+        return act("nothing")
+
+    with pytest.raises(LogError, match="full"):
+        await Agent(FunctionModel(full_now), log=log).run("x", run_id="r")
+    row = await log.row("r")
+    assert (row.status, row.held) == ("running", False)
+    assert [one.run for one in await log.due(0)] == ["r"]
+    log.full = False
+    assert (await simple(log).resume("r")).status == "finished"
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_signs_of_life_do_not_need_the_event_loop(kind: str, tmp_path: Path) -> None:
+    log: Log = MemoryLog() if kind == "memory" else SqliteLog(tmp_path / "log.db")
+    await left(log, owner.me(), lease_ms=300)
+    heart = Heartbeat(beat_s=0.02, lease_ms=300)
+    with heart.driving(log, "r"):
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until:  # a tool that holds the event loop up
+            pass
+        assert (await log.row("r")).held
+    await eventually(log, lambda row: not row.held)
+    await log.close()
+
+
+async def eventually(log: Log, holds: Callable[[RunRow], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds(await log.row("r")):  # noqa: ASYNC110 - a log says nothing by itself
+            await asyncio.sleep(0.01)
+
+
+async def test_a_heart_that_cannot_reach_its_log_beats_on() -> None:
+    class Away(MemoryLog):
+        calls = 0
+
+        def renew(self, *args: Any) -> set[str]:
+            self.calls += 1
+            if self.calls < 3:
+                raise LogError("away")
+            return super().renew(*args)
+
+    log = Away()
+    await left(log, owner.me(), lease_ms=1)
+    with Heartbeat(beat_s=0.01, lease_ms=60_000).driving(log, "r"):
+        await eventually(log, lambda row: log.calls >= 3 and row.held)
+
+
+async def test_a_lease_that_ends_too_late_was_taken_by_another_clock() -> None:
+    """The clock is set back by an hour: nobody waits an hour for a dead process."""
+    clock = Clock()
+    log = MemoryLog(now=clock)
+    await left(log)
+    clock.now -= 3_600_000
+    assert not (await log.row("r")).held
+    assert [row.run for row in await log.due(clock.now)] == ["r"]
+    assert (await simple(log).resume("r")).status == "finished"
+    assert LEASE_MS < LONGEST_LEASE_MS
+
+
+async def unbegun(log: Log) -> None:
+    """A run as an earlier release left it that died between its row and its first event."""
+    await log.create(RunRow("r", "running", "x", session="s"))
+
+
+async def test_a_run_that_never_began_is_said_to_be_gone_and_is_removed() -> None:
+    for verb in ("resume", "advance", "cancel"):
+        log = MemoryLog()
+        await unbegun(log)
+        if verb == "cancel":
+            await people.cancel(log, "r")
+        else:
+            with pytest.raises(UnknownRun, match="never began"):
+                await getattr(simple(log), verb)("r")
+        with pytest.raises(UnknownRun):
+            await log.row("r")
+
+
+@pytest.mark.parametrize("run", ["r", "another"])
+async def test_a_run_that_never_began_is_in_nobodys_way(run: str) -> None:
+    """Neither its id nor its session is taken."""
+    log = MemoryLog()
+    await unbegun(log)
+    result = await simple(log).run("x", run_id=run, session="s")
+    assert result.status == "finished"
+    assert [row.run for row in await log.rows()] == [run]
+
+
+async def test_a_run_that_somebody_is_beginning_is_not_removed() -> None:
+    log = MemoryLog()
+    await log.create(RunRow("r", "running", "x"), owner=ELSEWHERE, lease_ms=LEASE_MS)
+    with pytest.raises(Conflict):
+        await simple(log).run("x", run_id="r")
+    assert (await log.row("r")).held
+
+
+async def test_advancing_is_idempotent_wherever_the_run_stands() -> None:
+    @tool(effect="once", tier=3)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def turn(request: Any) -> str:
+        said = sum(message.role == "assistant" for message in request.conversation)
+        return finish() if said else act("pay")
+
+    log = MemoryLog()
+    one = Agent(FunctionModel(turn), tools=[pay], log=log)
+    assert await one.begin("x", run_id="r") == "r"
+    row = await log.row("r")
+    assert (row.events, row.held) == (1, True), "whoever began it is to drive it"
+    waits = Waiting("r", "awaiting_approval")
+    for _ in range(3):
+        assert await one.advance("r") == waits
+        records = len(await log.read("r"))
+    assert (await log.read("r"))[-1].event == e.Parked(reason="awaiting_approval")
+    (asked,) = await people.pending(log, "r")
+    await people.decide(log, asked.id, Decision("approve"))
+    assert (await log.row("r")).wake_at == AT_ONCE
+    assert len(await log.read("r")) == records, "a person's word waits in the inbox"
+    for _ in range(3):
+        assert await one.advance("r") == Finished("r", "finished")
+    assert not any(isinstance(r.event, e.Resumed) for r in (await log.read("r"))[:records])
+    with pytest.raises(Refused, match="fork it"):
+        await one.resume("r")
+
+
+async def test_advancing_a_caller_goes_on_when_its_child_is_due() -> None:
+    @tool(effect="once", tier=3)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def turn(request: Any) -> str:
+        said = sum(message.role == "assistant" for message in request.conversation)
+        inner = "inner" in request.conversation[1].content
+        return finish() if said else act("pay") if inner else act("clerk", goal="inner")
+
+    log = MemoryLog()
+    clerk = Agent(FunctionModel(turn), tools=[pay], name="clerk")
+    one = Agent(FunctionModel(turn), tools=[clerk], log=log)
+    await one.begin("outer", run_id="r")
+    for run in ("r", "r.2-0"):
+        assert await one.advance("r") == Waiting("r", "awaiting_approval")
+        (asked,) = await people.pending(log, "r")
+        assert asked.run == run
+        if run == "r":
+            await people.decide(log, asked.id, Decision("approve"))
+    await people.decide(log, asked.id, Decision("approve"))
+    assert [row.run for row in await log.due(0)] == [], "0 is before everything"
+    assert [row.run for row in await log.due(1)] == [asked.run]
+    assert await one.advance("r") == Finished("r", "finished")
+
+
+async def test_an_activation_gives_way_when_its_share_is_used_up() -> None:
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def turn(request: Any) -> str:
+        said = sum(message.role == "assistant" for message in request.conversation)
+        return finish() if said == 4 else act("look", f"look {said}")
+
+    log = MemoryLog()
+    one = Agent(FunctionModel(turn), tools=[look], log=log)
+    await one.begin("x", run_id="r")
+    seen: list[Any] = []
+    for _ in range(4):
+        advanced = await one.advance("r", pause=Share(calls=2))
+        seen.append((advanced, len(await log.due(10**15))))
+        if isinstance(advanced, Finished):
+            break
+    assert seen == [(More("r"), 1), (More("r"), 1), (Finished("r", "finished"), 0)]
+
+
+async def test_approvals_that_expire_are_when_the_run_is_due() -> None:
+    from taofold import Policy
+
+    @tool(effect="once", tier=3)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def turn(request: Any) -> str:
+        said = sum(message.role == "assistant" for message in request.conversation)
+        return finish() if said else act("pay")
+
+    log = MemoryLog()
+    one = Agent(FunctionModel(turn), tools=[pay], log=log, policy=Policy(approve_seconds=60))
+    await one.begin("x", run_id="r")
+    waits = await one.advance("r")
+    (asked,) = await people.pending(log, "r")
+    assert waits == Waiting("r", "awaiting_approval", asked.expires_at + 1)
+    assert await log.due(asked.expires_at) == []
+    assert [row.run for row in await log.due(asked.expires_at + 1)] == ["r"]
+
+
+@pytest.mark.parametrize("name", ["interrupted", "ann"])
+async def test_why_a_run_ended_is_a_field_whatever_people_are_called(name: str) -> None:
+    log = MemoryLog()
+    slow = Slow()
+    task = asyncio.create_task(slow.agent(log).run("x", run_id="r"))
+    await slow.inside.wait()
+    await people.cancel(log, "r", by=Principal(name))
+    slow.go.set()
+    assert (await task).stop_reason == "cancelled"
+    assert await log.due(10**15) == [], "what a person ended is not carried on"
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "due"), [("", "cancelled", 0), ("server_stopped", "waiting", 1)]
+)
+async def test_an_interruption_ends_a_run_or_lets_it_wait(
+    reason: str, status: str, due: int
+) -> None:
+    log = MemoryLog()
+    slow = Slow()
+    stopping = ""
+    one = slow.agent(log)
+    await one.begin("x", run_id="r")
+    task = asyncio.create_task(one.advance("r", pause=lambda: stopping))
+    await slow.inside.wait()
+    stopping = reason
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    row, last = await log.row("r"), (await log.read("r"))[-1].event
+    assert (row.status, row.lease_until) == (status, 0)
+    assert len(await log.due(10**15)) == due
+    if isinstance(last, e.RunFinished):
+        assert (last.stop_reason, last.error) == ("interrupted", "interrupted")
+        await runs.reopen(log, "r")
+        assert len(await log.due(10**15)) == 1
+    slow.go.set()
+    assert await one.advance("r") == Finished("r", "finished")
+
+
+async def test_a_run_that_has_ended_for_good_is_not_opened_again() -> None:
+    log = MemoryLog()
+    await simple(log).run("x", run_id="r")
+    with pytest.raises(Refused):
+        await runs.reopen(log, "r")
+
+
+def test_a_child_process_has_no_heart_of_its_parents() -> None:
+    heart = Heartbeat()
+    log = MemoryLog()
+    with heart.driving(log, "r"):
+        heart.forked()
+        assert not heart.drives(log, "r")
+
+
+def test_one_process_is_one_owner() -> None:
+    assert owner.mine(owner.me())
+    assert owner.me() == owner.me()
+    assert owner.described(owner.me()) == "this process"
+    assert lease.BEAT_S * 3 < LEASE_MS / 1000, "a beat that is lost costs nobody his run"
