@@ -8,6 +8,9 @@ A contract is given a function that opens the log of one, at first empty, store:
 persistent one again after closing, or twice at the same time. It raises `Broken` if
 the contract is not kept. Nothing here knows how a log stores things.
 
+An opener that can be pickled (`functools.partial(MyLog, path)`) is also raced by two processes, not
+only by two threads; one that is a `taofold.testing.log_disk.Medium` has its power cut.
+
 Stated about payloads: text may hold any Unicode scalar value, NUL included, and be
 megabytes long. What JSON cannot say (a lone surrogate, an integer beyond 64 bits, an
 object) a log may keep or refuse with `LogError`, then the whole batch; a NaN may come back
@@ -16,11 +19,15 @@ as None, a tuple or a set as a list.
 
 from typing import Final
 
+from taofold.testing import log_disk as disk
 from taofold.testing import log_lasting as lasting
+from taofold.testing import log_leases as leases
+from taofold.testing import log_races as races
 from taofold.testing import log_writing as writing
 from taofold.testing.log_checks import Broken, Contract, Opener
+from taofold.testing.log_disk import Medium
 
-__all__ = ["Broken", "Contract", "Opener", "contracts"]
+__all__ = ["Broken", "Contract", "Medium", "Opener", "contracts"]
 
 _FOR_ALL: Final[tuple[Contract, ...]] = (
     writing.c01_records_come_back_as_written_and_in_order,
@@ -44,10 +51,23 @@ _FOR_ALL: Final[tuple[Contract, ...]] = (
     lasting.c19_what_json_cannot_say_is_kept_or_refused_as_a_whole,
     lasting.c20_names_are_data,
     lasting.c21_a_closed_log_says_so,
+    leases.c24_a_run_begins_with_its_first_records_or_not_at_all,
+    leases.c25_a_lease_keeps_others_out_until_it_is_over,
+    leases.c26_a_status_but_running_ends_the_lease,
+    leases.c27_what_is_due_is_listed_and_nothing_else,
+    leases.c28_runs_are_counted_by_status,
+    leases.c29_filters_and_cursors_find_every_run_once,
+    leases.c30_one_log_has_one_identity,
+    leases.c31_what_became_of_a_write_can_be_found_out,
+    races.c32_a_message_is_never_lost_to_a_run_that_parks,
+    races.c33_nothing_of_an_old_owner_arrives_behind_a_claim,
+    races.c34_of_two_runs_that_begin_at_once_in_a_session_one_does,
+    races.c35_of_two_who_claim_a_run_at_once_one_has_it,
 )
 _FOR_PERSISTENT: Final[tuple[Contract, ...]] = (
     lasting.c22_everything_survives_closing_and_opening,
     lasting.c23_two_openers_see_one_log,
+    disk.c36_what_was_asked_to_be_on_disk_survives_a_power_cut,
 )
 
 

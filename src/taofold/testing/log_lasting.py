@@ -141,6 +141,7 @@ async def c22_everything_survives_closing_and_opening(opened: Opener) -> None:
 async def c23_two_openers_see_one_log(opened: Opener) -> None:
     one, two = opened(), opened()
     old = await owned(one)
+    same(one.identity, two.identity, "the identity of one store, opened twice")
     await one.append(RUN, old, updates(RUN, 0, 1))
     new = (await two.claim(RUN, "second")).epoch
     same(await two.append(RUN, new, updates(RUN, 1, 1)), True, "the second opener's append")
