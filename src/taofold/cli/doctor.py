@@ -86,9 +86,9 @@ def _store() -> "Finding":
         log = open_store()
 
         async def count() -> int:
-            rows = await log.rows(limit=0)
+            counted = await log.count()
             await log.close()
-            return len(rows)
+            return sum(counted.values())
 
         runs = asyncio.run(count())
         broken = check(path)

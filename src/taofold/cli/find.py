@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError, UnknownRun
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from taofold.store.log import Log
 
 T = TypeVar("T")
+_SHOWN: Final = 5
+_RECENT: Final = 200
+"""Runs among which one is looked for that is spelled nearly so."""
 
 
 def with_log(work: "Callable[[Log], Awaitable[T]]", *, create: bool = False) -> T:
@@ -37,21 +41,33 @@ async def find(log: "Log", said: str) -> str:
         UnknownRun: there is none, with what is near.
         ConfigError: several begin so.
     """
-    rows = await log.rows(limit=0)
-    ids = [row.run for row in rows]
-    if said in ids:
-        return said
-    if said == "last" and ids:
-        return next((row.run for row in rows if not row.parent), ids[0])
-    found = [run for run in ids if said and run.startswith(said)]
+    with suppress(UnknownRun):
+        return (await log.row(said)).run
+    if said == "last" and (newest := await _newest(log)):
+        return newest
+    found = await log.ids(said, limit=_SHOWN + 1) if said else []
     if len(found) == 1:
         return found[0]
     if found:
-        shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-        raise ConfigError(f"{said!r} is the beginning of {len(found)} runs: {shown}")
-    near = get_close_matches(said, ids, n=3, cutoff=0.6)
+        many = f"more than {_SHOWN}" if len(found) > _SHOWN else str(len(found))
+        shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+        raise ConfigError(f"{said!r} is the beginning of {many} runs: {shown}")
+    recent = [row.run for row in await log.rows(limit=_RECENT)]
+    near = get_close_matches(said, recent, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"see `{invocation()} runs list`"
     raise UnknownRun(f"no run {said!r}; {hint}")
+
+
+async def _newest(log: "Log") -> str:
+    """The newest run that no other called, else the newest of all; "" if there is none."""
+    first, before = "", 0
+    while rows := await log.rows(before=before):
+        first = first or rows[0].run
+        for row in rows:
+            if not row.parent:
+                return row.run
+        before = rows[-1].place
+    return first
 
 
 async def records_of(log: "Log", said: str, at: int | None = None) -> "tuple[str, list[Record]]":

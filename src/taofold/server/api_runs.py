@@ -1,11 +1,13 @@
 """The routes that look at runs: list them, see one, travel in it, follow it."""
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from taofold.core.errors import UnknownRun
 from taofold.server import shapes, views
 from taofold.server.access import seen
 from taofold.server.api_people import pending_of
@@ -15,34 +17,49 @@ from taofold.server.shapes_asked import EventsQuery, RecordsQuery, RunsQuery, St
 from taofold.server.streaming import stream
 from taofold.store.log import RunRow
 
-_PAGE: Final = 200
 _STREAMED: Final = "text/event-stream"
 
 
 async def page(call: Call) -> BaseModel:
     """The caller's runs, newest first."""
     query: RunsQuery = call.query
-    server, found = call.server, list[RunRow]()
-    session = views.inner_session(call.principal, query.session)
-    most = _PAGE
-    while True:
-        rows = await server.log.rows(status=query.status, session=session, limit=most)
-        found.clear()
-        behind = not query.cursor
-        for row in rows:
-            fits = not query.agent or row.agent == query.agent
-            if behind and fits and server.sees(call.principal, row):
-                found.append(row)
-            behind = behind or row.run == query.cursor
-        if len(found) > query.limit or len(rows) < most:
-            break
-        most *= 4
-        await asyncio.sleep(0)
-    if not behind:
-        raise Problem(422, "cursor", "no run of this list has the cursor")
-    shown = found[: query.limit]
-    following = shown[-1].run if len(found) > query.limit else None
+    before = await _place(call, query.cursor) if query.cursor else 0
+    found: dict[int, RunRow] = {}
+    for source in _sources(call, query.agent):
+        rows = await call.server.log.rows(
+            **source,
+            status=query.status,
+            session=views.inner_session(call.principal, query.session),
+            before=before,
+            limit=query.limit + 1,
+        )
+        found |= {row.place: row for row in rows}
+    newest = [found[place] for place in sorted(found, reverse=True)]
+    shown = newest[: query.limit]
+    following = shown[-1].run if len(newest) > query.limit else None
     return shapes.Runs(items=[views.run(row) for row in shown], next=following)
+
+
+def _sources(call: Call, agent: str) -> list[dict[str, str]]:
+    """Whose runs the caller sees: its own, and those of agents that it approves for."""
+    own = {"principal": call.principal.id}
+    others = [{"agent": name} for name in call.server.approves(call.principal)]
+    if not agent:
+        return [own, *others]
+    return [{**own, "agent": agent}, *[one for one in others if one["agent"] == agent]]
+
+
+async def _place(call: Call, cursor: str) -> int:
+    """Where the page before ended.
+
+    Raises:
+        Problem: 422, no run that the caller sees has the cursor.
+    """
+    with suppress(UnknownRun):
+        row = await call.server.log.row(cursor)
+        if call.server.sees(call.principal, row):
+            return row.place
+    raise Problem(422, "cursor", "no run of this list has the cursor")
 
 
 async def detail(call: Call) -> BaseModel:

@@ -4,7 +4,7 @@ The files are read once, from the package; what a request names is looked up amo
 never becomes a path.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -126,17 +126,16 @@ async def page(call: Call) -> BaseModel:
 async def totals(call: Call) -> BaseModel:
     """What your runs took together."""
     server = call.server
-    rows = await server.log.rows(limit=0)
-    mine = [row for row in rows if not row.parent and row.principal == call.principal.id]
+    statuses = await server.log.count(principal=call.principal.id)
     query = RunsQuery.model_validate({"limit": NEWEST})
     found = await api_runs.page(_with(call, query))
     assert isinstance(found, shapes.Runs)
     own = [one for one in found.items if not one.parent and one.principal == call.principal.id]
     items = await _measured(server.log, own)
     return Totals(
-        runs=len(mine),
+        runs=sum(statuses.values()),
         measured=len(items),
-        statuses=dict(Counter(row.status for row in mine)),
+        statuses=statuses,
         model_calls=sum(one.model_calls for one in items),
         tool_calls=sum(one.tool_calls for one in items),
         tokens=sum(one.tokens for one in items),
