@@ -95,8 +95,10 @@ def config() -> "Config":
     return read
 
 
-def open_store(*, create: bool = False, kind: str = "runs") -> "SqliteLog":
+def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False) -> "SqliteLog":
     """The project's log, traced where the configuration says so; `kind` is what is looked for.
+
+    `adopt` trusts one that another user or machine created, from now on.
 
     Raises:
         ConfigError: there is none, and it is not to be created.
@@ -121,7 +123,7 @@ def open_store(*, create: bool = False, kind: str = "runs") -> "SqliteLog":
                 f"the folder {str(folder)!r} cannot be created: {error.strerror}"
             ) from error
         make_home(folder)
-    log = SqliteLog(path)
+    log = SqliteLog(path, adopt=adopt)
     log.open()
     told = config()
     if not told.traces:

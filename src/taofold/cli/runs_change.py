@@ -1,4 +1,4 @@
-"""`taofold runs resume|cancel|steer|fork|delete`: what changes a run's course."""
+"""`taofold runs resume|cancel|steer|fork|delete|adopt`: what changes a run's course."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
     app.command("steer")(steer)
     app.command("fork")(fork)
     app.command("delete")(delete)
+    app.command("adopt")(adopt)
 
 
 def resume(
@@ -185,3 +186,26 @@ def delete(
 
     with_log(work)
     say(f"deleted: {', '.join(names)}")
+
+
+def adopt() -> None:
+    """Trust this project's log although another user or machine created it, or it is a copy.
+
+    From then on the approvals that were given in it count as yours: look at its runs.
+    """
+    import asyncio
+
+    from taofold.cli.place import open_store
+
+    log = open_store(adopt=True)
+
+    async def count() -> dict[str, int]:
+        counted = await log.count()
+        await log.close()
+        return counted
+
+    counted = asyncio.run(count())
+    say(
+        f"{str(log.path)!r} is trusted from now on: {sum(counted.values())} runs, "
+        f"{counted.get('waiting', 0)} of them wait"
+    )

@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 from taofold.core.errors import LogError
 from taofold.logs import forks, schema
 from taofold.logs.faults import busy, explain
-from taofold.logs.identity import creator
 from taofold.logs.opening import opened, plain
 
 T = TypeVar("T")
@@ -58,8 +57,7 @@ def empty(path: Path, wait_s: float) -> bool:
 
 def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.Connection:
     _touch(path)
-    owner = creator()
-    found = _inspect(path, owner, adopt=adopt)
+    found = _inspect(path, adopt=adopt)
     connection = plain(path, wait_s)
     try:
         if not found:
@@ -71,7 +69,7 @@ def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.
                 "several processes to share one (no WAL); choose a local disk"
             )
         if found != schema.VERSION or adopt:
-            schema.prepare(connection, path, owner)
+            schema.prepare(connection, path)
         if max_bytes:
             size = schema.number(connection, "page_size")
             connection.execute(f"pragma max_page_count = {max(max_bytes // size, 1)}")
@@ -102,10 +100,10 @@ def _touch(path: Path) -> None:
             )
 
 
-def _inspect(path: Path, owner: str, *, adopt: bool) -> int:
+def _inspect(path: Path, *, adopt: bool) -> int:
     """The layout version of the file, found without changing a byte of it."""
     with closing(opened(path, "ro", 0)) as reader:
-        return schema.check(reader, path, owner, adopt=adopt)
+        return schema.check(reader, path, adopt=adopt)
 
 
 def _patiently(work: Callable[[], T], wait_s: float) -> T:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from taofold.core.errors import Incompatible, LogError
+from taofold.logs import identity
 from taofold.logs.opening import opened
 from taofold.store.log import ENDED
 
@@ -129,7 +130,7 @@ UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {1: _JOURNAL, 2: _LEASES}
 """Statements that turn layout n into n + 1."""
 
 
-def check(connection: sqlite3.Connection, path: Path, owner: str, *, adopt: bool) -> int:
+def check(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> int:
     """The layout version of the file; 0 if it is empty. Only reads.
 
     Raises:
@@ -145,11 +146,11 @@ def check(connection: sqlite3.Connection, path: Path, owner: str, *, adopt: bool
             f"{str(path)!r} has layout {version}, this release knows up to {VERSION}; "
             "nothing was changed: use the newer taofold"
         )
-    row = connection.execute("select value from meta where key = 'owner'").fetchone()
-    if not adopt and (row is None or row[0] != owner):
+    if not adopt and not identity.ours(path, _notes(connection)):
         raise Incompatible(
-            f"{str(path)!r} was not created by this user on this machine, so its approvals and "
-            "events are not trusted; nothing was changed. To trust it, open it once with adopt=True"
+            f"{str(path)!r} was not created by this user on this machine, or is a copy, so its "
+            "approvals and events are not trusted; nothing was changed. If it is yours: "
+            "`taofold runs adopt`, or open it once with adopt=True"
         )
     return version
 
@@ -157,12 +158,11 @@ def check(connection: sqlite3.Connection, path: Path, owner: str, *, adopt: bool
 def prepare(
     connection: sqlite3.Connection,
     path: Path,
-    owner: str,
     *,
     target: int = VERSION,
     upgrades: Mapping[int, tuple[str, ...]] = UPGRADES,
 ) -> None:
-    """Create the tables, or upgrade them with a backup beside the file, and note the owner.
+    """Create the tables, or upgrade them with a backup beside the file, and make it ours.
 
     One transaction: it happens as a whole or not at all.
     """
@@ -180,12 +180,18 @@ def prepare(
                 connection.execute(statement)
         connection.execute(f"pragma application_id = {APPLICATION}")
         connection.execute(f"pragma user_version = {target}")
-        connection.execute("insert or replace into meta values('owner', ?)", (owner,))
+        notes = identity.marked(path, _notes(connection))
+        connection.executemany("insert or replace into meta values(?, ?)", notes.items())
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
             connection.execute("rollback")
         raise
+
+
+def _notes(connection: sqlite3.Connection) -> dict[str, str]:
+    """What the file says about itself."""
+    return dict(connection.execute("select key, value from meta").fetchall())
 
 
 def backup(path: Path, version: int) -> Path:
