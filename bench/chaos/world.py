@@ -1,0 +1,164 @@
+"""What the processes of the harness do, and the world that remembers what really happened.
+
+Every tool writes a line before it acts and one when it has acted: which call, and which process.
+The models read their part from the goal (`plan lpfsyh`: one tool for each letter), so they
+say the same in every process.
+"""
+
+import asyncio
+import json
+import os
+import random
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from taofold import Agent, Limits, Outcome, RunContext, tool
+from taofold.core.errors import Conflict
+from taofold.engine import LocalEngine
+from taofold.logs.sqlite import SqliteLog
+from taofold.store.store import clock
+from taofold.testing.models import FunctionModel
+
+FOLDER = Path(os.environ.get("CHAOS_FOLDER", "."))
+EFFECTS = FOLDER / "effects.log"
+WHO = os.environ.get("CHAOS_HOST", "-")
+TOOLS = {"l": "look", "p": "put", "f": "fire", "s": "shoot", "y": "pay", "h": "helper"}
+"""What a letter of a plan calls: see the tools below."""
+
+
+def note(mark: str, kind: str, effect: str) -> None:
+    """A line of the world: `mark kind effect process nanoseconds`."""
+    line = f"{mark} {kind} {effect} {WHO}.{os.getpid()} {time.monotonic_ns()}\n"
+    descriptor = os.open(EFFECTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, line.encode())
+    os.close(descriptor)
+
+
+def happened(effect: str) -> bool:
+    """Did the effect happen?"""
+    with suppress(FileNotFoundError), EFFECTS.open() as file:
+        return any(line.startswith("did ") and line.split()[2] == effect for line in file)
+    return False
+
+
+async def act(kind: str, ctx: RunContext[Any]) -> str:
+    note("begin", kind, ctx.effect_id)
+    await asyncio.sleep(random.random() * 0.05)
+    note("did", kind, ctx.effect_id)
+    await asyncio.sleep(random.random() * 0.05)
+    return f"{kind} done"
+
+
+@tool(effect="read", thread=False)
+async def look(ctx: RunContext[Any], at: int) -> str:
+    """Look."""
+    return await act("look", ctx)
+
+
+@tool(effect="idempotent", tier=1, reversible=True, thread=False)
+async def put(ctx: RunContext[Any], at: int) -> str:
+    """Put; to do it again changes nothing."""
+    return await act("put", ctx)
+
+
+@tool(
+    effect="once", tier=1, reversible=True, thread=False,
+    verify=lambda effect: Outcome("fire done") if happened(effect) else False,
+)  # fmt: skip
+async def fire(ctx: RunContext[Any], at: int) -> str:
+    """Fire, once; whether it happened can be found out."""
+    return await act("fire", ctx)
+
+
+@tool(effect="once", tier=1, reversible=True, thread=False)
+async def shoot(ctx: RunContext[Any], at: int) -> str:
+    """Shoot, once; only a person can find out whether it happened."""
+    return await act("shoot", ctx)
+
+
+@tool(effect="once", tier=3, thread=False)
+async def pay(ctx: RunContext[Any], at: int) -> str:
+    """Pay, once, with a person's word."""
+    return await act("pay", ctx)
+
+
+@tool(effect="idempotent", tier=1, reversible=True, thread=False)
+def write(content: str) -> str:
+    """Write the words."""
+    Path("words.py").write_text(content)
+    return "written"
+
+
+def say(name: str, **parameters: Any) -> str:
+    action = {"tool": name, "parameters": parameters, "rationale": "needed"}
+    return json.dumps({"thought": "on", "thought_type": "progress", "action": action})
+
+
+def turns(request: Any) -> tuple[str, int]:
+    """The goal and how often the model has spoken."""
+    messages = request.conversation
+    goal = next(message.text for message in messages if message.role == "user")
+    return goal, sum(message.role == "assistant" for message in messages)
+
+
+def worker(request: Any) -> str:
+    goal, turn = turns(request)
+    plan = goal.partition("plan ")[2].split()[0]
+    if turn >= len(plan):
+        return say("finish", answer="done")
+    if plan[turn] == "h":
+        return say("helper", goal="plan f for another")
+    return say(TOOLS[plan[turn]], at=turn)
+
+
+def helping(request: Any) -> str:
+    turn = turns(request)[1]
+    return say("fire", at=0) if turn == 0 else say("finish", answer="helped")
+
+
+CONTENTS = ("one", "one two", "one two three")
+
+
+def building(request: Any) -> str:
+    """Write what the gate wants, one word more in each iteration."""
+    goal, turn = turns(request)
+    number = int(goal.partition("## Iteration ")[2].split()[0])
+    if turn == 0:
+        return say("write", content=f"words = {CONTENTS[min(number, 3) - 1]!r}\n")
+    return say("finish", answer="written")
+
+
+PLENTY = Limits(steps=60, model_calls=10_000, tool_calls=10_000)
+helper = Agent[Any, Any](FunctionModel(helping), tools=[fire], name="helper", limits=PLENTY)
+agent = Agent[Any, Any](
+    FunctionModel(worker), tools=[look, put, fire, shoot, pay, helper], name="worker", limits=PLENTY
+)
+builder = Agent[Any, Any](FunctionModel(building), tools=[write], name="builder", limits=PLENTY)
+
+
+async def drive(log_path: Path, wanted: Path) -> None:
+    """A program of somebody's: it begins the runs that are wanted, and an engine drives them."""
+    log = SqliteLog(log_path)
+    mine = agent.but(log=log)
+
+    async def ours(run: str) -> bool:
+        return run.startswith("api-")
+
+    async def advance(run: str, pause: Any) -> Any:
+        return await mine.advance(run, pause=pause)
+
+    engine = LocalEngine(log, advance, now=clock, ours=ours, look_s=0.3)
+    await engine.start()
+    begun: set[str] = set()
+    while True:
+        for line in wanted.read_text().splitlines() if wanted.exists() else ():
+            run, goal = line.split(" ", 1)
+            if run in begun:
+                continue
+            with suppress(Conflict):
+                await mine.begin(goal, run_id=run)
+                await engine.wake(run)
+            begun.add(run)
+        await asyncio.sleep(0.2)
