@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.server.agents import Bench, Slowly, act, batch, finish, scripted
-from tests.server.live import Event, serving, settled
+from tests.server.live import Client, Event, serving, settled
 
 from taofold import Agent, Limits, RunContext, tool
 from taofold.server import Settings
@@ -258,6 +258,11 @@ def talkative() -> Agent[Any, str]:
                          limits=Limits(steps=100), ask_user=True)  # fmt: skip
 
 
+def signed(client: Client) -> str:
+    """The header of a program that runs as this machine's user."""
+    return f"Authorization: Bearer {client.server.local.value()}\r\n"
+
+
 async def test_one_who_never_reads_is_dropped_and_does_not_hold_up_the_others(
     tmp_path: Path,
 ) -> None:
@@ -269,7 +274,8 @@ async def test_one_who_never_reads_is_dropped_and_does_not_hold_up_the_others(
         reading = asyncio.create_task(client.events(run))
         await settled(lambda: client.server.streams == 1)
         with socket.create_connection(("127.0.0.1", client.port)) as idle:
-            idle.sendall(f"GET /runs/{run}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            request = f"GET /runs/{run}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            idle.sendall(f"{request}{signed(client)}\r\n".encode())
             await settled(lambda: client.server.streams == 2)
             one = await client.pending(run)
             await settled(lambda: client.server.streams == 1)
@@ -290,11 +296,11 @@ async def test_that_a_client_of_ag_ui_never_reads_is_no_failure_of_the_server(
     }).encode()  # fmt: skip
     head = (
         f"POST /ag-ui HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
+        f"Content-Length: {len(body)}\r\n"
     )
     async with serving(talkative(), path, settings=settings, buffer_bytes=4096) as client:
         with socket.create_connection(("127.0.0.1", client.port)) as idle:
-            idle.sendall(head.encode() + body)
+            idle.sendall(f"{head}{signed(client)}\r\n".encode() + body)
             await settled(lambda: client.server.streams == 1)
             await settled(lambda: client.server.streams == 0)
     assert [one.message for one in caplog.records if one.exc_info] == []
