@@ -159,7 +159,7 @@ def test_the_research_agent_reads_what_it_finds(folder: Path) -> None:
     assert result.success, result.error
     assert result.output == "A fold of events (folder:fold.md)."
     assert "State is a fold of the events" in model.requests[0].text
-    assert model.requests[0].asked().temperature == 0.2
+    assert model.requests[0].request.asked().temperature == 0.2
 
 
 def test_the_research_agent_says_when_there_is_nothing(folder: Path) -> None:

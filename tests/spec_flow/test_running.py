@@ -322,8 +322,8 @@ nodes:
     agent = agent.but(model=small, models={"openai:big": big, "ollama:judge": judge})
     result = agent.run_sync("x")
     assert result.success, result.error
-    assert [one.asked().temperature for one in small.requests] == [0.3, 0.3]
-    assert [one.asked().temperature for one in big.requests] == [0.9]
+    assert [one.request.asked().temperature for one in small.requests] == [0.3, 0.3]
+    assert [one.request.asked().temperature for one in big.requests] == [0.9]
     assert len(judge.requests) == 1
     assert "reasoning_trace" not in result.state.data
     assert result.state.data["reasoning_answer"] == "draft"
