@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from taofold.tools.worker import Workers
+from taofold.tools.worker import Exhausted, Workers
 
 pytestmark = pytest.mark.anyio
 
@@ -53,3 +53,29 @@ async def test_beyond_the_most_threads_calls_wait_their_turn() -> None:
     pool = Workers(most=2)
     assert await asyncio.gather(*(pool.run(int, n) for n in range(50))) == list(range(50))
     assert pool.threads <= 2
+
+
+async def test_calls_that_hang_are_counted_and_said() -> None:
+    """Mutants: they are not counted; their end is not counted; others wait for them for ever."""
+    pool, release = Workers(most=2), threading.Event()
+    begun = [threading.Event(), threading.Event()]
+
+    def hang(number: int) -> None:
+        begun[number].set()
+        release.wait(30)
+
+    for number in range(2):
+        call = asyncio.ensure_future(pool.run(hang, number))
+        await asyncio.to_thread(begun[number].wait, 30)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert pool.hanging == number + 1
+    with pytest.raises(Exhausted, match="all 2 threads for tools hang"):
+        await pool.run(lambda: 7)
+    release.set()
+    for _ in range(30_000):
+        if not pool.hanging:
+            break
+        await asyncio.sleep(0.001)
+    assert await pool.run(lambda: 7) == 7

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from hashlib import blake2b
 from time import perf_counter
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -15,18 +15,26 @@ from taofold.core import events as e
 from taofold.core.excerpt import excerpt, key_line
 from taofold.core.trace import child_id
 from taofold.core.values import Action, Observation
+from taofold.policy.redaction import Redactor
 from taofold.runtime.ending import words
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.questions import Desk, answered, started, unanswerable
 from taofold.runtime.setup import Parent
 from taofold.runtime.signals import Park
 from taofold.tools import Answer, Bound, InputRequired, Outcome, RunContext, Tool
-from taofold.tools.result import utf8
+from taofold.tools.result import bulky, utf8
+from taofold.tools.worker import WORKERS
 
 BLOB = 16_384
 """Results larger than this many characters lie beside the log."""
 QUESTIONS = 16
 """How often one call may ask a person before it has failed."""
+MANY: Final = 16
+"""So many threads that hang are told of: nobody can end them, and there are not many more."""
+_NO_MEMORY: Final = (
+    "MemoryError: this call needs more memory than this process has. "
+    "Ask for less of it at a time, or have it written to a file and read a part."
+)
 TIMEOUT_OPTIONS = (
     "retry with a longer timeout_s",
     "try an alternative action",
@@ -81,12 +89,22 @@ async def call(
             ledger.new(started(key, index, tool))
             return await call(ledger, key, index, action, tool, bound, answer, left - 1)
         outcome = Outcome(flaw, "failure")
+    except MemoryError:
+        outcome = Outcome(_NO_MEMORY, "failure")
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
         outcome = Outcome(words(error), "failure")
     if desk.signal is not None:
         raise desk.signal
     ledger.inbox.stale = True
-    return observed(ledger, key, index, tool, outcome, perf_counter() - begin)
+    spent = perf_counter() - begin
+    try:
+        if bulky(outcome.value):  # searching megabytes for secrets is not for the event loop
+            cut = await WORKERS.run(_cut, ledger.setup.redactor, tool, outcome)
+        else:
+            cut = _cut(ledger.setup.redactor, tool, outcome)
+    except MemoryError:
+        cut = _cut(ledger.setup.redactor, tool, Outcome(_NO_MEMORY, "failure"))
+    return _event(ledger, key, index, tool, cut, spent)
 
 
 def _context(ledger: Ledger, desk: Desk, seconds: float, answer: Answer | None) -> RunContext[Any]:
@@ -116,16 +134,32 @@ def observed(
     ledger: Ledger, key: str, index: int, tool: Tool, outcome: Outcome, seconds: float
 ) -> e.Observed:
     """The event for what a tool returned: without secrets, short enough, with its key line."""
-    result = ledger.setup.redactor.json(outcome.value)
+    return _event(ledger, key, index, tool, _cut(ledger.setup.redactor, tool, outcome), seconds)
+
+
+class Cut(NamedTuple):
+    """What a tool returned, without secrets and short enough. `whole` is all of it, if cut."""
+
+    outcome: Outcome
+    result: Any
+    extraction: str
+    auto: bool
+    cut: bool
+    whole: bytes
+    digest: str
+
+
+def _cut(redactor: Redactor, tool: Tool, outcome: Outcome) -> Cut:
+    """Pure, so that it can be done in a thread."""
+    result = redactor.json(outcome.value)
     text = result if isinstance(result, str) else render(result)
-    blob = ""
+    digest, whole = "", b""
     longest = min(tool.max_chars, BLOB)
     cut = len(text) > longest
     if cut:
         if len(text) > BLOB:
-            content = text.encode("utf-8", "surrogatepass")
-            blob = blake2b(content, digest_size=20).hexdigest()
-            ledger.store.keep(blob, content)
+            whole = text.encode("utf-8", "surrogatepass")
+            digest = blake2b(whole, digest_size=20).hexdigest()
         result = text = excerpt(text, longest)
     extraction = outcome.extraction
     if not extraction and tool.extract is not None:
@@ -133,23 +167,31 @@ def observed(
     auto = not extraction
     if auto:
         extraction = key_line(text, failed=outcome.status in ("failure", "timeout")) or "(empty)"
-    update = outcome.update
-    if update is not None:
-        update = (update[0], ledger.setup.redactor.json(update[1]))
+    if outcome.update is not None:
+        update = (outcome.update[0], redactor.json(outcome.update[1]))
+        outcome = msgspec.structs.replace(outcome, update=update)
+    return Cut(outcome, result, redactor.text(extraction), auto, cut, whole, digest)
+
+
+def _event(
+    ledger: Ledger, key: str, index: int, tool: Tool, said: Cut, seconds: float
+) -> e.Observed:
+    if said.digest:
+        ledger.store.keep(said.digest, said.whole)
     return e.Observed(
         key=key,
         index=index,
         observation=Observation(
-            result="(no result)" if result is None or result == "" else result,
-            status=outcome.status,
-            extraction=ledger.setup.redactor.text(extraction),
-            auto=auto,
+            result="(no result)" if said.result is None or said.result == "" else said.result,
+            status=said.outcome.status,
+            extraction=said.extraction,
+            auto=said.auto,
             duration_ms=round(seconds * 1e6) / 1000,
-            options=_options(tool) if outcome.status == "timeout" else (),
-            blob=blob,
-            cut=cut,
+            options=_options(tool) if said.outcome.status == "timeout" else (),
+            blob=said.digest,
+            cut=said.cut,
         ),
-        update=update,
+        update=said.outcome.update,
     )
 
 
@@ -176,6 +218,8 @@ def _progress(ledger: Ledger, tool: Tool) -> Callable[[str], None] | None:
 
 def _timed_out(tool: Tool, context: RunContext[Any] | None, seconds: float) -> Outcome:
     text = f"{tool.name} timed out after {seconds:g} s."
+    if WORKERS.hanging >= MANY:
+        text += f" {WORKERS.hanging} calls of this process go on in threads that nobody can end."
     if tool.effect == "once":
         text += " It may have happened or may still finish."
     if context is not None and context.partial:

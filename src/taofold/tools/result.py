@@ -20,12 +20,17 @@ DEPTH: Final = 64
 """How deep a result is followed; a cycle ends here too."""
 NODES: Final = 200_000
 """How many values a result may hold: lists that share members can be exponential."""
+CHARACTERS: Final = 4_000_000
+"""How many characters all texts of a result may hold; of a longer one the middle is left out."""
 REPR: Final = 2_000
 """Characters kept of a value that has no JSON form."""
 NOTHING: Final = "the tool returned nothing"
 NO_CHANGE: Final = "the tool returned nothing; the state is unchanged"
 
 _INT: Final = 2**63
+_PROBED: Final = 1_000
+_UNIT: Final = 64
+"""A value is bulky from 1,000 values or 64,000 characters on."""
 
 
 def outcome_of(value: object) -> Outcome:
@@ -38,7 +43,7 @@ def outcome_of(value: object) -> Outcome:
         return Outcome(None, extraction=NOTHING)
     scalar = _SCALARS.get(type(value))
     if scalar is not None:
-        return Outcome(scalar(value))
+        return Outcome(scalar(shortened(value) if type(value) is str else value))
     if isinstance(value, Outcome):
         return _checked(value)
     if isinstance(value, BaseException):
@@ -88,9 +93,14 @@ def jsonable(value: object) -> JSON:
 @dataclass(slots=True)
 class _Walk:
     left: int = NODES
+    room: int = CHARACTERS
 
     def plain(self, value: object, depth: int) -> JSON:
         self.left -= 1
+        if type(value) is str:
+            text = shortened(value, self.room)
+            self.room -= len(text)
+            return utf8(text)
         known = _SCALARS.get(type(value))
         if known is not None:
             return known(value)
@@ -128,7 +138,7 @@ class _Walk:
 
     def _other(self, value: object, depth: int) -> JSON:
         if isinstance(value, (bytes, bytearray, memoryview)):
-            return _bytes(bytes(cast("bytes", value)))
+            return self.plain(_bytes(bytes(cast("bytes", value))), depth)
         if isinstance(value, BaseException):
             return _words(value)
         try:
@@ -143,6 +153,34 @@ def _checked(said: Outcome) -> Outcome:
     if update is not None:
         update = (utf8(str(update[0])), jsonable(update[1]))
     return Outcome(jsonable(said.value), said.status, utf8(str(said.extraction)), update)
+
+
+def shortened(text: str, most: int = CHARACTERS) -> str:
+    """`text`, without its middle if it has more than `most` characters."""
+    if len(text) <= most:
+        return text
+    half = max(0, most) // 2
+    said = (
+        f"\n… {len(text) - 2 * half:,} of {len(text):,} characters left out: too large a result …\n"
+    )
+    return f"{text[:half]}{said}{text[len(text) - half :]}"
+
+
+def bulky(value: object) -> bool:
+    """Would it hold up an event loop to turn `value` into JSON, or to search it? A guess."""
+    left, open_ = _PROBED, [value]
+    while open_:
+        left -= 1
+        item = open_.pop()
+        if isinstance(item, str | bytes | bytearray):
+            left -= len(item) // _UNIT
+        elif isinstance(item, dict):
+            open_ += cast("dict[object, object]", item).values()
+        elif isinstance(item, list | tuple):
+            open_ += cast("Sequence[object]", item)
+        if left < 0 or len(open_) > _PROBED:
+            return True
+    return False
 
 
 def is_scalar(value: object) -> bool:

@@ -20,7 +20,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import RESERVED, Sideeffect, Tier
 from taofold.tools.arguments import BadArguments, quote
 from taofold.tools.context import Outcome, RunContext
-from taofold.tools.result import is_scalar, outcome_of, stateful, utf8
+from taofold.tools.result import bulky, is_scalar, outcome_of, stateful, utf8
 from taofold.tools.signature import RESERVED_PARAMETER, Signature, described
 from taofold.tools.worker import WORKERS
 
@@ -174,6 +174,8 @@ class Bound:
                 raise RuntimeError(f"the tool raised {error!r}") from error
         if not is_scalar(value) and inspect.isawaitable(value):
             value = await value
+        if bulky(value.value if isinstance(value, Outcome) else value):
+            return cast("Outcome", await WORKERS.run(self._outcome, value, signature))
         return self._outcome(value, signature)
 
     def _outcome(self, value: Any, signature: Signature) -> Outcome:

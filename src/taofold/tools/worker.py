@@ -2,7 +2,8 @@
 
 Knows nothing about tools. It differs from `asyncio.to_thread` in three ways: threads are
 daemons and grow on demand, so that tools that hang neither starve the others nor keep the
-process from ending; and a call that was cancelled before it began never begins.
+process from ending; and a call that was cancelled before it began never begins. Calls that
+were given up while they ran are counted: a thread cannot be ended, only waited for.
 """
 
 import asyncio
@@ -20,10 +21,14 @@ MAX_THREADS: Final = 512
 """Beyond it calls wait for a thread."""
 
 
+class Exhausted(RuntimeError):
+    """Every thread hangs in a call that was given up: no call can begin."""
+
+
 class Call:
     """One call under way. `future` belongs to `loop`."""
 
-    __slots__ = ("context", "function", "future", "loop")
+    __slots__ = ("context", "function", "future", "hangs", "loop", "running")
 
     def __init__(
         self,
@@ -33,6 +38,7 @@ class Call:
         context: Context,
     ) -> None:
         self.function, self.loop, self.future, self.context = function, loop, future, context
+        self.running = self.hangs = False
 
     def run(self) -> None:
         """Do it, in the worker thread."""
@@ -78,22 +84,45 @@ class Workers:
         self._lock = threading.Lock()
         self._threads = 0
         self._free = 0  # idle threads minus queued calls
+        self._hanging = 0
 
     @property
     def threads(self) -> int:
         """How many threads exist."""
         return self._threads
 
+    @property
+    def hanging(self) -> int:
+        """How many calls go on although nobody waits for them any more."""
+        return self._hanging
+
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call `function` in a thread, with this task's context variables."""
+        """Call `function` in a thread, with this task's context variables.
+
+        Raises:
+            Exhausted: no thread is left that could ever do it.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         bound = partial(function, *args, **kwargs)
-        self._submit(Call(bound, loop, future, copy_context()))
-        return await future
+        call = Call(bound, loop, future, copy_context())
+        self._submit(call)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            with self._lock:
+                if call.running:
+                    call.hangs = True
+                    self._hanging += 1
+            raise
 
     def _submit(self, call: Call) -> None:
         with self._lock:
+            if self._hanging >= self._most:
+                raise Exhausted(
+                    f"all {self._most} threads for tools hang in calls that ran out of time; "
+                    "nothing can be called until one returns: the process must be restarted"
+                )
             self._free -= 1
             if self._free < 0 and self._threads < self._most:
                 self._free += 1
@@ -109,10 +138,14 @@ class Workers:
                 if self._retire():
                     return
                 continue
-            call.run()
-            del call  # an idle thread must not keep the last result alive
             with self._lock:
+                call.running = True
+            call.run()
+            with self._lock:
+                call.running = False
+                self._hanging -= call.hangs
                 self._free += 1
+            del call  # an idle thread must not keep the last result alive
 
     def _retire(self) -> bool:
         with self._lock:
