@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 from corpus import PROGRAMS
-from driver import GOAL, Outcome, Pytest, drive
+from driver import GOAL, SYSTEM, Outcome, Pytest, drive
 
 from taofold.demo import PROJECTS, demo_project
-from taofold.models.repair.project import is_test
+from taofold.learning.attribution.rates import Rates
+from taofold.models.repair.learnt import section
+from taofold.models.repair.search import outcome_of
+from taofold.models.repair.transcript import read
 
 MOST = 30
 LEARNT = """
@@ -21,31 +24,12 @@ Patterns from previous loops that may help with this task:
 """
 
 
-def learnt(outcome: Outcome, kept: int) -> str:
-    """The section that a loop would inject after `outcome`: its last edit per file and line."""
-    entries: list[str] = []
-    edits = [r for r in outcome.replies if r.get("action", {}).get("tool") == "edit_file"]
-    for reply in edits:
-        given = reply["action"]["parameters"]
-        if "template" not in reply["action"]["rationale"] or given["new"] not in kept_text(outcome):
-            continue
-        template = reply["action"]["rationale"].split()[1]
-        error = "AttributeError" if "NoneType" in reply["thought"] else "AssertionError"
-        diff = "\n".join(
-            [f"     -{line}" for line in given["old"].split("\n")]
-            + [f"     +{line}" for line in given["new"].split("\n")]
-        )
-        entries.append(
-            f"{len(entries) + 1}. **{error}** (100% success, 1 use)\n"
-            f"   - Id: pat-error-{len(entries) + 1:03}\n   - Fix category: {template}\n"
-            f"   - Template:\n     ```python\n{diff}\n     ```\n"
-        )
-    return LEARNT + "\n".join(entries[:kept])
-
-
-def kept_text(outcome: Outcome) -> str:
-    folder: Path = outcome.folder
-    return "\n".join(p.read_text() for p in sorted(folder.rglob("*.py")) if not is_test(p.name))
+def learnt(outcome: Outcome) -> str:
+    """The section of rates that the next loop is told after `outcome`."""
+    deeds = [deed for turn in read(outcome.messages).turns for deed in turn]
+    counted = outcome_of(deeds, Rates())
+    assert counted is not None
+    return f"\n\n{section(Rates().plus(*counted))}"
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -73,13 +57,10 @@ def test_a_demo_project_is_broken_and_gets_repaired_within_forty_turns(
 
 def test_what_one_project_taught_shortens_the_other(warm: Pytest, tmp_path: Path) -> None:
     first = drive(demo_project(tmp_path / "first"), warm)
-    section = learnt(first, 5)
     without = drive(demo_project(tmp_path / "a", "library"), warm)
-    informed = drive(demo_project(tmp_path / "b", "library"), warm, goal=GOAL + section)
+    informed = drive(demo_project(tmp_path / "b", "library"), warm, system=SYSTEM + learnt(first))
     assert informed.repaired
-    assert informed.turns <= 0.8 * without.turns
-    cited = [r["thought"] for r in informed.replies if "pat-error-" in r["thought"]]
-    assert cited
+    assert informed.turns <= 0.8 * without.turns, (informed.turns, without.turns)
 
 
 def test_poisoned_patterns_delay_but_do_not_break(warm: Pytest, tmp_path: Path) -> None:

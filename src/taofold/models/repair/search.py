@@ -38,12 +38,30 @@ class RepairSearch:
 def search_outcome(
     records: Sequence[Record], rates: Rates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
-    """What a run says of the edit that made its tests pass; None if none of its edits did."""
-    deeds = deeds_of(records)
+    """What a run says of the edits that made its tests pass; None if none of its edits did."""
+    return outcome_of(deeds_of(records), rates)
+
+
+def outcome_of(
+    deeds: Sequence[Deed], rates: Rates
+) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
+    """The same of the run's actions. Each edit that was kept is the end of a search of its own."""
     story = tell(deeds)
-    if story.report is None or not story.report.ok or not story.kept:
+    if story.report is None or not story.report.ok:
         return None
-    winner = story.kept[-1]
+    ends = [end for winner in story.kept if (end := _end(deeds, winner, rates)) is not None]
+    total: dict[str, Rate] = {}
+    for found, _ in ends:
+        for key, rate in found.items():
+            total[key] = total.get(key, Rate()).plus(rate)
+    costs = tuple([sum(column) for column in zip(*[costs for _, costs in ends], strict=True)])
+    return (total, costs) if ends else None
+
+
+def _end(
+    deeds: Sequence[Deed], winner: Deed, rates: Rates
+) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
+    """What the search says that `winner` ended, from the ranking as it stood before."""
     before = deeds[: max(n for n, deed in enumerate(deeds) if deed is winner)]
     files, standing = collect(before), tell(before)
     if standing.report is None:
