@@ -108,6 +108,12 @@ def test_a_loop_that_mostly_tried_in_vain_teaches_no_approach() -> None:
     assert extract(history(*tries), ("success",), 0.5) != ()
 
 
+def test_errors_that_were_there_together_are_no_chain() -> None:
+    both = attempt(GUARD, BOUND, before=(*CHAIN[0].before, *CHAIN[1].before))
+    assert len(extract(history(both), ("error",))) == 2
+    assert extract(history(both), ("success",)) == ()
+
+
 def test_one_edit_that_settled_everything_teaches_no_approach() -> None:
     assert extract(history(attempt(GUARD)), ("success",)) == ()
 

@@ -199,11 +199,14 @@ def approaches(history: History, least: float = LEAST) -> Iterator[Pattern]:
     )
     if useful < least * tried:
         return
+    first = {_sign(check) for check in (history.attempts[0].before if history.attempts else ())}
+    later = False
     steps: list[str] = []
     tools: list[str] = []
     languages: list[str] = []
     for alike, changes in pairs(history):
         body = _error_fix(alike, changes)
+        later |= _sign(alike[0]) not in first
         where = f" in {body.signature.seen}" if body.signature.seen else ""
         error = gist(alike[0].error_type, alike[0].message)
         steps.append(f"{error}{where}: {_shortly(body.fix.diff)}")
@@ -211,8 +214,8 @@ def approaches(history: History, least: float = LEAST) -> Iterator[Pattern]:
     for attempt in history.attempts:
         tools += attempt.tools
     steps = list(dict.fromkeys(steps))
-    if not history.succeeded or len(steps) < 2:
-        return
+    if not history.succeeded or len(steps) < 2 or not later:
+        return  # errors that were all there from the start are no chain
     category = task_category(history.task)
     spread = Spread(float(history.iterations), history.iterations, history.iterations)
     yield Pattern(
