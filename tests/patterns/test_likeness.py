@@ -92,6 +92,12 @@ def test_any_two_texts_can_be_compared(pattern: str, message: str) -> None:
         assert matches(pattern, f"x{pattern[:3900]}y") is (len(pattern) <= 3900)
 
 
+def test_templates_that_call_other_methods_are_not_the_same() -> None:
+    one = template("Order", "{{rows}}.sort()", "sort the rows")
+    assert likeness(one, template("Money", "{{who}}.pay(0)", "sort the rows")) < 0.8
+    assert likeness(one, template("Order", "{{names}}.sort()", "sort the rows")) == 1.0
+
+
 def test_code_is_taken_apart_and_endings_are_cut() -> None:
     assert words("parseIntSafe") == [*words("parse_int_safe")[:-1], "parseintsafe"]
     assert stem("validating") == stem("validated") == stem("validation")

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from taofold.learning.extraction.diffs import abstracted, tokens
+from taofold.learning.extraction.diffs import HOLE, abstracted, tokens
 from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Fix, Signature, Template
 from taofold.learning.patterns.values import Pattern
 from taofold.learning.retrieval.signature import literal
@@ -49,7 +49,7 @@ def likeness(one: Pattern, other: Pattern) -> float:
             return _parts((0.6, _texts(a.approach, b.approach)), (0.4, same)) * (a.mode == b.mode)
         case Template() as a, Template() as b:
             return _parts(
-                (0.8, _bags(_tokens(a.code), _tokens(b.code))), (0.2, _texts(a.use, b.use))
+                (0.8, _bags(_signs(a.code), _signs(b.code))), (0.2, _texts(a.use, b.use))
             ) * (a.language == b.language)
         case _:
             return 0.0
@@ -101,6 +101,11 @@ def _tokens(code: str) -> list[str]:
     if any(kind not in ("ID", "STR") for kind in kinds):
         return kinds
     return [token for line in lines for token in tokens(line)]
+
+
+def _signs(template: str) -> list[str]:
+    """The tokens of a template: its holes are all the same, the names that stayed are what it is."""
+    return tokens(HOLE.sub("ID", template[:_LONGEST]))
 
 
 def _texts(one: str, other: str) -> float:

@@ -35,6 +35,8 @@ _OTHER_CLASS: Final = 0.15
 _SAME_WORDS: Final = 0.6
 _LEAST_ERROR: Final = 0.25
 _LEAST_TEXT: Final = 0.3
+_FEWEST_SHARED: Final = 2
+"""Words that two texts must share: one, such as "total", stands in anything."""
 _LINE: Final = 0.6
 """How much it says for a fix that the very line which it replaced is here."""
 
@@ -217,6 +219,8 @@ def _where(pattern: Pattern, question: Question) -> float:
 def _text(entry: Entry, question: Question) -> float:
     """How much of what the case and the whole pattern say is the same."""
     known = question.words.intersection(entry.words.split(" "))
+    if len(known) < _FEWEST_SHARED:
+        return 0.0
     weight = question.weights.total(known) + question.weights.unseen * (entry.size - len(known))
     return _overlap(question, question.telling, Bag(known, weight))
 
