@@ -104,7 +104,7 @@ def _tokens(code: str) -> list[str]:
 
 
 def _signs(template: str) -> list[str]:
-    """The tokens of a template: its holes are all the same, the names that stayed are what it is."""
+    """The tokens of a template: holes are all the same, the names that stayed are what it is."""
     return tokens(HOLE.sub("ID", template[:_LONGEST]))
 
 
