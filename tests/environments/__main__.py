@@ -29,6 +29,8 @@ def _python(name: str) -> Path:
 OFFERS: Final = {
     "crewai": Offer(854, "the CrewAI bridge with CrewAI itself", partial(_python, "crewai")),
     "dspy": Offer(202, "compiling programs with DSPy", partial(_python, "dspy")),
+    "fastmcp3": Offer(150, "MCP servers made with FastMCP 3 (4 comes with phoenix)",
+                      partial(_python, "fastmcp3")),
     "langchain": Offer(277, "tools and agents of LangChain", partial(_python, "langchain")),
     "mcp-servers": Offer(261, "other people's MCP servers and their test suite", servers.make),
     "minilm": Offer(88, "searching patterns by meaning, with a real model",

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from typing_extensions import Unpack
 
@@ -19,6 +19,7 @@ from taofold.bridges import mcp_definitions as definitions
 from taofold.bridges import mcp_results as results
 from taofold.bridges.mcp_connection import Unreachable, beside, submitted
 from taofold.bridges.mcp_definitions import Definition
+from taofold.bridges.mcp_http import Headers, HeaderSource
 from taofold.bridges.mcp_options import Options
 from taofold.bridges.mcp_pins import Pins
 from taofold.bridges.mcp_place import Place
@@ -34,6 +35,12 @@ _LOGGER: Final = logging.getLogger("taofold.mcp")
 
 async def _asked(ask: Callable[[InputRequired], Awaitable[Answer]], wants: InputRequired) -> Answer:
     return await ask(wants)
+
+
+def _place(kind: Literal["http", "sse"], url: str, headers: Headers | HeaderSource | None) -> Place:
+    if callable(headers):
+        return Place(kind, url=url, header_source=headers)
+    return Place(kind, url=url, headers=dict(headers or {}))
 
 
 class McpServer(Toolset):
@@ -69,17 +76,29 @@ class McpServer(Toolset):
 
     @classmethod
     def http(
-        cls, url: str, *, headers: Mapping[str, str] | None = None, **options: Unpack[Options]
+        cls,
+        url: str,
+        *,
+        headers: Headers | HeaderSource | None = None,
+        **options: Unpack[Options],
     ) -> Self:
-        """A server that speaks streamable HTTP."""
-        return cls(Place("http", url=url, headers=dict(headers or {})), **options)
+        """A server that speaks streamable HTTP.
+
+        `headers` may be a function that gives them, awaited if need be: it is asked once, and
+        again whenever the server answers 401.
+        """
+        return cls(_place("http", url, headers), **options)
 
     @classmethod
     def sse(
-        cls, url: str, *, headers: Mapping[str, str] | None = None, **options: Unpack[Options]
+        cls,
+        url: str,
+        *,
+        headers: Headers | HeaderSource | None = None,
+        **options: Unpack[Options],
     ) -> Self:
-        """A server that speaks the older HTTP with server-sent events."""
-        return cls(Place("sse", url=url, headers=dict(headers or {})), **options)
+        """A server that speaks the older HTTP with server-sent events; `headers` as in `http`."""
+        return cls(_place("sse", url, headers), **options)
 
     @classmethod
     def within(cls, server: Any, **options: Unpack[Options]) -> Self:
@@ -150,10 +169,17 @@ class McpServer(Toolset):
     async def _offer(self) -> dict[str, Tool]:
         load()
         options = self._options
+        only = options.get("tools")
+        wanted = None if only is None else list(only)
         if self._serving is None:
             mode, seconds = options.get("mode", "auto"), options.get("connect_timeout", 30.0)
             self._serving = Serving(
-                self.label, self.place, self._pins, mode=mode, connect_timeout=seconds
+                self.label,
+                self.place,
+                self._pins,
+                mode=mode,
+                connect_timeout=seconds,
+                wanted=None if wanted is None else frozenset(wanted),
             )
         try:
             found = await self._serving.tools()
@@ -163,13 +189,12 @@ class McpServer(Toolset):
             return {}
         for flaw in self._serving.skipped:
             _LOGGER.warning("mcp server %r: a tool is left out: %s", self.label, flaw)
-        only = options.get("tools")
-        wanted = None if only is None else list(only)
         names = [one.name for one in found]
         missing = [name for name in wanted or () if name not in names]
         if missing:
             raise ConfigError(
-                f"mcp server {self.label!r} has no tools {missing}; it has {', '.join(names)}"
+                f"mcp server {self.label!r} has no tools {missing}; it has "
+                f"{', '.join(self._serving.names or names)}"
             )
         made: dict[str, Tool] = {}
         prefix = options.get("prefix")

@@ -36,6 +36,10 @@ _WORDS: Final = (
 _TRUE: Final = frozenset({"y", "yes", "true", "1", "on"})
 _FALSE: Final = frozenset({"n", "no", "false", "0", "off"})
 KEY: Final = "mcp"
+REPEATS: Final = (
+    "(This server asks while it works. Nobody was there, so the call was cancelled: answering "
+    "calls the tool again from its beginning, and what it did before it asked happens twice.)"
+)
 
 
 class Unaskable(Exception):
@@ -52,6 +56,8 @@ class Asked:
     legacy: bool = False
     done: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     now: str = ""
+    repeats: bool = False
+    """Was the call cancelled, so that answering makes it again?"""
 
     def next(self, wrong: str = "") -> None:
         """Put the next open question; return if there is none.
@@ -65,6 +71,8 @@ class Asked:
                 continue
             self.now = key
             question, form = worded(self.server, said)
+            if self.repeats:
+                question += f" {REPEATS}"
             if wrong:
                 question = f"{wrong} Once more: {question}"
             raise InputRequired(question, form=form, state={KEY: asdict(self)})

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from taofold.bridges.mcp_http import ABSENT, LOST, REFUSED
 from taofold.bridges.mcp_place import Place
 from taofold.bridges.mcp_sdk import CLOSED, Session, code, innermost, opened
 from taofold.core.errors import ConfigError
@@ -37,6 +38,10 @@ class Unreachable(Exception):
     def __init__(self, said: str, *, maybe: bool = False) -> None:
         super().__init__(said)
         self.maybe = maybe
+
+
+class _Lost(Exception):
+    """The server does not know the session: it was restarted, or forgot it."""
 
 
 def loop() -> asyncio.AbstractEventLoop:
@@ -89,6 +94,7 @@ class Connection:
         self._ready: asyncio.Future[Session] | None = None
         self._stop = asyncio.Event()
         self._greeting: asyncio.Timeout | None = None
+        self._retired: dict[asyncio.Task[None], asyncio.Event] = {}
         self._tail = deque[str](maxlen=LINES)
         self.opened = 0
         """How often it was opened."""
@@ -121,16 +127,51 @@ class Connection:
         Raises:
             Unreachable: it could not be opened, or went away meanwhile.
         """
+        try:
+            return await self._used(work)
+        except _Lost:  # the server has not looked at the call: it is made in a session of now
+            try:
+                return await self._used(work)
+            except _Lost as error:
+                raise Unreachable(f"{self._place.words} forgets its sessions: {error}") from error
+
+    async def _used(self, work: Callable[[Session], Awaitable[T]]) -> T:
         session = await self.session()
         ready = self._ready
         try:
-            return await work(session)
+            with session.busy():
+                return await work(session)
         except Exception as error:
-            if code(error) != CLOSED and not session.closed:
+            number = code(error)
+            if number == LOST:
+                self._retire(ready, session)
+                raise _Lost(str(error)) from error
+            if number in (ABSENT, REFUSED):
+                raise Unreachable(f"{self._place.words}: {error}") from error
+            if number != CLOSED and not session.closed:
                 raise
-            await self._drop(ready)
-            text = f"{self._place.words} went away in the middle of a call{self._last()}"
+            # An answer that broke off over HTTP is one call's affair, not the session's.
+            if session.closed or self._place.kind != "http":
+                await self._drop(ready)
+            said = f": {Redactor().text(str(error))[:300]}" if str(error) else ""
+            text = f"{self._place.words} went away in the middle of a call{said}{self._last()}"
             raise Unreachable(text, maybe=True) from error
+
+    def _retire(self, ready: "asyncio.Future[Session] | None", session: Session) -> None:
+        """Open another session for the next call; this one ends when its calls are over."""
+        if ready is None or self._ready is not ready or self._owner is None:
+            return
+        owner, stop = self._owner, self._stop
+        self._owner = self._ready = None
+
+        async def end() -> None:
+            await session.idle.wait()
+            stop.set()
+            await asyncio.wait([owner])
+
+        task = asyncio.create_task(end())
+        self._retired[task] = stop
+        task.add_done_callback(lambda task: self._retired.pop(task, None))
 
     async def close(self) -> None:
         """End the session and whatever was started for it."""
@@ -141,6 +182,9 @@ class Connection:
         if owner is not None:
             self._hurry(ready)
             await asyncio.wait([owner])
+        for task in tuple(self._retired):
+            task.cancel()
+            self._retired[task].set()
 
     def _hurry(self, ready: "asyncio.Future[Session] | None") -> None:
         """Wait no longer for a greeting. One that is being given up is left to clean up."""

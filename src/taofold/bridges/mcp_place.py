@@ -36,6 +36,8 @@ class Place:
     cwd: str = ""
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    header_source: Any = field(default=None, repr=False)
+    """Gives the headers instead of `headers`: a function without parameters."""
     server: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

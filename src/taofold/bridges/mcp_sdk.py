@@ -5,24 +5,28 @@ generation 1 (some frameworks still pin it) only the older one, under other name
 """
 
 import asyncio
+import logging
 import os
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from importlib import import_module
+from inspect import signature
 from typing import Any, Final, cast
 
 from taofold import __version__
+from taofold.bridges.mcp_http import CLOSED as CLOSED
+from taofold.bridges.mcp_http import LARGEST, Credentials, client_factory
 from taofold.bridges.mcp_place import Place, filled
 from taofold.core.errors import ConfigError
-from taofold.network.direct import origin
 from taofold.places.reserved import MARK, SERVER
 
 HINT: Final = "the mcp package is missing: pip install 'taofold[mcp]'"
-CLOSED: Final = -32000
 URL_REQUIRED: Final = -32042
+_LOGGER: Final = logging.getLogger("mcp")
+_SILENT: Final = logging.NullHandler()
 _TAIL: Final = 4_000
 _HUMP: Final = re.compile(r"_([a-z])")
 
@@ -32,6 +36,8 @@ Hear = Callable[[Any], Awaitable[None]]
 
 def load(module: str = "mcp") -> Any:
     """A module of the package. Raises ConfigError with the way to install it."""
+    # What it logs is for whoever listens: without a handler, tracebacks go to the terminal.
+    _LOGGER.addHandler(_SILENT)
     try:
         return import_module(module)
     except ImportError as error:
@@ -86,6 +92,22 @@ class Session:
         # Results are checked by us: a server's pattern on a server's text could run for ever, and
         # a regular expression that runs holds up the whole process.
         inner.validate_tool_result = inner._validate_tool_result = _unchecked
+        self.idle = asyncio.Event()
+        """Set while no call is under way."""
+        self.idle.set()
+        self._calls = 0
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """A call is under way."""
+        self._calls += 1
+        self.idle.clear()
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self.idle.set()
 
     @property
     def closed(self) -> bool:
@@ -182,41 +204,21 @@ async def _transport(place: Place, stack: AsyncExitStack, tail: deque[str]) -> A
             command=place.command, args=list(place.args), env=env, cwd=place.cwd or None
         )
         return stdio.stdio_client(program, errlog=await _stderr(stack, tail))
-    headers = filled(place.headers) or None
-    factory = _client_of(place.url)
+    credentials = Credentials(place)
+    await credentials.headers()  # what is missing is told before anything is sent
+    create = load("mcp.shared._httpx_utils").create_mcp_http_client
+    factory = client_factory(place, credentials, create)
     if place.kind == "sse":
         sse = load("mcp.client.sse").sse_client
-        return sse(place.url, headers=headers, httpx_client_factory=factory)
+        return sse(place.url, httpx_client_factory=factory)
     http = load("mcp.client.streamable_http")
     if not hasattr(http, "streamable_http_client"):
-        return http.streamablehttp_client(place.url, headers=headers, httpx_client_factory=factory)
-    client = await stack.enter_async_context(factory(headers=headers))
-    return http.streamable_http_client(place.url, http_client=client)
-
-
-def _client_of(url: str) -> Callable[..., Any]:
-    """A maker of HTTP clients that send nothing to another origin than that of `url`.
-
-    Generation 1 of the package follows redirects wherever they lead, and only `Authorization`
-    stays behind: not a key under another name.
-    """
-    create = load("mcp.shared._httpx_utils").create_mcp_http_client
-    scheme, host, port = origin(url)
-    home = {(scheme, host, port)}
-    if (scheme, port) == ("http", 80):
-        home.add(("https", host, 443))  # the same server, better protected
-
-    async def at_home(request: Any) -> None:
-        if origin(str(request.url)) not in home:
-            raise ConnectionError(f"the server redirects to {request.url.host!r}: not followed")
-
-    def made(**options: Any) -> Any:
-        client = create(**options)
-        hooks = client.event_hooks
-        client.event_hooks = {**hooks, "request": [*hooks.get("request", ()), at_home]}
-        return client
-
-    return made
+        return http.streamablehttp_client(place.url, httpx_client_factory=factory)
+    connect = http.streamable_http_client
+    client = await stack.enter_async_context(factory())
+    bounded = "max_sse_event_size" in signature(connect).parameters
+    more = {"max_sse_event_size": LARGEST} if bounded else {}
+    return connect(place.url, http_client=client, **more)
 
 
 async def _stderr(stack: AsyncExitStack, tail: deque[str]) -> Any:

@@ -40,14 +40,24 @@ class Serving:
     """One server, from first to last."""
 
     def __init__(
-        self, name: str, place: Place, pins: Pins, *, mode: str, connect_timeout: float
+        self,
+        name: str,
+        place: Place,
+        pins: Pins,
+        *,
+        mode: str,
+        connect_timeout: float,
+        wanted: frozenset[str] | None = None,
     ) -> None:
         self.name, self.place, self.pins = name, place, pins
+        self._wanted = wanted
         self._seconds = connect_timeout
         self._flights = Flights(name)
         self.connection = Connection(place, mode, connect_timeout, self._flights.asked, self._heard)
         self.skipped: tuple[str, ...] = ()
         """What could not be offered, and why."""
+        self.names: tuple[str, ...] = ()
+        """Of the tools that the server lists, wanted or not."""
         self.instructions = ""
         self._listed: dict[str, Definition] = {}
         self._until = 0.0
@@ -94,23 +104,28 @@ class Serving:
 
     async def _all(self, session: Session) -> tuple[dict[str, Definition], float]:
         cursor, found, skipped, seconds = None, dict[str, Definition](), list[str](), STALE
+        names: list[str] = []
         for _ in range(PAGES):
             page = await session.listed("tools", cursor)
             for said in get(page, "tools", ()):
+                names.append(str(get(said, "name", "")))
+                if self._wanted is not None and names[-1] not in self._wanted:
+                    continue
                 one = definitions.read(said)
                 if isinstance(one, str):
                     skipped.append(visible(one))
                 elif len(found) < MOST:
                     found[one.name] = one
                 else:
-                    skipped.append(f"{visible(one.name)[:80]!r}: more than {MOST} tools")
+                    text = f"more than {MOST} tools, name those you want with tools="
+                    skipped.append(f"{visible(one.name)[:80]!r}: {text}")
             ttl = get(page, "ttl_ms")
             if session.modern and isinstance(ttl, int):
                 seconds = min(seconds, max(FRESH, ttl / 1000))
             cursor = get(page, "next_cursor")
             if not cursor:
                 break
-        self.skipped = tuple(skipped[:MOST])
+        self.skipped, self.names = tuple(skipped[:MOST]), tuple(names[:MOST])
         return found, seconds
 
     async def _heard(self, message: Any) -> None:
@@ -212,7 +227,8 @@ class Serving:
             return self._failed(error, asked)
         if flight.asked is not None:
             asks = {**({} if asked is None else asked.asks), flight.key: flight.asked}
-            asking.Asked(self.name, asks, legacy=True, done=flight.answers).next()
+            asked = asking.Asked(self.name, asks, legacy=True, done=flight.answers, repeats=True)
+            asked.next()
         if get(result, "result_type", "complete") == "input_required":
             again = asking.requested(self.name, result)
             again.next()

@@ -1,0 +1,70 @@
+"""In the environment of a FastMCP: a server for `test_fastmcp.py`.
+
+Arguments: the port, or 0 for standard input and output; a folder; how many more tools there are.
+In the folder, `token` is the one bearer token that is accepted, if the file is there; `calls` gets
+a line for each call of `note`.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from fastmcp import Context, FastMCP
+from fastmcp.server.auth import AccessToken, TokenVerifier
+
+PORT, FOLDER, MORE = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+
+
+class OneToken(TokenVerifier):
+    async def verify_token(self, token: str) -> AccessToken | None:
+        if token != (FOLDER / "token").read_text():
+            return None
+        return AccessToken(token=token, client_id="tests", scopes=[])
+
+
+server: Any = FastMCP("peer", auth=OneToken() if (FOLDER / "token").exists() else None)
+
+
+@server.tool
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@server.tool
+def note(text: str) -> str:
+    """Write it down."""
+    with (FOLDER / "calls").open("a") as calls:
+        calls.write(f"{text}\n")
+    return "noted"
+
+
+@server.tool
+def large(size: int) -> str:
+    """Say much."""
+    return "x" * size
+
+
+@server.tool
+async def slow(seconds: float) -> str:
+    """Take your time."""
+    await asyncio.sleep(seconds)
+    return "slept"
+
+
+@server.tool
+async def ask(context: Context) -> str:
+    """Ask a person."""
+    note("asking")
+    answer = await context.elicit("which name?", response_type=str)
+    return f"{answer.action}: {getattr(answer, 'data', None)}"
+
+
+for number in range(MORE):
+    server.tool(lambda text="": text, name=f"t{number}", description="d" * 4_000)
+
+if PORT:
+    server.run(transport="http", host="127.0.0.1", port=PORT, show_banner=False)
+else:
+    server.run(transport="stdio", show_banner=False)
