@@ -1,0 +1,338 @@
+"""Runs the Python suites of other servers with a contestant in the place of their parsers.
+
+The test modules are copied to a scratch folder, without their assertions about prose and ids;
+whatever they import of their server is a stand-in whose `extract_tool_calls` and
+`detect_and_parse` ask the contestant. Their own assertions are the verdict. Used as a pytest
+plugin: see `run.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import re
+import sys
+import types
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rows import Reading, equal, names_in, schema
+
+SUITES = {
+    "vllm": ("tests/tool_parsers", "tests/tool_use/test_kimi_k3_tool_parser.py",
+             "tests/tool_use/test_muse.py", "tests/tool_use/test_muse_glimmer.py",
+             "tests/tool_use/mistral"),
+    "sglang": ("test/registered/unit/function_call", "test/registered/function_call"),
+    "vllm-mlx": ("tests/test_tool_parsers.py", "tests/test_gemma4_tool_parser.py",
+                 "tests/test_gpt_oss_tool_parsing.py", "tests/test_minimax_tool_calling.py",
+                 "tests/test_step3p5_tool_parser.py"),
+    "mlx-lm": ("tests/test_tool_parsing.py",),
+}  # fmt: skip
+STANDINS = ("vllm", "sglang", "lmdeploy", "vllm_mlx", "mlx_lm", "mlx")
+_PROSE = frozenset({"content", "normal_text", "normal", "remaining", "cleaned", "cleaned_text"})
+_PROSE |= {"id", "type", "index", "tool_index", "reasoning", "reasoning_content", "reasoning_text"}
+
+
+class Stripper(ast.NodeTransformer):
+    """Takes away what a suite asserts about prose, ids and types."""
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        return ast.Pass() if self._is_prose(node.test) else node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        call = node.value
+        asserts = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        if asserts and call.func.attr.startswith("assert"):
+            return ast.Pass() if any(map(self._is_prose, call.args[:1])) else node
+        return node
+
+    @staticmethod
+    def _is_prose(node: ast.AST) -> bool:
+        for each in ast.walk(node):
+            name = each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "")
+            if name in _PROSE or name.endswith("_content"):
+                return True
+        return False
+
+
+def copy(root: Path, suite: str, scratch: Path) -> None:
+    """Copies the modules of a suite."""
+    for part in SUITES[suite]:
+        source = root / part
+        files = sorted(source.rglob("*.py")) if source.is_dir() else [source]
+        for path in files:
+            if not path.exists() or path.name == "conftest.py":
+                continue
+            target = scratch / path.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            for folder in target.relative_to(scratch).parents:
+                if str(folder) != ".":
+                    (scratch / folder / "__init__.py").touch()
+            if path.name == "__init__.py":
+                target.touch()
+                continue
+            tree = Stripper().visit(ast.parse(path.read_text()))
+            target.write_text(ast.unparse(ast.fix_missing_locations(tree)))
+
+
+class Standin(types.ModuleType):
+    """Anything of the server: callable, subscriptable, a base class, a module."""
+
+    def __init__(self, path: str, known: dict[str, Any] | None = None) -> None:
+        super().__init__(path)
+        self.__dict__.update({"_path": path, "__path__": []} | (known or {}))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "CustomTestCase":
+            return unittest.TestCase
+        if name in ENTRIES:
+            return ENTRIES[name]
+        if name in ("extract_tool_calls_streaming", "parse_streaming_increment", "stream_chunk",
+                    "extract_reasoning_streaming", "extract_tool_calls_streaming_incremental",
+                    "parse_stream_chunk"):  # fmt: skip
+            pytest.skip("streaming")
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Standin(f"{self._path}.{name}")
+
+    def __call__(self, *args: Any, **known: Any) -> Any:
+        kind = self._path.rpartition(".")[2]
+        if args and "name" not in known and kind in ("Function", "FunctionDefinition"):
+            known["name"] = args[0]
+        return Standin(self._path, known)
+
+    def __getitem__(self, key: Any) -> Any:
+        return Standin(self._path)
+
+    def __or__(self, other: Any) -> Any:
+        return self
+
+    __ror__ = __or__
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 1
+
+    def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
+        return ()
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return True
+
+    def __contains__(self, value: Any) -> bool:
+        return False
+
+    def __eq__(self, other: Any) -> bool:
+        return other == self if isinstance(other, _Record) else self is other
+
+    __hash__ = object.__hash__
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name.partition(".")[0] in STANDINS or self.last:
+            if name.partition(".")[0] in ("pytest", "_pytest", "hypothesis", "conftest", "xdist"):
+                return None
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def __init__(self, last: bool = False) -> None:
+        self.last = last
+
+    def create_module(self, spec: Any) -> Any:
+        return Standin(spec.name)
+
+    def exec_module(self, module: Any) -> None:
+        pass
+
+
+Reader = Callable[[str, dict[str, dict[str, Any]]], Reading]
+
+
+class State:
+    reader: Reader
+    readings: list[tuple[str, Reading]] = []
+    tools: dict[str, dict[str, Any]] = {}
+
+
+STATE = State()
+
+
+def _tools_of(request: Any) -> dict[str, dict[str, Any]]:
+    given = request if isinstance(request, list | tuple) else getattr(request, "tools", None)
+    if isinstance(request, dict):
+        given = request.get("tools")
+    out: dict[str, dict[str, Any]] = {}
+    for each in given if isinstance(given, list | tuple) else []:
+        function = (
+            each.get("function", each)
+            if isinstance(each, dict)
+            else getattr(each, "function", each)
+        )
+        get = (
+            function.get if isinstance(function, dict) else lambda k, f=function: f.__dict__.get(k)
+        )
+        if isinstance(get("name"), str):
+            parameters = get("parameters")
+            out[get("name")] = parameters if isinstance(parameters, dict) else schema()
+    return out
+
+
+def _read(text: Any, request: Any = None) -> Reading:
+    if not isinstance(text, str):
+        pytest.skip("not a text")
+    tools = _tools_of(request) or dict(STATE.tools)
+    if not tools:
+        tools = {name: schema() for name in names_in(text)}
+    reading = STATE.reader(text, tools)
+    STATE.readings.append((text, reading, tools))
+    return reading
+
+
+class _Record(types.SimpleNamespace):
+    """A call as the suites know it; equal to one that says the same of tool and arguments."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: Any) -> bool:
+        if isinstance(other, _Record):
+            return self.__dict__ == other.__dict__
+        known = getattr(other, "__dict__", other if isinstance(other, dict) else {})
+        inner = known.get("function")
+        if inner is not None:
+            return _Record.__eq__(self, inner)
+        if known.get("name") != self.__dict__.get("name"):
+            return False
+        wanted = known.get("arguments", known.get("parameters"))
+        given = self.__dict__.get("arguments", self.__dict__.get("parameters"))
+        return equal(_decoded(wanted), _decoded(given))
+
+    def __getitem__(self, key: Any) -> Any:
+        return getattr(self, key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return getattr(self, key, default)
+
+    def __contains__(self, key: str) -> bool:
+        return hasattr(self, key)
+
+    def model_dump(self, **_: Any) -> Any:
+        return json.loads(json.dumps(self, default=vars))
+
+    def model_dump_json(self, **_: Any) -> Any:
+        return json.dumps(self, default=vars)
+
+
+def _decoded(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _function_calls(reading: Reading) -> list[Any]:
+    return [
+        _Record(
+            id=f"call_{number}", type="function", index=number,
+            function=_Record(name=name, arguments=json.dumps(arguments, ensure_ascii=False)),
+            name=name, arguments=json.dumps(arguments, ensure_ascii=False),
+        )
+        for number, (name, arguments) in enumerate(reading.calls)
+    ]  # fmt: skip
+
+
+def extract_tool_calls(model_output: Any = None, request: Any = None, *_: Any, **known: Any) -> Any:
+    reading = _read(model_output or known.get("text"), request)
+    calls = _function_calls(reading)
+    return _Record(tools_called=bool(calls), tool_calls=calls, content=None)
+
+
+def detect_and_parse(text: Any, tools: Any = None, **_: Any) -> Any:
+    reading = _read(text, tools)
+    calls = [
+        _Record(tool_index=i, name=n, parameters=json.dumps(a, ensure_ascii=False))
+        for i, (n, a) in enumerate(reading.calls)
+    ]
+    return _Record(normal_text="", calls=calls)
+
+
+def parse_non_stream(text: Any, tools: Any = None) -> Any:
+    return "", detect_and_parse(text, tools).calls
+
+
+def parse_tool_call(text: Any, tools: Any = None) -> Any:
+    reading = _read(text, tools)
+    calls = [_Record(name=n, arguments=a) for n, a in reading.calls]
+    plain = [{"name": n, "arguments": a} for n, a in reading.calls]
+    if not calls:
+        raise ValueError("no call")
+    return plain[0] if len(plain) == 1 else plain
+
+
+ENTRIES: dict[str, Any] = {
+    "extract_tool_calls": extract_tool_calls,
+    "detect_and_parse": detect_and_parse,
+    "parse_non_stream": parse_non_stream,
+    "parse_tool_call": parse_tool_call,
+}
+
+# ------------------------------------------------------------------ the plugin
+
+
+def pytest_configure(config: Any) -> None:
+    from contestants import READERS
+
+    sys.meta_path.insert(0, Finder())
+    sys.meta_path.append(Finder(last=True))
+    STATE.reader = READERS[os.environ["CONTESTANT"]]()
+    config.addinivalue_line("markers", "slow_test: of the suite")
+
+
+@pytest.fixture
+def default_tokenizer() -> Any:
+    return Standin("tokenizer")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: Any) -> Any:
+    STATE.readings = []
+    STATE.tools = {}
+    outcome = yield
+    error = outcome.excinfo
+    if not STATE.readings or (error and error[0].__name__ in ("Skipped", "XFailed")):
+        return
+    name = item.name.partition("[")[0]
+    if "streaming" in name and not re.search(r"non_?streaming|no_streaming|without_str", name):
+        return  # it compares with deltas, which no contestant makes
+    line = {
+        "id": item.nodeid, "passed": error is None,
+        "error": None if error is None else f"{error[0].__name__}: {error[1]}"[:300],
+        "xfail": item.get_closest_marker("xfail") is not None,
+        "readings": [
+            {"text": t, "kind": r.kind, "marked": r.marked, "calls": r.calls, "tools": o}
+            for t, r, o in STATE.readings
+        ],
+    }  # fmt: skip
+    with open(os.environ["RESULTS"], "a", encoding="utf-8") as out:
+        out.write(json.dumps(line, default=str) + "\n")
+
+
+def verdict_of(line: dict[str, Any]) -> str:
+    """As for `rows.verdict`, from what a test of a suite said."""
+    if line["passed"]:
+        return "right"
+    kinds = [each["kind"] for each in line["readings"]]
+    if "calls" in kinds:
+        marked = all(each["marked"] for each in line["readings"] if each["kind"] == "calls")
+        return "marked" if marked else "wrong"
+    return "prose" if "prose" in kinds else "missed"
