@@ -194,13 +194,17 @@ def test_without_a_sign_of_any_form_a_text_is_prose_and_was_no_form_before(text)
     [
         ("so it is assistantfinal 42", Prose("42")),
         ("so it is AssistantFinal 42", Prose("42")),
-        ("｜DSML｜42", Prose("42")),
-        ("|DSML|42", Prose("42")),
-        ("‖DSML‖42", Prose("42")),
     ],
 )
 def test_one_sign_is_enough_to_be_looked_at(text, said):
     assert read_reply(text, ["f"]) == said
+
+
+@pytest.mark.parametrize("text", ["｜DSML｜42", "|DSML|42", "‖DSML‖42"])
+def test_a_mark_without_a_call_is_told_to_the_model(text):
+    reply = read_reply(text, ["f"])
+    assert isinstance(reply, Unparsed)
+    assert reply.reason == "invalid"
 
 
 @pytest.mark.parametrize("text", ["f()", "f(x=1)", "Final Answer: 42", "Final Answer： 42"])

@@ -86,8 +86,9 @@ def test_text_without_a_marker_is_prose_without_its_reasoning():
         "> ACTION: read_file\n>  path: a",
     ],
 )  # fmt: skip
-def test_prose_that_describes_or_quotes_a_command_stays_prose(text):
-    assert isinstance(read_reply(text, TOOLS), Prose)
+def test_prose_that_describes_or_quotes_a_command_is_no_unmarked_call(text):
+    reply = read_reply(text, TOOLS)
+    assert not isinstance(reply, Turn) or any(repair.content for repair in reply.repairs)
 
 
 @pytest.mark.scenario("TEA-08")

@@ -7,7 +7,7 @@ from taofold.parsing.native import read_call
 from taofold.parsing.outcome import Level, Parsed, Repair, Unparsed
 from taofold.parsing.partial import parse_partial
 from taofold.parsing.prompt import render_schema
-from taofold.parsing.reply import read_reply
+from taofold.parsing.reply import has_marks, read_reply
 from taofold.parsing.turn import Call, Prose, Remark, Turn
 from taofold.parsing.typed import parse
 
@@ -20,6 +20,7 @@ __all__ = [
     "Repair",
     "Turn",
     "Unparsed",
+    "has_marks",
     "parse",
     "parse_partial",
     "read_call",

@@ -16,8 +16,10 @@ from taofold.parsing.conversion import Text, convert, expectation, plain
 from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.outcome import Repair
 from taofold.parsing.outline import outline_in
+from taofold.parsing.reader import Reader
 from taofold.parsing.scalar import MISSING
-from taofold.parsing.shape import ANY, Shape, fold
+from taofold.parsing.shape import ANY, ANYTHING, Shape, fold
+from taofold.parsing.tags import elements_in
 
 Path = tuple[str | int, ...]
 _DEPTH = 110
@@ -84,7 +86,9 @@ class Coercion:
     def _any(self, value: Any, path: Path) -> Any:
         if self._opened and id(value) in self._opened:
             raise Misfit([Fault(path, "the end of the value", value)], cut=True)
-        value = plain(value) if isinstance(value, Text) else value
+        if isinstance(value, Text):
+            decoded = self._decoded(value, path) if value[:1] in ("{", "[") else value
+            value = plain(value) if isinstance(decoded, str) else decoded
         if isinstance(value, float) and not isfinite(value):
             raise Misfit([Fault(path, "a finite number", value)])
         if is_object(value):
@@ -173,7 +177,7 @@ class Coercion:
 
     def _listed(self, value: str, path: Path) -> Any:
         """A text where a list is due: an encoded list, or one item unless it may be several."""
-        decoded = self._decoded(value, path)
+        decoded = self._decoded(value, path, wants_list=True)
         if is_list(decoded):
             return decoded
         if isinstance(value, Text) and not value.strip():
@@ -213,11 +217,11 @@ class Coercion:
         self.repairs.extend(best[2])
         return best[1]
 
-    def _decoded(self, value: str, path: Path) -> Any:
+    def _decoded(self, value: str, path: Path, wants_list: bool = False) -> Any:
         if isinstance(value, Text):
-            outline = outline_in(value)
-            if outline is not None:
-                return outline[0]
+            inner = _laid_out(value, wants_list)
+            if inner is not None:
+                return inner
         if value.lstrip()[:1] not in ("{", "["):
             return value
         try:
@@ -226,6 +230,20 @@ class Coercion:
             return value
         self._note("string_encoded", path, content=False)
         return decoded
+
+
+def _laid_out(value: Text, wants_list: bool) -> Any:
+    """What a text spells as tags, as JSON or like it, or as an outline; `None` for plain text."""
+    body = value.strip()
+    if body[:1] in ("<", "]") and body[-1:] == ">":
+        return elements_in(body, wants_list)
+    if body[:1] in ("{", "["):
+        reading = Reader(body, ANYTHING).read(0)
+        if reading.whole and reading.end == len(body):
+            return reading.value
+        return None
+    outline = outline_in(value)
+    return None if outline is None else outline[0]
 
 
 def _nearest(misfits: list[Misfit], shape: Shape, value: Any, path: Path, rival: bool) -> Misfit:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from taofold.parsing.scalar import MISSING, quantity_of
+from taofold.parsing.scalar import LITERALS, MISSING, number_of, quantity_of
 from taofold.parsing.shape import Shape, fold
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
@@ -46,10 +46,10 @@ def convert(value: Any, shape: Shape) -> Conversion:
 
 def plain(value: Text) -> Any:
     """The JSON scalar that a text spells, or the text itself."""
-    if value in ("true", "false", "null"):
-        return {"true": True, "false": False, "null": None}[value]
-    number = quantity_of(value) if value[:1] in tuple("-0123456789") else MISSING
-    return str(value) if number is MISSING or "," in value else number
+    if value in LITERALS and value.lower() in ("true", "false", "null", "none"):
+        return LITERALS[value]
+    number, is_json = number_of(value) if value[:1] in tuple("-0123456789") else (MISSING, False)
+    return number if is_json else str(value)
 
 
 def expectation(shape: Shape) -> str:

@@ -6,11 +6,14 @@ Knows nothing about text: it is given objects and gives calls and remarks.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 from msgspec.structs import replace
 
+from taofold.parsing.calls import Request
+from taofold.parsing.coercion import Coercion, Misfit
+from taofold.parsing.conversion import Text, plain
 from taofold.parsing.keys import (
     ANSWER_KEYS,
     BATCH_KEYS,
@@ -25,6 +28,7 @@ from taofold.parsing.keys import (
 )
 from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.outcome import Repair
+from taofold.parsing.shape import ANY, Shape, plan_of_schema
 from taofold.parsing.spans import object_in
 from taofold.parsing.turn import Call, Remark, Turn
 
@@ -37,11 +41,25 @@ _MOST = 1e6
 """No confidence is larger, in whatever unit."""
 
 
-def is_decision(value: object) -> bool:
-    """Whether an object carries a marker of the protocol; a bare thought counts."""
+RESERVED = (FINISH, "ask_user")
+"""Actions that every agent has."""
+
+
+def is_offered(tool: str, tools: Tools) -> bool:
+    """Whether a name may be called."""
+    return tool in tools or tool in RESERVED
+
+
+def is_decision(value: object, names: Collection[str] = ()) -> bool:
+    """Whether an object carries a marker of the protocol; a bare thought counts.
+
+    So does an object whose only key is one of `names` and holds an object: a tool's arguments.
+    """
     if not is_object(value):
         return False
     keys = value
+    if len(keys) == 1 and is_object(next(iter(keys.values()))) and next(iter(keys)) in names:
+        return True
     if any(key in keys for key in ("action", "actions", "tool", "tool_calls", "thought")):
         return True
     if any(key in keys for key in ("tool_name", "final_answer", "tool_uses")):
@@ -93,6 +111,66 @@ def _executed(value: Object) -> Object | None:
     return None
 
 
+def calls_in(value: Any, tools: Tools) -> Iterator[Call]:
+    """The calls that a value behind a family's mark describes: an object, or a list of them."""
+    for item in value if is_list(value) else [value]:
+        calls = turn_of(item, tools).calls if is_decision(item) else ()
+        if calls:
+            yield from calls
+        elif _is_named_by_keys(item):
+            for name, given in item.items():
+                yield Call(name, given or {})
+        else:
+            yield call_of(item, tools)
+
+
+def _is_named_by_keys(item: Any) -> bool:
+    """Whether an object's keys are the names of tools: `{"tool": {arguments}}`."""
+    if not is_object(item) or not item or any(key in item for key in TOOL_KEYS):
+        return False
+    return all(is_object(each) or each is None for each in item.values())
+
+
+def call_of_request(request: Request, tools: Tools) -> Call:
+    """The call that was found in text, its arguments typed by the tool's schema if it is known."""
+    if request.error:
+        return Call(request.tool, {}, "", "", request.repairs, request.error)
+    given = request.parameters
+    if given is None:
+        return Call(request.tool, {}, "", "", request.repairs)
+    if not is_object(given):
+        source = str(given) if isinstance(given, str) else given
+        parameters, repairs, error = arguments_of(request.tool, source, tools)
+        return Call(request.tool, parameters, "", "", request.repairs + repairs, error)
+    shape = plan_of_schema(schema_of(request.tool, tools) or {}).shape
+    twice = [key for key in request.repeated if not _takes_list(shape.fields.get(key))]
+    if twice:
+        error = f"the parameter {twice[0]!r} of {request.tool!r} is given several times"
+        return Call(request.tool, {}, "", "", request.repairs, error)
+    if not any(isinstance(each, Text) or is_list(each) for each in given.values()):
+        return Call(request.tool, given, "", "", request.repairs)
+    values: Object = {}
+    notes = list(request.repairs)
+    for key, value in given.items():
+        coercion = Coercion()
+        try:
+            values[key] = coercion.fit(value, shape.fields.get(key) or ANY, ("parameters", key))
+            notes += coercion.repairs
+        except Misfit:  # the runtime's validator will say what is wrong
+            values[key] = plain(value) if isinstance(value, Text) else value
+    return Call(request.tool, values, "", "", tuple(notes))
+
+
+def _takes_list(shape: Shape | None) -> bool:
+    return shape is not None and (shape.kind == "array" or any(map(_takes_list, shape.options)))
+
+
+def parameter_names(tool: str, tools: Tools) -> Collection[str]:
+    """The names of a tool's parameters, as far as they are known."""
+    schema = schema_of(tool, tools)
+    return tuple(schema.get("properties") or ()) if schema else ()
+
+
 def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
     """Reads one call; `around` is the object that holds it, for a rationale beside the action."""
     if isinstance(item, str):
@@ -107,6 +185,8 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
     if not isinstance(name, str) or not name.strip():
         return Call("", {}, rationale, identifier, error=NAMELESS)
     name = name.strip()
+    if any(map(str.isspace, name)) and not is_offered(name, tools):
+        return Call("", {}, rationale, identifier, error=f"{NAMELESS}: {name[:_LIMIT]!r} is none")
     given, inline, doubtful = given_in(item, used, name, around)
     notes = (Repair("inline_parameters", "none", doubtful),) if inline or doubtful else ()
     if inline:

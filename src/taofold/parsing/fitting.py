@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
+from taofold.parsing.calls import Request
 from taofold.parsing.coercion import Coercion, Fault, Misfit
 from taofold.parsing.keys import (
     ANSWER_KEYS,
@@ -80,18 +81,6 @@ class Fit:
     def cost(self) -> int:
         """The sum of the repairs' prices."""
         return sum(repair.cost for repair in self.repairs)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A call found in a text, not yet fitted to anything; not `closed` when it was cut off."""
-
-    tool: str
-    parameters: Any
-    thought: str | None = None
-    at: int = -1
-    repairs: tuple[Repair, ...] = ()
-    closed: bool = True
 
 
 def fit(target: Target, value: Any, opened: Set[int] = frozenset(), depth: int = 0) -> Fit:

@@ -6,6 +6,7 @@ One pass over the lines. Knows nothing about types or which tools exist.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +66,12 @@ class Labelled:
 def has_action(text: str) -> bool:
     """Whether a line is labelled as an action or a final answer."""
     return _ACTION.search(text) is not None
+
+
+def has_lead(text: str) -> bool:
+    """Whether prose stands before the first labelled line."""
+    found = _MARKED.search(text)
+    return found is not None and bool(text[: found.start()].strip().strip("`"))
 
 
 def is_labelled(text: str) -> bool:
@@ -155,21 +162,42 @@ class _Splitter:
             section.text, self.out.ended = head.rstrip(), True
 
 
-def _fenced(lines: list[str], number: int) -> tuple[str, int]:
+def _until(lines: list[str], number: int, end: str) -> tuple[str, int]:
+    """The lines up to one that ends with a mark, without their margin."""
     taken: list[str] = []
-    while number < len(lines) and not lines[number].strip().startswith("```"):
+    while number < len(lines) and not lines[number].rstrip().endswith(end):
         taken.append(lines[number])
         number += 1
+    if number < len(lines) and (last := lines[number].rstrip().removesuffix(end)).strip():
+        taken.append(last)
     return dedent(taken), number + 1
 
 
-def parameters_of(text: str) -> tuple[dict[str, Any], str]:
+@dataclass(slots=True)
+class Parameters:
+    """What `key: value` lines give.
+
+    Attributes:
+        values: The parameters; what was not quoted is `Text`.
+        error: Why they cannot be used, empty when every line was understood.
+        trailing: Whether prose follows them.
+        whole: Whether the last value says itself where it ends.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
+    error: str = ""
+    trailing: bool = False
+    whole: bool = False
+
+
+def parameters_of(text: str, names: Collection[str] = ()) -> Parameters:
     """Reads `key: value` lines; `|` opens a block, deeper indentation continues a value.
 
-    Returns:
-        The values (scalars as `Text`) and an error, empty when every line was understood.
+    A fence or triple quotes hold a value as it stands. A line that is no parameter ends them
+    after a blank line, or after a value that said where it ends; elsewhere it is an error.
+    `names` are the parameters of the tool, if they are known.
     """
-    values: dict[str, Any] = {}
+    out = Parameters()
     lines = text.splitlines()
     number = 0
     while number < len(lines):
@@ -180,25 +208,55 @@ def parameters_of(text: str) -> tuple[dict[str, Any], str]:
             continue
         indent = len(line) - len(bare)
         found = _LINE.match(bare)
+        apart = out.whole or (number > 1 and not lines[number - 2].strip())
+        if out.values and apart and not (found and (not names or found[1] in names)):
+            out.trailing = True
+            return out
         if not found:
-            return values, f"expected 'key: value', got {bare[:80]!r}"
+            out.error = f"expected 'key: value', got {bare[:80]!r}"
+            return out
         key, given = found[1], found[2].strip()
-        if key in values:
-            return values, f"the parameter {key!r} is given twice"
-        block: list[str] = []
-        if given == "```" or (given.startswith("```") and given.strip("`").isalnum()):
-            values[key], number = _fenced(lines, number)
-            continue
-        while number < len(lines):
-            line = lines[number]
-            if line.strip() and len(line) - len(line.lstrip(" \t")) <= indent:
-                break
-            block.append(line)
-            number += 1
-        if given in ("|", "|-", "|+", ">", ">-"):
-            values[key] = dedent(block) + ("" if given.endswith("-") else "\n")
-        elif any(map(str.strip, block)):
-            values[key] = Text((given + "\n" if given else "") + dedent(block))
-        else:
-            values[key] = scalar(given)
-    return values, ""
+        if key in out.values:
+            out.error = f"the parameter {key!r} is given twice"
+            return out
+        out.values[key], number, out.whole = _value(lines, number, indent, given)
+        if number < 0:
+            out.error = f"the value of {key!r} has no end"
+            return out
+    return out
+
+
+def _value(lines: list[str], number: int, indent: int, given: str) -> tuple[Any, int, bool]:
+    """One value, the next line's number (-1: it has no end), whether it said where it ends."""
+    if given == "```" or (given.startswith("```") and given.strip("`").isalnum()):
+        body, number = _until(lines, number, "```")
+        return body, number, True
+    quotes = given[:3]
+    if quotes in ('"""', "'''"):
+        rest = given[3:]
+        if rest.endswith(quotes):
+            return rest.removesuffix(quotes), number, True
+        if not any(line.rstrip().endswith(quotes) for line in lines[number:]):
+            return given, -1, False
+        body, number = _until(lines, number, quotes)
+        return (f"{rest}\n{body}" if rest else body), number, True
+    block: list[str] = []
+    while number < len(lines):
+        line = lines[number]
+        if line.strip() and len(line) - len(line.lstrip(" \t")) <= indent:
+            break
+        block.append(line)
+        number += 1
+    if given in ("|", "|-", "|+", ">", ">-"):
+        return dedent(block) + ("" if given.endswith("-") else "\n"), number, False
+    if any(map(str.strip, block)):
+        return Text((given + "\n" if given else "") + dedent(block)), number, False
+    return literal(given), number - len(block), False
+
+
+def literal(text: str) -> Any:
+    """A value as it stands on a line: the text between quotes, or `Text`."""
+    body = text.strip()
+    if len(body) > 1 and body[0] in "\"'" and body[-1] == body[0]:
+        return scalar(body)
+    return Text(body)

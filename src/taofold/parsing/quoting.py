@@ -15,7 +15,7 @@ from taofold.parsing.shape import fold
 Role = Literal["key", "member", "item"]
 
 CLOSING = {
-    '"': '"', "'": "'", "`": "`", "“": "”“\"", "‘": "’‘'", "„": "”“\"", "«": "»", "\x02": "\x02",
+    '"': '"', "'": "'", "`": "`", "“": "”“\"", "‘": "’‘'", "„": "”“\"", "«": "»",
 }  # fmt: skip
 """Which characters may close a string that the key opened."""
 TRIPLE = ('"""', "'''", "```")

@@ -15,7 +15,7 @@ from taofold.parsing.outcome import Repair
 from taofold.parsing.quoting import CLOSING, MARK
 from taofold.parsing.scalar import MISSING
 from taofold.parsing.shape import Plan
-from taofold.parsing.tokens import TextEnd, Tokens
+from taofold.parsing.tokens import RAW_QUOTE, TextEnd, Tokens
 
 DEPTH = 100
 """The deepest nesting that is read; deeper text is refused as too large."""
@@ -145,12 +145,15 @@ class Reader:
     def _key(self, frame: _Frame, at: int) -> int:
         tokens = self._tokens
         if frame.filled:
-            tokens.note("missing_comma", at)
+            self._missing_comma(at)
         char = self._text[at]
         if char == "{" and not frame.container and not frame.filled:
             tokens.note("doubled_brace", at)
             return at + 1
-        if char in CLOSING:
+        raw = RAW_QUOTE.match(self._text, at) if char == "<" else None
+        if raw is not None:
+            key, at = tokens.raw(raw)
+        elif char in CLOSING:
             tokens.quoting.python = tokens.quoting.python or char == "'"
             key, at = tokens.string(at, "key")
         else:
@@ -166,6 +169,12 @@ class Reader:
         frame.key, frame.due = key, True
         return at + (2 if self._text.startswith("=>", at) else 1)
 
+    def _missing_comma(self, at: int) -> None:
+        """Notes a missing comma; one that slipped into the string before it changed that."""
+        before = self._text[max(0, at - 80) : at].rstrip()
+        slipped = before[-1:] in "\"'" and before[-2:-1] in (",", ":", ";")
+        self._tokens.note("missing_comma", at, content=slipped, cost=3 if slipped else 1)
+
     def _bare_key(self, frame: _Frame, at: int) -> tuple[str, int]:
         bare = _BARE_KEY.match(self._text, at)
         if bare is None:
@@ -179,7 +188,7 @@ class Reader:
         frame = stack[-1]
         is_item = frame.closer == "]"
         if is_item and frame.filled:
-            self._tokens.note("missing_comma", at)
+            self._missing_comma(at)
         char = self._text[at]
         if char in "{[":
             child: Any = {} if char == "{" else []

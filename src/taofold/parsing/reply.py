@@ -1,41 +1,41 @@
 """Reads the reply of an agent's model: a remark and calls, prose, or a refusal.
 
-Knows nothing about running tools. A reply is never half read: what looks like an action and
-cannot be understood is an error, never prose.
+Where a call stands decides what it is, never the words around it. A call is a decision as the
+whole reply, in the only fence at its end, or behind a mark of a model family; anywhere else it
+is a question back to the model. What stands beside prose is marked. A reply is never half read:
+what looks like a call and cannot be understood is an error, never prose. Knows nothing about
+running tools.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace as cut
 
-from taofold.parsing.actions import NO_TOOL, described, labelled
-from taofold.parsing.batch import (
-    MARKER,
-    RESERVED,
-    call_of_request,
-    dialect_turn,
-    is_offered,
-    marked_turn,
-    turns_in,
-)
+from taofold.parsing.calls import Block, CallReader, Request
 from taofold.parsing.decision import (
+    RESERVED,
     Tools,
+    call_of,
+    call_of_request,
+    calls_in,
     is_decision,
+    is_offered,
     turn_of,
 )
-from taofold.parsing.dialects import cleaned, requests_in
+from taofold.parsing.families import CALL_CLOSE, FOREIGN, NOISE, UNKNOWN
 from taofold.parsing.feedback import refusal
-from taofold.parsing.hedging import is_hedged
-from taofold.parsing.keys import FINISH, PARAMETER_KEYS
-from taofold.parsing.kinds import is_object
-from taofold.parsing.labels import Labelled, Section, is_labelled, parameters_of, sections_of
+from taofold.parsing.fitting import same
+from taofold.parsing.keys import PARAMETER_KEYS
+from taofold.parsing.kinds import is_list, is_object
+from taofold.parsing.labelled import is_labelled, read_labelled
 from taofold.parsing.native import finite
-from taofold.parsing.outcome import RAW_LIMIT, Repair, Unparsed
+from taofold.parsing.outcome import RAW_LIMIT, Reason, Repair, Unparsed
 from taofold.parsing.shape import ANY, Plan, fold
 from taofold.parsing.spans import Scan, Span, scan
 from taofold.parsing.strict import DECODER, is_finite
@@ -47,22 +47,24 @@ _KEYS = (
     " action_input rationale tool_calls final_answer answer"
 )
 _PLAN = Plan(ANY, frozenset(map(fold, _KEYS.split())), open=True, lenient=False)
-_BROKEN = re.compile(
-    r"[{,]\s{0,8}[\"'“]?(?:tool|action|actions|tool_name|tool_calls|action_input|thought)"
-    r"[\"'”]?\s{0,4}:|<tool_calls?>|\[TOOL_CALLS\]|<function=|<invoke |<\|python_tag\|>"
-    r"|<｜tool▁call|<\|tool_call|<\|START_ACTION"
-)
-_FORMED = re.compile(r"[{<(\[:：|｜‖]|assistantfinal", re.IGNORECASE)
+_FORMED = re.compile(r"[{<(\[:：|｜‖◁]|assistantfinal|>>>", re.IGNORECASE)
 """No form of a decision, of reasoning or of another's words does without one of these."""
-_FOREIGN = re.compile(
-    r"^[ \t#*_]{0,8}(?:observation|tool[ _]results?|function[ _]results?)[ \t*_]{0,4}[:：]"
-    r"|<tool_response>|<function_results?>|\[TOOL_RESULTS\]|<\|im_start\|>(?:user|tool)"
-    r"|<\|start_header_id\|>(?:user|tool|ipython)",
-    re.IGNORECASE | re.MULTILINE,
+_BEGUN = re.compile(
+    r"[{,]\s{0,8}[\"'“]?(?:tool|action|actions|tool_name|tool_calls|action_input|thought)[\"'”]?\s{0,4}:"
 )
+"""What begins like a decision in JSON."""
+_FENCED = re.compile(r"```[\w-]*[ \t]*\n?|```")
+_OWN_LINE = re.compile(r"(?:^|\n)[ \t]*(?:```[\w-]*[ \t]*\n?[ \t]*)?\Z")
+_LEAD_END = re.compile(r"(?:[.!?:…。！？：)\]\"'”*`]|\n)[ \t]*\Z")
+_SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
+_SPILLED = re.compile(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
+"""A member that follows the object which it belongs to."""
+BESIDE = Repair("beside_prose", "none", content=True)
 _INVALID = "The action could not be read. Send one valid JSON object and nothing else."
 _SEVERAL = "The reply holds several different decisions. Send exactly one."
 _NOT_YOURS = "Observations are written by the tools, not by you. Send a thought and an action."
+_ALONE = "The reply talks about a call. To make it, send it alone; to answer, call finish."
+_MARKUP = "The reply holds the marks of a call or of reasoning that could not be read: "
 
 
 def read_reply(
@@ -91,22 +93,45 @@ def read_reply(
         return refusal("empty", text, note="The reply is empty. Send a thought and an action.")
     if _FORMED.search(body) is None and not is_cut(finish_reason):
         return Prose(body)
-    result = _Reply(cleaned(text), tools, finish_reason).read()
+    result = _Reply(text, tools, finish_reason).read()
     if not isinstance(result, Turn) or all(is_finite(call.parameters) for call in result.calls):
         return result
     return cut(result, calls=tuple(map(finite, result.calls)))
+
+
+def has_marks(text: str) -> bool:
+    """Whether a text holds the marks of a call or of reasoning, of whatever family."""
+    return _strip_marks(text) is None
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A value or a block of calls at its place in the reply."""
+
+    start: int
+    end: int
+    value: Any = None
+    block: Block | None = None
+    repairs: tuple[Repair, ...] = ()
 
 
 class _Reply:
     def __init__(self, text: str, tools: Tools, finish_reason: str | None) -> None:
         self._text = text
         self._tools = tools
-        self._reason = finish_reason
         self._cut = is_cut(finish_reason)
         self._finished = finish_reason is not None and not self._cut
+        self._names = (*tools, *RESERVED)
 
     def read(self) -> Turn | Prose | Unparsed:
-        found = scan(self._text, _PLAN)
+        reader = CallReader(self._text, self._names)
+        start = len(self._text) - len(self._text.lstrip())
+        if reader.is_python(start) and not self._text[reader.python_block(start).end :].strip():
+            visible = Scan(kept=[(start, len(self._text))], visible=self._text)
+            turn = self._pythonic(visible)  # what its strings hold is no mark
+            if turn is not None:
+                return turn
+        found = scan(self._text, _PLAN, reader)
         if found.unfinished:
             return self._refuse("incomplete", "The reply ends inside its reasoning.")
         if found.exhausted:
@@ -114,136 +139,335 @@ class _Reply:
         if not found.visible.strip():
             return self._refuse("empty", "The reply holds only reasoning. Send an action.")
         if is_labelled(found.visible) and not _starts_with_object(found.visible):
-            return self._labelled(found.visible)
+            turn = read_labelled(found.visible, self._tools, self._cut, self._finished)
+            if turn is not None and (not isinstance(turn, Turn) or turn.calls or not found.blocks):
+                return turn
         foreign = self._foreign(found)
         if foreign >= 0:
-            own = self._text[:foreign]
-            if not own.strip():
-                return self._refuse("no_candidate", _NOT_YOURS)
-            result = _Reply(own, self._tools, None).read()
-            said = self._text[foreign : foreign + RAW_LIMIT]
-            return cut(result, role_violation=said) if isinstance(result, Turn) else result
+            return self._until(foreign, found)
         return self._decision(found)
 
-    def _refuse(self, reason: Any, note: str) -> Unparsed:
+    def _refuse(self, reason: Reason, note: str) -> Unparsed:
         return refusal(reason, self._text, note=note)
+
+    def _until(self, foreign: int, found: Scan) -> Turn | Prose | Unparsed:
+        """What was said before the reply speaks in another's place."""
+        own = self._text[:foreign]
+        if not own.strip():
+            return self._refuse("no_candidate", _NOT_YOURS)
+        result = _Reply(own, self._tools, None).read()
+        if isinstance(result, Prose) and _SPEAKER.match(self._text, foreign):
+            rest = _Reply(self._text[foreign:], self._tools, None)
+            calls = scan(rest._text, _PLAN, CallReader(rest._text, self._names))
+            if calls.blocks or any(map(self._is_call, calls.spans)):
+                return self._refuse("no_candidate", _NOT_YOURS)
+            return self._decision(found)  # a label of an answer: `User: bob`
+        excerpt = self._text[foreign : foreign + RAW_LIMIT]
+        return cut(result, role_violation=excerpt) if isinstance(result, Turn) else result
 
     def _foreign(self, found: Scan) -> int:
         """Where the model speaks in another's place, outside the values; -1 if it does not."""
-        ends = iter([*found.spans, *([found.cut] if found.cut else [])])
-        span = next(ends, None)
-        for match in _FOREIGN.finditer(self._text):
+        ends = [(each.start, each.end) for each in found.spans]
+        ends += [(each.start, each.end) for each in found.blocks]
+        ends += [(found.cut.start, found.cut.end)] if found.cut else []
+        ends.sort()
+        kept = iter(found.kept)
+        shown = next(kept, None)
+        for match in FOREIGN.finditer(self._text):
             at = match.start()
-            while span is not None and span.end <= at:
-                span = next(ends, None)
-            if span is None or at < span.start:
+            while ends and ends[0][1] <= at:
+                ends.pop(0)
+            while shown is not None and shown[1] <= at:
+                shown = next(kept, None)
+            inside = ends and ends[0][0] <= at
+            if shown is not None and shown[0] <= at and not inside:
                 return at
         return -1
 
     def _decision(self, found: Scan) -> Turn | Prose | Unparsed:
         spans = [each for each in found.spans if not each.quoted]
+        refused = self._completed(found, spans)
+        if refused is not None:
+            return refused
+        pieces = [self._piece(each) for each in spans if self._is_call(each)]
+        pieces += [_Piece(each.start, each.end, block=each) for each in found.blocks]
+        pieces.sort(key=lambda each: each.start)
+        if found.blocks:
+            turn = self._marked(found, pieces)
+        elif pieces:
+            turn = self._alone(found, pieces, spans)
+        else:
+            turn = self._pythonic(found)
+        if turn is not None:
+            return turn
+        return self._prose(found)
+
+    def _completed(self, found: Scan, spans: list[Span]) -> Unparsed | None:
+        """Takes in a value that the end of the text closed, or refuses it."""
         last = found.cut
-        if last is not None and not last.quoted and self._is_begun(last):
-            if not self._finished or last.reading.cut:
+        if last is None or last.quoted or not self._is_begun(last):
+            return None
+        if not self._finished or last.reading.cut or last.reading.open != [last.reading.value]:
+            return refusal("incomplete", self._text)
+        value = last.reading.value
+        given = is_object(value) and any(key in value for key in PARAMETER_KEYS)
+        inner = is_object(value) and any(is_object(value.get(k)) for k in ("action", "function"))
+        if not given and not inner and "finish" not in str(value)[:400]:
+            return refusal("incomplete", self._text)
+        note = Repair("missing_closer", "syntax", content=True, at=len(self._text), cost=3)
+        last.reading.repairs.append(note)
+        spans.append(last)
+        return None
+
+    def _is_begun(self, span: Span) -> bool:
+        """Whether a value that the end of the text cut off was to be a decision."""
+        return bool(
+            not self._text[: span.start].strip()
+            or is_decision(span.reading.value)
+            or _BEGUN.match(self._text, span.start)
+        )
+
+    def _is_call(self, span: Span) -> bool:
+        """Whether a value is a decision, or a list of them."""
+        value = span.reading.value
+        entries = value if is_list(value) else [value]
+        return bool(entries) and all(is_decision(each, self._names) for each in entries)
+
+    def _piece(self, span: Span) -> _Piece:
+        repairs = tuple(span.reading.repairs)
+        if _SPILLED.match(self._text, span.end):
+            note = Repair("stray_closer", "syntax", content=True, at=span.end, cost=3)
+            repairs = (*repairs, note)
+        return _Piece(span.start, span.end, span.reading.value, repairs=repairs)
+
+    # ---- calls behind a mark
+
+    def _marked(self, found: Scan, pieces: list[_Piece]) -> Turn | Unparsed | None:
+        calls: list[Call] = []
+        for piece in pieces:
+            block = piece.block
+            if block is None:
+                if not self._offers(piece.value):
+                    continue
+                return self._refuse("ambiguous", _SEVERAL)
+            if block.error:
+                return self._refuse("invalid", f"{_MARKUP}{block.error}. Send it again.")
+            if not block.closed:
                 return refusal("incomplete", self._text)
-            if last.reading.open != [last.reading.value]:
-                return refusal("incomplete", self._text)
-            note = Repair("missing_closer", "syntax", content=True, at=len(self._text), cost=3)
-            last.reading.repairs.append(note)
-            spans.append(last)
-        marked = marked_turn(spans, self._text, self._tools)
-        turns = [marked] if marked else turns_in(spans, self._text, self._tools)
+            for request in block.calls:
+                calls += self._calls_of(request)
+        if not calls:
+            return self._refuse("invalid", _INVALID)
+        blocks = [each for each in pieces if each.block]
+        unmarked = all(each.block and each.block.bare for each in blocks)
+        offered = all(is_offered(call.tool, self._tools) for call in calls)
+        if unmarked and not offered and self._outside(found, blocks).strip():
+            return self._refuse("invalid", _INVALID)
+        start = blocks[0].start
+        lead = self._shown(found, 0, start)
+        edges = [*[each.start for each in blocks[1:]], len(self._text)]
+        gaps = [
+            self._shown(found, left.end, right) for left, right in zip(blocks, edges, strict=True)
+        ]
+        rest = _strip_marks("".join(gaps))
+        if rest is None:
+            return self._refuse("invalid", _INVALID)
+        beside = bool(rest.strip()) or not _is_led(lead)
+        repairs = (Repair("dialect", "none", at=start), *((BESIDE,) if beside else ()))
+        return Turn(_remark(lead), tuple(calls), repairs)
+
+    def _calls_of(self, request: Request) -> list[Call]:
+        if request.source is None:
+            return [call_of_request(request, self._tools)]
+        return [
+            cut(c, repairs=(*request.repairs, *c.repairs))
+            for c in calls_in(request.source, self._tools)
+        ]
+
+    # ---- calls without a mark
+
+    def _alone(
+        self, found: Scan, pieces: list[_Piece], spans: list[Span]
+    ) -> Turn | Unparsed | None:
+        """Values that are decisions: the whole reply, or all that follows a lead-in."""
+        turns = self._turns(pieces)
+        first, last = pieces[0], pieces[-1]
+        lead = self._shown(found, 0, first.start)
+        trail = self._shown(found, last.end, len(self._text))
+        between = "".join(self._text[left.end : right.start] for left, right in pairwise(pieces))
+        others = [s for s in spans if not first.start <= s.start < last.end]
+        outside = _bare(lead) + _bare(between) + _bare(trail)
+        if len(turns) > 1 and not _bare(between) and set(between) & {",", ";"}:
+            turns = [_joined(turns)]
         if len(turns) > 1:
             turns = [each for each in turns if self._is_offered(each)]
             if len(turns) != 1:
                 return self._refuse("ambiguous", _SEVERAL)
-        if turns and last in spans and _is_bare(last, turns[0]):
-            return refusal("incomplete", self._text)
-        if turns:
-            return turns[0]
-        return self._dialect(found.visible, bool(found.spans))
+        turn = turns[0]
+        if not outside and not others:
+            return turn
+        if (
+            _bare(trail)
+            or _bare(between)
+            or others
+            or not _OWN_LINE.search(self._text[: first.start])
+        ):
+            return self._question(turn)
+        remark = turn.remark or _remark(lead)
+        return cut(turn, remark=remark, repairs=(*turn.repairs, BESIDE))
 
-    def _is_begun(self, span: Span) -> bool:
-        """Whether a value that the end of the text cut off was to be a decision."""
-        before = self._text[: span.start].strip()
-        return bool(
-            not before
-            or MARKER.search(self._text, 0, span.start)
-            or is_decision(span.reading.value)
-            or _BROKEN.match(self._text, span.start)
-        )
+    def _question(self, turn: Turn) -> Unparsed | None:
+        """What is said of a call in the midst of prose; nothing of what is no tool's."""
+        if any(is_offered(call.tool, self._tools) for call in turn.calls):
+            return self._refuse("ambiguous", _ALONE)
+        return None
+
+    def _turns(self, pieces: list[_Piece]) -> list[Turn]:
+        values: list[Any] = []
+        turns: list[Turn] = []
+        for piece in pieces:
+            if any(same(piece.value, each) for each in values):
+                continue
+            values.append(piece.value)
+            notes = (Repair("located", "none", at=piece.start), *piece.repairs)
+            if is_object(piece.value):
+                turns.append(turn_of(piece.value, self._tools, notes))
+            else:
+                turns.append(Turn(None, tuple(call_of(v, self._tools) for v in piece.value), notes))
+        return turns
 
     def _is_offered(self, turn: Turn) -> bool:
         return bool(turn.calls) and all(
             not call.error and is_offered(call.tool, self._tools) for call in turn.calls
         )
 
-    def _dialect(self, visible: str, has_values: bool) -> Turn | Prose | Unparsed:
-        requests = requests_in(visible, (*self._tools, *RESERVED))
-        if requests and not is_hedged(visible, requests[0].at, len(visible)):
-            if not all(each.closed for each in requests):
-                return refusal("incomplete", self._text)
-            turn = dialect_turn(requests, visible, self._tools)
-            if turn is not None:
-                return turn
+    def _offers(self, value: Any) -> bool:
+        turns = self._turns([_Piece(0, 0, value)])
+        return any(is_offered(call.tool, self._tools) for turn in turns for call in turn.calls)
+
+    def _pythonic(self, found: Scan) -> Turn | Unparsed | None:
+        """Calls in Python's notation: the whole reply, or all that follows a lead-in."""
+        body = NOISE.sub("", found.visible).strip().strip("`").removeprefix("python\n").strip()
+        reader = CallReader(body, self._names)
+        at = 0
+        if body and not reader.is_python(0):
+            line = re.search(r"^\[(?=\s*[\w.]+\()", body, re.MULTILINE)
+            at = line.start() if line else -1
+        if not body or at < 0 or not reader.is_python(at):
+            return None
+        block = reader.python_block(at)
+        if not block.calls or any(call.tool not in self._names for call in block.calls):
+            return None
+        if not block.closed and not block.error:
+            return refusal("incomplete", self._text)
+        if block.error or body[block.end :].strip().strip("`"):
+            return None
+        calls = [call_of_request(each, self._tools) for each in block.calls]
+        notes = (Repair("dialect", "none", at=at), *((BESIDE,) if at else ()))
+        return Turn(_remark(body[:at]), tuple(calls), notes)
+
+    # ---- no calls
+
+    def _prose(self, found: Scan) -> Prose | Unparsed:
         if self._cut:
             return refusal("incomplete", self._text)
-        mark = None if has_values else _BROKEN.search(visible)
-        if mark is not None and not is_hedged(visible, mark.start(), mark.end()):
-            return self._refuse("invalid", _INVALID)
-        return Prose(visible.strip())
-
-    def _labelled(self, visible: str) -> Turn | Prose | Unparsed:
-        parts = sections_of(visible)
-        if self._cut and not parts.ended:
-            return refusal("incomplete", self._text)
-        if not parts.sections or is_hedged(visible, parts.sections[0].at, len(visible)):
-            return Prose(visible.strip())
-        thought = next((p for p in parts.sections if p.label == "thought" and p.text), None)
-        remark = (
-            Remark(thought.text.strip(), thought.tag.strip().lower() or None) if thought else None
+        shown = "".join(
+            self._text[begin:end]
+            for begin, end in _without(found.kept, [(each.start, each.end) for each in found.spans])
         )
-        notes = (Repair("labels", "none"),)
-        deciding = ("action", "final_answer")
-        section = next((each for each in parts.sections if each.label in deciding), None)
-        violation = parts.cut[:RAW_LIMIT]
-        if section is None:
-            return Turn(remark, (), notes, violation)
-        if section.label == "final_answer":
-            answer = Call(FINISH, {"answer": section.text.strip()})
-            return Turn(remark, (answer,), notes, violation)
-        given = parts.text("action_input")
-        turn = None if given else described(section.text, self._text, self._tools)
-        if isinstance(turn, Turn):
-            return Turn(remark or turn.remark, turn.calls, (*notes, *turn.repairs), violation)
-        if turn is not None:
-            return turn
-        request = labelled(visible)
-        if request is None:
-            return self._refuse("invalid", NO_TOOL)
-        if not request.closed:
-            return refusal("incomplete", self._text)
-        if self._finished:  # a stop sequence takes the end line away
-            kept = tuple(each for each in request.repairs if each.kind != "open_end")
-            request = replace(request, repairs=kept)
-        call = call_of_request(request, self._tools, _rationale(parts, section))
-        return Turn(remark, (call,), notes, violation)
+        text = _strip_marks(shown)
+        if text is None:
+            mark = UNKNOWN.search(shown) or CALL_CLOSE.search(shown)
+            return self._refuse("invalid", f"{_MARKUP}{mark[0] if mark else ''}. Send it again.")
+        if not found.spans and _BEGUN.search(text):
+            return self._refuse("invalid", _INVALID)
+        answer = _strip_noise(found.visible).strip()
+        if not answer:
+            return self._refuse("empty", "The reply holds only reasoning. Send an action.")
+        return Prose(answer)
+
+    def _shown(self, found: Scan, start: int, end: int) -> str:
+        """The text between two offsets without its reasoning and without marks that say nothing."""
+        parts = [
+            self._text[max(start, begin) : min(end, stop)]
+            for begin, stop in _without(found.kept, found.repeated)
+            if begin < end and stop > start
+        ]
+        return _strip_noise("".join(parts))
+
+    def _outside(self, found: Scan, pieces: list[_Piece]) -> str:
+        edges = [0, *[edge for each in pieces for edge in (each.start, each.end)], len(self._text)]
+        return "".join(
+            self._shown(found, start, end)
+            for start, end in zip(edges[::2], edges[1::2], strict=True)
+        )
 
 
-def _is_bare(span: Span | None, turn: Turn) -> bool:
-    """Whether an object lost its end before the arguments of its call were reached."""
-    value = span.reading.value if span is not None else None
-    given = is_object(value) and any(key in value for key in PARAMETER_KEYS)
-    return not given and any(not (call.parameters or call.error) for call in turn.calls)
+def _without(kept: list[tuple[int, int]], values: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The stretches of `kept` that no value covers."""
+    out: list[tuple[int, int]] = []
+    edges = iter(values)
+    value = next(edges, None)
+    for begin, end in kept:
+        while value is not None and value[0] < end:
+            if value[0] >= begin:
+                out.append((begin, value[0]))
+                begin = value[1]
+            value = next(edges, None)
+        out.append((begin, end))
+    return out
+
+
+_SPECIAL = re.compile(r"<\||<｜|\[|◁|<[a-z_]+\|>")
+
+
+def _strip_noise(text: str) -> str:
+    """A text without the marks that say nothing: special tokens anywhere, tags at the edges."""
+    if "<" not in text and "[" not in text:
+        return text
+    text = NOISE.sub(lambda m: "" if _SPECIAL.match(m[0]) else m[0], text)
+    body = text.strip()
+    while (found := NOISE.match(body)) and found.end():
+        body = body[found.end() :].lstrip()
+    while True:
+        tail = body.rstrip()
+        last = max(tail.rfind("<"), tail.rfind("["))
+        found = NOISE.match(tail, last) if last >= 0 else None
+        if found is None or found.end() != len(tail):
+            break
+        body = tail[:last]
+    return body if body != text.strip() else text
+
+
+def _strip_marks(text: str) -> str | None:
+    """A text without its noise; `None` when it still holds a mark of calls or of reasoning."""
+    text = _strip_noise(text)
+    return None if UNKNOWN.search(text) or CALL_CLOSE.search(text.replace("```", "")) else text
+
+
+def _bare(text: str) -> str:
+    """What is left of the text around a value: no fences, no commas, no marks."""
+    text = _FENCED.sub("", _strip_noise(text))
+    text = CALL_CLOSE.sub("", text)
+    return text.strip(" \t\r\n,;`\ufeff\u200b}]")
+
+
+def _is_led(lead: str) -> bool:
+    """Whether the text before a mark is a remark of its own: whole sentences, or lines."""
+    return not lead.strip() or _LEAD_END.search(lead) is not None
+
+
+def _joined(turns: list[Turn]) -> Turn:
+    calls = tuple(call for turn in turns for call in turn.calls)
+    repairs = tuple(repair for turn in turns for repair in turn.repairs)
+    remark = next((turn.remark for turn in turns if turn.remark), None)
+    return Turn(remark, calls, repairs)
+
+
+def _remark(text: str) -> Remark | None:
+    lead = text.strip().strip("`").removesuffix("```json").strip()
+    return Remark(lead) if lead and lead[0] not in "<[{" else None
 
 
 def _starts_with_object(text: str) -> bool:
     return text.lstrip().removeprefix("```json").lstrip()[:1] == "{"
-
-
-def _rationale(parts: Labelled, section: Section) -> str:
-    said = parts.text("rationale", "justification")
-    if said is None:
-        given, _ = parameters_of(section.text.partition("\n")[2])
-        said = next((given[key] for key in ("rationale", "justification") if key in given), "")
-    return str(said)

@@ -11,21 +11,34 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from taofold.parsing.calls import Block, CallReader
+from taofold.parsing.families import (
+    CALL_OPEN,
+    HEADER,
+    REASONING_CLOSE,
+    REASONING_OPEN,
+    closer_of,
+)
 from taofold.parsing.kinds import is_object
 from taofold.parsing.outcome import Repair
 from taofold.parsing.reader import Reader, Reading
 from taofold.parsing.shape import ANYTHING, Plan
 from taofold.parsing.strict import DECODER, decoded, is_finite
 
-_THINK = r"(?:think|thinking|reasoning|thought|reflection|scratchpad|analysis)"
-_OPEN = re.compile(
-    rf"<(?P<open>{_THINK})>|</(?P<close>{_THINK})>|(?P<channel><\|channel\|>analysis)"
-    r"|(?P<stripped>assistantfinal)"
-    r"""|\{(?=\s*+(?:["'“‘„`{}\\,/\#\x02\ufeff\u200b]|[\w$][\w$.-]{0,63}+\s*+[:：=]))"""
-    r"""|\[(?=\s*+(?:["'“‘`\[{\]\d/\#-]|true|false|null|None|True|False))""",
-    re.IGNORECASE,
+_VALUE = (
+    r"""\{(?=\s*+(?:["'“‘„`{}\\,/\#\ufeff\u200b]|[\w$][\w$.-]{0,63}+\s*+[:：=]|<\|"\|>))"""
+    r"""|\[(?=\s*+(?:["'“‘`\[{\]\d/\#-]|true|false|null|None|True|False))"""
 )
-_CHANNEL_END = re.compile(r"<\|(?:end|channel|start|call|return)\|>")
+_MARK = re.compile(
+    rf"(?P<value>{_VALUE})|(?P<open>{REASONING_OPEN.pattern})|(?P<close>{REASONING_CLOSE.pattern})"
+    rf"|(?P<header>{HEADER.pattern})|(?P<stripped>assistantfinal)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MARK_OR_CALL = re.compile(
+    rf"{_MARK.pattern}|(?P<call>{CALL_OPEN.pattern}|<(?=[A-Za-z_｜‖|])|\](?=<\]))",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MESSAGE_END = re.compile(r"<\|(?:end|channel|start|call|return|eom|eot)\|>")
 _FAILURES = 8
 _DISTINCT = 512
 
@@ -45,68 +58,120 @@ class Scan:
     """What a text holds.
 
     Attributes:
+        kept: The stretches of the text that are not reasoning, as offsets.
+        blocks: The blocks of calls, if they were looked for.
         spans: The complete values, outermost only, repetitions left out.
+        repeated: Where those repetitions stand, as offsets.
         cut: The value that the end of the text cut off, if any.
         visible: The text without its reasoning.
         unfinished: Whether the text ends inside its reasoning.
         exhausted: Whether nesting or the work budget ended the scan.
     """
 
+    kept: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    blocks: list[Block] = field(default_factory=list[Block])
     spans: list[Span] = field(default_factory=list[Span])
+    repeated: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     cut: Span | None = None
     visible: str = ""
     unfinished: bool = False
     exhausted: bool = False
 
 
-def scan(text: str, plan: Plan) -> Scan:
-    """Scans a text; the work is linear in its length."""
-    scanner = _Scanner(text, plan)
+def scan(text: str, plan: Plan, calls: CallReader | None = None) -> Scan:
+    """Scans a text; the work is linear in its length.
+
+    With a reader of `calls`, blocks of calls are stepped over as values are, and listed.
+    """
+    scanner = _Scanner(text, plan, calls)
     scanner.run()
     return scanner.out
 
 
 class _Scanner:
-    def __init__(self, text: str, plan: Plan) -> None:
+    def __init__(self, text: str, plan: Plan, calls: CallReader | None) -> None:
         self.out = Scan()
         self._text = text
         self._reader = Reader(text, plan)
+        self._calls = calls
         self._seen: set[str] = set()
-        self._kept: list[str] = []
         self._shown = 0
         self._failures = 0
         self._waste = 4 * len(text) + 10_000
-        self._last_close = max(text.rfind("</think"), text.rfind("</reasoning"))
+        self._last_close = -1
+        if "</" in text or "END_THINKING" in text or "[/" in text:
+            for close in REASONING_CLOSE.finditer(text):
+                self._last_close = close.start()
 
     def run(self) -> None:
+        mark = _MARK if self._calls is None else _MARK_OR_CALL
         position = 0
         while not (self.out.unfinished or self.out.exhausted or self.out.cut):
-            found = _OPEN.search(self._text, position)
+            found = mark.search(self._text, position)
             if found is None:
                 break
-            if found[0] in ("{", "["):
-                position = self._value(found.start())
-            elif found["close"] or found["stripped"]:
-                position = self._start_over(found.end())
+            kind = found.lastgroup
+            at = found.start()
+            if kind == "value":
+                position = self._value(at)
+            elif kind == "open":
+                position = self._skip_reasoning(at, found.end(), closer_of(found[0]))
+            elif kind == "header":
+                position = self._message(found)
+            elif kind == "call":
+                position = self._block(found)
             else:
-                position = self._skip_thinking(found)
-        self._kept.append(self._text[self._shown :])
-        self.out.visible = "".join(self._kept)
+                position = self._start_over(found.end())
+        if self._shown < len(self._text):
+            self.out.kept.append((self._shown, len(self._text)))
+        self.out.visible = "".join([self._text[begin:end] for begin, end in self.out.kept])
 
     def _start_over(self, end: int) -> int:
-        """Drops everything before a closing tag whose opener was in the prompt."""
+        """Drops everything before a closing mark whose opener was in the prompt."""
         self.out.spans.clear()
+        self.out.blocks.clear()
+        self.out.repeated.clear()
+        self.out.kept.clear()
         self._seen.clear()
-        self._kept.clear()
         self._shown = end
         return end
 
-    def _skip_thinking(self, found: re.Match[str]) -> int:
-        self._kept.append(self._text[self._shown : found.start()])
-        end = _end_of_thinking(self._text, found)
-        self.out.unfinished = end < 0
-        self._shown = len(self._text) if end < 0 else end
+    def _skip_reasoning(self, at: int, begin: int, closer: re.Pattern[str] | None) -> int:
+        if self._shown < at:
+            self.out.kept.append((self._shown, at))
+        end = closer.search(self._text, begin) if closer else None
+        self.out.unfinished = end is None
+        self._shown = len(self._text) if end is None else end.end()
         return self._shown
+
+    def _message(self, found: re.Match[str]) -> int:
+        """The head of a message of harmony: reasoning, a call, or nothing but an envelope."""
+        block = self._calls.block_at(found.start()) if self._calls else None
+        if block is not None:
+            self.out.blocks.append(block)
+            return max(block.end, found.end())
+        if "to=" in found[0] and self._calls is None:
+            return found.end()  # the call is read later
+        if self._shown < found.start():
+            self.out.kept.append((self._shown, found.start()))
+        self._shown = found.end()
+        if "analysis" not in found[0].lower() or "to=" in found[0]:
+            return found.end()
+        end = _MESSAGE_END.search(self._text, found.end())
+        if end is None:
+            self._shown = len(self._text)
+            return self._shown
+        self._shown = end.end() if end[0] in ("<|end|>", "<|eom|>") else end.start()
+        return self._shown
+
+    def _block(self, found: re.Match[str]) -> int:
+        assert self._calls is not None
+        block = self._calls.block_at(found.start())
+        if block is None:
+            return found.end()
+        self.out.blocks.append(block)
+        self.out.exhausted = len(self.out.blocks) > _DISTINCT
+        return max(block.end, found.end())
 
     def _value(self, start: int) -> int:
         reading = self._read(start)
@@ -125,6 +190,8 @@ class _Scanner:
             self._seen.add(body)
             self.out.spans.append(span)
             self.out.exhausted = len(self.out.spans) > _DISTINCT
+        else:
+            self.out.repeated.append((start, reading.end))
         return reading.end
 
     def _read(self, start: int) -> Reading:
@@ -181,14 +248,6 @@ def unescaped(text: str) -> str:
     except ValueError:
         return ""
     return str(value)
-
-
-def _end_of_thinking(text: str, found: re.Match[str]) -> int:
-    if found["channel"]:
-        end = _CHANNEL_END.search(text, found.end())
-        return end.end() if end else len(text)
-    closer = re.compile(f"</{found['open']}>", re.IGNORECASE).search(text, found.end())
-    return closer.end() if closer else -1
 
 
 def _is_quoted(text: str, start: int) -> bool:

@@ -24,6 +24,8 @@ _PLAIN = {
 _PLAIN_KEY = re.compile(r'"([^"\\\n]{0,400}+)"(?=\s*+:)')
 _STOP = re.compile(r"""[,，;}\])\n"]|\s(?://|\#)|/\*|</|<\||```""")
 _TOKEN = re.compile(r"[-+.\w]++(?=\s*+[,}\])\n<`])")
+RAW_QUOTE = re.compile(r'<\|"\|>|<escape>')
+"""Gemma's quotes."""
 _STOPS = {
     quote: re.compile(rf"\\.|[{re.escape(closing)}]", re.DOTALL)
     for quote, closing in CLOSING.items()
@@ -87,6 +89,10 @@ class Tokens:
         if char in CLOSING:
             first, at = self.string(at, role)
             return self._joined(at, first, role)
+        if char == "<":
+            raw = RAW_QUOTE.match(self.text, at)
+            if raw is not None:
+                return self.raw(raw)
         if char != "(":
             return self._bare(at, role)
         at = self.blank(at + 1)
@@ -99,6 +105,13 @@ class Tokens:
         if self.text[at : at + 1] != ")":
             raise ValueError
         return text, at + 1
+
+    def raw(self, opener: re.Match[str]) -> tuple[str, int]:
+        """Reads a string between two raw quotes, in which nothing is escaped."""
+        end = self.text.find(opener[0], opener.end())
+        if end < 0:
+            raise TextEnd
+        return self.text[opener.end() : end], end + len(opener[0])
 
     def _joined(self, at: int, value: str, role: Role, adjacent: bool = False) -> tuple[str, int]:
         """Follows `"a" + "b"`, and inside parentheses `"a" "b"`."""
@@ -131,7 +144,7 @@ class Tokens:
         triple = text[at : at + 3]
         if triple in TRIPLE and role != "key" and text.find(triple, at + 3) >= 0:
             return self._triple(at, triple)
-        if quote not in '"\x02':
+        if quote != '"':
             self.note("foreign_quotes", at)
         begin = position = at + 1
         dirty = False
@@ -142,7 +155,7 @@ class Tokens:
                 raise ValueError
             if found[0][0] == "\\":
                 continue
-            if quote == "\x02" or self.quoting.closes(position, role, dirty, begin):
+            if self.quoting.closes(position, role, dirty, begin):
                 return self._body(begin, position - 1, dirty), position
             if role == "member" and self._lost_quote(begin, position - 1):
                 return self._cut_short(begin, position - 1)

@@ -6,23 +6,25 @@ in the text; tool-call dialects and labels; forms without brackets. Knows nothin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from taofold.parsing.calls import CallReader, Request, blocks_in
 from taofold.parsing.coercion import Misfit
 from taofold.parsing.conversion import Text
-from taofold.parsing.dialects import cleaned, requests_in
-from taofold.parsing.elements import elements_in
+from taofold.parsing.families import CALL_OPEN, HEADER, NOISE, REASONING_CLOSE
 from taofold.parsing.feedback import refusal
-from taofold.parsing.fitting import Fit, fit, fit_request, same
-from taofold.parsing.hedging import is_hedged
-from taofold.parsing.labels import has_action
+from taofold.parsing.fitting import Fit, fit, fit_request, request_of, same
+from taofold.parsing.kinds import is_list
+from taofold.parsing.labelled import labelled
+from taofold.parsing.labels import has_action, has_lead
 from taofold.parsing.outcome import Level, Parsed, Repair, Unparsed
 from taofold.parsing.outline import outline_in
-from taofold.parsing.pythonic import pythonic
 from taofold.parsing.spans import Scan, Span, scan, unescaped, without_opener
+from taofold.parsing.tags import elements_in
 from taofold.parsing.target import Target, is_overlooked, target_of
 
 T = TypeVar("T")
@@ -86,7 +88,6 @@ def parse(
 
 
 def _search(text: str, target: Target, cut: bool, depth: int) -> Fit | Unparsed:
-    text = cleaned(text)
     is_scalar = target.plan.shape.kind in _SCALARS
     inner = unescaped(text) if depth == 0 and not is_scalar else ""
     if inner:
@@ -181,9 +182,24 @@ class _Search:
             located = (Repair("located", "none", at=span.start),) if envelope else ()
             notes = (*located, *span.reading.repairs)
             fits = self._add(span.reading.value, notes, span.start, span.reading.open)
-            if fits and self._target.slots and is_hedged(self._text, span.start, span.end):
+            if fits and self._is_beside(span, spans):
                 self._fits.pop()
                 self._hedged = True
+
+    def _is_beside(self, span: Span, spans: list[Span]) -> bool:
+        """Whether a call stands in the midst of prose, or before a question: no decision."""
+        value = span.reading.value
+        entries = value if is_list(value) else [value]
+        if not self._target.slots or not any(map(request_of, entries)):
+            return False
+        end = max(spans[-1].end, self._found.repeated[-1][1] if self._found.repeated else 0)
+        if asks(self._text, end):
+            return True
+        return not (
+            starts_line(self._text, span.start)
+            or is_behind_mark(self._text, span.start)
+            or not self._text[end:].strip(" \t\r\n`~*_.;,)]}>\"'”")
+        )
 
     def _is_list(self, spans: list[Span]) -> bool:
         """Whether values follow one another with nothing but commas and blanks between them."""
@@ -194,7 +210,7 @@ class _Search:
         """Tries the dialects; returns whether a call was cut off."""
         text = self._found.visible
         labels = bool(self._target.slots)
-        for request in requests_in(text, self._target.names(), labels=labels):
+        for request in self._requests(text, labels):
             if not request.closed:
                 self._fits.clear()
                 return True
@@ -202,19 +218,41 @@ class _Search:
                 self._fits.append(fit_request(self._target, request))
             except Misfit as misfit:
                 self._misfits.append(misfit)
-        if self._fits and not has_action(text) and is_hedged(text, self._fits[0].at, len(text)):
-            self._fits.clear()
-            self._hedged = True
         return False
+
+    def _requests(self, text: str, labels: bool) -> list[Request]:
+        """The calls in a text that are not JSON: labelled, behind marks, in Python's notation."""
+        if labels and has_action(text):
+            if has_lead(text) and asks(text, 0):
+                self._hedged = True
+                return []
+            request = labelled(text)
+            return [request] if request is not None else []
+        names = self._target.names()
+        found: list[Request] = []
+        end = 0
+        for block in blocks_in(text, names):
+            if block.error or any(each.source is not None for each in block.calls):
+                continue
+            found += block.calls
+            end = block.end
+        if found and self._target.slots and asks(text, end):
+            self._hedged = True
+            return []
+        return found or self._python(text, names)
+
+    def _python(self, text: str, names: list[str]) -> list[Request]:
+        body = text.strip().strip("`").removeprefix("python\n").strip()
+        reader = CallReader(body, names)
+        if not body or not reader.is_python(0):
+            return []
+        block = reader.python_block(0)
+        whole = block.end >= len(body) or not block.closed
+        return block.calls if whole and not block.error else []
 
     def _try_forms(self) -> None:
         """Tries the forms that no bracket marks: constructors, a missing brace, tags, outlines."""
         text = self._found.visible
-        for request in pythonic(text, self._target.names()):
-            try:
-                self._fits.append(fit_request(self._target, request))
-            except Misfit as misfit:
-                self._misfits.append(misfit)
         for value, notes, opened in self._forms(text):
             if self._fits or self._add(value, notes, 0, opened):
                 return
@@ -245,3 +283,36 @@ class _Search:
         if len(distinct) == 1 or any(word in before for word in _DECIDED):
             return last
         return refusal("ambiguous", self._text)
+
+
+def starts_line(text: str, at: int) -> bool:
+    """Whether nothing but a fence or marks stands before an offset on its line."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    if not line.strip() or line.endswith("<|message|>"):
+        return True
+    for pattern in (HEADER, NOISE, CALL_OPEN, REASONING_CLOSE, _ENVELOPE):
+        line = pattern.sub("", line)
+    return not line.strip(" \t,;`~*_#}])\"'.<>=|\ufeff\u200b")
+
+
+def is_behind_mark(text: str, at: int) -> bool:
+    """Whether the mark of a call stands just before an offset."""
+    end = at - len(gap) + len(gap.rstrip()) if (gap := text[max(0, at - 60) : at]) else at
+    return any(
+        each.end() in (end, at)
+        for each in CALL_OPEN.finditer(text, max(0, at - 60))
+        if each.start() < at
+    )
+
+
+def asks(text: str, at: int) -> bool:
+    """Whether the text after an offset ends with a question."""
+    rest = NOISE.sub("", text[at:]).rstrip(" \t\r\n`*_\"')")
+    return rest.endswith(("?", "？"))
+
+
+_ENVELOPE = re.compile(
+    r"(?:```|~~~)\w*|</?[\w|:]{1,40}>|^\s*(?:const |let |var )?\w{1,40} ?=|[\w.]{1,40}\("
+    r'|(?:\{\s*)?"[\w ]{1,40}"\s*:'
+)
+"""What stands before a value on its line and is no prose."""

@@ -1,0 +1,402 @@
+"""Reads the calls behind a family's marks: blocks of calls, in any spelling of arguments.
+
+A block is read whole or not at all: every mark and every character in it belongs to exactly one
+call, or the block has an `error`. Which family wrote it does not matter inside a block, because
+models mix the spellings. Knows nothing about types, nor where a block may stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from taofold.parsing.families import (
+    CALL_CLOSE,
+    CALL_OPEN,
+    CHILD,
+    EMPTY,
+    HEAD,
+    HEADER,
+    KEY,
+    NOISE,
+    SEPARATOR,
+    closer_of,
+    closing,
+)
+from taofold.parsing.outcome import Repair
+from taofold.parsing.reader import Reader
+from taofold.parsing.shape import ANYTHING
+from taofold.parsing.tags import TagReader
+
+LIMIT = 64
+"""The most calls that one text may hold."""
+_DEPTH = 8
+"""How deep blocks may stand in blocks."""
+_BLANK = re.compile(r"[\s\ufeff\u200b]*")
+_BETWEEN = re.compile(r"[\s,;]*(?:```(?:json|python|py|xml)?(?=\s|$))?[\s,;]*")
+_NAMED = re.compile(
+    r"(?:call:\s{0,4})?(?P<space>functions\.|default_api\.|tools\.)?(?P<name>[A-Za-z_][\w.-]{0,127})(?::\d{1,4})?"
+)
+_FENCE = re.compile(r"\s*```(?:json)?\s*(?=\{)")
+_PYTHON = re.compile(
+    r"(?:print\(\s*)?(?:default_api\.|functions\.|tools\.)?(?P<name>[A-Za-z_][\w.-]{0,127})"
+    r"(?=\(\s*(?:[A-Za-z_]\w*\s*=(?!=)|\)))"
+)
+_RECIPIENT = re.compile(r"\bto=(?:functions\.)?(?P<name>[\w.-]{1,128})")
+_TO_NOBODY = frozenset({"commentary", "self", "user", "all", "assistant"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call found in a text, not yet fitted to anything.
+
+    Attributes:
+        closed: Whether it was written to its end.
+        error: Why its arguments cannot be used.
+        source: The object, or list of objects, that describes the call, if it was written so;
+            the name and the arguments are then in there.
+        repeated: The arguments that were given several times; their values are lists.
+    """
+
+    tool: str
+    parameters: Any
+    thought: str | None = None
+    at: int = -1
+    repairs: tuple[Repair, ...] = ()
+    closed: bool = True
+    error: str = ""
+    source: Any = None
+    repeated: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Block:
+    """The calls between one opening mark and what closes it.
+
+    Attributes:
+        calls: The calls, in order.
+        closed: Whether the last of them was written to its end.
+        error: Why it cannot be read, for the model.
+        bare: Whether no mark opened it but its first call's own tag or name.
+    """
+
+    start: int
+    end: int
+    calls: list[Request] = field(default_factory=list[Request])
+    closed: bool = True
+    error: str = ""
+    bare: bool = False
+
+
+class CallReader:
+    """Reads the calls of one text; `offered` are names whose bare tag opens a call."""
+
+    def __init__(self, text: str, offered: Collection[str] = ()) -> None:
+        self._text = text
+        self._offered = offered
+        self._reader = Reader(text, ANYTHING)
+        self._tags = TagReader(text)
+
+    def block_at(self, at: int) -> Block | None:
+        """The block whose opening mark, tag or name stands at an offset."""
+        opener = CALL_OPEN.match(self._text, at)
+        if opener:
+            return self._block(at, opener)
+        header = HEADER.match(self._text, at)
+        if header:
+            return self._addressed(header)
+        empty = EMPTY.match(self._text, at)
+        if empty and empty["key"] in self._offered:
+            call = Request(empty["key"], {}, at=at)
+            return Block(at, empty.end(), [call], bare=True)
+        if HEAD.match(self._text, at) or self._is_offered_tag(at):
+            bare, end = self._item(at)
+            if bare is None:
+                return Block(at, end, error="a call that could not be read", bare=True)
+            return Block(at, self._past_closers(end), [bare], bare.closed, bare.error, bare=True)
+        return None
+
+    def _past_closers(self, at: int) -> int:
+        """Closing marks whose opening ones were left to the prompt."""
+        while closer := CALL_CLOSE.match(self._text, self._blank(at)):
+            at = closer.end()
+        return at
+
+    def is_python(self, at: int) -> bool:
+        """Whether calls in Python's notation, of offered tools, begin at an offset."""
+        found = _PYTHON.match(self._text, self._blank(at + (self._text[at : at + 1] == "[")))
+        return found is not None and found["name"] in self._offered
+
+    def python_block(self, at: int) -> Block:
+        """The calls in Python's notation at an offset: `[f(a=1), g()]`."""
+        block = Block(at, at, bare=True)
+        block.end = self._python(block, at)
+        return block
+
+    def _is_offered_tag(self, at: int) -> bool:
+        child = CHILD.match(self._text, at)
+        if child is None or child["key"] not in self._offered:
+            return False
+        after = self._blank(child.end())
+        return bool(CHILD.match(self._text, after)) or self._text.startswith("</", after)
+
+    def _blank(self, at: int) -> int:
+        found = _BLANK.match(self._text, at)
+        return found.end() if found else at
+
+    def _addressed(self, header: re.Match[str]) -> Block | None:
+        """A message of harmony to a tool; `None` when it is to nobody."""
+        recipient = _RECIPIENT.search(header[0])
+        if recipient is None or recipient["name"] in _TO_NOBODY:
+            return None
+        block = Block(header.start(), header.end())
+        at = self._blank(header.end())
+        call, block.end = self._arguments(recipient["name"], header.start(), at)
+        if call is None:
+            block.error = "the arguments of a call are no object"
+            return block
+        block.calls.append(call)
+        block.closed = call.closed
+        return block
+
+    def _block(self, start: int, opener: re.Match[str]) -> Block:
+        block = Block(start, opener.end())
+        stack = [closer_of(opener[0])]
+        at = opener.end()
+        while stack and block.closed and not block.error:
+            at = self._between(at, stack)
+            if at >= len(self._text):
+                block.closed = bool(block.calls)
+                break
+            closed = next((m for each in stack if each and (m := each.match(self._text, at))), None)
+            if closed:
+                while not ((top := stack.pop()) and top.match(self._text, at)):
+                    pass
+                at = closed.end()
+                continue
+            inner = None if HEAD.match(self._text, at) else CALL_OPEN.match(self._text, at)
+            if inner and inner.end() > at and len(stack) < _DEPTH:
+                stack.append(closer_of(inner[0]))
+                at = inner.end()
+                continue
+            if not any(stack) and (block.calls and not self._starts_call(at)):
+                break
+            at = self._append(block, at, open_ended=not any(stack))
+        block.end = at
+        if not block.calls and not block.error and block.closed:
+            block.error = "a mark of a call without a call"
+        return block
+
+    def _append(self, block: Block, at: int, open_ended: bool) -> int:
+        """Reads the next call of a block, or notes that it cannot be read."""
+        if self._text[at] == "[" and self.is_python_list(at):
+            return self._python(block, at)
+        call, end = self._item(at)
+        if call is None or len(block.calls) >= LIMIT:
+            closer = CALL_CLOSE.search(self._text, end)
+            excerpt = self._text[at : at + 60]
+            block.error = f"no call could be read at {excerpt!r}"
+            return closer.end() if closer and not open_ended else len(self._text)
+        block.calls.append(call)
+        block.closed = call.closed
+        block.error = call.error
+        return end
+
+    def _between(self, at: int, stack: list[re.Pattern[str] | None]) -> int:
+        """Steps over what may stand between two calls of a block."""
+        while True:
+            begin = at
+            found = _BETWEEN.match(self._text, at)
+            if found and not (found[0].strip().startswith("```") and self._closes(found, stack)):
+                at = found.end()
+            else:
+                at = self._blank(at)
+            mark = SEPARATOR.match(self._text, at) or NOISE.match(self._text, at)
+            if mark and not any(each and each.match(self._text, at) for each in stack):
+                at = mark.end()
+            if at == begin:
+                return at
+
+    def _closes(self, found: re.Match[str], stack: list[re.Pattern[str] | None]) -> bool:
+        at = found.start() + found[0].index("`")
+        return any(each and each.match(self._text, at) for each in stack)
+
+    def _starts_call(self, at: int) -> bool:
+        text = self._text
+        if text[at] in "{[":
+            return True
+        if HEAD.match(text, at) or SEPARATOR.match(text, at):
+            return True
+        named = _NAMED.match(text, at)
+        return named is not None and named["name"] in self._offered
+
+    def is_python_list(self, at: int) -> bool:
+        """Whether a list of calls in Python's notation opens at an offset."""
+        return _PYTHON.match(self._text, self._blank(at + 1)) is not None
+
+    def _item(self, at: int) -> tuple[Request | None, int]:
+        """One call at an offset, and where it ends."""
+        text = self._text
+        if text[at : at + 1] in ("{", "["):
+            return self._object(at)
+        head = HEAD.match(text, at)
+        if head:
+            return self._tagged(head["name"], head)
+        empty = EMPTY.match(text, at)
+        if empty and empty["key"] in self._offered:
+            return Request(empty["key"], {}, at=at), empty.end()
+        if self._is_offered_tag(at):
+            child = CHILD.match(text, at)
+            assert child is not None
+            return self._tagged(child["key"], child, child["key"])
+        python = _PYTHON.match(text, at)
+        if python:
+            block = Block(at, at)
+            end = self._python(block, at, single=True)
+            return (block.calls[0] if block.calls else None), end
+        return self._named(at)
+
+    def _object(self, at: int) -> tuple[Request | None, int]:
+        reading = self._reader.read(at)
+        if reading.failed or not (reading.value or not reading.whole):
+            return None, reading.end
+        repairs = tuple(reading.repairs)
+        request = Request("", None, at=at, repairs=repairs, closed=reading.whole)
+        return replace(request, source=reading.value), reading.end
+
+    def _tagged(self, name: str, head: re.Match[str], tag: str = "") -> tuple[Request | None, int]:
+        tag = tag or head["tag"]
+        end = re.compile(closing(re.escape(tag)))
+        at = self._blank(head.end())
+        if self._text[at : at + 1] == "{" or _FENCE.match(self._text, at):
+            call, stop = self._arguments(name, head.start(), at)
+            closer = end.match(self._text, self._blank(stop))
+            return call, closer.end() if closer else stop
+        if (
+            tag == "tool_call"
+            and KEY.match(self._text, at) is None
+            and CHILD.match(self._text, at) is None
+        ):
+            closer = end.match(self._text, at)
+            if closer is None:
+                return None, at
+        entries = self._tags.entries(head.end(), end, children=True)
+        parameters = dict(entries.values)
+        if not parameters and not entries.closed:
+            entries.error = ""
+        call = Request(
+            name, parameters, None, head.start(), tuple(entries.repairs), entries.closed,
+            error=entries.error, repeated=frozenset(entries.repeated),
+        )  # fmt: skip
+        return call, entries.end
+
+    def _named(self, at: int) -> tuple[Request | None, int]:
+        """A name, then perhaps separators, then arguments."""
+        named = _NAMED.match(self._text, at)
+        if named is None:
+            return None, at
+        stop = named.end()
+        after = self._separated(stop)
+        if named["name"] == "function" and after > stop and self._text[after : after + 1] != "{":
+            call, end = self._item(after)  # deepseek: the word, a separator, the name
+            return (call and replace(call, at=at)), end
+        name = named["name"]
+        if named["space"] and named[0] in self._offered:
+            name = named[0]
+        char = self._text[after : after + 1]
+        if char == "{" or _FENCE.match(self._text, after):
+            return self._arguments(name, at, after)
+        if char == "(" and named[0].startswith("call:"):
+            return self._arguments(name, at, after)
+        if KEY.match(self._text, after) or CHILD.match(self._text, after):
+            opener = CALL_OPEN.match(self._text, after)
+            if opener is None:
+                entries = self._tags.entries(after, _NOTHING, children=True)
+                repairs = tuple(r for r in entries.repairs if r.at != entries.end)
+                closed = bool(CALL_CLOSE.match(self._text, entries.end)) or bool(entries.error)
+                return Request(
+                    name, entries.values, None, at, repairs, closed, error=entries.error,
+                    repeated=frozenset(entries.repeated),
+                ), entries.end  # fmt: skip
+        if CALL_CLOSE.match(self._text, after) or CALL_OPEN.match(self._text, after):
+            return Request(name, {}, at=at), after
+        if after >= len(self._text):
+            return Request(name, {}, at=at, closed=False), after
+        return None, after
+
+    def _separated(self, at: int) -> int:
+        while True:
+            begin = at
+            at = self._blank(at)
+            mark = SEPARATOR.match(self._text, at)
+            at = mark.end() if mark else at
+            if at == begin:
+                return at
+
+    def _arguments(self, name: str, start: int, at: int) -> tuple[Request | None, int]:
+        fence = _FENCE.match(self._text, at)
+        at = fence.end() if fence else at
+        if self._text[at : at + 1] not in ("{", "[", "("):
+            return None, at
+        reading = self._reader.read(at)
+        if reading.failed:
+            return None, reading.end
+        repairs = tuple(reading.repairs)
+        end = reading.end
+        if fence and self._text.startswith("```", self._blank(end)):
+            end = self._blank(end) + 3
+        return Request(name, reading.value, None, start, repairs, reading.whole), end
+
+    def _python(self, block: Block, at: int, single: bool = False) -> int:
+        """Calls in Python's notation: a list of them, or one after another."""
+        listed = self._text[at] == "["
+        at = self._blank(at + listed)
+        while len(block.calls) <= LIMIT:
+            found = _PYTHON.match(self._text, at)
+            if found is None:
+                break
+            reading = self._reader.read(found.end())
+            whole = reading.whole
+            notes = tuple(each for each in reading.repairs if each.content)
+            call = Request(found["name"], reading.value, None, at, notes, whole)
+            block.calls.append(call)
+            at = reading.end
+            if reading.failed or not whole:
+                block.closed = not reading.failed and whole
+                block.error = (
+                    "a call in Python's notation could not be read" if reading.failed else ""
+                )
+                return at
+            at = self._blank(at)
+            if found[0].startswith("print") and self._text.startswith(")", at):
+                at = self._blank(at + 1)
+            if self._text[at : at + 1] in (",", ";") and not single:
+                at = self._blank(at + 1)
+            elif single:
+                return at
+        if listed and self._text.startswith("]", at):
+            return at + 1
+        if listed:
+            block.closed = False if at >= len(self._text) else block.closed
+            block.error = "" if at >= len(self._text) else "a list of calls without its end"
+        return at
+
+
+_NOTHING = re.compile(r"(?!)")
+
+
+def blocks_in(text: str, offered: Collection[str]) -> Iterator[Block]:
+    """Every block of calls in a text without reasoning, in order."""
+    reader = CallReader(text, offered)
+    at = count = 0
+    while count <= LIMIT and (found := _BLOCK.search(text, at)):
+        block = reader.block_at(found.start())
+        at = max(found.end(), block.end) if block else found.end()
+        if block:
+            count += 1
+            yield block
+
+
+_BLOCK = re.compile(rf"{CALL_OPEN.pattern}|{HEADER.pattern}|<(?=[A-Za-z_｜‖|])", re.MULTILINE)

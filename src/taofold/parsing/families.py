@@ -1,0 +1,215 @@
+"""How each family of models marks its reasoning and its calls: one row a family.
+
+Everything that knows a mark is derived from this table: what the scanner steps over, where a
+call begins and ends, what a broken call looks like, what is never an answer. A new family is a
+row here and a text in `tests/parsing/families.py`. Knows nothing about arguments.
+
+A mark is a literal. A literal tag such as `<tool_call>` also stands for its spellings with a
+name space (`<seed:tool_call>`, `<ifm|tool_call>`, `<｜DSML｜tool_call>`), with a suffix
+(`<tool_call:x>`), behind a separator token (`]<]minimax[>[<tool_call>`) and in special tokens
+(`<|open|>tool_call<|sep|>`). `▁` also stands for `_`. A mark that starts with `re:` is a pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+Role = Literal["reasoning", "call", "separator", "noise", "foreign", "head"]
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The marks of one family.
+
+    Attributes:
+        reasoning: How reasoning opens and closes.
+        calls: How a block of calls opens and closes; a block may hold blocks. A block without a
+            closing mark ends where its calls end.
+        separators: What stands between the name of a tool and its arguments, or between calls.
+        noise: What says nothing: the ends of messages, the envelope of an answer.
+    """
+
+    name: str
+    reasoning: tuple[Pair, ...] = ()
+    calls: tuple[Pair, ...] = ()
+    separators: tuple[str, ...] = ()
+    noise: tuple[str, ...] = ()
+
+
+def _tags(*names: str) -> tuple[Pair, ...]:
+    return tuple((f"<{name}>", f"</{name}>") for name in names)
+
+
+FAMILIES: Final = (
+    Family(
+        "common",
+        reasoning=_tags("think", "thinking", "thought", "reasoning", "reflection", "scratchpad",
+                        "analysis", "longcat_think"),
+        calls=(*_tags("tool_call", "tool_calls", "function_call", "function_calls",
+                      "TOOLCALL", "longcat_tool_call", "dots_function_call"),
+               ("re:```(?:tool_code|tool_calls?)[ \\t]*\\n", "```")),
+        noise=("<response>", "</response>", "<|im_end|>", "<|endoftext|>", "</s>",
+               "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|eot|>", "<|eom|>", "<eos>",
+               "<|im_start|>assistant", "<end_of_turn>", "<turn|>", "<|endofmessage|>",
+               "<|user|>", "<|observation|>", "<｜end▁of▁sentence｜>",
+               "<answer>", "</answer>", "<|start_header_id|>assistant<|end_header_id|>",
+               "[EOS]", "<|end_of_role|>", "<|role_end|>",
+               "<|message_sep|>", "<|end_of_msg|>", "[|endofturn|]", "</assistant>"),
+    ),
+    Family("llama", calls=(("<|python_tag|>", ""), ("<|python_start|>", "<|python_end|>"))),
+    Family("mistral", reasoning=(("[THINK]", "[/THINK]"),),
+           calls=(("[TOOL_CALLS]", ""),),
+           noise=("[/TOOL_CALLS]",),
+           separators=("[ARGS]", "re:\\[CALL_ID\\][\\w-]*")),
+    Family("deepseek",
+           calls=(("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+                  ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")),
+           separators=("<｜tool▁sep｜>",)),
+    Family("kimi",
+           reasoning=(("◁think▷", "◁/think▷"),),
+           calls=(("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
+                  ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+                  ("<|tool_call_section_begin|>", "<|tool_call_section_end|>"),
+                  ("<|tool_call_begin|>", "<|tool_call_end|>")),
+           separators=("<|tool_call_argument_begin|>",),
+           noise=("<|open|>response<|sep|>", "<|close|>response<|sep|>",
+                  "<|open|>message<|sep|>", "<|close|>message<|sep|>")),
+    Family("harmony", noise=("<|return|>", "<|call|>", "<|end|>", "<|start|>assistant")),
+    Family("gemma",
+           reasoning=(("re:<\\|channel>(?:thought|analysis)?", "<channel|>"),),
+           calls=(("<|tool_call>", "<tool_call|>"),
+                  ("<start_function_call>", "<end_function_call>"),
+                  ("re:(?:^|(?<=[>\\s]))(?=call:[A-Za-z_][\\w.-]*[ ]*\\{)", "")),
+           noise=("<|turn>model", "<start_of_turn>model", "<start_function_response>",
+                  "<|tool_response>")),
+    Family("cohere",
+           reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
+           calls=(("<|START_ACTION|>", "<|END_ACTION|>"),),
+           noise=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>",
+                  "<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>")),
+    Family("granite", calls=(("<|tool_call|>", "<|/tool_call|>"), ("<|tool_calls|>", ""))),
+    Family("phi", calls=(("re:functools(?=\\s*\\[)", ""),)),
+    Family("internlm", calls=(("<|action_start|>", "<|action_end|>"),),
+           separators=("<|plugin|>", "<|interpreter|>")),
+    Family("lfm", calls=(("<|tool_call_start|>", "<|tool_call_end|>"),)),
+    Family("apertus", reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),),
+           calls=(("<|tools_prefix|>", "<|tools_suffix|>"),),
+           noise=("<|assistant_end|>", "<|assistant_start|>")),
+    Family("gigachat", calls=(("<|function_call|>", ""), ("re:function call(?=\\s*\\{)", ""))),
+    Family("functionary", calls=(("re:^>>>(?=[\\w.-]+\\n\\s*\\{)", ""),)),
+    Family("inkling", reasoning=(("<|content_thinking|>", "<|end_message|>"),),
+           calls=(("re:(?:<\\|message_model\\|>[\\w.-]*)?<\\|content_invoke_tool_json\\|>",
+                   "<|end_message|>"),),
+           noise=("<|message_model|>", "<|content_text|>", "<|end_message|>",
+                  "<|content_model_end_sampling|>")),
+    Family("hunyuan", separators=("<tool_sep>",)),
+)  # fmt: skip
+"""The rows. Families that share a row's marks have none of their own."""
+
+HEADER = re.compile(
+    r"(?:<\|start\|>|<\|channel\|>|\bto=[\w.-])(?:(?!<\|(?:end|call|return)\|>)[^{}]){0,200}?<\|message\|>"
+)
+"""Harmony's head of a message: its channel and whom it is for."""
+
+_SPACE = r"(?:\]<\]\w{1,12}\[>\[)?"
+_OPEN = rf"{_SPACE}(?:<\|open\|>|<(?:[A-Za-z]\w{{0,11}}[:|]|[｜‖|]{{1,2}}DSML[｜‖|]{{1,2}}[ ]?)?)"
+_CLOSE = (
+    rf"{_SPACE}(?:<\|close\|>|</(?:[A-Za-z]\w{{0,11}}[:|]|[｜‖|]{{1,2}}DSML[｜‖|]{{1,2}}[ ]?)?)"
+)
+_END = r"(?:\s{0,8}>|<\|sep\|>)"
+
+
+def opening(name: str) -> str:
+    """The pattern of an opening tag in all its spellings; `name` is a pattern."""
+    return rf"{_OPEN}{name}(?::\w{{1,24}})?{_END}"
+
+
+def closing(name: str) -> str:
+    """The pattern of a closing tag in all its spellings; `name` is a pattern."""
+    return rf"{_CLOSE}{name}(?::\w{{1,24}})?{_END}"
+
+
+NAME: Final = r"[^\W\d][\w.:-]{0,127}?"
+HEAD = re.compile(
+    rf"{_OPEN}(?P<tag>function|invoke|tool_call|tool|call)(?::\w{{1,24}})?(?:=\s*|\s+(?:name|tool)=)[\"']?"
+    rf"(?P<name>{NAME})[\"']?(?:\s[^<>]{{0,120}}?)?{_END}"
+)
+"""A tag that opens a call and names its tool."""
+ENTRY = re.compile(
+    rf"{_OPEN}(?P<tag>parameter|param|argument|arg)(?::\w{{1,24}})?(?:=\s*|\s+(?:name|key)=)[\"']?"
+    rf"(?P<key>[\w.:$@-]{{1,128}}?)[\"']?(?P<rest>\s[^<>\n]{{0,120}}?)?{_END}"
+)
+"""A tag that opens an argument and names it."""
+KEY = re.compile(
+    rf"{opening('arg_key')}\s*(?P<key>[^<\n]{{1,128}}?)\s*{closing('arg_key')}"
+    rf"(?:\s*{opening('arg_type')}(?P<rest>[^<\n]{{0,40}}){closing('arg_type')})?"
+    rf"(?:\s*{opening('arg_value')})?"
+    rf"|(?P<bare>[\w.-]{{1,64}})\s*{closing('arg_key')}(?:\s*{opening('arg_value')})?"
+)
+"""An argument whose name has a tag of its own."""
+CHILD = re.compile(
+    rf"{_OPEN}(?P<key>(?!(?:parameter|param|argument|arg|arg_key|arg_value)\b)[A-Za-z_][\w.-]{{0,63}})(?P<rest>\s[^<>]{{0,200}}?)?{_END}"
+)
+"""An argument, or a part of one, whose tag is its name."""
+EMPTY = re.compile(r"<(?P<key>[A-Za-z_][\w.-]{0,63})\s*/>")
+
+_TAG = re.compile(r"<(/?)([A-Za-z]\w*)>")
+
+
+def _spelled(mark: str) -> str:
+    if mark.startswith("re:"):
+        return mark[3:]
+    tag = _TAG.fullmatch(mark)
+    if tag:
+        return (closing if tag[1] else opening)(tag[2])
+    return re.escape(mark).replace("▁", "[▁_]")
+
+
+def _any(marks: Iterable[str]) -> str:
+    unique = sorted(dict.fromkeys(marks), key=lambda mark: (not mark.startswith("re:"), -len(mark)))
+    return "|".join(map(_spelled, unique))
+
+
+REASONING: Final = [pair for family in FAMILIES for pair in family.reasoning]
+CALLS: Final = [pair for family in FAMILIES for pair in family.calls]
+_FLAGS = re.IGNORECASE | re.MULTILINE
+REASONING_OPEN = re.compile(_any(opener for opener, _ in REASONING), _FLAGS)
+REASONING_CLOSE = re.compile(
+    _any(closer for _, closer in REASONING if closer != "<|end_message|>"), _FLAGS
+)
+CALL_OPEN = re.compile(_any(opener for opener, _ in CALLS), re.MULTILINE)
+CALL_CLOSE = re.compile(_any(closer for _, closer in CALLS if closer not in ("", "```")))
+SEPARATOR = re.compile(_any(mark for family in FAMILIES for mark in family.separators))
+NOISE = re.compile(_any(mark for family in FAMILIES for mark in family.noise))
+FOREIGN = re.compile(
+    r"^[ \t#*_]{0,8}(?:observation|(?:tool|function)[ _]results?|user|human)[ \t*_]{0,4}[:：]"
+    r"|<tool_response>|<function_results?>|<\|tool_response>|\[TOOL_RESULTS\]"
+    r"|<\|im_start\|>(?:user|tool|system)|<\|start_header_id\|>(?:user|tool|ipython)"
+    r"|<\|(?:observation|user)\|>(?=\s*\S)|<start_of_turn>user|<\|turn>user"
+    r"|<｜tool▁outputs?▁begin｜>|<\|start\|>functions\.",
+    _FLAGS,
+)
+"""Where a text speaks in another's place."""
+UNKNOWN = re.compile(
+    r"<\|[A-Za-z_/][\w/ ]{0,40}\|?>|<[A-Za-z_]\w{0,40}\|>|<｜[^｜\n]{1,40}｜>|◁/?\w{1,20}▷"
+    r"|\[/?(?:TOOL|THINK|ARGS|CALL|AVAILABLE)_?[A-Z_]{0,20}\]"
+    r"|</?(?:\w{1,12}[:|])?(?:tool|function)_?calls?(?:\s[^<>]{0,80})?>|</?(?:\w{1,12}[:|])?arg_(?:key|value)>"
+    r"|</?(?:\w{1,12}[:|])?(?:invoke|parameter|function)(?:[= ][^<>]{1,80})?>"
+    r"|<(?:\w{1,12}[:|])?(?:invoke|parameter|function)(?:=|\sname=)"
+    r"|[｜‖|]DSML[｜‖|]|\]<\]\w{1,12}\[>\["
+)
+"""What looks like a mark of some family, known or not: no answer holds it."""
+
+
+@lru_cache(maxsize=256)
+def closer_of(opener: str) -> re.Pattern[str] | None:
+    """The pattern that closes the reasoning or the block that a text opened."""
+    for pair in (*REASONING, *CALLS):
+        if re.fullmatch(_spelled(pair[0]).replace("(?:^|(?<=[>\\s]))", ""), opener, _FLAGS):
+            return re.compile(_spelled(pair[1]), _FLAGS) if pair[1] else None
+    return None

@@ -1,0 +1,270 @@
+"""Reads arguments that are written as tags, and nested tags as a value.
+
+Every character between an opening and its closing tag belongs to one argument; what stands
+between two arguments is an error, and so is an argument that is given twice where no list is
+due. Every leaf is `Text`, typed later by a schema. Knows nothing about calls.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from html import unescape
+from typing import Any
+
+from taofold.parsing.conversion import Text
+from taofold.parsing.families import (
+    CALL_CLOSE,
+    CALL_OPEN,
+    CHILD,
+    EMPTY,
+    ENTRY,
+    HEAD,
+    KEY,
+    NOISE,
+    closing,
+)
+from taofold.parsing.outcome import Repair
+
+DEPTH = 40
+_BLANK = re.compile(r"[\s\ufeff\u200b]*")
+_CDATA = re.compile(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
+_VERBATIM = re.compile(
+    r"(?:string\s*=\s*[\"']?true|type\s*=\s*[\"']?(?:string|str\b))|^\s*string\s*$"
+)
+_ENCODED = re.compile(r"(?:string\s*=\s*[\"']?false|type\s*=\s*[\"']?\w)")
+_ENTRY_END = re.compile(closing("(?:parameter|param|argument|arg)"))
+_KEY_END = re.compile(closing("arg_value"))
+_ANY_END = re.compile(
+    closing(r"(?:function|invoke|tool_call|tool|call|parameters?|arguments?|args)")
+)
+_INNER = re.compile(r"</?(?:parameters|arguments|args|params)>")
+_ITEMS = frozenset({"item", "li", "entry", "element", "value"})
+
+
+@dataclass(slots=True)
+class Entries:
+    """The arguments of one call.
+
+    Attributes:
+        values: The arguments by name; a list where one was given several times.
+        end: The offset after the closing tag.
+        closed: Whether the end of the call was there.
+        error: Why the arguments cannot be used.
+        repeated: The names that were given more than once.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
+    end: int = 0
+    closed: bool = True
+    error: str = ""
+    repairs: list[Repair] = field(default_factory=list[Repair])
+    repeated: set[str] = field(default_factory=set[str])
+
+
+class TagReader:
+    """Reads tags of one text; each pattern looks at each character once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._known: dict[re.Pattern[str], re.Match[str] | None] = {}
+
+    def entries(self, at: int, end: re.Pattern[str], children: bool) -> Entries:
+        """Reads arguments up to the closing tag `end`.
+
+        Args:
+            at: Where the first argument may begin.
+            end: The closing tag of the call.
+            children: Whether the tag of an argument may be its name.
+        """
+        out = Entries()
+        while True:
+            at = self._blank(at)
+            closer = end.match(self._text, at)
+            if closer:
+                out.end = closer.end()
+                return out
+            opener = ENTRY.match(self._text, at) or KEY.match(self._text, at)
+            if opener is None and children:
+                empty = EMPTY.match(self._text, at)
+                if empty:
+                    self._put(out, empty["key"], Text(""))
+                    at = empty.end()
+                    continue
+                opener = CHILD.match(self._text, at)
+            if opener is None or self._is_boundary(at):
+                return self._unclosed(out, at)
+            at = self._value(out, opener, end)
+            if at < 0:
+                out.closed, out.end = False, len(self._text)
+                return out
+
+    def _blank(self, at: int) -> int:
+        while True:
+            found = _BLANK.match(self._text, at)
+            at = found.end() if found else at
+            inner = _INNER.match(self._text, at)
+            if inner is None:
+                return at
+            at = inner.end()
+
+    def _is_boundary(self, at: int) -> bool:
+        """Whether the call ended here without its own closing tag."""
+        return bool(
+            at >= len(self._text)
+            or CALL_CLOSE.match(self._text, at)
+            or _ANY_END.match(self._text, at)
+            or CALL_OPEN.match(self._text, at)
+            or HEAD.match(self._text, at)
+            or NOISE.match(self._text, at)
+        )
+
+    def _unclosed(self, out: Entries, at: int) -> Entries:
+        out.end = at
+        if at >= len(self._text):
+            out.closed = False
+        elif not self._is_boundary(at):
+            out.error = f"text that is no argument: {self._text[at : at + 60]!r}"
+        else:
+            out.repairs.append(Repair("missing_closer", "syntax", content=True, at=at, cost=3))
+        return out
+
+    def _value(self, out: Entries, opener: re.Match[str], end: re.Pattern[str]) -> int:
+        """Reads the value of an argument; returns where it ended, -1 if it was cut off."""
+        groups = opener.groupdict()
+        key = str(groups.get("key") or groups.get("bare"))
+        follower = ENTRY if opener.re is ENTRY else KEY if opener.re is KEY else None
+        closer = _ENTRY_END if follower is ENTRY else _KEY_END if follower else _closing_of(key)
+        begin = opener.end()
+        stop = self._search(closer, begin)
+        following = self._search(follower, begin) if follower else None
+        while stop and not (following and following.start() < stop.start()):
+            after = self._blank(stop.end())
+            if self._is_next(after, end, opener.re):
+                break
+            stop = self._search(closer, stop.end())
+        if stop and not (following and following.start() < stop.start()):
+            body, at = self._text[begin : stop.start()], stop.end()
+            body = body[1:] if body[:1] == "\n" else body
+            body = body.removesuffix("\n") if len(body) < stop.start() - begin else body
+        else:
+            ends = (following, self._search(end, begin), self._search(CALL_CLOSE, begin))
+            edges = [each.start() for each in ends if each]
+            if not edges:
+                return -1
+            at = min(edges)
+            body = self._text[begin:at].strip("\n")
+            note = Repair("missing_closer", "syntax", content=True, at=at, cost=3)
+            out.repairs.append(note)
+        self._put(out, key, _leaf(body, groups.get("rest") or ""))
+        return at
+
+    def _is_next(self, at: int, end: re.Pattern[str], opener: re.Pattern[str]) -> bool:
+        return bool(end.match(self._text, at) or opener.match(self._text, at)) or (
+            self._is_boundary(at) or bool(EMPTY.match(self._text, at))
+        )
+
+    def _search(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
+        if pattern in self._known:
+            known = self._known[pattern]
+            if known is None or known.start() >= at:
+                return known
+        found = self._known[pattern] = pattern.search(self._text, at)
+        return found
+
+    def _put(self, out: Entries, key: str, value: Any) -> None:
+        if key not in out.values:
+            out.values[key] = value
+        elif key in out.repeated:
+            out.values[key].append(value)
+        else:
+            out.values[key] = [out.values[key], value]
+            out.repeated.add(key)
+
+
+_CLOSINGS: dict[str, re.Pattern[str]] = {}
+
+
+def _closing_of(name: str) -> re.Pattern[str]:
+    if name not in _CLOSINGS:
+        if len(_CLOSINGS) > 256:
+            _CLOSINGS.clear()
+        _CLOSINGS[name] = re.compile(closing(re.escape(name)))
+    return _CLOSINGS[name]
+
+
+def _leaf(body: str, attributes: str) -> Any:
+    data = _CDATA.fullmatch(body)
+    if data:
+        return data[1]
+    if attributes and _VERBATIM.search(attributes):
+        return body
+    if attributes and _ENCODED.search(attributes):
+        try:
+            return json.loads(body)
+        except ValueError:
+            pass
+    return Text(body)
+
+
+def elements_in(text: str, wants_list: bool = False) -> Any:
+    """The value of the outermost elements of a text: `<a>1</a><b>2</b>` -> `{"a": …, "b": …}`.
+
+    Returns:
+        `None` when it is not made of complete elements alone, or when tags do not nest.
+    """
+    root: list[tuple[str, Any]] = []
+    stack: list[tuple[str, list[tuple[str, Any]], int]] = []
+    at = 0
+    for found in _ELEMENT.finditer(text):
+        name = found["name"]
+        loose = text[at : found.start()].strip()
+        if not found["close"]:
+            if len(stack) >= DEPTH or loose:
+                return None
+            at = found.end()
+            if found["empty"]:
+                (stack[-1][1] if stack else root).append((name, Text("")))
+            else:
+                stack.append((name, [], at))
+            continue
+        if not stack or stack[-1][0] != name:
+            return None
+        _, children, begin = stack.pop()
+        if children and loose:
+            return None
+        body = unescape(text[begin : found.start()])
+        framed = len(body) > 1 and body[0] == "\n" == body[-1]
+        value: Any = Text(body[1:-1] if framed else body)
+        if children:
+            value = _value(name, children)
+        (stack[-1][1] if stack else root).append((name, value))
+        at = found.end()
+    if stack or not root or text[at:].strip():
+        return None
+    if wants_list and len({name for name, _ in root}) == 1:
+        return [value for _, value in root]
+    return _value("", root)
+
+
+_ELEMENT = re.compile(
+    r"(?:\]<\]\w{1,12}\[>\[)?<(?P<close>/?)(?P<name>[A-Za-z_][\w.-]{0,63})(?:\s[^<>]{0,200}?)?(?P<empty>/?)>"
+)
+
+
+def _value(parent: str, children: list[tuple[str, Any]]) -> Any:
+    names = [name for name, _ in children]
+    first = names[0]
+    alike = all(name == first for name in names)
+    if alike and (len(names) > 1 or first in _ITEMS or parent in (first + "s", first + "es")):
+        return [value for _, value in children]
+    out: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    for name, value in children:
+        counts[name] = counts.get(name, 0) + 1
+        if counts[name] == 1:
+            out[name] = value
+        else:
+            out[name] = [*(out[name] if counts[name] > 2 else [out[name]]), value]
+    return out

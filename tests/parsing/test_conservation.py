@@ -1,0 +1,58 @@
+"""Nothing of a call is dropped, nothing is invented: characters lost, added and swapped."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from calls import DIALECTS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taofold.parsing import Turn, read_reply
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "parse"))
+import slips
+
+BATCHED = (
+    "hermes", "qwen coder", "glm", "anthropic", "lfm", "gemma", "kimi", "deepseek 3.1",
+    "mistral args", "cohere", "minimax",
+)  # fmt: skip
+BLOCKS = sorted(each for each in DIALECTS if "harmony" not in each)  # its heads are not read
+WORD = st.text("abcdefgh", min_size=4, max_size=8)
+
+
+def test_a_slip_in_a_call_is_read_as_meant_or_refused_or_marked():
+    """Mutant: a missing comma is never marked, though it slipped into the string before it."""
+    tally, wrong = slips.measure(slips.taofold, 1500)
+    assert len(wrong) <= 3, wrong
+    assert tally["right"] > 200
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.sampled_from(BLOCKS), st.lists(WORD, min_size=1, max_size=3, unique=True), WORD)
+def test_a_word_inside_a_block_is_part_of_a_call_or_the_reply_is_no_call(dialect, keys, stray):
+    """Mutant: what stands between two arguments, or behind the last, is skipped."""
+    arguments = {key: f"value {key}" for key in keys}
+    text = DIALECTS[dialect]("f", arguments)
+    tools = {"f": {"properties": {key: {"type": "string"} for key in keys}}}
+    whole = read_reply(text, tools, finish_reason="stop")
+    assert isinstance(whole, Turn), text
+    assert whole.calls[0].parameters == arguments
+    for place in [i for i, char in enumerate(text) if char in ">}])\n"]:
+        spoiled = f"{text[: place + 1]} {stray} {text[place + 1 :]}"
+        reply = read_reply(spoiled, tools, finish_reason="stop")
+        if not isinstance(reply, Turn):
+            continue
+        marked = any(r.content for each in (reply, *reply.calls) for r in each.repairs)
+        told = f"{reply.calls} {reply.remark}"
+        assert stray in told or marked or any(call.error for call in reply.calls), spoiled
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("dialect", BATCHED)
+def test_every_call_of_a_batch_is_read(dialect, count):
+    """Mutant: a family row loses one of its closing marks."""
+    text = "\n".join(DIALECTS[dialect]("f", {"x": f"number {n}"}) for n in range(count))
+    turn = read_reply(text, {"f": {"properties": {"x": {"type": "string"}}}})
+    assert isinstance(turn, Turn), turn
+    assert [call.parameters["x"] for call in turn.calls] == [f"number {n}" for n in range(count)]
