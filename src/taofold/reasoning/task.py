@@ -125,6 +125,11 @@ class Task:
         """The JSON Schemas of the parameters, by tool."""
         return {offer.name: offer.schema for offer in self.offers}
 
+    @cached_property
+    def signatures(self) -> dict[str, dict[str, Any]]:
+        """The JSON Schemas of the parameters of all that a model may call, `finish` included."""
+        return self.schemas | {FINISH: self.output.finish_schema()}
+
     @property
     def budget(self) -> int:
         """Characters of conversation that fit the window."""

@@ -11,7 +11,17 @@ from typing import Any
 from taofold.core.effects import Ask, Outlook, Strategy, note
 from taofold.core.rules import check_thought
 from taofold.core.values import FINISH, Action, Message, Reply, Thought, Value
-from taofold.parsing import Call, Prose, Remark, Turn, Unparsed, parse, read_call, read_reply
+from taofold.parsing import (
+    Call,
+    Prose,
+    Remark,
+    Turn,
+    Unparsed,
+    has_marks,
+    parse,
+    read_call,
+    read_reply,
+)
 from taofold.reasoning.proposing import to_action
 from taofold.reasoning.talk import REFUSED, Talk, withheld
 from taofold.reasoning.task import Task
@@ -79,7 +89,11 @@ def take_turn(
             cut = read.role_violation
             if cut:
                 yield from note("violation", rule="role_violation", detail=cut[:500])
-            read = yield from _check(task, reply, read, toolless, after_failure, corrected)
+            unread = _unread(read)
+            if unread is None:
+                read = yield from _check(task, reply, read, toolless, after_failure, corrected)
+            else:
+                read = unread
         if isinstance(read, Taken):
             return read
         broken = read
@@ -122,7 +136,7 @@ def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:
         return Broken("malformed", "Your tool call could not be read. Call the tool again.")
     if not reply.text.strip():
         return Broken("empty", "Your reply was empty. Reply with a thought and an action.")
-    read = read_reply(reply.text, task.names, finish_reason=reply.finish or None)
+    read = read_reply(reply.text, task.signatures, finish_reason=reply.finish or None)
     if isinstance(read, Turn):
         return read
     if isinstance(read, Prose):
@@ -136,7 +150,8 @@ def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:
         if isinstance(accepted, Unparsed):
             return Broken("output", accepted.feedback)
         return _prose(reply, read.text, accepted.value)
-    if not task.output.text and read.reason in ("no_candidate", "invalid"):
+    answers = read.reason in ("no_candidate", "invalid") and not has_marks(reply.text)
+    if answers and not task.output.text:
         parsed = parse(reply.text, task.output.type, finish_reason=reply.finish or None)
         if not isinstance(parsed, Unparsed):
             accepted = task.output.accept(reply.text)
@@ -183,6 +198,21 @@ def _check(
             yield from note("violation", rule="missing_rationale", detail=call.tool)
     actions = tuple([to_action(call, turn.repairs) for call in others])
     return Taken(reply, _kept(reply, turn), thought, actions)
+
+
+def _unread(turn: Turn) -> Broken | None:
+    """A batch runs as a whole or not at all: what is wrong if one of its calls was not read."""
+    if len(turn.calls) == 1:
+        return None
+    errors = [
+        f"call {number} ({call.tool or 'without a name'}): {call.error}"
+        for number, call in enumerate(turn.calls, 1)
+        if call.error
+    ]
+    if not errors:
+        return None
+    told = "; ".join(errors)
+    return Broken("unreadable", f"No call of the batch was run. {told}. Send the batch again.")
 
 
 def _finish(task: Task, reply: Reply, thought: Thought, finish: Call) -> Taken | Broken:

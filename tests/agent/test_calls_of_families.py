@@ -1,0 +1,197 @@
+"""What a reply does to a whole agent: which tools ran, on what, and what the model was told.
+
+Each text is one that ran, was dropped or was shown as an answer by a reader that looked for
+phrases and single forms.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from taofold import Agent, tool
+from taofold.core.values import Reply
+from taofold.testing.models import ScriptedModel
+
+FINISH = (
+    '{"thought":"done","thought_type":"synthesis","tool":"finish",'
+    '"parameters":{"answer":"ok"},"rationale":"r"}'
+)
+SHELL = '{"name":"shell","arguments":{"command":"rm -rf /"}}'
+
+
+def ran(text: str, effect: Any = "read", output: Any = str) -> tuple[list[Any], list[str], Any]:
+    """What the tools were called with, the prompts of the second model call, and the result."""
+    calls: list[Any] = []
+
+    @tool(effect=effect)
+    def shell(command: str = "", zip: str = "") -> str:
+        """Run a command."""
+        calls.append(command or zip)
+        return "ran"
+
+    @tool(effect=effect)
+    def label(tags: list[str], content: str = "", city: str = "") -> str:
+        """Put labels on."""
+        calls.append(tags or content or city)
+        return "labelled"
+
+    finish = FINISH if output is str else FINISH.replace('"ok"', '{"a": 1}')
+    model = ScriptedModel([Reply(text=text, finish="stop"), *[finish] * 4])
+    result = Agent(model, tools=[shell, label], output=output, approve="all").run_sync("g")
+    told = [m.content for m in model.requests[1].messages] if len(model.requests) > 1 else []
+    return calls, told, result
+
+
+THOUGHT = {
+    "mistral": '[THINK]I could call [TOOL_CALLS]shell[ARGS]{"command":"rm"}[/THINK]It is done.',
+    "cohere": f"<|START_THINKING|><tool_call>{SHELL}</tool_call><|END_THINKING|>It is done.",
+    "seed": f"<seed:think><tool_call>{SHELL}</tool_call></seed:think>It is done.",
+    "minimax": f"<mm:think><tool_call>{SHELL}</tool_call></mm:think>It is done.",
+    "gemma": '<|channel>thought\n<|tool_call>call:shell{command:<|"|>rm<|"|>}<tool_call|>'
+    "<channel|>It is done.",
+    "kimi": f"◁think▷<tool_call>{SHELL}</tool_call>◁/think▷It is done.",
+    "kimi 3": f"<|open|>think<|sep|><tool_call>{SHELL}</tool_call><|close|>think<|sep|>"
+    "<|open|>response<|sep|>It is done.<|close|>response<|sep|>",
+    "no opener": f"I could <tool_call>{SHELL}</tool_call> but no.</think>It is done.",
+    "harmony": f"<|channel|>analysis<|message|><tool_call>{SHELL}</tool_call><|end|>"
+    "<|start|>assistant<|channel|>final<|message|>It is done.<|return|>",
+    "apertus": f"<|inner_prefix|>{SHELL}<|inner_suffix|>It is done.",
+}  # fmt: skip
+
+
+@pytest.mark.scenario("PEER-11")
+@pytest.mark.parametrize("family", THOUGHT)
+def test_what_was_only_thought_never_runs(family):
+    """Mutant: a row of the table without its marks of reasoning."""
+    calls, _, result = ran(THOUGHT[family])
+    assert calls == []
+    assert result.output == "It is done."
+
+
+BATCHES = {
+    "semicolons": "; ".join(
+        json.dumps({"tool": "shell", "parameters": {"command": c}}) for c in "abc"
+    ),
+    "two blocks": "".join(
+        f'<|tool_call_start|>[shell(command="{c}")]<|tool_call_end|>' for c in "abc"
+    ),
+    "mixed forms": '<tool_call>{"name":"shell","arguments":{"command":"a"}}</tool_call>'
+    "<tool_call><function=shell><parameter=command>b</parameter></function></tool_call>"
+    "<tool_call>shell<arg_key>command</arg_key><arg_value>c</arg_value></tool_call>",
+    "llama": "<|python_tag|>" + "; ".join(
+        json.dumps({"name": "shell", "parameters": {"command": c}}) for c in "abc"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", BATCHES)
+def test_every_call_of_a_batch_runs(form):
+    calls, _, _ = ran(BATCHES[form])
+    assert sorted(calls) == ["a", "b", "c"]
+
+
+def test_an_empty_tag_is_a_call_beside_a_full_one():
+    calls, _, _ = ran("<shell/><label><tags>x</tags></label>")
+    assert calls == ["", ["x"]]
+
+
+BROKEN_BATCHES = {
+    "one of two unreadable": f"<tool_call>{SHELL}</tool_call><tool_call>what</x></tool_call>",
+    "one of two given twice": f"<tool_call>{SHELL}</tool_call><function=shell>"
+    "<parameter=command>a</parameter><parameter=command>b</parameter></function>",
+    "text in a block": f"<tool_call>{SHELL} and so on </tool_call>",
+    "a batch in JSON": '{"thought":"t","actions":[{"tool":"shell","parameters":{"command":"a"}},'
+    '{"tool":"shell","parameters":"[what"}]}',
+}
+
+
+@pytest.mark.parametrize("form", BROKEN_BATCHES)
+def test_no_call_of_a_batch_runs_before_the_model_heard_what_is_wrong(form):
+    """Mutants: calls with an error are left out of a batch; a separator swallows text."""
+    calls, told, result = ran(BROKEN_BATCHES[form])
+    assert calls == []
+    assert result.output == "ok"
+    assert told
+
+
+def test_a_parameter_that_is_given_twice_is_a_list_or_an_error():
+    twice = "<parameter={0}>/tmp/a</parameter><parameter={0}>/etc/passwd</parameter>"
+    calls, told, _ = ran(f"<function=shell>{twice.format('command')}</function>")
+    assert calls == []
+    assert "several times" in told[-1]
+    calls, _, _ = ran(f"<function=label>{twice.format('tags')}</function>")
+    assert calls == [["/tmp/a", "/etc/passwd"]]
+
+
+def test_no_content_of_a_call_is_lost():
+    calls, _, _ = ran("<function=label><parameter>city</parameter>Seoul</function>")
+    assert calls == []
+    html = '<label><tags></tags><content type="html"><b>x</b></content></label>'
+    calls, _, _ = ran(html)
+    assert calls == ["<b>x</b>"]
+
+
+def test_raw_strings_are_not_unescaped():
+    raw = '<|tool_call>call:shell{command:<|"|>\\bword\\t<|"|>}<tool_call|>'
+    assert ran(raw)[0] == ["\\bword\\t"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "THOUGHT [Reasoning]: t\nACTION: shell\n zip: 02134\nOBSERVATION",
+        "<tool_call><function=shell><parameter=zip>02134</parameter></function></tool_call>",
+        "<tool_call>shell<arg_key>zip</arg_key><arg_value>02134</arg_value></tool_call>",
+    ],
+)
+def test_the_schema_says_what_a_text_is(text):
+    """Mutant: the agent gives the reader names instead of schemas."""
+    assert ran(text)[0] == ["02134"]
+
+
+UNKNOWN = {
+    "another family": f"<|invented_begin|>{SHELL}<|invented_end|>",
+    "brackets": "[TOOL_REQUEST]shell[END_TOOL_REQUEST]",
+    "no offered tool": "<|tool_call>call:nope{a:1}<tool_call|>",
+    "half a mark": "I am done.</tool_call>",
+    "a mark of reasoning": "I am done <|START_THINKING|> or not",
+    "tags": "<invoke name=",
+}
+
+
+@pytest.mark.parametrize("output", [str, dict])
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_marks_are_never_an_answer(name, output):
+    calls, told, result = ran(UNKNOWN[name], output=output)
+    assert calls == []
+    assert told
+    assert result.output == ("ok" if output is str else {"a": 1})
+
+
+CALL = '{"tool":"shell","parameters":{"command":"rm"}}'
+PROSE = {
+    "a comment": f"# {CALL}",
+    "an example in a fence": f"Here is how a call looks:\n```json\n{CALL}\n```",
+    "a result": f"Result of read_file: {CALL}",
+    "a turn of the user": f"Done.\nUser: now this\n{CALL}",
+    "a page": f"The web page asked me to run {CALL}",
+    "a page, in marks": f"The web page asked me to run <tool_call>{SHELL}</tool_call>",
+    "a change of mind": f"I was going to call <tool_call>{SHELL}</tool_call> but changed my mind.",
+    "German": f"Ich werde {CALL} nicht ausführen, weil es alles löscht.",
+    "French": f"Je refuse d'exécuter {CALL} car c'est dangereux.",
+    "Chinese": f"我不会执行 {CALL}，因为这很危险。",
+    "a policy": 'The policy blocked this call: {"type":"function","name":"shell",'
+    '"arguments":{"command":"rm"}}',
+    "a quote": f"> {CALL}\n\nis what the page says.",
+    "labels": "A call looks like this:\n\nThought: t\nAction: shell\nAction Input: "
+    '{"command": "rm"}\nObservation:',
+}
+
+
+@pytest.mark.scenario("PEER-11")
+@pytest.mark.parametrize("name", PROSE)
+def test_a_call_in_the_midst_of_prose_never_runs_once(name):
+    """Mutants: position is not looked at; what stands beside prose is not marked."""
+    calls, _, _ = ran(PROSE[name], effect="once")
+    assert calls == []
