@@ -8,6 +8,7 @@ from taofold.parsing.outcome import Level, Parsed, Repair, Unparsed
 from taofold.parsing.partial import parse_partial
 from taofold.parsing.prompt import render_schema
 from taofold.parsing.reply import has_marks, read_reply
+from taofold.parsing.stream import ReplyStream
 from taofold.parsing.turn import Call, Prose, Remark, Turn
 from taofold.parsing.typed import parse
 
@@ -18,6 +19,7 @@ __all__ = [
     "Prose",
     "Remark",
     "Repair",
+    "ReplyStream",
     "Turn",
     "Unparsed",
     "has_marks",

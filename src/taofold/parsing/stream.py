@@ -1,0 +1,328 @@
+"""The answer of a reply as its text arrives: not its reasoning, its envelope or its calls.
+
+What is shown depends on the text alone, never on how it was cut into pieces: nothing is decided
+about a mark before it is complete, or too long to be one. For display only, never executed;
+`close` says what the whole reply says. Knows nothing about how a stream is received.
+
+    stream = ReplyStream(tools)
+    for piece in pieces:
+        show(stream.feed(piece))
+    show(stream.close("stop"))
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from taofold.parsing.decision import Tools
+from taofold.parsing.envelope import Envelope
+from taofold.parsing.families import (
+    CALL_CLOSE,
+    CALL_OPEN,
+    HEAD,
+    HEADER,
+    NOISE,
+    REASONING_CLOSE,
+    REASONING_OPEN,
+    UNKNOWN,
+    closer_of,
+)
+from taofold.parsing.keys import FINISH
+from taofold.parsing.labels import is_labelled
+from taofold.parsing.outcome import Parsed, Unparsed
+from taofold.parsing.partial import parse_partial
+from taofold.parsing.reply import read_reply
+from taofold.parsing.turn import Prose, Turn
+
+_LONGEST: Final = 96
+"""No mark is longer; what is longer is text."""
+_HEADER_LONGEST: Final = 300
+_SUSPECT = re.compile(r"[<\[◁{`\n]")
+_ENDS: Final = {"<": ">", "[": "]", "◁": "▷"}
+_LABELS: Final = (
+    "thought", "action", "final answer", "final_answer", "observation", "user", "human",
+    "tool", "functools", "function call", "call", "assistantfinal",
+)  # fmt: skip
+"""What the first word of a line may be, if the line is more than prose."""
+_LEAD_LONGEST: Final = 24
+_LEAD = re.compile(r"[ \t#*_>\d.)-]{0,12}([A-Za-z_ ]{0,16})")
+_FINAL = re.compile(
+    r"[ \t#*_]{0,8}final[ _]answer[ \t*_]{0,4}[:：](?P<margin>[ \t*_]{0,4})", re.IGNORECASE
+)
+_SPOKEN = re.compile(
+    r"[ \t#*_]{0,8}(?:observation|user|human|(?:tool|function) results?)\b", re.IGNORECASE
+)
+_FINAL_MARGIN: Final = 4
+_BEGINNING = re.compile(
+    r">{1,3}(?:[\w.-]*\n?\s*)?|functools\s*|function call\s*|call(?::[\w.-]*[ ]*)?"
+)
+"""The beginning of a call without a mark of its own at the start of a line."""
+_FENCE = re.compile(r"[ \t]*```\w*[ \t]*\n\s*")
+_NAMED = re.compile(r"<([\w.-]+)\s*/?>|\[\s*([\w.]+)\(")
+"""What opens a call only if it names a tool on offer."""
+_HARMONY = ("<|channel|>", "<|start|>")
+
+
+class ReplyStream:
+    """One reply that is still arriving.
+
+    Attributes:
+        answer: What was shown of the answer so far.
+        diverged: Whether more was shown than the answer: the words before a call, or what only
+            the end of the text made reasoning. Then take the answer of the whole reply instead.
+    """
+
+    def __init__(self, tools: Tools = ()) -> None:
+        self.diverged = False
+        self._tools = tools
+        self._pieces: list[str] = []
+        self._shown: list[str] = []
+        self._fresh: list[str] = []
+        self._held = ""  # blanks and closing marks, shown once text follows them
+        self._rest = ""  # what arrived and was not looked at
+        self._state = self._prose
+        self._line_start = True
+        self._closer: re.Pattern[str] | None = None
+        self._envelope = Envelope()
+        self._structured: list[str] = []
+
+    @property
+    def answer(self) -> str:
+        return "".join(self._shown)
+
+    def feed(self, piece: str) -> str:
+        """Takes the next piece; returns what it adds to the answer."""
+        self._pieces.append(piece)
+        self._rest += piece
+        while self._rest and self._state():
+            pass
+        return self._take()
+
+    def close(self, finish_reason: str | None = None) -> str:
+        """The end of the reply; returns what is missing of the answer that it gives."""
+        reply = read_reply("".join(self._pieces), self._tools, finish_reason=finish_reason)
+        final = _answer_of(reply)
+        shown = self.answer
+        if final is None:
+            self.diverged = bool(shown)
+            return ""
+        if not final.startswith(shown):
+            self.diverged = True
+            return ""
+        self._shown = [final]
+        return final[len(shown) :]
+
+    def partial(self, type_: Any) -> Parsed[Any] | Unparsed:
+        """The value that the answer shows so far; always marked `partial`, never to be executed.
+
+        Reads all that arrived of the answer: call it when something is to be drawn.
+        """
+        return parse_partial(self._envelope.structured or self.answer, type_)
+
+    def _take(self) -> str:
+        fresh = "".join(self._fresh)
+        self._shown += self._fresh
+        self._fresh = []
+        return fresh
+
+    def _show(self, text: str) -> None:
+        """Shows text; blanks at the edges of an answer are none of it."""
+        body = self._held + text if self._shown or self._fresh else text.lstrip()
+        kept = body.rstrip()
+        if kept:
+            self._fresh.append(kept)
+        self._held = body[len(kept) :]
+
+    # ---- states: each looks at what arrived and returns whether it could decide anything
+
+    def _over(self) -> bool:
+        self._rest = ""
+        return False
+
+    def _stop(self) -> bool:
+        self._state = self._over
+        return True
+
+    def _prose(self) -> bool:
+        if self._line_start:
+            return self._begin_line()
+        found = _SUSPECT.search(self._rest)
+        if found is None:
+            self._show(self._rest)
+            self._rest = ""
+            return False
+        if found.start():
+            self._advance(found.start())
+            return True
+        char = found[0]
+        if char in _ENDS:
+            return self._mark(_ENDS[char])
+        self._advance(1)
+        self._line_start = char == "\n"
+        return True
+
+    def _advance(self, count: int) -> None:
+        self._show(self._rest[:count])
+        self._rest = self._rest[count:]
+
+    def _begin_line(self) -> bool:
+        """Looks for what stands at the start of a line: a label, an object or a fence around it."""
+        line = self._rest
+        bare = line.lstrip(" \t")
+        if not bare:
+            return False
+        if bare[0] == "{":
+            return self._open_object(line.index("{"))
+        if bare[0] == "`":
+            fence = _FENCE.match(line)
+            if fence is None or fence.end() == len(line):
+                if (
+                    len(bare) < _LONGEST
+                    and "```".startswith(bare[:3])
+                    and (fence or "\n" not in bare)
+                ):
+                    return False
+            elif CALL_OPEN.match(bare):
+                return self._stop()
+            elif line[fence.end()] == "{":
+                return self._open_object(fence.end())
+        lead = _LEAD.match(line)
+        if lead and not lead[1].strip() and lead.end() == len(line) < _LEAD_LONGEST:
+            return False
+        if _BEGINNING.fullmatch(bare) and len(bare) < _LONGEST:
+            return False
+        if CALL_OPEN.match(bare) and bare[0] not in "<[":
+            return self._stop()
+        word = lead[1].lower().strip() if lead else ""
+        known = next((each for each in _LABELS if each.startswith(word)), "") if word else ""
+        begun = known or next((each for each in _LABELS if word.startswith(each)), "")
+        if begun and len(line) < 2 * _LONGEST and not re.search(r"[:：\n]", line):
+            return False
+        if begun and (is_labelled(line.partition("\n")[0]) or _SPOKEN.match(line)):
+            final = _FINAL.match(line)
+            if final is None or self._shown or self._fresh:
+                self._state = self._labelled
+                return True
+            return self._final(final)
+        self._line_start = False
+        return True
+
+    def _labelled(self) -> bool:
+        """Steps over the lines of a thought up to a final answer."""
+        if "\n" not in self._rest and len(self._rest) < 2 * _LONGEST:
+            return False
+        final = _FINAL.match(self._rest)
+        if final is not None:
+            return self._final(final)
+        self._state = self._skipped_line
+        return True
+
+    def _skipped_line(self) -> bool:
+        _, end, self._rest = self._rest.partition("\n")
+        if end:
+            self._state = self._labelled
+        return bool(end)
+
+    def _final(self, label: re.Match[str]) -> bool:
+        """Steps over the label of a final answer, and the marks of bold type behind it."""
+        if label.end() == len(self._rest) and len(label["margin"]) < _FINAL_MARGIN:
+            return False
+        self._rest = self._rest[label.end() :]
+        self._state = self._prose
+        self._line_start = False
+        return True
+
+    def _mark(self, end: str) -> bool:
+        """A mark, or a sign that only looks like the beginning of one."""
+        text = self._rest
+        stop = text.find(end, 0, _LONGEST)
+        line = text.find("\n", 0, _LONGEST)
+        if stop < 0 or 0 <= line < stop:
+            if line < 0 and len(text) < _LONGEST and not text[1:2].isspace():
+                return False
+            token = text[: line if line >= 0 else _LONGEST]
+        else:
+            token = text[: stop + 1]
+        if token.startswith(_HARMONY):
+            return self._header()
+        if REASONING_OPEN.fullmatch(token):
+            self._rest = text[len(token) :]
+            self._closer = closer_of(token)
+            self._state = self._reasoning
+        elif REASONING_CLOSE.fullmatch(token):
+            self.diverged = bool(self._shown or self._fresh)
+            self._rest = text[len(token) :]
+        elif NOISE.fullmatch(token):
+            self._rest = text[len(token) :]
+            self._held += "" if token.startswith(("<|", "<｜", "[")) else token
+            if not (self._shown or self._fresh):
+                self._held = ""
+        elif self._is_of_a_call(token):
+            return self._stop()
+        else:
+            self._advance(1)
+        return True
+
+    def _is_of_a_call(self, token: str) -> bool:
+        named = _NAMED.match(token)
+        if named and (named[1] or named[2]) in self._tools:
+            return True
+        return any(each.match(token) for each in (CALL_OPEN, CALL_CLOSE, HEAD, UNKNOWN))
+
+    def _header(self) -> bool:
+        """The head of a message of harmony: reasoning, the answer, or a call."""
+        found = HEADER.match(self._rest)
+        if found is None:
+            return len(self._rest) >= _HEADER_LONGEST and self._stop()
+        head = found[0].lower()
+        if "to=" in head:
+            return self._stop()
+        self._rest = self._rest[found.end() :]
+        if "analysis" in head:
+            self._closer = re.compile(r"<\|(?:end|eom)\|>|(?=<\|(?:channel|start)\|>)")
+            self._state = self._reasoning
+        return True
+
+    def _reasoning(self) -> bool:
+        found = self._closer.search(self._rest) if self._closer else None
+        if found is None:
+            self._rest = self._rest[-_LONGEST:]
+            return False
+        self._rest = self._rest[found.end() :]
+        self._state = self._prose
+        self._line_start = True
+        return True
+
+    def _open_object(self, at: int) -> bool:
+        self._envelope = Envelope(self._rest[:at])
+        self._rest = self._rest[at:]
+        self._state = self._object
+        return True
+
+    def _object(self) -> bool:
+        """An object at the start of a line: a decision, or data that is the answer itself."""
+        used = self._envelope.feed(self._rest)
+        self._rest = self._rest[used:]
+        fresh = self._envelope.take()
+        if fresh:
+            self._show(fresh)
+        if self._envelope.ended and not self._envelope.is_plain:
+            return self._stop()
+        if self._envelope.ended:
+            self._state = self._prose
+            self._line_start = False
+            return True
+        return False
+
+
+def _answer_of(reply: Turn | Prose | Unparsed) -> str | None:
+    match reply:
+        case Prose(text=text):
+            return text
+        case Turn(calls=(call,)) if call.tool == FINISH and not call.error:
+            value = call.parameters.get("answer")
+            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        case _:
+            return None

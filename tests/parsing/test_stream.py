@@ -1,0 +1,145 @@
+"""A reply that is still arriving: its answer, in any pieces, and never its envelope."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from calls import DIALECTS
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from taofold.parsing import Parsed, Prose, ReplyStream, Turn, Unparsed, read_reply
+
+TOOLS = {"f": {"properties": {"x": {"type": "string"}}}}
+
+
+def shown(pieces, finish="stop"):
+    stream = ReplyStream(TOOLS)
+    fed = [stream.feed(piece) for piece in pieces]
+    return "".join(fed), stream.close(finish), stream
+
+
+def finish(answer, **more):
+    return json.dumps({"thought": "t", "tool": "finish", "parameters": {"answer": answer}, **more})
+
+
+ANSWERS = {
+    "prose": ("Hello there, a < b and c[1] is {x}.\n\nBye.",) * 2,
+    "reasoning": ("<think>I <b>think</b></think>\n\nIt is 42.\n", "It is 42."),
+    "mistral": ("[THINK]no [TOOL_CALLS] yet[/THINK]It is 42.", "It is 42."),
+    "harmony": (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>"
+        "It is 42.<|return|>",
+        "It is 42.",
+    ),
+    "finish": (finish('It is "42"\nor \\ é 😀'), 'It is "42"\nor \\ é 😀'),
+    "escaped": (finish("é 😀 tab\t").replace("é", "\\u00e9").replace("😀", "\\ud83d\\ude00"),
+                "é 😀 tab\t"),
+    "in a fence": (f"```json\n{finish('It is 42.')}\n```", "It is 42."),
+    "tool last": ('{"parameters": {"answer": "It is 42."}, "tool": "finish"}', "It is 42."),
+    "nested": ('{"thought": "t", "action": {"tool": "finish", "parameters": {"answer": "yes"}}}',
+               "yes"),
+    "react": ("Thought: I know it\nFinal Answer: It is 42,\nas ever.", "It is 42,\nas ever."),
+    "tao": ("THOUGHT [Synthesis]: done\nACTION: finish\n  answer: It is 42.\nOBSERVATION:",
+            "It is 42."),
+    "envelope of tags": ("<response>It is 42.</response>", "It is 42."),
+    "data": ('{"city": "Rome", "days": [1, 2]}',) * 2,
+    "data like a call": ('{"name": "Ann", "age": 3}',) * 2,
+    "code": ("```python\nif a < b:\n    print([x])\n```",) * 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_the_answer_arrives_as_it_is_written(kind):
+    text, answer = ANSWERS[kind]
+    whole, tail, stream = shown([text])
+    assert whole + tail == stream.answer == answer
+    assert not stream.diverged
+    letters, tail, _ = shown(list(text))
+    assert (letters, letters + tail) == (whole, answer)
+
+
+@pytest.mark.parametrize("kind", sorted(set(ANSWERS) - {"tao", "tool last", "data like a call"}))
+def test_an_answer_is_shown_before_its_reply_has_ended(kind):
+    """Mutant: everything is shown by `close`."""
+    text, answer = ANSWERS[kind]
+    seen, _, _ = shown([text])
+    assert len(seen) >= len(answer) - 20
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_of_a_call_nothing_is_shown(dialect):
+    text = DIALECTS[dialect]("f", {"x": "the argument"})
+    seen, tail, stream = shown(list(text))
+    assert seen + tail == ""
+    assert not stream.diverged
+
+
+def test_the_words_before_a_call_are_told_apart_from_an_answer():
+    call = '<tool_call>{"name": "f", "arguments": {"x": "y"}}</tool_call>'
+    seen, tail, stream = shown([f"I will look.\n{call}"])
+    assert (seen, tail) == ("I will look.", "")
+    assert stream.diverged
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[THINK]it is", "<think>it is", "<|channel|>analysis<|message|>it is", "◁think▷it is",
+     '{"thought": "it is', '{"tool": "f", "parameters": {"answer": "it is'],
+)  # fmt: skip
+def test_what_is_thought_or_meant_for_a_tool_is_never_shown(text):
+    """Mutant: the marks of reasoning are not asked for."""
+    assert shown([text])[0] == ""
+
+
+PIECES = st.sampled_from([
+    "<think>", "</think>", "[THINK]", "[/THINK]", "<tool_call>", "</tool_call>", "{", "}", '"',
+    '"tool": "finish"', '"answer": "', "\\u00e9", "\\", "\n", "Final Answer: ", "Thought: ", "a ",
+    "```json\n", "```", "<|channel|>", "analysis", "<|message|>", "<|end|>", "<", "[", "]", ":",
+    '{"thought": "t", "tool": "finish", "parameters": {"answer": "', '"}}', "ACTION: f\n", "🙂",
+    "User: ", "<answer>", "</answer>", "<|im_end|>", ",", " 12", "◁think▷", "◁/think▷",
+])  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.lists(PIECES, max_size=14).map("".join), st.lists(st.integers(0, 60), max_size=8))
+@example("```json\n{", [3])
+@example('{"a":1', [6])
+def test_any_pieces_show_the_same(text, cuts):
+    edges = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
+    pieces = [text[a:b] for a, b in pairwise(edges)]
+    one, many, each = shown([text]), shown(pieces), shown(list(text))
+    assert one[:2] == many[:2] == each[:2]
+    assert one[2].diverged == many[2].diverged == each[2].diverged
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.text(max_size=60), st.booleans())
+def test_an_answer_of_a_decision_is_shown_as_it_is_read(answer, escaped):
+    text = json.dumps({"tool": "finish", "parameters": {"answer": answer}}, ensure_ascii=escaped)
+    seen, tail, stream = shown(list(text))
+    assert not stream.diverged
+    reply = read_reply(text, TOOLS)
+    assert isinstance(reply, Turn)
+    assert seen + tail == reply.calls[0].parameters["answer"] == answer
+
+
+def test_a_typed_answer_is_shown_in_part_and_marked():
+    stream = ReplyStream(TOOLS)
+    text = '{"tool": "finish", "parameters": {"answer": {"city": "Rome", "days": [1, 2,'
+    assert stream.feed(text) == ""
+    part = stream.partial(dict)
+    assert isinstance(part, Parsed)
+    assert part.value == {"city": "Rome", "days": [1, 2]}
+    assert any(repair.kind == "partial" and repair.content for repair in part.repairs)
+    assert isinstance(ReplyStream(TOOLS).partial(dict), Unparsed)
+
+
+def test_a_long_reply_costs_what_it_is_long():
+    """Mutant: each piece is searched from the beginning of the reply."""
+    stream = ReplyStream(TOOLS)
+    piece = "a < b [x] and so on\n"
+    for _ in range(20_000):
+        stream.feed(piece)
+    assert stream.close("stop") == ""
+    assert isinstance(read_reply(piece * 3, TOOLS), Prose)
