@@ -37,7 +37,7 @@ _DEPTH = 8
 _BLANK = re.compile(r"[\s\ufeff\u200b]*")
 _BETWEEN = re.compile(r"[\s,;]*(?:```(?:json|python|py|xml)?(?=\s|$))?[\s,;]*")
 _NAMED = re.compile(
-    r"(?:call:\s{0,4})?(?P<space>functions\.|default_api\.|tools\.)?(?P<name>[A-Za-z_][\w.-]{0,127})(?::\d{1,4})?"
+    r"(?:(?:call)?:\s{0,4})?(?P<space>functions\.|default_api\.|tools\.)?(?P<name>[A-Za-z_][\w.-]{0,127})(?::\d{1,4})?"
 )
 _FENCE = re.compile(r"\s*```(?:json)?\s*(?=\{)")
 _PYTHON = re.compile(
@@ -153,6 +153,10 @@ class CallReader:
             return None
         block = Block(header.start(), header.end())
         at = self._blank(header.end())
+        inner = None if self._text[at : at + 1] in ("{", "[") else self.block_at(at)
+        if inner is not None:  # tags instead of the arguments: they name the tool once more
+            inner.start = header.start()
+            return inner
         call, block.end = self._arguments(recipient["name"], header.start(), at)
         if call is None:
             block.error = "the arguments of a call are no object"
@@ -256,7 +260,7 @@ class CallReader:
             block = Block(at, at)
             end = self._python(block, at, single=True)
             return (block.calls[0] if block.calls else None), end
-        return self._named(at)
+        return self.named(at)
 
     def _object(self, at: int) -> tuple[Request | None, int]:
         reading = self._reader.read(at)
@@ -292,7 +296,7 @@ class CallReader:
         )  # fmt: skip
         return call, entries.end
 
-    def _named(self, at: int) -> tuple[Request | None, int]:
+    def named(self, at: int) -> tuple[Request | None, int]:
         """A name, then perhaps separators, then arguments."""
         named = _NAMED.match(self._text, at)
         if named is None:

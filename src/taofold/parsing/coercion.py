@@ -87,7 +87,8 @@ class Coercion:
         if self._opened and id(value) in self._opened:
             raise Misfit([Fault(path, "the end of the value", value)], cut=True)
         if isinstance(value, Text):
-            decoded = self._decoded(value, path) if value[:1] in ("{", "[") else value
+            is_laid_out = value[:1] in ("{", "[") or value.startswith("]<]")
+            decoded = self._decoded(value, path) if is_laid_out else value
             value = plain(value) if isinstance(decoded, str) else decoded
         if isinstance(value, float) and not isfinite(value):
             raise Misfit([Fault(path, "a finite number", value)])

@@ -46,9 +46,10 @@ def convert(value: Any, shape: Shape) -> Conversion:
 
 def plain(value: Text) -> Any:
     """The JSON scalar that a text spells, or the text itself."""
-    if value in LITERALS and value.lower() in ("true", "false", "null", "none"):
-        return LITERALS[value]
-    number, is_json = number_of(value) if value[:1] in tuple("-0123456789") else (MISSING, False)
+    word = value.strip()
+    if word in LITERALS and word.lower() in ("true", "false", "null", "none"):
+        return LITERALS[word]
+    number, is_json = number_of(word) if word[:1] in tuple("-0123456789") else (MISSING, False)
     return number if is_json else str(value)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace as dataclass_replace
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -142,11 +143,15 @@ def call_of_request(request: Request, tools: Tools) -> Call:
         source = str(given) if isinstance(given, str) else given
         parameters, repairs, error = arguments_of(request.tool, source, tools)
         return Call(request.tool, parameters, "", "", request.repairs + repairs, error)
-    shape = plan_of_schema(schema_of(request.tool, tools) or {}).shape
+    tool = _offered_name(request.tool, tools)
+    request = request if tool == request.tool else dataclass_replace(request, tool=tool)
+    shape = plan_of_schema(schema_of(tool, tools) or {}).shape
+    given = _unwrapped(given, shape)
     twice = [key for key in request.repeated if not _takes_list(shape.fields.get(key))]
     if twice:
         error = f"the parameter {twice[0]!r} of {request.tool!r} is given several times"
         return Call(request.tool, {}, "", "", request.repairs, error)
+    given = {key: _as_text(value, shape.fields.get(key)) for key, value in given.items()}
     if not any(isinstance(each, Text) or is_list(each) for each in given.values()):
         return Call(request.tool, given, "", "", request.repairs)
     values: Object = {}
@@ -159,6 +164,33 @@ def call_of_request(request: Request, tools: Tools) -> Call:
         except Misfit:  # the runtime's validator will say what is wrong
             values[key] = plain(value) if isinstance(value, Text) else value
     return Call(request.tool, values, "", "", tuple(notes))
+
+
+def _offered_name(name: str, tools: Tools) -> str:
+    """The name of a tool without a name space that only repeats it: `echo.echo`."""
+    space, _, last = name.rpartition(".")
+    return last if space == last and name not in tools and last in tools else name
+
+
+def _unwrapped(given: Object, shape: Shape) -> Object:
+    """Arguments without the one parameter around them that the tool does not have."""
+    key, value = next(iter(given.items())) if len(given) == 1 else ("", None)
+    if key not in (*PARAMETER_KEYS, "properties") or not shape.fields or key in shape.fields:
+        return given
+    decoded = object_in(value) if isinstance(value, str) else None
+    inner = decoded[0] if decoded else value
+    return inner if is_object(inner) and inner.keys() <= shape.fields.keys() else given
+
+
+def _as_text(value: Any, shape: Shape | None) -> Any:
+    """What was marked as a text, where the schema has none: typed as any text is."""
+    if type(value) is not str or shape is None or _takes_text(shape):
+        return value
+    return Text(value)
+
+
+def _takes_text(shape: Shape) -> bool:
+    return shape.kind in ("string", "any", "enum") or any(map(_takes_text, shape.options))
 
 
 def _takes_list(shape: Shape | None) -> bool:

@@ -2,7 +2,7 @@
 
 Everything that knows a mark is derived from this table: what the scanner steps over, where a
 call begins and ends, what a broken call looks like, what is never an answer. A new family is a
-row here and a text in `tests/parsing/families.py`. Knows nothing about arguments.
+row here and a text in `tests/parsing/calls.py`. Knows nothing about arguments.
 
 A mark is a literal. A literal tag such as `<tool_call>` also stands for its spellings with a
 name space (`<seed:tool_call>`, `<ifm|tool_call>`, `<｜DSML｜tool_call>`), with a suffix
@@ -136,12 +136,12 @@ def closing(name: str) -> str:
 
 NAME: Final = r"[^\W\d][\w.:-]{0,127}?"
 HEAD = re.compile(
-    rf"{_OPEN}(?P<tag>function|invoke|tool_call|tool|call)(?::\w{{1,24}})?(?:=\s*|\s+(?:name|tool)=)[\"']?"
+    rf"{_OPEN}(?P<tag>function|invoke|tool_call|tool|call)(?::\w{{1,24}})?(?:=\s*|[\sĠ]*(?:name|tool)=)[\"']?"
     rf"(?P<name>{NAME})[\"']?(?:\s[^<>]{{0,120}}?)?{_END}"
 )
-"""A tag that opens a call and names its tool."""
+"""A tag that opens a call and names its tool; the blank may be lost, or be a tokenizer's."""
 ENTRY = re.compile(
-    rf"{_OPEN}(?P<tag>parameter|param|argument|arg)(?::\w{{1,24}})?(?:=\s*|\s+(?:name|key)=)[\"']?"
+    rf"{_OPEN}(?P<tag>parameter|param|argument|arg)(?::\w{{1,24}})?(?:=\s*|[\sĠ]*(?:name|key)=)[\"']?"
     rf"(?P<key>[\w.:$@-]{{1,128}}?)[\"']?(?P<rest>\s[^<>\n]{{0,120}}?)?{_END}"
 )
 """A tag that opens an argument and names it."""

@@ -48,6 +48,8 @@ _OPEN_END = "open_end"
 _HEADINGS = frozenset(map(fold, PARAMETER_KEYS))
 _OBJECTS = re.compile(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
 _TOOL = re.compile(r"[\s`*\"'\[]*(?P<name>[A-Za-z_][\w.-]{0,127}?)[`*\"'\]]{0,4}(?=$|[\s({:|,;-])")
+_HEADING = re.compile(r"\s*([A-Za-z_ ]{1,20})[ \t]*[:：]\s*(?=\{|```(?:json)?\s*\{)")
+"""What some models put over parameters that are an object."""
 _REASONS = ("rationale", "justification")
 
 
@@ -185,7 +187,11 @@ def _listed(text: str, request: Request, tools: Tools) -> Request:
         reading = Reader(text, ANYTHING).read(len(text) - len(bare), headless=True)
         if not reading.failed and not reading.cut and request.closed:
             return replace(request, parameters=reading.value, repairs=tuple(reading.repairs))
-    parameters = parameters_of(text, parameter_names(request.tool, tools))
+    names = parameter_names(request.tool, tools)
+    heading = _HEADING.match(text)
+    if heading and fold(heading[1]) in _HEADINGS and heading[1] not in names:
+        return _encoded(text[heading.end() :], request)
+    parameters = parameters_of(text, names)
     if parameters.error:
         return replace(request, error=parameters.error, closed=True)
     return _with_parameters(request, parameters)

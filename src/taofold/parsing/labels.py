@@ -162,15 +162,18 @@ class _Splitter:
             section.text, self.out.ended = head.rstrip(), True
 
 
-def _until(lines: list[str], number: int, end: str) -> tuple[str, int]:
-    """The lines up to one that ends with a mark, without their margin."""
+def _until(lines: list[str], number: int, end: str, margin: bool = True) -> tuple[str, int]:
+    """The lines up to one that ends with a mark; without their `margin`, if they have one.
+
+    Text that begins beside its opening mark has none: each blank is its own.
+    """
     taken: list[str] = []
     while number < len(lines) and not lines[number].rstrip().endswith(end):
         taken.append(lines[number])
         number += 1
     if number < len(lines) and (last := lines[number].rstrip().removesuffix(end)).strip():
         taken.append(last)
-    return dedent(taken), number + 1
+    return dedent(taken) if margin else "\n".join(taken), number + 1
 
 
 @dataclass(slots=True)
@@ -238,7 +241,7 @@ def _value(lines: list[str], number: int, indent: int, given: str) -> tuple[Any,
             return rest.removesuffix(quotes), number, True
         if not any(line.rstrip().endswith(quotes) for line in lines[number:]):
             return given, -1, False
-        body, number = _until(lines, number, quotes)
+        body, number = _until(lines, number, quotes, margin=not rest)
         return (f"{rest}\n{body}" if rest else body), number, True
     block: list[str] = []
     while number < len(lines):

@@ -56,6 +56,7 @@ _BEGUN = re.compile(
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n?|```")
 _OWN_LINE = re.compile(r"(?:^|\n)[ \t]*(?:```[\w-]*[ \t]*\n?[ \t]*)?\Z")
 _LEAD_END = re.compile(r"(?:[.!?:…。！？：)\]\"'”*`]|\n)[ \t]*\Z")
+_NAME_LINE = re.compile(r"([A-Za-z_][\w.-]{0,127})[ \t]*\n\s*\{")
 _SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
 _SPILLED = re.compile(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
 """A member that follows the object which it belongs to."""
@@ -349,6 +350,9 @@ class _Reply:
         """Calls in Python's notation: the whole reply, or all that follows a lead-in."""
         body = NOISE.sub("", found.visible).strip().strip("`").removeprefix("python\n").strip()
         reader = CallReader(body, self._names)
+        named = _NAME_LINE.match(body)
+        if named and named[1] in self._names:
+            return self._headed(reader, body)
         at = 0
         if body and not reader.is_python(0):
             line = re.search(r"^\[(?=\s*[\w.]+\()", body, re.MULTILINE)
@@ -361,10 +365,21 @@ class _Reply:
         if not block.closed and not block.error:
             return refusal("incomplete", self._text)
         if block.error or body[block.end :].strip().strip("`"):
-            return None
+            listed = body[at] == "["  # a lone `f(x=1)` in prose is code, a list of them is not
+            return self._refuse("ambiguous", _ALONE) if listed else None
         calls = [call_of_request(each, self._tools) for each in block.calls]
         notes = (Repair("dialect", "none", at=at), *((BESIDE,) if at else ()))
         return Turn(_remark(body[:at]), tuple(calls), notes)
+
+    def _headed(self, reader: CallReader, body: str) -> Turn | Unparsed | None:
+        """A whole reply that is the name of an offered tool over an object."""
+        request, end = reader.named(0)
+        if request is None or body[end:].strip():
+            return None
+        if not request.closed:
+            return refusal("incomplete", self._text)
+        call = call_of_request(request, self._tools)
+        return Turn(None, (call,), (Repair("dialect", "none", at=0),))
 
     # ---- no calls
 

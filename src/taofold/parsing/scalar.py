@@ -67,8 +67,10 @@ def quantity_of(text: str) -> Any:
     return value
 
 
-def unescape(body: str) -> tuple[str, bool]:
+def unescape(body: str, quote: str = '"') -> tuple[str, bool]:
     """Decodes the escapes of a string's body; an unknown escape keeps its backslash.
+
+    An escaped `quote`, the sign that the string stands in, is as good as one of JSON's.
 
     Returns:
         The text and whether every escape was one of JSON's.
@@ -82,7 +84,7 @@ def unescape(body: str) -> tuple[str, bool]:
         nonlocal clean, unsure
         code = found[1]
         if code in _SIMPLE:
-            if code in "'`0“”‘’":
+            if code in "'`0“”‘’" and code != quote:
                 clean = False
             return _SIMPLE[code]
         if code[0] in "uxU" and len(code) > 1:

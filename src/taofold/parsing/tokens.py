@@ -179,7 +179,7 @@ class Tokens:
             self.note("unescaped_quotes", begin, content=True, cost=2)
         if "\n" in body:
             self.note("raw_newline", begin)
-        value, clean = unescape(body)
+        value, clean = unescape(body, self.text[begin - 1 : begin])
         if not clean:
             self.note("escape", begin, content=True)
         return value

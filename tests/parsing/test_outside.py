@@ -1,0 +1,69 @@
+"""Spellings that servers meet in the field, each in words of our own."""
+
+import pytest
+
+from taofold.parsing import Turn, Unparsed, read_reply
+
+TOOLS = {
+    "search": {
+        "type": "object",
+        "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    [
+        ('<|tool_call>:search{query:<|"|>cats<|"|>}<tool_call|>', {"query": "cats"}),
+        ('<functionname="search"><paramname="query">cats</param></function>', {"query": "cats"}),
+        ('<functionĠname="search"><param name="query">7</param></function>', {"query": "7"}),
+        (
+            "to=search.search<|message|><ns:function_calls>"
+            '<ns:invoke name="search.search"><ns:parameter name="query">25</ns:parameter>'
+            '<ns:parameter name="limit"> 25 </ns:parameter></ns:invoke></ns:function_calls><|eot|>',
+            {"query": "25", "limit": 25},
+        ),
+        (
+            '<function name="search"><param name="arguments">{"query": "cats"}</param></function>',
+            {"query": "cats"},
+        ),
+        (
+            '<invoke name="search"><parameter name="limit" string="true">7</parameter></invoke>',
+            {"limit": 7},
+        ),
+        ("[search(query='Martha\\'s')]", {"query": "Martha's"}),
+        ('search\n{"query": "cats"}', {"query": "cats"}),
+        ('ACTION: search\nPARAMETERS: {"query": "cats"}\nOBSERVATION', {"query": "cats"}),
+        (
+            'Action: search\nParameters:\n```json\n{"query": "cats"}\n```\nObservation:',
+            {"query": "cats"},
+        ),
+        ("ACTION: search\n  query: '''a\n  b'''\nOBSERVATION", {"query": "a\n  b"}),
+    ],
+)
+def test_it_is_read_as_meant_and_nothing_is_marked(text, parameters):
+    turn = read_reply(text, TOOLS, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert [(call.tool, call.parameters, call.error) for call in turn.calls] == [
+        ("search", parameters, "")
+    ]
+    assert not any(repair.content for each in (turn, *turn.calls) for repair in each.repairs)
+
+
+def test_nested_tags_of_a_tool_without_a_schema_are_its_structure():
+    mark = "]<]minimax[>["
+    text = (
+        f'{mark}<tool_call>{mark}<invoke name="order">{mark}<to>{mark}<city>Rome{mark}</city>'
+        f"{mark}</to>{mark}</invoke>{mark}</tool_call>"
+    )
+    turn = read_reply(text, ["order"], finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].parameters == {"to": {"city": "Rome"}}
+
+
+def test_a_list_of_calls_in_the_midst_of_prose_is_a_question_never_an_answer():
+    text = 'Sure.\n\n[search(query="a"),\n search(query="b")]\n\nThat tells us.'
+    reply = read_reply(text, TOOLS, finish_reason="stop")
+    assert isinstance(reply, Unparsed)
+    assert reply.reason == "ambiguous"
