@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from taofold import reason as reason
     from taofold.agent import Agent, Delta, RunResult, Stream
-    from taofold.agent.tagent import run_agent
+    from taofold.compat.tagent import run_agent
     from taofold.core.errors import ConfigError, LimitReached, Refused, ReplayDiverged
     from taofold.core.values import Action, Observation, Principal, Thought, Tier, Usage
     from taofold.policy import Limits, Policy
@@ -37,7 +37,7 @@ _HOME = {
     "Refused": "core.errors",
     "register_custom_action": "tools.actions",
     "ReplayDiverged": "core.errors",
-    "run_agent": "agent.tagent",
+    "run_agent": "compat.tagent",
     "RunContext": "tools",
     "RunResult": "agent",
     "Store": "store.store",

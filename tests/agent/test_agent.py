@@ -1,7 +1,7 @@
 """The front door: describing an agent, its result, its stream, TAgent's names."""
 
 import asyncio
-import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,17 +14,17 @@ from taofold import (
     MemoryLog,
     Outcome,
     RunContext,
+    Tier,
     register_custom_action,
-    run_agent,
     tool,
 )
-from taofold.agent.tagent import OverIterations, StructuredResponse, detect_action_loop
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.values import Message, Reply, Usage
 from taofold.runtime.registry import register_provider
 from taofold.testing import FunctionModel, ScriptedModel
 from taofold.tools.actions import forget_action
+from taofold.tools.discovery import DiscoveryWarning
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +53,17 @@ async def test_a_state_tool_gets_a_mapping_and_its_pair_enters_the_state() -> No
         Memo(script), tools=[tool(effect="read")(hello), tool(effect="read")(spy)]
     ).run("g", data={"k": 1})
     assert result.state.data == {"k": 1, "greeting": "hello Ann"}
-    assert seen == [({"k": 1, "greeting": "hello Ann", "stolen": True}, {"x": 1})]
+    state, args = seen[0]
+    assert args == {"x": 1}
+    assert state == {
+        "goal": "g",
+        "results": ["hello Ann"],
+        "used_tools": ["hello", "spy"],
+        "achieved": False,
+        "k": 1,
+        "greeting": "hello Ann",
+        "stolen": True,
+    }
     assert "unchanged" in result.steps[1].observations[0].extraction
 
 
@@ -103,6 +113,19 @@ async def test_a_custom_action_runs_and_an_unregistered_name_is_an_observation()
         forget_action("bell")
     assert result.steps[0].observations[0].result == "dring"
     assert "gong" in str(result.steps[1].observations[0].result)
+
+
+@pytest.mark.scenario("TAG-01", "TAG-02")
+async def test_an_agent_discovers_tools_and_says_what_it_cannot_use(tmp_path: Path) -> None:
+    code = "def hi(state, args):\n    'Hi.'\n    return 'hi', 1\ndef bad(query):\n    'No.'\n"
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "tagent.tools.py").write_text(code, encoding="utf-8")
+    agent = Agent(Memo([act("hi"), finish()]), discover=tmp_path)
+    with pytest.warns(DiscoveryWarning, match="bad"):
+        result = await agent.run("g")
+    assert result.status == "waiting"  # nothing found this way runs unasked
+    assert agent.toolset["hi"].tier == Tier.CARD
+    assert Agent("m:m").toolset.names == ()
 
 
 @pytest.mark.scenario("PEER-32")
@@ -220,58 +243,3 @@ async def test_leaving_a_stream_early_cancels_the_run() -> None:
     assert (await log.row("r")).status in ("cancelled", "limited", "finished")
     with pytest.raises(RuntimeError, match="not ended"):
         _ = stream.result
-
-
-# TAgent's front door -------------------------------------------------------------------
-
-
-@pytest.mark.scenario("TAG-05", "TAG-18")
-def test_run_agent_takes_names_and_functions() -> None:
-    script = [act("greet", name="Ann"), finish({"name": "Ann", "count": 1})]
-    result = run_agent("greet Ann", Memo(script), {"greet": hello}, output_format=Found)
-    assert result.success
-    assert result.output == Found(name="Ann", count=1)
-    assert result.state.data["greeting"] == "hello Ann"
-
-
-@pytest.mark.scenario("TAG-12")
-@pytest.mark.parametrize("iterations", [1, 4])
-def test_run_agent_makes_exactly_so_many_decisions(iterations: int) -> None:
-    asked: list[int] = []
-
-    def reply(request: Any) -> str:
-        asked.append(1)
-        if "last turn" in request.conversation[-1].content:
-            return finish("as far as I got")
-        return act("greet", name=f"n{len(asked)}")
-
-    result = run_agent("g", FunctionModel(reply), {"greet": hello}, max_iterations=iterations)
-    assert len(asked) == iterations
-    assert result.stop_reason == "max_steps"
-    assert result.output == "as far as I got"
-    assert not result.success
-    asked.clear()
-    with pytest.raises(OverIterations) as caught:
-        run_agent("g", FunctionModel(reply), [hello], iterations, crash_if_over_iterations=True)
-    assert caught.value.result.output == "as far as I got"
-
-
-@pytest.mark.scenario("TAG-27")
-@pytest.mark.parametrize("verbose", [True, False])
-def test_progress_goes_to_stderr_and_only_if_wanted(
-    verbose: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_agent("g", Memo([act("hello", name="x"), finish()]), [hello], verbose=verbose)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert bool(captured.err) == verbose
-
-
-def test_the_seeds_names_are_there() -> None:
-    import taofold.agent.tagent as tagent
-
-    for name in tagent.__all__:
-        assert getattr(tagent, name)
-    assert StructuredResponse(action="plan").params == {}
-    assert detect_action_loop(["a", "a"])
-    assert "taofold.agent.tagent" in sys.modules

@@ -12,7 +12,6 @@ from taofold.runtime.fallback import FallbackModel, Speaker
 from taofold.runtime.model import Model, OnText, Request
 from taofold.runtime.registry import (
     ReplayModel,
-    integrate_custom_llm,
     providers,
     register_provider,
     resolve,
@@ -41,12 +40,6 @@ async def test_a_registered_provider_is_used_for_all_calls_by_its_name(hello: Re
     assert (await model.complete(hello)).text == "mine"
     assert (await model.complete(hello)).model == "acme:large:v2"
     assert "acme" in providers()
-
-
-@pytest.mark.scenario("TAG-25")
-def test_the_seeds_name_for_it_works_too() -> None:
-    integrate_custom_llm("mine", lambda model: ScriptedModel([], name=model))
-    assert resolve("mine:x").name == "x"
 
 
 def test_every_built_in_provider_can_be_connected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Generic, cast
 
 from taofold.agent.activation import Activation, settle_log
@@ -34,6 +35,7 @@ from taofold.store.log import Log
 from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.actions import custom_actions
 from taofold.tools.context import Deps
+from taofold.tools.discovery import discovered
 from taofold.tools.worker import WORKERS
 
 _SCHEMA = {
@@ -64,6 +66,11 @@ class Agent(Generic[Deps, Out]):
     instructions: str = ""
     tools: Sequence[Any] = ()
     """Functions, `@tool`s, toolsets, other agents."""
+    discover: str | Path | Sequence[str | Path] = ()
+    """Directories whose `tagent.tools.py` and `taofold_tools.py` are **run** for more tools.
+
+    What such a file lacks is a `DiscoveryWarning`; no tool found is below tier 2.
+    """
     strategy: str | Callable[[Task], Strategy[Any]] = "react"
     limits: Limits = field(default_factory=Limits)
     policy: Policy = field(default_factory=Policy)
@@ -108,6 +115,8 @@ class Agent(Generic[Deps, Out]):
             ConfigError: a tool cannot be used; an ExceptionGroup of them if several cannot.
         """
         mine = _toolset(self.tools)
+        if self.discover:
+            mine = Toolset.of(mine, discovered(self.discover))
         added = [tool for name, tool in custom_actions().items() if name not in mine]
         return Toolset.of(mine, *added) if added else mine
 

@@ -5,7 +5,9 @@ file and command tools on the current directory. The operator's policy and flags
 """
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -15,6 +17,7 @@ from taofold.cli import place
 from taofold.cli.outcome import say
 from taofold.core.errors import ConfigError
 from taofold.store.fields import is_mapping
+from taofold.tools.discovery import DiscoveryWarning, discovered
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
@@ -48,6 +51,10 @@ class Choice:
     limits: dict[str, float] = field(default_factory=dict[str, float])
     digest: str = ""
     """Of the agent file, to say later that it changed."""
+    tools: list[str] = field(default_factory=list[str])
+    """Where tools are discovered, relative to `folder`."""
+    flat: bool = False
+    """Look for them in these directories only, not below."""
     instructions: str = ""
     """What a loop told the agent instead of its own instructions; "" = nothing."""
 
@@ -59,7 +66,9 @@ class Choice:
 
     def told(self) -> dict[str, Any]:
         """What was said of it, as JSON."""
-        return {name: value for name, value in asdict(self).items() if value not in ("", None, {})}
+        return {
+            name: value for name, value in asdict(self).items() if value not in ("", None, {}, [])
+        }
 
     def settings(self) -> dict[str, Any]:
         """For the run's log."""
@@ -75,6 +84,8 @@ def chosen(
     strict: bool | None = None,
     network: bool = False,
     limits: dict[str, float] | None = None,
+    tools: Iterable[Path] = (),
+    recursive: bool = True,
 ) -> Choice:
     """The choice that the arguments of a command make."""
     here = Path.cwd()
@@ -83,7 +94,18 @@ def chosen(
         raise ConfigError(f"the work root {str(work)!r} is no directory", path="--root")
     if autonomy and autonomy not in DIAL:
         raise ConfigError(f"--autonomy is one of {', '.join(DIAL)}, not {autonomy!r}")
-    choice = Choice(agent, str(here), str(work), model, autonomy, strict, network, limits or {})
+    choice = Choice(
+        agent,
+        str(here),
+        str(work),
+        model,
+        autonomy,
+        strict,
+        network,
+        limits or {},
+        tools=[str(path) for path in tools],
+        flat=not recursive,
+    )
     return replace(choice, digest=_digest(choice))
 
 
@@ -120,7 +142,11 @@ def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
     config, operator = place.config(), place.operator_policy()
     if choice.autonomy:
         operator = replace(operator, autonomy=choice.autonomy)  # type: ignore[arg-type]
-    agent = _described(choice, config, operator)
+    with _discovery():
+        agent = _described(choice, config, operator)
+        agent = _with_discovered(agent, choice)
+        if agent.discover:
+            agent.toolset  # noqa: B018 - made here, so that what was not usable is said now
     changes: dict[str, Any] = {}
     if choice.instructions:
         changes["instructions"] = choice.instructions
@@ -134,6 +160,29 @@ def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
     if choice.model:
         return everywhere(agent, default).but(approve=None, **changes)
     return agent.but(model=default, models=others, approve=None, **changes)
+
+
+@contextmanager
+def _discovery() -> Iterator[None]:
+    """Say what discovery could not use the way this program says things."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DiscoveryWarning)
+        yield
+    for one in caught:
+        if issubclass(one.category, DiscoveryWarning):
+            say(f"note: {one.message}")
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
+def _with_discovered(agent: "Agent[Any, Any]", choice: Choice) -> "Agent[Any, Any]":
+    if not choice.tools:
+        return agent
+    paths = [Path(choice.folder) / name for name in choice.tools]
+    absent = [str(path) for path in paths if not path.exists()]
+    if absent:
+        raise ConfigError(f"there is no file or directory {', '.join(absent)}", path="--tools")
+    return agent.but(tools=(*agent.tools, discovered(paths, recursive=not choice.flat)))
 
 
 def _described(choice: Choice, config: "Config", operator: "Policy") -> "Agent[Any, Any]":

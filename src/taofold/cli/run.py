@@ -1,6 +1,7 @@
 """`taofold run`."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,6 +41,18 @@ def run(
             "can be read as such, else text. May be given again, for other keys.",
         ),
     ] = None,
+    tools: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--tools",
+            metavar="DIR",
+            help="Run the files tagent.tools.py and taofold_tools.py in and below DIR, and offer "
+            "their tools too. May be given again.",
+        ),
+    ] = None,
+    recursive: Annotated[
+        bool, typer.Option("--recursive/--no-recursive", help="Look below DIR too.")
+    ] = True,
     session: Annotated[
         str, typer.Option("--session", metavar="NAME", help="Carry on the conversation NAME.")
     ] = "",
@@ -82,6 +95,8 @@ def run(
         strict=False if lenient else None,
         network=network,
         limits=limits,
+        tools=tools or (),
+        recursive=recursive,
     )
     made = make(choice)
     log = open_store(create=True)

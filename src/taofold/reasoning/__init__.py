@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from taofold.reasoning.nested import Inner
     from taofold.reasoning.plan import Plan
     from taofold.reasoning.self_correct import SelfCorrect
+    from taofold.reasoning.system import tagent
 
 _HOME = {
     "FORMATS": "cot",
@@ -28,6 +29,7 @@ _HOME = {
     "Inner": "nested",
     "Plan": "plan",
     "SelfCorrect": "self_correct",
+    "tagent": "system",
 }
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "SelfCorrect",
     "Task",
     "react",
+    "tagent",
 ]
 
 

@@ -4,8 +4,11 @@ A pure generator: limits, policy, tools and repetition are the runtime's; it hea
 them through the `Outlook` of each turn and the observations.
 """
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from taofold.core.effects import Act, Answer, Begin, Halt, Outlook, Strategy, note
-from taofold.core.values import Observation
+from taofold.core.values import Action, Observation
 from taofold.reasoning.talk import Talk
 from taofold.reasoning.task import Task
 from taofold.reasoning.turn import Lost, Taken, take_turn
@@ -13,8 +16,27 @@ from taofold.reasoning.turn import Lost, Taken, take_turn
 VERSION = 1
 
 
-def react(task: Task) -> Strategy[Answer]:
-    """Turn after turn until the model finishes, a limit is reached, or no reply can be read."""
+class OwnActions(Protocol):
+    """Actions that the strategy answers itself: see `taofold.reasoning.system`."""
+
+    def observed(self, actions: Sequence[Action]) -> Strategy[tuple[Observation | None, ...]]:
+        """The observations of those of `actions` that are its own, else None."""
+        ...
+
+    def saw(self, actions: Sequence[Action], observations: Sequence[Observation]) -> None:
+        """Hear what came back from a step."""
+        ...
+
+    def ending(self) -> Strategy[Answer | None]:
+        """The run's answer, if one of these actions has ended it."""
+        ...
+
+
+def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
+    """Turn after turn until the model finishes, a limit is reached, or no reply can be read.
+
+    `system` answers actions of the strategy's own; without it there are none.
+    """
     talk = Talk(task)
     failed = False
     number = 0
@@ -39,7 +61,13 @@ def react(task: Task) -> Strategy[Answer]:
                     stop = outlook.wrap_up
                 return Answer(taken.answer, stop, taken.failed)
             number += 1
-            observations: tuple[Observation, ...] = yield Act(taken.thought, taken.actions)
+            local = () if system is None else (yield from system.observed(taken.actions))
+            observations: tuple[Observation, ...] = yield Act(taken.thought, taken.actions, local)
+            if system is not None:
+                system.saw(taken.actions, observations)
+                ended = yield from system.ending()
+                if ended is not None:
+                    return ended
             failed = any([o.status in ("failure", "timeout") for o in observations])
             talk.tell(number, taken.reply, taken.kept, taken.actions, observations)
     except Halt as halt:

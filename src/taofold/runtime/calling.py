@@ -4,7 +4,7 @@ Calls that may have happened without anybody seeing it are for `doubting`.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from time import perf_counter
 from typing import Any, Final, NamedTuple
@@ -13,6 +13,7 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.excerpt import excerpt, key_line
+from taofold.core.state import RunState
 from taofold.core.trace import child_id
 from taofold.core.values import Action, Observation
 from taofold.policy.redaction import Redactor
@@ -117,11 +118,30 @@ def _context(ledger: Ledger, desk: Desk, seconds: float, answer: Answer | None) 
         step=len(store.state.steps) + 1,
         principal=setup.principal,
         timeout_s=seconds,
-        data=store.state.data,
+        data=_data(store.state, desk.tool),
         answer=answer,
         ask=None if setup.approve is None else desk,
         on_progress=_progress(ledger, desk.tool),
     )
+
+
+def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
+    """The state's data; a `(state, args)` tool also finds TAgent's keys, unless they are set."""
+    if tool.signature is None or tool.signature.style != "stateful":
+        return state.data
+    results = [
+        observation.result
+        for step in state.steps
+        for action, observation in zip(step.actions, step.observations, strict=True)
+        if action.tool in state.per_tool and not observation.refused
+    ]
+    seeds = {
+        "goal": state.goal,
+        "results": results,
+        "used_tools": list(state.per_tool),
+        "achieved": False,
+    }
+    return {**seeds, **state.data}
 
 
 def effect_id(run: str, key: str, index: int) -> str:

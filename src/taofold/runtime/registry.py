@@ -64,9 +64,9 @@ def register_provider(name: str, factory: Factory) -> None:
     _registered[name] = factory
 
 
-def integrate_custom_llm(provider_name: str, client_class: Factory) -> None:
-    """What TAgent calls `register_provider`: the class is called with the model's name."""
-    register_provider(provider_name, client_class)
+def forget_provider(name: str) -> None:
+    """Undo `register_provider`; an unknown name is no error."""
+    _registered.pop(name, None)
 
 
 def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Model:

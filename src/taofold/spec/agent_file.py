@@ -76,6 +76,9 @@ class AgentKeys(Strict):
     tools: list[Any] = []
     mcp: dict[str, McpKeys] = {}
     """MCP servers whose tools it has too, by name."""
+    discover: Annotated[
+        list[str], BeforeValidator(_several, json_schema_input_type=str | list[str])
+    ] = []
     strategy: str = "react"
     limits: LimitKeys = LimitKeys()
     policy: Any = None

@@ -46,6 +46,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
         description=keys.description,
         instructions=keys.instructions,
         tools=tuple(tools),
+        discover=_folders(file, faults),
         strategy=keys.strategy,
         limits=replace(Limits(), **{**config.limits.given(), **keys.limits.given()}),
         policy=file.policy,
@@ -92,6 +93,23 @@ def listed(
             except ConfigError as error:
                 faults.append(file.document.fault(("mcp", name), str(error)))
     return found
+
+
+def _folders(file: AgentFile, faults: list[Fault]) -> tuple[Path, ...]:
+    """The directories and files of `discover`, all below the file's own directory."""
+    found: list[Path] = []
+    for index, name in enumerate(file.keys.discover):
+        try:
+            path = inside(file.document.folder, name)
+        except ConfigError as error:
+            faults.append(file.document.fault(("discover", index), str(error)))
+            continue
+        if not path.exists():
+            faults.append(
+                file.document.fault(("discover", index), f"there is no file or directory {name!r}")
+            )
+        found.append(path)
+    return tuple(found)
 
 
 def _new(one: Any, seen: list[Any]) -> bool:
@@ -147,7 +165,7 @@ def inside(root: Path, relative: str) -> Path:
     base = root.resolve()
     path = (base / relative).resolve()
     if not path.is_relative_to(base):
-        raise ConfigError(f"root {relative!r} leads out of the work root {str(base)!r}")
+        raise ConfigError(f"{relative!r} leads out of {str(base)!r}")
     return path
 
 

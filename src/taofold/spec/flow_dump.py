@@ -10,6 +10,7 @@ Only what a file can say is written; the rest is refused, never left out in sile
 
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Final
 
 from taofold.agent import Agent
@@ -76,6 +77,10 @@ def described(agent: Agent[Any, Any]) -> dict[str, Any]:
         said["output"] = _type(agent.output)
     if agent.tools:
         said["tools"] = [_tool(one, place) for place, one in enumerate(agent.tools)]
+    if agent.discover:
+        paths = agent.discover
+        several = [paths] if isinstance(paths, str | Path) else list(paths)
+        said["discover"] = [str(path) for path in several]
     limits = _limits(agent.limits)
     if limits:
         said["limits"] = limits

@@ -7,6 +7,7 @@ nothing unless a path is given, and it never prints: what went wrong is in `Disc
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,10 @@ from taofold.tools.toolset import Toolset
 
 FILES: Final = ("tagent.tools.py", "taofold_tools.py")
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+class DiscoveryWarning(UserWarning):
+    """A file or function that gives no tool, or a tool that another one hides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ def discover(
     Unless `trusted`, no tool found is below tier 2, whatever it declares (D8).
     """
     faults: list[Fault] = []
-    warnings: list[str] = []
+    hidden: list[str] = []
     taken: dict[str, tuple[Tool, Path]] = {}
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     for path in _files(given, recursive, faults):
@@ -70,12 +75,20 @@ def discover(
         for tool in _tools_of(module, path, faults):
             if tool.name in taken:
                 first = taken[tool.name][1]
-                warnings.append(f"tool {tool.name!r} of {path} is ignored: {first} defines it too")
+                hidden.append(f"tool {tool.name!r} of {path} is ignored: {first} defines it too")
                 continue
             kept = tool if trusted else replace(tool, tier=max(tool.tier, Tier.CARD))
             taken[tool.name] = (kept, path)
     tools = Toolset(tool for tool, _ in taken.values())
-    return Discovery(tools, tuple(faults), tuple(warnings))
+    return Discovery(tools, tuple(faults), tuple(hidden))
+
+
+def discovered(paths: str | Path | Iterable[str | Path], *, recursive: bool = True) -> Toolset:
+    """The tools of `discover`; what could not be used is a `DiscoveryWarning` each."""
+    found = discover(paths, recursive=recursive)
+    for problem in (*map(str, found.faults), *found.warnings):
+        warnings.warn(problem, DiscoveryWarning, stacklevel=2)
+    return found.tools
 
 
 def _files(paths: Iterable[str | Path], recursive: bool, faults: list[Fault]) -> list[Path]:

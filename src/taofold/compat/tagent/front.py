@@ -1,51 +1,30 @@
-"""TAgent's front door: `run_agent(goal, model, tools)`, and its names for what is ours.
+"""TAgent's front door: `run_agent(goal, model, tools)`, a thin layer over `Agent`.
 
-A thin layer over `Agent` for users of that library. Like there, tools run without asking;
-only tier 3 still waits for a person.
+Like there, tools run without asking; only tier 3 still waits for a person. The model may also
+choose `plan`, `evaluate`, `summarize` and whatever `register_custom_action` added.
 """
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
-
-from pydantic import BaseModel
+from functools import partial
+from typing import Any, cast
 
 from taofold.agent.agent import Agent
 from taofold.agent.result import Happening, RunResult
 from taofold.core import events as e
-from taofold.core.chat import format_conversation_as_chat
 from taofold.core.errors import LimitReached
-from taofold.core.rules import detect_action_loop
 from taofold.policy import Limits, Policy
+from taofold.reasoning import tagent
+from taofold.reasoning.system import SYSTEM_ACTIONS
 from taofold.runtime.model import ModelSpec
 from taofold.store.log import Log
 from taofold.tools import Tool, as_tool
-from taofold.tools.actions import register_custom_action
-from taofold.tools.documentation import get_tool_documentation
-from taofold.tools.make import make
-
-__all__ = [
-    "OverIterations",
-    "StructuredResponse",
-    "detect_action_loop",
-    "format_conversation_as_chat",
-    "get_tool_documentation",
-    "register_custom_action",
-    "run_agent",
-]
+from taofold.tools.make import external, make
 
 
 class OverIterations(LimitReached):
     """`max_iterations` ended the run and `crash_if_over_iterations` was set."""
-
-
-class StructuredResponse(BaseModel):
-    """TAgent's decision: what to do next, with its parameters and the reason."""
-
-    action: Literal["plan", "execute", "summarize", "evaluate"]
-    params: dict[str, Any] = {}
-    reasoning: str = ""
 
 
 def run_agent(
@@ -81,6 +60,7 @@ def run_agent(
         OverIterations: only if asked for; its `result` holds the partial work.
     """
     options.setdefault("policy", Policy(autonomy="autonomous"))
+    options.setdefault("strategy", tagent)
     agent: Agent[Any, Any] = Agent(
         model,
         tools=_tools(tools),
@@ -90,6 +70,8 @@ def run_agent(
         log=log,
         **options,
     )
+    if agent.strategy is tagent:
+        agent = _with_system_actions(agent)
     result = agent.run_sync(goal, data=data, listener=_tell if verbose else None)
     if crash_if_over_iterations and result.stop_reason == "max_steps":
         raise OverIterations(f"the goal was not reached in {max_iterations} iterations", result)
@@ -100,6 +82,32 @@ def _tools(tools: Mapping[str, Callable[..., Any]] | Sequence[Any]) -> Sequence[
     if not isinstance(tools, Mapping):
         return tools
     return [_named(name, function) for name, function in tools.items()]
+
+
+def _with_system_actions(agent: Agent[Any, Any]) -> Agent[Any, Any]:
+    """The agent with those of TAgent's own actions whose name none of its tools has."""
+    tools, steps = agent.toolset, agent.limits.steps
+    limits = agent.limits
+    if steps and not any([tool.agent for tool in tools.values()]):
+        # A decision may cost a second call, of the planner or the evaluator. (Set, it would
+        # also count what child agents ask.)
+        limits = replace(limits, model_calls=2 * steps + 3)
+    names = [name for name in SYSTEM_ACTIONS if name not in tools]
+    added = [_system(name) for name in names]
+    strategy = partial(tagent, names=names)
+    return agent.but(tools=(*agent.tools, *added), limits=limits, strategy=strategy)
+
+
+def _system(name: str) -> Tool:
+    """An action of the strategy, as it is offered; it is answered before it could be called."""
+    steps = {"steps": {"type": "array", "items": {"type": "string"}}}
+    properties = steps if name == "plan" else {}
+    schema = {"type": "object", "properties": properties, "additionalProperties": True}
+    return external(name, SYSTEM_ACTIONS[name], schema, _unreachable, effect="read")
+
+
+def _unreachable(parameters: dict[str, Any]) -> None:
+    raise RuntimeError("the strategy answers this action itself")
 
 
 def _named(name: str, function: Callable[..., Any]) -> Tool:

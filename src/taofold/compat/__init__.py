@@ -1,0 +1,4 @@
+"""The names of other frameworks for what is ours: thin layers, one package for each framework.
+
+Nothing else in taofold imports from here. `taofold.compat.tagent` is TAgent's.
+"""

@@ -1,0 +1,41 @@
+"""`SYSTEM_ACTIONS`: TAgent's mapping of names to actions, over our registry of custom actions."""
+
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any, Final
+
+from taofold.tools.actions import custom_actions, forget_action, register_custom_action
+
+
+class _SystemActions(MutableMapping[str, Callable[..., Any]]):
+    """What is registered for every agent of the process. Setting a name again replaces it.
+
+    `plan`, `execute`, `evaluate` and `summarize` work without being listed here; an action
+    registered under one of these names takes the place of the built-in one.
+    """
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return custom_actions()[name]
+
+    def __setitem__(self, name: str, action: Callable[..., Any]) -> None:
+        before = custom_actions().get(name)
+        forget_action(name)
+        try:
+            register_custom_action(name, action)
+        except Exception:
+            if before is not None:  # what cannot be used must not cost what could
+                register_custom_action(name, before)
+            raise
+
+    def __delitem__(self, name: str) -> None:
+        if name not in custom_actions():
+            raise KeyError(name)
+        forget_action(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(custom_actions())
+
+    def __len__(self) -> int:
+        return len(custom_actions())
+
+
+SYSTEM_ACTIONS: Final[MutableMapping[str, Callable[..., Any]]] = _SystemActions()

@@ -1,0 +1,158 @@
+"""Actions of the strategy itself, TAgent's `plan`, `evaluate` and `summarize`.
+
+The model chooses them by name like tools; they are asked of the models that play planner,
+evaluator and finalizer. What they find enters the state's data under `plan`, `achieved`,
+`evaluation` and `summary`. An evaluator that says yes ends the run; after `rejections` noes it
+ends as not achieved. Knows nothing about the loop around it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from taofold.core.effects import Answer, Strategy, note
+from taofold.core.values import Action, Observation, Thought
+from taofold.reasoning import planning
+from taofold.reasoning.asking import Read, Reader, Unread, ask_for, opening, typed
+from taofold.reasoning.direct import answer
+from taofold.reasoning.nested import closing
+from taofold.reasoning.react import react
+from taofold.reasoning.task import Task
+
+SYSTEM_ACTIONS: Final[dict[str, str]] = {
+    "plan": "Write down the next steps towards the goal. Give them as `steps`, or nothing: "
+    "then the planner is asked.",
+    "evaluate": "Let the evaluator judge whether the goal is reached. If it is, the run ends.",
+    "summarize": "Let the finalizer sum up what is known so far.",
+}
+"""Names, and what a model is told of them."""
+
+REJECTIONS: Final = 3
+_ALONE: Final = "{} judges what is there so far: send it alone, not beside other actions"
+_PLAN: Final = """\
+You plan the next steps towards a goal. You do not act.
+Tools:
+%s
+Reply with exactly one JSON object, nothing before or after it:
+{"steps": ["<step>", …]}"""
+_SUMMARY: Final = "Sum up in plain text what these results say about the goal. Invent nothing."
+
+
+class Steps(BaseModel):
+    """What the planner answers."""
+
+    steps: list[str]
+
+
+class SystemActions:
+    """The strategy's own actions over one run, and what they have seen of it.
+
+    Example: `local = yield from system.observed(actions)`, then `Act(thought, actions, local)`.
+    """
+
+    def __init__(self, task: Task, names: Sequence[str], *, rejections: int = REJECTIONS) -> None:
+        self.task, self.names = task, frozenset(names)
+        self.rejections = rejections
+        self.achieved = False
+        self.objections: list[str] = []
+        self._calls: dict[str, planning.PlannedTask] = {}
+        self._seen: dict[str, Observation] = {}
+
+    def observed(self, actions: Sequence[Action]) -> Strategy[tuple[Observation | None, ...]]:
+        """The observations of those of `actions` that are the strategy's own, else None."""
+        found: list[Observation | None] = []
+        for action in actions:
+            if action.tool not in self.names or action.error:
+                found.append(None)
+            elif len(actions) > 1:
+                found.append(Observation(_ALONE.format(action.tool), "failure", refused="batch"))
+            else:
+                found.append((yield from self._perform(action)))
+        return tuple(found)
+
+    def saw(self, actions: Sequence[Action], observations: Sequence[Observation]) -> None:
+        """Remember what came back, for the next judgement."""
+        for action, observation in zip(actions, observations, strict=True):
+            id_ = str(len(self._seen) + 1)
+            self._calls[id_] = planning.PlannedTask(id=id_, tool=action.tool)
+            self._seen[id_] = observation
+
+    def ending(self) -> Strategy[Answer | None]:
+        """The run's answer if the evaluator's word ends it; asks the finalizer if it said yes."""
+        if self.achieved:
+            got = yield from answer(self.task, self._question(planning.FINALIZER), role="finalizer")
+            if isinstance(got, Unread):
+                error = f"the results could not be put into the answer's form: {got.error}"
+                return Answer(None, "error", error)
+            thought = Thought("The answer from the results.", "synthesis", synthesized=True)
+            yield closing(thought, got.value)
+            return Answer(got.value, "criteria_met")
+        if len(self.objections) >= self.rejections:
+            why = self.objections[-1]
+            error = f"not achieved after {len(self.objections)} rejections: {why}"
+            return Answer(None, error=error)
+        return None
+
+    def _perform(self, action: Action) -> Strategy[Observation]:
+        match action.tool:
+            case "plan":
+                return (yield from self._plan(action))
+            case "evaluate":
+                return (yield from self._evaluate())
+            case _:
+                return (yield from self._summarize())
+
+    def _plan(self, action: Action) -> Strategy[Observation]:
+        steps: Any = action.parameters.get("steps") or action.parameters.get("plan")
+        if not steps:
+            got = yield from self._ask("planner", _PLAN % planning.tools(self.task), typed(Steps))
+            if isinstance(got, Unread):
+                return Observation(got.error, "failure")
+            steps = got.value.steps
+        yield from note("state", plan=steps)
+        return Observation(steps, extraction="plan written down", auto=True)
+
+    def _evaluate(self) -> Strategy[Observation]:
+        got = yield from self._ask(
+            "evaluator", planning.EVALUATOR, typed(planning.Evaluation), planning.EVALUATION_SCHEMA
+        )
+        if isinstance(got, Unread):
+            self.objections.append("the evaluator gave no verdict")
+            return Observation(got.error, "failure")
+        verdict: planning.Evaluation = got.value
+        self.achieved = verdict.achieved
+        yield from note("state", achieved=verdict.achieved, evaluation=verdict.model_dump())
+        if verdict.achieved:
+            return Observation(verdict.model_dump(), extraction="goal achieved", auto=True)
+        self.objections.append("; ".join([verdict.feedback, *verdict.missing]).strip("; "))
+        return Observation(planning.feedback(verdict), extraction="not achieved yet", auto=True)
+
+    def _summarize(self) -> Strategy[Observation]:
+        got = yield from self._ask("finalizer", _SUMMARY, typed(str))
+        if isinstance(got, Unread):
+            return Observation(got.error, "failure")
+        yield from note("state", summary=got.value)
+        return Observation(got.value)
+
+    def _ask(
+        self, role: Any, rules: str, reader: Reader[Any], schema: dict[str, Any] | None = None
+    ) -> Strategy[Read[Any] | Unread]:
+        conversation = opening(self.task, rules, self._question(), history=role == "planner")
+        return (
+            yield from ask_for(
+                reader, conversation, attempts=self.task.attempts, role=role, schema=schema
+            )
+        )
+
+    def _question(self, *words: str) -> str:
+        results = planning.digest(self._calls, self._seen, self.task.budget // 2)
+        return planning.question(self.task.goal, results, *words)
+
+
+def tagent(task: Task, names: Sequence[str] = tuple(SYSTEM_ACTIONS)) -> Strategy[Answer]:
+    """ReAct whose model may also choose TAgent's `plan`, `evaluate` and `summarize`.
+
+    `names` are those of them that the strategy answers; `task` must offer them.
+    """
+    return react(task, SystemActions(task, names))
