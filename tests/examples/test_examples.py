@@ -10,9 +10,12 @@ import pytest
 from tests.spec_flow.kit import reasoned, with_model
 
 from taofold import Agent
+from taofold.cli.agents import chosen, make
+from taofold.runtime import registry
 from taofold.runtime.model import Request
 from taofold.spec import Config, build, read_agent
 from taofold.spec.names import load
+from taofold.store import react_json
 from taofold.testing.models import FunctionModel, ScriptedModel
 
 HERE = Path(__file__).parents[2] / "examples"
@@ -92,6 +95,54 @@ def test_the_seeds_react_runs_as_it_stands(folder: Path) -> None:
     assert steps[0]["action_input"] == {"query": "otters sleep"}
     assert "hold hands" in steps[1]["observation"]
     assert result.state.data["memory.fact"] == "they hold hands"
+
+
+@pytest.mark.scenario("TEA-35")
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("seed-cot", {"math_problem": "1+1?"}), ("seed-decompose", {"complex_problem": "1+1?"})],
+)
+def test_the_seeds_files_run_without_a_model_said_by_the_provider_of_the_environment(
+    name: str, data: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`model: gpt-4` is OpenAI's, whose address and key the environment has."""
+    made: list[str] = []
+
+    def factory(model: str, **options: Any) -> ScriptedModel:
+        made.append(model)
+        return ScriptedModel([reasoned("2", "one and one")] * 3, name=f"openai:{model}")
+
+    monkeypatch.setattr(registry, "_registered", {"openai": factory})
+    monkeypatch.setenv("TAOFOLD_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("TAOFOLD_MODEL", raising=False)
+    agent = make(chosen(str(HERE / f"{name}.yaml")))
+    assert made == ["gpt-4"]
+    if name == "seed-cot":
+        result = agent.run_sync("solve", data=data)
+        assert result.success, result.error
+        assert result.output["model"] == "openai:gpt-4"
+
+
+@pytest.mark.scenario("TEA-26")
+def test_the_trace_of_a_flow_has_the_models_steps_and_its_answer(folder: Path) -> None:
+    """The document's trace: two steps and the final answer, which is not the whole state."""
+    path = folder / "seed-react.yaml"
+    (folder / "notes.md").write_text("# Otters\nSea otters hold hands while they sleep.")
+    path.write_text(path.read_text() + "settings: {search: 'folder:.'}\n")
+    script = [
+        act("web.search", query="otters sleep"),
+        act("web.scrape", "The first hit is folder:notes.md", url="folder:notes.md"),
+        act("finish", answer="Otters hold hands."),
+    ]
+    result = with_model(read("seed-react.yaml", folder), ScriptedModel(script)).run_sync(
+        "go", data={"research_question": "How do otters sleep?"}
+    )
+    trace = json.loads(react_json.dumps(result.records))
+    assert [one["action"] for one in trace["steps"]] == ["web.search", "web.scrape"]
+    assert [one["step"] for one in trace["steps"]] == [1, 2]
+    assert trace["final_answer"] == "Otters hold hands."
+    again = react_json.loads(json.dumps(trace))
+    assert json.loads(react_json.dumps(again)) == trace
 
 
 def test_the_seeds_react_says_what_to_do_without_a_backend(folder: Path) -> None:

@@ -30,7 +30,7 @@ def _cot(call: Call[CotKeys]) -> Strategy[Done]:
     value = {
         "thinking": thinking,
         "answer": ended.output,
-        "model": call.models.get("model", ""),
+        "model": ended.trace.model("executor"),
         "thinking_format": keys.thinking_format,
         **_traced(ended),
         "reasoning_thinking": thinking,
@@ -67,7 +67,7 @@ def _stepped(call: Call[Any], ended: Ended) -> Done:
         "steps": steps,
         "final_answer": ended.output,
         "total_steps": len(steps),
-        "model": call.models.get("model", ""),
+        "model": ended.trace.model("executor", "finalizer", "planner"),
         **_traced(ended),
         "react_steps": steps,
         "reasoning_answer": ended.output,
@@ -99,8 +99,8 @@ def _self_correct(call: Call[SelfCorrectKeys]) -> Strategy[Done]:
         "output": ended.output,
         "improvement_history": history,
         "rounds_completed": max(0, len(history) - 1),
-        "generator_model": named.get("executor", ""),
-        "critic_model": named.get("critic", named.get("executor", "")),
+        "generator_model": ended.trace.model("executor"),
+        "critic_model": ended.trace.model("critic"),
         **_traced(ended),
         "reasoning_answer": ended.output,
     }
@@ -142,6 +142,7 @@ def _decompose(call: Call[DecomposeKeys]) -> Strategy[Done]:
     value = {
         **parts(ended.trace.steps),
         "final_answer": ended.output,
+        "model": ended.trace.model("executor", "finalizer", "planner"),
         **_traced(ended),
         "reasoning_answer": ended.output,
     }

@@ -14,6 +14,10 @@ from taofold.core.effects import Act, Ask, Begin, Effect, Fork, Halt, Note, Outl
 from taofold.core.values import RESERVED, Action, ModelSettings, Observation, Reply
 
 
+_SPARE = 3
+"""Model calls that a node may make beyond its steps: replies that could not be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What a node's file says about the strategy inside it."""
@@ -26,7 +30,7 @@ class Rules:
     allowed: frozenset[str] | None = None
     """The only tools it may call; None = all."""
     steps: int | None = None
-    """Turns; the last of them is without tools."""
+    """Turns; the last of them is without tools. Model calls: `_SPARE` more."""
 
 
 @dataclass(slots=True)
@@ -38,6 +42,8 @@ class Trace:
     notes: list[tuple[str, dict[str, Any]]] = field(
         default_factory=list[tuple[str, dict[str, Any]]]
     )
+    models: dict[str, str] = field(default_factory=dict[str, str])
+    """Who answered last, by role."""
     failures: list[str] = field(default_factory=list[str])
     """What the models' providers said when they failed."""
 
@@ -60,14 +66,23 @@ class Trace:
             self.steps.append({**entry, "step": len(self.steps) + 1})
         self.notes += other.notes
         self.failures += other.failures
+        self.models |= other.models
+
+    def model(self, *roles: str) -> str:
+        """The model that answered in the first of these roles that somebody played, or ""."""
+        return next((self.models[role] for role in roles if role in self.models), "")
 
 
 def watched(strategy: Strategy[Any], rules: Rules, trace: Trace) -> Strategy[Any]:
     """`strategy`, under `rules`; what it does is added to `trace`."""
-    turns = 0
+    turns = asked = 0
     try:
         effect = next(strategy)
         while True:
+            asked += isinstance(effect, Ask)
+            if rules.steps is not None and asked > rules.steps + _SPARE:
+                effect = strategy.throw(Halt("max_steps"))
+                continue
             branches: list[Trace] = []
             try:
                 result = yield _changed(effect, rules, branches)
@@ -135,6 +150,7 @@ def _see(effect: Effect, result: Any, trace: Trace, branches: list[Trace]) -> No
             if reply.finish == "error":
                 trace.failures.append(reply.reasoning)
                 raise Halt("error")
+            trace.models[effect.role] = reply.model
         case Act():
             for action, observation in zip(effect.actions, result, strict=True):
                 trace.steps.append(entry(len(trace.steps) + 1, effect, action, observation))

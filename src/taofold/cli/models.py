@@ -70,7 +70,7 @@ def everywhere(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":
 
 
 def spared(agent: "Agent[Any, Any]", file: "AgentFile") -> "Agent[Any, Any]":
-    """The agent; where its flow asks no model and none is set, with nobody in its place."""
+    """The agent; where its flow names every model it asks and none is set, nobody in its place."""
     from taofold.spec import FlowFile
 
     if agent.model or not isinstance(file, FlowFile) or any(_asks(file)):
@@ -79,8 +79,9 @@ def spared(agent: "Agent[Any, Any]", file: "AgentFile") -> "Agent[Any, Any]":
 
 
 def _asks(file: "FlowFile") -> Iterator[bool]:
-    """For each node, also of imported flows: does its action ask a model?"""
+    """For each node, also of imported flows: does its action ask a model that it does not name?"""
     for node in file.flow.every:
-        yield node.kind is not None and bool(node.kind.models)
+        own = not {"model", "generator_model"}.isdisjoint(node.models)
+        yield node.kind is not None and bool(node.kind.models) and not own
     for other in file.imported.values():
         yield from _asks(other)

@@ -40,14 +40,23 @@ def dumps(records: Iterable[e.Record]) -> str:
         for turn in turns(kept)
         if turn.complete
         for call in turn.calls
-        if call.observation is not None
+        if call.observation is not None and not _closes(call)
     ]
     ends = [record.event for record in kept if isinstance(record.event, e.RunFinished)]
     answer = ends[-1].output if ends else None
+    if start is not None and start.strategy == "flow" and is_mapping(answer):
+        answer = answer.get("reasoning_answer", answer)
     trace: dict[str, Any] = {"steps": steps, _FINAL: answer}
     if start is not None and start.goal:
         trace = {"goal": start.goal, **trace}
     return msgspec.json.format(msgspec.json.encode(trace), indent=2).decode() + "\n"
+
+
+def _closes(call: Call) -> bool:
+    """Does the call only say that the work is done? Its answer stands in `final_answer`."""
+    return call.action.tool in (FINISH, "reason.react", "reason.plan") and (
+        call.local or call.action.tool == FINISH
+    )
 
 
 def loads(text: str, *, run: str = "", at: int = 0, source: str = "react-json") -> list[e.Record]:
