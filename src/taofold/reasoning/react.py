@@ -53,7 +53,12 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
             talk.open(outlook)
             taken = yield from take_turn(task, talk, outlook, after_failure=failed)
             if isinstance(taken, Lost):
-                return _lost(task, taken, outlook.wrap_up, outlook.toolless)
+                wrap_up = outlook.wrap_up
+                if wrap_up == "max_tool_calls":
+                    # The attempts may have reached the limit of model calls, which then ends it.
+                    left: Outlook = yield Begin()
+                    wrap_up = left.stop or wrap_up
+                return _lost(task, taken, wrap_up, outlook.toolless)
             if taken.final:
                 yield from _close(taken)
                 stop = "loop_detected" if outlook.toolless else taken.final

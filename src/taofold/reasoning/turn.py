@@ -70,7 +70,9 @@ def take_turn(
     corrected: set[str] = set()
     broken = Broken("", "")
     said = ""
-    for _ in range(task.attempts):
+    # At the limit of steps: the wrap-up, and one more word if that was none.
+    attempts = min(task.attempts, 2) if outlook.wrap_up == "max_steps" else task.attempts
+    for _ in range(attempts):
         reply: Reply = yield from _ask(talk, toolless)
         if reply.finish == "overflow":
             folded = talk.compact()
@@ -100,7 +102,7 @@ def take_turn(
         corrected.add(broken.rule)
         yield from note("violation", rule=broken.rule, detail=broken.feedback[:500])
         talk.correct(reply, broken.feedback)
-    return Lost(f"no usable reply in {task.attempts} attempts: {broken.feedback}", said)
+    return Lost(f"no usable reply in {attempts} attempts: {broken.feedback}", said)
 
 
 def _ask(talk: Talk, toolless: bool) -> Strategy[Reply]:

@@ -87,7 +87,8 @@ class Projection:
         self._steps: dict[str, int] = {}
         self._asked: dict[tuple[str, int], int] = {}
         self._failed = ""
-        self._limited = False
+        self._limited: set[str] = set()
+        """Codes of the limits that were told."""
         self.state = RunState()
 
     def __call__(self, record: e.Record) -> tuple[WireEvent, ...]:
@@ -120,7 +121,7 @@ class Projection:
             events = [one.event for one in live(self._records)]
             kept = dict.fromkeys([one.key for one in events if isinstance(one, e.Proposed)])
             self._steps = {key: number for number, key in enumerate(kept, 1)}
-            self._failed, self._limited = "", False
+            self._failed, self._limited = "", set()
             return
         self.state = reduce(self.state, record)
 
@@ -137,9 +138,7 @@ class Projection:
             case e.Observed():
                 yield from self._observed(record.run, event)
             case e.LimitHit():
-                code = STOP_REASON.get(event.limit, event.limit)
-                self._limited = self._limited or event.limit == "tool_calls"
-                yield "limit_reached", {"limit": event.limit, "code": code, "last": event.value < 0}
+                yield from self._limit(event.limit, last=event.value < 0)
             case e.Violated() if event.rule.startswith(_LOOPING):
                 yield "loop_warning", {"rule": event.rule, "detail": event.detail}
             case e.AskFailed():
@@ -244,10 +243,15 @@ class Projection:
                 "durationMs": seen.duration_ms,
             },
         )
-        if seen.refused == "limit" and not self._limited:
-            self._limited = True
-            code = STOP_REASON["tool_calls"]
-            yield "limit_reached", {"limit": "tool_calls", "code": code, "last": True}
+        if seen.refused == "limit":
+            yield from self._limit("tool_calls", last=True)
+
+    def _limit(self, limit: str, *, last: bool) -> Iterator[tuple[Name, dict[str, Any]]]:
+        """Tell once that a limit is reached, however often the run meets it."""
+        code = STOP_REASON.get(limit, limit)
+        if code not in self._limited:
+            self._limited.add(code)
+            yield "limit_reached", {"limit": limit, "code": code, "last": last}
 
     def _finished(self, event: e.RunFinished) -> Iterator[tuple[Name, dict[str, Any]]]:
         if event.output is not None:
