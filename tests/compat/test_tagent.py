@@ -176,6 +176,14 @@ def test_a_decision_is_asked_for_and_a_broken_reply_is_corrected() -> None:
         query_llm("What next?", ScriptedModel(["no", "not", "never"]))
 
 
+@pytest.mark.scenario("TAG-10")
+def test_the_correction_names_what_is_wrong_with_the_reply() -> None:
+    model = ScriptedModel(['{"params": {}}', '{"action": "plan", "params": 3}', decision("plan")])
+    assert query_llm("?", model).action == "plan"
+    assert "action" in model.requests[1].last
+    assert "params" in model.requests[2].last
+
+
 def test_a_decision_may_be_a_custom_action() -> None:
     register_custom_action("celebrate", lambda state: ("party", True))
     assert query_llm("?", ScriptedModel([decision("celebrate")])).action == "celebrate"

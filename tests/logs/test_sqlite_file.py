@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 from tests.prerequisites import NOT_ROOT
 
+from taofold.core.codec import SCHEMA_VERSION
 from taofold.core.errors import Incompatible, LogError
 from taofold.core.events import Record, Updated
 from taofold.logs import SqliteLog, schema
@@ -102,16 +103,18 @@ def test_a_damaged_event_is_named(path: Path) -> None:
 
 
 def test_an_event_of_a_newer_release_is_refused(path: Path) -> None:
-    alter(path, "update events set version = 99 where id & 4294967295 = 7")
+    newer = SCHEMA_VERSION + 1
+    alter(path, f"update events set version = {newer} where id & 4294967295 = 7")
     with pytest.raises(Incompatible, match="newer taofold"):
         run(count(path))
 
 
 @pytest.mark.scenario("PEER-30")
 def test_a_newer_layout_is_refused_and_nothing_changed(path: Path) -> None:
-    alter(path, "pragma user_version = 99", "pragma wal_checkpoint(truncate)")
+    newer = schema.VERSION + 1
+    alter(path, f"pragma user_version = {newer}", "pragma wal_checkpoint(truncate)")
     before = path.read_bytes()
-    with pytest.raises(Incompatible, match="has layout 99"):
+    with pytest.raises(Incompatible, match=f"has layout {newer}"):
         run(count(path))
     assert path.read_bytes() == before
     assert not list(path.parent.glob("*.bak"))

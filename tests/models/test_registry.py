@@ -42,6 +42,13 @@ async def test_a_registered_provider_is_used_for_all_calls_by_its_name(hello: Re
     assert "acme" in providers()
 
 
+@pytest.mark.scenario("TAG-25")
+def test_a_registered_provider_comes_before_a_built_in_one_of_its_name() -> None:
+    mine = ScriptedModel([])
+    register_provider("openai", lambda model, **options: mine)
+    assert resolve("openai:gpt-5") is mine
+
+
 def test_every_built_in_provider_can_be_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in registry.BUILT_IN.keys() - {"offline"}:
         named = "claude-x" if name == "bedrock" else "m"

@@ -11,6 +11,7 @@ from taofold.core.values import Action, Observation, Step, Thought, Usage
 from taofold.policy import ROLES, Facts, Repetition, digest, loosened, may
 from taofold.policy.limits import Held
 from taofold.policy.redaction import MARK, Redactor
+from taofold.policy.repetition import WINDOW
 
 STEP = Step(1, Thought("t"), (), ())
 
@@ -240,6 +241,31 @@ def test_the_guard_allows_three_and_asking_changes_nothing(status: Any) -> None:
     assert guard.judge(action).level == (
         "blocked" if status == "success" else "repeat_same_action_unchanged"
     )
+
+
+def test_a_call_counts_as_repeated_only_within_the_window() -> None:
+    def seen(action: Action) -> None:
+        guard.seen(Step(1, Thought("t"), (action,), (Observation("same", "success"),)))
+
+    guard, action = Repetition(), Action("a", {"x": 1})
+    for _ in range(3):
+        seen(action)
+    assert guard.judge(action).level == "blocked"
+    for number in range(WINDOW):
+        seen(Action("b", {"x": number}))
+    assert guard.judge(action).level == "run"
+
+
+@pytest.mark.scenario("RCT-18")
+def test_whoever_decides_needs_the_role_that_the_call_needs() -> None:
+    policy, facts = Policy(approvers="EDITOR"), Facts(Tier.CONFIRM, "once", role="ADMIN")
+    asked = Principal("bob", ("USER",))
+    deciders = {"EDITOR": "requires role ADMIN", "ADMIN": "", "VIEWER": "not yours"}
+    for role, why in deciders.items():
+        said = policy.may_decide(Principal("ann", (role,)), asked, facts, "publish")
+        assert why in said
+        assert bool(said) == bool(why)
+    assert "requires role ADMIN" in policy.may_decide(asked, asked, facts, "publish")
 
 
 def test_secrets_are_recognised_by_shape_name_and_value() -> None:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from taofold.core.effects import Act, Ask, Begin, Effect, Fork, Halt, Note, Outlook, Strategy
 from taofold.core.values import RESERVED, Action, ModelSettings, Observation, Reply
 
-
 _SPARE = 3
 """Model calls that a node may make beyond its steps: replies that could not be read."""
 
