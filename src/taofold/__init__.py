@@ -17,15 +17,19 @@ if TYPE_CHECKING:
     from taofold.store.store import Store
     from taofold.tools import Outcome, RunContext, Tool, Toolset, tool
     from taofold.tools.actions import register_custom_action
+    from taofold.tools.media import Audio, Document, Image
 
 _HOME = {
     "Action": "core.values",
     "Agent": "agent",
     "Approval": "runtime.setup",
+    "Audio": "tools.media",
     "ConfigError": "core.errors",
     "decide": "runtime.people",
     "Decision": "runtime.setup",
     "Delta": "agent",
+    "Document": "tools.media",
+    "Image": "tools.media",
     "LimitReached": "core.errors",
     "Limits": "policy",
     "MemoryLog": "store.memory",
@@ -55,9 +59,12 @@ __all__ = [
     "Action",
     "Agent",
     "Approval",
+    "Audio",
     "ConfigError",
     "Decision",
     "Delta",
+    "Document",
+    "Image",
     "LimitReached",
     "Limits",
     "MemoryLog",

@@ -1,6 +1,8 @@
 """A whole agent through each format: what real providers refuse, these refuse."""
 
 import asyncio
+import base64
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -117,6 +119,26 @@ async def test_three_turns_of_tools_with_thinking(case: Case, streamed: bool, fa
     bodies = [one["body"] for one in server.seen()]
     assert len(bodies) == len(TURNS)
     assert all(extends(a, b) for a, b in pairwise(bodies))
+
+
+SENT_BACK = {
+    "openai": '"encrypted_content"',
+    "anthropic": '"type": "thinking"',
+    "gemini": '"thoughtSignature"',
+    "deepseek": '"reasoning_content": "',
+    "openrouter": '"type": "reasoning.encrypted"',
+}
+
+
+@one_each
+async def test_what_a_model_thought_goes_back_to_it(case: Case, fakes: Fakes) -> None:
+    model, server = case.connect(fakes)
+    server.load(TURNS)
+    assert (await agent(model).run("Add them up.")).success
+    last = json.dumps(server.seen()[-1]["body"])
+    mark = SENT_BACK[case.model.partition(":")[0]]
+    assert last.count(mark) == 3, last
+    assert base64.b64encode(b"skip_thought").decode()[:12] not in last
 
 
 class Dies:

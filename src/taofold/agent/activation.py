@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 from taofold.agent.result import Delta, Happening, Progress, RunResult, result_of
 from taofold.agent.strategies import find_strategy
 from taofold.core import events as e
+from taofold.core.content import Part, TextPart, parts_of
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached
 from taofold.core.state import fold, live
 from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal
 from taofold.policy import Limits
+from taofold.policy.redaction import Redactor
 from taofold.reasoning import Task
 from taofold.runtime import run as runs
 from taofold.runtime.calling import render
-from taofold.runtime.cleaning import unsaid
+from taofold.runtime.cleaning import Walk, shown, unsaid
 from taofold.runtime.model import Model
 from taofold.runtime.people import pending
 from taofold.runtime.registry import resolve
@@ -30,6 +32,7 @@ from taofold.store.memory import MemoryLog
 from taofold.store.opening import open_log
 from taofold.store.store import Store, clock
 from taofold.tools import Tool
+from taofold.tools.media import Attachment, Prompt, Showing, showing
 
 if TYPE_CHECKING:
     from taofold.agent.agent import Agent
@@ -49,6 +52,16 @@ def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[L
     if agent.log is None:
         raise ConfigError("the agent has no log: pass log=… or the RunResult instead of an id")
     return open_log(agent.log), run
+
+
+def _given(goal: Prompt) -> Showing:
+    """The goal with the bytes of its media, read and checked."""
+    return showing([goal] if isinstance(goal, str | Attachment) else goal)
+
+
+def _recorded(redactor: Redactor, given: Showing) -> tuple[Part, ...]:
+    """The goal as it is recorded, if it holds more than text: without secrets."""
+    return parts_of(shown(Walk(redactor), given.parts)) if given.media else ()
 
 
 def new_id() -> str:
@@ -126,6 +139,7 @@ class Activation:
         agent = self.agent
         return Task(
             goal=started.goal,
+            parts=started.parts,
             instructions=agent.instructions,
             offers=agent.offers,
             output=self.output,
@@ -146,7 +160,7 @@ class Activation:
 
     async def run(
         self,
-        goal: str,
+        goal: Prompt,
         *,
         session: str = "",
         run_id: str = "",
@@ -156,9 +170,12 @@ class Activation:
         settings: Mapping[str, Any] | None = None,
     ) -> RunResult[Any]:
         """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
-        started = await self._described(goal, session, data, ui_context, history, settings)
+        given = _given(goal)
+        started = await self._described(given, session, data, ui_context, history, settings)
         run = run_id or new_id()
-        store = await runs.start(self.log, started, run, self.strategy(started), self.setup)
+        store = await runs.start(
+            self.log, started, run, self.strategy(started), self.setup, given.blobs
+        )
         return await self._result(store)
 
     async def begin(
@@ -173,14 +190,15 @@ class Activation:
         settings: Mapping[str, Any] | None = None,
     ) -> str:
         """Put a run into the log without driving it. Returns its id."""
-        started = await self._described(goal, session, data, ui_context, history, settings)
+        given = _given(goal)
+        started = await self._described(given, session, data, ui_context, history, settings)
         run = run_id or new_id()
         await runs.begin(self.log, started, run, self.setup)
         return run
 
     async def _described(
         self,
-        goal: str,
+        given: Showing,
         session: str,
         data: Mapping[str, JSON] | None,
         ui_context: str,
@@ -188,16 +206,18 @@ class Activation:
         settings: Mapping[str, Any] | None,
     ) -> e.RunStarted:
         """The fixed facts of a new run, without secrets."""
-        agent = self.agent
-        if not goal.strip():
+        agent, redactor = self.agent, self.setup.redactor
+        text, parts = given.text, _recorded(redactor, given)
+        if not text.strip():
             raise ConfigError("the goal is empty: say what the agent should do", path="goal")
         if ui_context:
-            goal = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n{goal}"
-        redactor = self.setup.redactor
+            seen = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n"
+            text = seen + text
+            parts = (TextPart(redactor.text(seen)), *parts) if parts else ()
         session = redactor.text(session)
         model = self.models["executor"]
         return e.RunStarted(
-            goal=redactor.text(goal),
+            goal=redactor.text(text),
             agent=agent.name,
             strategy=self.strategy_name,
             model=model.name,
@@ -210,6 +230,7 @@ class Activation:
             session=session,
             parent=self.parent.run if self.parent else "",
             depth=self.setup.depth,
+            parts=parts,
         )
 
     def _settings(self, given: Mapping[str, Any] | None) -> dict[str, Any]:

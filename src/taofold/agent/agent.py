@@ -36,6 +36,7 @@ from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.actions import custom_actions
 from taofold.tools.context import Deps
 from taofold.tools.discovery import discovered
+from taofold.tools.media import Prompt
 from taofold.tools.worker import WORKERS
 
 _SCHEMA = {
@@ -178,7 +179,7 @@ class Agent(Generic[Deps, Out]):
 
     async def run(
         self,
-        goal: str,
+        goal: Prompt,
         *,
         deps: Deps | None = None,
         principal: Principal | None = None,
@@ -191,6 +192,8 @@ class Agent(Generic[Deps, Out]):
         listener: Callable[[Happening], None] | None = None,
     ) -> RunResult[Out]:
         """Work on `goal` until it is reached, a limit is, or a person is needed.
+
+            await agent.run(["What is wrong here?", Image("screen.png")])
 
         Raises:
             ConfigError: the agent cannot run as described (or an ExceptionGroup of them).
@@ -208,11 +211,11 @@ class Agent(Generic[Deps, Out]):
             settings=settings,
         )
 
-    def run_sync(self, goal: str, **options: Any) -> RunResult[Out]:
+    def run_sync(self, goal: Prompt, **options: Any) -> RunResult[Out]:
         """`run` for code that is not async; works inside a running loop too (notebooks)."""
         return run_now(self.run(goal, **options))
 
-    def stream(self, goal: str, **options: Any) -> Stream[Out]:
+    def stream(self, goal: Prompt, **options: Any) -> Stream[Out]:
         """`run`, with everything that happens: `async for happening in agent.stream(goal)`."""
         return Stream(lambda listener: self.run(goal, listener=listener, **options))
 

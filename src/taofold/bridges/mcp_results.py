@@ -1,14 +1,20 @@
 """What a call of an MCP server came to, as an observation. Pure.
 
-Whatever is no text is described, not carried: a model is told that there is an image and how
-large it is. A flood is cut before anybody has to read it.
+Images, sounds and PDFs are media of the observation; whatever else is no text is described. A flood
+is cut before anybody has to read it.
 """
 
+from base64 import b64decode
 from typing import Any, Final
 
 from taofold.bridges.mcp_sdk import get, plain
+from taofold.core.content import TextPart
+from taofold.core.content import described as shown_as_text
+from taofold.core.errors import ConfigError
 from taofold.core.excerpt import excerpt
+from taofold.core.values import ObservationStatus
 from taofold.tools import Outcome
+from taofold.tools.media import Attachment, Showing, showing
 from taofold.tools.schema import is_object
 
 FLOOD: Final = 1_000_000
@@ -19,6 +25,16 @@ _QUARTER: Final = 4 / 3
 def outcome(result: Any) -> Outcome:
     """The outcome of a call that is complete."""
     blocks = list(get(result, "content", ()) or ())
+    carried = [medium(block) for block in blocks]
+    if any(carried):
+        said = [
+            one or Showing((TextPart(described(b)),))
+            for b, one in zip(blocks, carried, strict=True)
+        ]
+        parts = [part for one in said for part in one.parts]
+        blobs = {digest: data for one in said for digest, data in one.blobs.items()}
+        status: ObservationStatus = "failure" if get(result, "is_error", False) else "success"
+        return Outcome(bounded(shown_as_text(parts)), status, parts=tuple(parts), blobs=blobs)
     texts = [described(block) for block in blocks]
     text = bounded("\n".join(texts))
     if get(result, "is_error", False):
@@ -35,6 +51,21 @@ def outcome(result: Any) -> Outcome:
     if attached:
         value = {"result": value, "attached": attached}
     return Outcome(_small(value, text))
+
+
+def medium(block: Any) -> Showing | None:
+    """The medium that a block holds; None if it holds none, or one that nobody could look at."""
+    held = get(block, "resource") if get(block, "type") == "resource" else block
+    data = get(held, "blob") or (get(held, "data") if held is block else None)
+    if not isinstance(data, str):
+        return None
+    try:
+        content = b64decode(data, validate=True)
+        name = str(get(held, "uri", "") or "").rpartition("/")[2]
+        found = showing([Attachment(data=content, name=name)])
+    except (ValueError, ConfigError):
+        return None
+    return found if found.media else None
 
 
 def _small(value: Any, text: str) -> Any:

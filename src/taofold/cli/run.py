@@ -53,6 +53,14 @@ def run(
     recursive: Annotated[
         bool, typer.Option("--recursive/--no-recursive", help="Look below DIR too.")
     ] = True,
+    attach: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--attach",
+            metavar="FILE",
+            help="A file for the model to look at: an image, a PDF, text. May be given again.",
+        ),
+    ] = None,
     session: Annotated[
         str, typer.Option("--session", metavar="NAME", help="Carry on the conversation NAME.")
     ] = "",
@@ -80,9 +88,13 @@ def run(
     from taofold.cli.agents import chosen, make
     from taofold.cli.live import drive, finish
     from taofold.cli.place import open_store
+    from taofold.tools.media import Attachment
 
     agent, goal = _arguments(agent, goal)
     data = assigned(values or [])
+    files = [Attachment(path) for path in attach or ()]
+    for file in files:
+        file.load()  # what is wrong with a file is said before anything else happens
     said = {
         "steps": steps, "tool_calls": tool_calls, "seconds": seconds, "tokens": tokens, "usd": usd,
     }  # fmt: skip
@@ -105,7 +117,7 @@ def run(
         log,
         name,
         lambda listener, approver: made.but(approve=approver, log=log).run(
-            goal,
+            [goal, *files] if files else goal,
             run_id=name,
             session=session,
             data=data,

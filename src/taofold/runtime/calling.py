@@ -12,11 +12,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from taofold.core import events as e
+from taofold.core.content import MediaPart, TextPart
 from taofold.core.excerpt import excerpt, key_line
 from taofold.core.state import RunState
 from taofold.core.trace import child_id
 from taofold.core.values import Action, Observation
 from taofold.policy.redaction import Redactor
+from taofold.runtime.cleaning import Walk, shown
 from taofold.runtime.ending import words
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.questions import Desk, answered, started, unanswerable
@@ -198,6 +200,8 @@ def _event(
 ) -> e.Observed:
     if said.digest:
         ledger.store.keep(said.digest, said.whole)
+    longest = min(tool.max_chars, BLOB)
+    parts = _parts(ledger, said.outcome, longest)
     return e.Observed(
         key=key,
         index=index,
@@ -210,8 +214,26 @@ def _event(
             options=_options(tool) if said.outcome.status == "timeout" else (),
             blob=said.digest,
             cut=said.cut,
+            parts=parts,
         ),
         update=said.outcome.update,
+    )
+
+
+def _parts(ledger: Ledger, outcome: Outcome, longest: int) -> tuple[TextPart | MediaPart, ...]:
+    """Text and media as they are recorded: without secrets, the bytes beside the log."""
+    if not outcome.parts:
+        return ()
+    for digest, content in outcome.blobs.items():
+        ledger.store.keep(digest, content)
+    found = shown(Walk(ledger.setup.redactor), outcome.parts)
+    if isinstance(found, str):
+        return (TextPart(found),)
+    return tuple(
+        [
+            TextPart(excerpt(part.text, longest)) if isinstance(part, TextPart) else part
+            for part in found
+        ]
     )
 
 

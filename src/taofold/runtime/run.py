@@ -5,7 +5,7 @@ to the process, what was dispatched before the last flush is kept.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -79,9 +79,14 @@ async def begin(log: Log, started: e.RunStarted, run: str, setup: Setup) -> tupl
 
 
 async def start(
-    log: Log, started: e.RunStarted, run: str, strategy: MakeStrategy, setup: Setup
+    log: Log,
+    started: e.RunStarted,
+    run: str,
+    strategy: MakeStrategy,
+    setup: Setup,
+    blobs: Mapping[str, bytes] = {},
 ) -> Store:
-    """Create run `run` and drive it until it ends or waits.
+    """Create run `run` and drive it until it ends or waits. `blobs` are the media of its goal.
 
     Raises:
         Conflict: the id is taken, or the session has another run that has not ended.
@@ -91,6 +96,10 @@ async def start(
         store = Store(run=run, log=log, epoch=epoch, head=1, now=setup.now)
         for listener in setup.listeners:
             store.subscribe(listener)
+        for digest, content in blobs.items():
+            store.keep(digest, content)
+        if blobs:
+            await store.flush(status="running")
         try:
             store.announce(record)
         except Exception as error:  # a listener's: what it was told is written all the same

@@ -8,6 +8,7 @@ from typing import Any, Generic
 import msgspec
 from typing_extensions import TypeVar
 
+from taofold.core.content import MediaPart, TextPart
 from taofold.core.values import JSON, ObservationStatus, Principal
 
 Deps = TypeVar("Deps", default=None)
@@ -85,3 +86,7 @@ class Outcome(msgspec.Struct, frozen=True):
     extraction: str = ""
     update: tuple[str, JSON] | None = None
     """A state update `(key, value)`."""
+    parts: tuple[TextPart | MediaPart, ...] = ()
+    """Text and media in order, where there is more than `value`, which then has a line for each."""
+    blobs: Mapping[str, bytes] = {}
+    """The bytes of the media in `parts`, by digest."""

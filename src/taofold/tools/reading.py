@@ -5,9 +5,11 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from taofold.core.errors import ConfigError
 from taofold.tools.context import Outcome
 from taofold.tools.jail import Entry, Jail
 from taofold.tools.matcher import matching
+from taofold.tools.media import Attachment, media_type_of, showing
 from taofold.tools.text import Text, clip, decode, is_binary, numbered
 from taofold.tools.walk import capped, fits, walk
 
@@ -62,7 +64,8 @@ class Reading:
         start: Annotated[int, Field(ge=1)] = 1,
         end: Annotated[int, Field(ge=0)] = 0,
     ) -> Outcome:
-        """Read a text file; every line is shown as its number, a tab, the line.
+        """Read a file. Of a text every line is shown as its number, a tab, the line; a picture
+        or a PDF is shown as it is.
 
         Args:
             path: The file, relative to the work root.
@@ -70,6 +73,8 @@ class Reading:
             end: Last line to read; 0 = to the end of the file.
         """
         raw = self.jail.read(path, MOST_BYTES)
+        if media_type_of(raw).startswith(("image/", "application/pdf")):
+            return self._medium(path, raw)
         if is_binary(raw):
             raise ValueError(f"{path!r} is a binary file of {len(raw):,} bytes")
         text = decode(raw)
@@ -87,6 +92,13 @@ class Reading:
         if not end and last < len(lines):
             more = f"\n… {len(lines) - last} more lines; continue with start={last + 1}"
         return Outcome(f"{head}\n{shown}{more}", extraction=head)
+
+    def _medium(self, path: str, raw: bytes) -> Outcome:
+        try:
+            found = showing([Attachment(data=raw, name=path.rpartition("/")[2])])
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return Outcome(found.text, extraction=found.text, parts=found.parts, blobs=found.blobs)
 
     def search(
         self,

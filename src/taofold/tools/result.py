@@ -10,11 +10,15 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+import msgspec
+from msgspec.structs import replace
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from taofold.core.errors import ConfigError
 from taofold.core.values import JSON
 from taofold.tools.context import Outcome
+from taofold.tools.media import Attachment, Shown, damage, media_type_of, pictured, showing
 
 DEPTH: Final = 64
 """How deep a result is followed; a cycle ends here too."""
@@ -46,6 +50,9 @@ def outcome_of(value: object) -> Outcome:
         return Outcome(scalar(shortened(value) if type(value) is str else value))
     if isinstance(value, Outcome):
         return _checked(value)
+    media = _shown(value)
+    if media is not None:
+        return shown(media)
     if isinstance(value, BaseException):
         return Outcome(_words(value), "failure")
     plain = jsonable(value)
@@ -55,6 +62,63 @@ def outcome_of(value: object) -> Outcome:
             said = mapping.get("error") or mapping.get("message") or "the tool reports no success"
             return Outcome(mapping, "failure", extraction=_line(said))
     return Outcome(plain)
+
+
+def shown(said: Sequence[Shown]) -> Outcome:
+    """The outcome that shows a model text and media.
+
+    A file that cannot be shown makes it partial: what the tool did, it has done.
+    """
+    try:
+        found = showing(said)
+    except ConfigError as error:
+        return Outcome(f"the tool returned what cannot be shown: {error}", "partial")
+    return Outcome(found.text, parts=found.parts if found.media else (), blobs=found.blobs)
+
+
+def _shown(value: object) -> list[Shown] | None:
+    """What of a returned value is to be seen, in order; None if it holds no media."""
+    one = _medium(value)
+    if one is not None:
+        return [one]
+    if not isinstance(value, (list, tuple)):
+        return None
+    items = cast("Sequence[object]", value)
+    media = [_medium(item) for item in items]
+    if not any([one is not None for one in media]):
+        return None
+    found: list[Shown] = []
+    for item, one in zip(items, media, strict=True):
+        if one is not None:
+            found.append(one)
+        else:
+            found.append(item if isinstance(item, str) else _written(item))
+    return found
+
+
+def _medium(value: object) -> Attachment | None:
+    if isinstance(value, Attachment):
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        return _pictured(bytes(value))
+    if type(value) in _SCALARS:
+        return None
+    try:
+        picture = pictured(value)
+    except Exception:  # noqa: BLE001 - a foreign object that says it is a picture
+        return None
+    return None if picture is None else Attachment(data=picture)
+
+
+def _pictured(data: bytes) -> Attachment | None:
+    """Bytes that say themselves that they are a picture or a document, and are whole."""
+    media_type = media_type_of(data)
+    seen = media_type.startswith("image/") or media_type == "application/pdf"
+    return Attachment(data=data) if seen and not damage(media_type, data) else None
+
+
+def _written(value: object) -> str:
+    return msgspec.json.encode(jsonable(value)).decode()
 
 
 def stateful(value: object, tool: str) -> Outcome:
@@ -152,7 +216,14 @@ def _checked(said: Outcome) -> Outcome:
     update = said.update
     if update is not None:
         update = (utf8(str(update[0])), jsonable(update[1]))
-    return Outcome(jsonable(said.value), said.status, utf8(str(said.extraction)), update)
+    extraction = utf8(str(said.extraction))
+    media = None if said.parts else _shown(said.value)
+    if media is not None:
+        found = shown(media)
+        status = found.status if said.status == "success" else said.status
+        return replace(found, status=status, extraction=extraction, update=update)
+    value = jsonable(said.value)
+    return Outcome(value, said.status, extraction, update, said.parts, said.blobs)
 
 
 def shortened(text: str, most: int = CHARACTERS) -> str:
