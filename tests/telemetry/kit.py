@@ -77,12 +77,13 @@ class Received:
 
     def spans(self) -> list[Any]:
         """Every OTLP span that was received, decoded."""
-        found = []
-        for _, _, _, body in self.requests:
-            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                for scope in resource.scope_spans:
-                    found += scope.spans
-        return found
+        return [span for _, _, _, body in self.requests for span in decoded(body)]
+
+
+def decoded(body: bytes) -> list[Any]:
+    """The spans of one OTLP request, read by OpenTelemetry's own protobuf."""
+    resources = ExportTraceServiceRequest.FromString(body).resource_spans
+    return [span for one in resources for scope in one.scope_spans for span in scope.spans]
 
 
 @contextmanager

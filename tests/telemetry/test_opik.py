@@ -10,10 +10,12 @@ from tests.telemetry.kit import SECRET, calculator, capturing, family
 
 from taofold import MemoryLog
 from taofold.core.errors import ConfigError
+from taofold.core.values import Message
 from taofold.telemetry.opik import Opik, Translation, traced
 from taofold.telemetry.outbox import Outbox
 from taofold.telemetry.post import ExportFailed
-from taofold.telemetry.projection import spans_of
+from taofold.telemetry.projection import Root, spans_of
+from taofold.telemetry.prompt import EncodedMessages, Prompt
 
 pytestmark = pytest.mark.anyio
 
@@ -23,8 +25,8 @@ async def payload(content=False):
     log = MemoryLog()
     result = await family(log).run("ask the helper", session="s1")
     [row] = await log.rows(parent=result.run_id)
-    starts: dict[str, int] = {}
-    spans = [*spans_of(result.records, starts), *spans_of(await log.read(row.run), starts)]
+    roots: dict[str, Root] = {}
+    spans = [*spans_of(result.records, roots), *spans_of(await log.read(row.run), roots)]
     spans += spans_of((await calculator(approve=lambda _: False).run("add")).records)
     return Translation("demo", content=content)(spans)
 
@@ -41,7 +43,13 @@ async def test_a_run_is_one_trace_and_everything_in_it_a_span():
     assert all(one.get("parent_span_id") in {None, *known} for one in said.spans)
     assert {one["type"] for one in said.spans} == {"general", "llm", "tool", "guardrail"}
     chat = next(one for one in said.spans if one["type"] == "llm")
-    assert chat["usage"] == {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+    assert chat["usage"] == {
+        "prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110,
+        "original_usage.prompt_tokens": 100, "original_usage.completion_tokens": 10,
+        "original_usage.total_tokens": 110, "original_usage.prompt_tokens_details.cached_tokens": 0,
+        "original_usage.completion_tokens_details.reasoning_tokens": 0,
+    }  # fmt: skip
+    assert json.loads(msgspec.json.encode(chat["input"]))["messages"][0]["role"] == "user"
     assert (chat["provider"], chat["model"]) == ("openai", "gpt-test")
     failed = next(one for one in said.spans if one["name"] == "fail")
     assert failed["error_info"]["exception_type"] == "failure"
@@ -78,7 +86,8 @@ async def test_secrets_are_redacted_before_they_are_sent():
 
 def _planted(span):
     told = {"goal": SECRET, "text": SECRET, "reasoning": SECRET, "parameters": {"x": [SECRET]}}
-    told |= {"result": {"x": SECRET}, "output": SECRET}
+    told |= {"result": {"x": SECRET}, "output": SECRET, "instructions": SECRET}
+    told |= {"prompt": Prompt(EncodedMessages([Message(r, SECRET) for r in ("system", "user")]), 2)}
     return {name: value for name, value in told.items() if hasattr(span, name)}
 
 

@@ -52,7 +52,7 @@ async def test_the_sdk_would_send_the_same(content: bool) -> None:
     spans = [span for run in runs for span in spans_of(run.records)]
     translate = otel.Translation(content=content)
     assert len({type(one) for one in spans}) == 4
-    ours = ExportTraceServiceRequest.FromString(translate.request(spans))
+    ours = ExportTraceServiceRequest.FromString(translate.request(map(translate.encoded, spans)))
     assert ours == encode_spans([translate(one) for one in spans])
 
 

@@ -19,7 +19,7 @@ from tests.telemetry.kit import add, calculator, family
 
 from taofold import MemoryLog
 from taofold.telemetry import otel
-from taofold.telemetry.projection import spans_of
+from taofold.telemetry.projection import Root, spans_of
 
 pytestmark = pytest.mark.phoenix
 
@@ -51,7 +51,7 @@ def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )  # fmt: skip
     url = f"http://127.0.0.1:{ports[0]}"
     try:
-        wait_for(lambda: alive(url, server), 180, lambda: (folder / "output").read_text()[-2000:])
+        wait_for(lambda: alive(url, server), 900, lambda: (folder / "output").read_text()[-2000:])
         yield url
     finally:
         os.killpg(server.pid, signal.SIGKILL)
@@ -140,9 +140,9 @@ def test_a_stored_run_with_a_child_is_one_tree_and_sending_it_again_changes_noth
         log = MemoryLog()
         result = await family(log).run("ask the helper")
         [row] = await log.rows(parent=result.run_id)
-        starts: dict[str, int] = {}
-        spans = [*spans_of(result.records, starts)]
-        return [*spans, *spans_of(await log.read(row.run), starts)]
+        roots: dict[str, Root] = {}
+        spans = [*spans_of(result.records, roots)]
+        return [*spans, *spans_of(await log.read(row.run), roots)]
 
     ours = asyncio.run(run())
     translate = otel.Translation(content=True, project=PROJECT)

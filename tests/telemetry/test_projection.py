@@ -11,7 +11,8 @@ from taofold.core.spans import trace
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.attributes import attributes, title
 from taofold.telemetry.ids import root_run, span_id, uuid7
-from taofold.telemetry.projection import spans_of
+from taofold.telemetry.projection import Root, spans_of
+from taofold.telemetry.prompt import Disclosure
 from taofold.telemetry.spans import AgentSpan, ApprovalSpan, ModelSpan, ToolSpan, scores
 
 pytestmark = pytest.mark.anyio
@@ -81,8 +82,8 @@ async def test_a_child_run_hangs_below_the_call_it_serves():
     log = MemoryLog()
     result = await family(log).run("ask the helper")
     [row] = await log.rows(parent=result.run_id)
-    starts: dict[str, int] = {}
-    spans = [*spans_of(result.records, starts), *spans_of(await log.read(row.run), starts)]
+    roots: dict[str, Root] = {}
+    spans = [*spans_of(result.records, roots), *spans_of(await log.read(row.run), roots)]
     [call] = [one for one in spans if isinstance(one, ToolSpan) and one.tool == "helper"]
     [child] = [one for one in spans if isinstance(one, AgentSpan) and one.agent == "helper"]
     assert child.parent == call.id
@@ -169,7 +170,7 @@ async def test_nothing_that_was_said_is_told_without_content():
     spans = spans_of((await agent.run("find the zebra")).records)
     shown = repr([(title(one), attributes(one)) for one in spans])
     assert [word for word in words if word in shown] == []
-    everything = repr([(title(one), attributes(one, Redactor())) for one in spans])
+    everything = repr([(title(one), attributes(one, Disclosure(Redactor()))) for one in spans])
     assert [word for word in words if word not in everything] == []
 
 
@@ -182,7 +183,7 @@ async def test_a_secret_leaves_with_no_span_even_from_a_log_that_holds_it():
         for one in spans
     ]
     assert SECRET in repr(planted)
-    assert SECRET not in repr([attributes(one, Redactor()) for one in planted])
+    assert SECRET not in repr([attributes(one, Disclosure(Redactor())) for one in planted])
 
 
 def _planted(value: object) -> object:

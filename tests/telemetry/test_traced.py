@@ -61,6 +61,6 @@ async def test_nothing_of_a_run_is_kept_once_it_has_ended_or_waits():
     assert (await calculator(log=log).run("add")).status == "waiting"
     assert log._runs == {}
     assert (await calculator(log=log, approve="all").run("add")).success
-    assert (log._runs, log._starts) == ({}, {})
+    assert (log._runs, log._roots) == ({}, {})
     await log.close()
     assert log.exporter.closed

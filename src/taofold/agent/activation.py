@@ -25,6 +25,7 @@ from taofold.runtime.people import pending
 from taofold.runtime.registry import resolve
 from taofold.runtime.setup import Approver, ChildOutcome, Parent, Pause, Setup
 from taofold.runtime.terminal import approve_all, at_terminal
+from taofold.runtime.tracecontext import SETTING, current
 from taofold.runtime.unbegun import never_began, remove_unbegun
 from taofold.runtime.waiting import Advanced
 from taofold.store.log import Log
@@ -124,6 +125,7 @@ class Activation:
             on_delta=None if listener is None else lambda run, text: listener(Delta(run, text)),
             on_progress=None if listener is None else lambda r, t, s: listener(Progress(r, t, s)),
             pause=self.pause,
+            on_request=getattr(self.log, "on_request", None),
             children=self._child,
             cache=agent.replies if agent.cache else None,
             settings=agent.model_settings,
@@ -237,7 +239,10 @@ class Activation:
         """What is kept with the run: for the rules, for replay, and what the caller gave."""
         limits = {} if self.parent is None else {"limits": asdict(self.setup.limits)}
         said: dict[str, Any] = self.setup.redactor.json(dict(given)) if given else {}
-        return {**said, **self.agent.noted, **limits}
+        # A child run hangs below the call that it serves, wherever that is.
+        context = current() if self.parent is None else None
+        place = {} if context is None else {SETTING: str(context)}
+        return {**said, **self.agent.noted, **limits, **place}
 
     async def resume(self, run: str, *, takeover: bool = False) -> RunResult[Any]:
         """Carry on a run."""

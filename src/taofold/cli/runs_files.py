@@ -80,7 +80,7 @@ def _export_trace(run: str, format: str, output: Path | None, endpoint: str, con
 
     if endpoint and output is not None:
         fail("--endpoint sends the trace, --output writes it: give one of them")
-    name, spans = trace_of(run)
+    name, spans = trace_of(run, content)
     if endpoint:
         say(f"{name}: {len(spans)} spans sent to {sent(spans, format, content, endpoint)}")
         return

@@ -54,6 +54,10 @@ async def ask(ledger: Ledger, key: str, effect: Ask) -> Reply:
     """Resolve an `Ask`."""
     talk = effect.conversation
     _cut_as_before(ledger, key, talk)
+    hear = ledger.setup.on_request
+    if hear is not None:
+        asked = ledger.setup.model(effect.model or effect.role)
+        hear(ledger.store.run, key, _request(ledger, effect, asked))
     offer = ledger.offer(effect)
     recorded = None if ledger.fresh else ledger.tape.peek(e.Replied, key)
     if recorded is not None:

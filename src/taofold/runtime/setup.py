@@ -17,7 +17,7 @@ from taofold.core.values import (
 )
 from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
-from taofold.runtime.model import Model, ToolSpec
+from taofold.runtime.model import Model, Request, ToolSpec
 from taofold.store.store import Listener, clock
 from taofold.tools import Tool, Toolset
 
@@ -83,6 +83,8 @@ OnDelta: TypeAlias = Callable[[str, str], None]
 """Hears (run id, text) while a reply streams in."""
 OnProgress: TypeAlias = Callable[[str, str, str], None]
 """Hears (run id, tool, text) while a tool works."""
+OnRequest: TypeAlias = Callable[[str, str, Request], None]
+"""Hears (run id, place, request) before a model is asked, and on replay instead of it."""
 
 
 Pause: TypeAlias = Callable[[], str]
@@ -141,6 +143,7 @@ class Setup:
     on_delta: OnDelta | None = None
     on_progress: OnProgress | None = None
     pause: Pause = str
+    on_request: OnRequest | None = None
     children: Children | None = None
     cache: MutableMapping[str, Reply] | None = None
     settings: ModelSettings = ModelSettings()

@@ -4,6 +4,7 @@ Whoever watches or disturbs what a log does subclasses it and says only what dif
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from taofold.core.events import Record
 from taofold.store.log import Claim, Log, RunRow, Signal
@@ -19,6 +20,12 @@ class WrappedLog:
     def identity(self) -> str:
         """That of the log behind it."""
         return self.log.identity
+
+    def on_request(self, run: str, key: str, request: Any) -> None:
+        """Hear what a model is about to be sent: for a log below that wants to know."""
+        hear = getattr(self.log, "on_request", None)
+        if hear is not None:
+            hear(run, key, request)
 
     async def create(
         self,

@@ -1,28 +1,28 @@
 """What a span says in the words of OpenTelemetry's GenAI conventions and of OpenInference.
 
-Back ends differ in which of the two they read, so each span has both. Names follow
+Back ends differ in which of the two they read, so each span has its kind, names, sizes and single
+values in both; whole conversations are in the GenAI form only. Names follow
 github.com/open-telemetry/semantic-conventions-genai (state: development, `gen_ai.system` is
-the older name of `gen_ai.provider.name`) and Arize's OpenInference. Without a redactor
-nothing is told of what people, models and tools said: names, sizes and times only. Pure.
+the older name of `gen_ai.provider.name`) and Arize's OpenInference. Without `Disclosure` nothing is
+told of what people, models and tools said: names, sizes and times only. Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
-from taofold.core.content import Message, ToolCall
-from taofold.core.excerpt import excerpt
-from taofold.policy.redaction import Redactor
-from taofold.telemetry.spans import AgentSpan, ApprovalSpan, Mark, ModelSpan, Span, ToolSpan
+from taofold.core.content import Usage
+from taofold.telemetry.prompt import Disclosure, call_of
+from taofold.telemetry.spans import AgentSpan, ApprovalSpan, Link, Mark, ModelSpan, Span, ToolSpan
 
 Attributes: TypeAlias = dict[str, str | int | float | bool | list[str]]
 
-LONGEST: Final = 16_000
-"""Characters of an attribute. Longer text is cut to its ends and its error lines."""
 _PROVIDERS: Final[Mapping[str, str]] = {
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",
+    "openai-chat": "openai",
+    "openai-compatible": "openai",
     "xai": "x_ai",
 }
 """Where the conventions have another word for a provider than we."""
@@ -32,6 +32,16 @@ _KINDS: Final[dict[type, str]] = {
     ToolSpan: "TOOL",
     ApprovalSpan: "GUARDRAIL",
 }
+_FINISH: Final[Mapping[str, str]] = {"": "stop", "tool_calls": "tool_call", "overflow": "error"}
+"""Where the conventions have another word for the end of a reply."""
+_OPENINFERENCE: Final[Mapping[str, str]] = {
+    "cache_read.input_tokens": "llm.token_count.prompt_details.cache_read",
+    "cache_creation.input_tokens": "llm.token_count.prompt_details.cache_write",
+    "reasoning.output_tokens": "llm.token_count.completion_details.reasoning",
+}
+"""The words of both conventions for special tokens."""
+_RAISED: Final = frozenset({"failure", "timeout", "interrupted", "error"})
+"""Errors that are somebody's exception; a refusal is none."""
 
 
 def title(span: Span) -> str:
@@ -65,12 +75,17 @@ def model_of(span: ModelSpan | AgentSpan) -> tuple[str, str]:
     return _PROVIDERS.get(provider, provider), name
 
 
-def attributes(span: Span, content: Redactor | None = None) -> Attributes:
+def attributes(span: Span, content: Disclosure | None = None) -> Attributes:
     """Everything that is told about `span`; with `content` also what was said, redacted."""
     found: Attributes = {
         "openinference.span.kind": _KINDS[type(span)],
+        "gen_ai.agent.name": span.agent,
         "taofold.run.id": span.run,
     }
+    if span.session:
+        found["gen_ai.conversation.id"] = found["session.id"] = span.session
+    if span.user:
+        found["user.id"] = span.user
     if span.error:
         found["error.type"] = span.error
     match span:
@@ -91,24 +106,54 @@ def attributes(span: Span, content: Redactor | None = None) -> Attributes:
     return found
 
 
-def mark_attributes(mark: Mark, content: Redactor | None = None) -> Attributes:
+def mark_attributes(mark: Mark, content: Disclosure | None = None) -> Attributes:
     """The same for a moment of a run."""
     found: Attributes = {f"taofold.{name}": fact for name, fact in mark.facts.items()}
     if content is not None and mark.said:
-        found["taofold.said"] = _said(mark.said, content)
+        found["taofold.said"] = content.text(mark.said)
     return found
+
+
+def link_attributes(link: Link) -> Attributes:
+    """The same for another span that this one goes back to."""
+    return {"taofold.link": link.why}
+
+
+def exception_attributes(span: Span, content: Disclosure | None = None) -> Attributes | None:
+    """The event `exception` of a span whose work raised one, None for the others.
+
+    Its type is told as far as the log knows it: a tool's error begins with the name of its class,
+    which is what a tool said, so it is told with content only.
+    """
+    if not span.error or (isinstance(span, ToolSpan) and span.refused):
+        return None
+    if not isinstance(span, ModelSpan) and span.error not in _RAISED:
+        return None
+    found: Attributes = {"exception.type": "ModelError" if _is_model(span) else span.error}
+    if content is not None and span.message:
+        kind, colon, _ = span.message.partition(": ")
+        if colon and kind.isidentifier() and not _is_model(span):
+            found["exception.type"] = content.text(kind)
+        found["exception.message"] = content.text(span.message)
+    return found
+
+
+def _is_model(span: Span) -> bool:
+    return isinstance(span, ModelSpan)
 
 
 def _agent(span: AgentSpan, found: Attributes) -> None:
     provider, model = model_of(span)
     found["gen_ai.operation.name"] = "invoke_agent"
-    found["gen_ai.agent.name"] = found["agent.name"] = span.agent
+    found["agent.name"] = span.agent
     found["gen_ai.request.model"] = model
     _provider(provider, found)
-    if span.session:
-        found["gen_ai.conversation.id"] = found["session.id"] = span.session
-    found["gen_ai.usage.input_tokens"] = span.usage.input_tokens
-    found["gen_ai.usage.output_tokens"] = span.usage.output_tokens
+    # Not `gen_ai.usage`: the spans below have that, and a back end adds up what it finds.
+    usage = span.usage
+    found["gen_ai.aggregated_usage.input_tokens"] = usage.input_tokens
+    found["gen_ai.aggregated_usage.output_tokens"] = usage.output_tokens
+    for name, count in _details(usage):
+        found[f"gen_ai.aggregated_usage.{name}"] = count
     found["taofold.strategy"] = span.strategy
     found["taofold.status"] = span.status
     found["taofold.steps"] = span.steps
@@ -123,21 +168,30 @@ def _model(span: ModelSpan, found: Attributes) -> None:
     provider, model = model_of(span)
     found["gen_ai.operation.name"] = "chat"
     found["gen_ai.request.model"] = span.requested.partition(":")[2] or span.requested
-    found["gen_ai.response.model"] = found["llm.model_name"] = model
     _provider(provider, found)
+    prompt = span.prompt
+    if prompt.temperature is not None:
+        found["gen_ai.request.temperature"] = prompt.temperature
+    if prompt.max_tokens:
+        found["gen_ai.request.max_tokens"] = prompt.max_tokens
+    if span.role:
+        found["taofold.role"] = span.role
+    if span.issuer is not None:
+        _server(span.issuer.host, found)
+    if span.error:
+        return
+    found["gen_ai.response.model"] = found["llm.model_name"] = model
     usage = span.usage
     found["gen_ai.usage.input_tokens"] = found["llm.token_count.prompt"] = usage.input_tokens
     found["gen_ai.usage.output_tokens"] = found["llm.token_count.completion"] = usage.output_tokens
     found["llm.token_count.total"] = usage.tokens
-    if usage.cached_tokens:
-        found["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
-        found["llm.token_count.prompt_details.cache_read"] = usage.cached_tokens
+    for name, count in _details(usage):
+        found[f"gen_ai.usage.{name}"] = count
+        found[_OPENINFERENCE[name]] = count
     if usage.usd:
         found["llm.cost.total"] = usage.usd
     if span.finish:
-        found["gen_ai.response.finish_reasons"] = [span.finish]
-    if span.role:
-        found["taofold.role"] = span.role
+        found["gen_ai.response.finish_reasons"] = [_FINISH.get(span.finish, span.finish)]
     if span.cached:
         found["taofold.cached"] = True
 
@@ -154,97 +208,101 @@ def _tool(span: ToolSpan, found: Attributes) -> None:
         found["taofold.refused"] = span.refused
 
 
+def _details(usage: Usage) -> list[tuple[str, int]]:
+    """Which tokens were of a special kind, where there were any."""
+    counts = [
+        ("cache_read.input_tokens", usage.cached_tokens),
+        ("cache_creation.input_tokens", usage.written_tokens),
+        ("reasoning.output_tokens", usage.reasoning_tokens),
+    ]
+    return [(name, count) for name, count in counts if count]
+
+
+def _server(host: str, found: Attributes) -> None:
+    """Where the reply came from: `host` or `host:port`; "bedrock:eu-west-1" is no address."""
+    address, colon, port = host.rpartition(":")
+    if not colon:
+        address = port
+    elif port.isdecimal():
+        found["server.port"] = int(port)
+    else:
+        return
+    if address:
+        found["server.address"] = address
+
+
 def _provider(provider: str, found: Attributes) -> None:
     if provider:
         found["gen_ai.provider.name"] = found["gen_ai.system"] = found["llm.provider"] = provider
 
 
-def _content(span: Span, content: Redactor) -> Attributes:
+def _content(span: Span, content: Disclosure) -> Attributes:
     """What was said, by whom it may be read. Everything goes through the redactor once more."""
     found: Attributes = {}
     if span.message:
-        found["error.message"] = _said(span.message, content)
+        found["error.message"] = content.text(span.message)
     match span:
         case AgentSpan():
             _value("input", span.goal, found, content)
             if span.output is not None:
                 _value("output", span.output, found, content)
+            if span.instructions:
+                system = [{"type": "text", "content": content.text(span.instructions)}]
+                found["gen_ai.system_instructions"] = _json(system)
         case ModelSpan():
             _messages(span, found, content)
         case ToolSpan():
-            _value("input", span.parameters, found, content)
-            found["gen_ai.tool.call.arguments"] = found["input.value"]
-            found["tool.parameters"] = found["input.value"]
-            if span.result is not None:
-                _value("output", span.result, found, content)
-                found["gen_ai.tool.call.result"] = found["output.value"]
-                found["tool.output"] = found["output.value"]
-            if span.thought:
-                found["taofold.thought"] = _said(span.thought, content)
-            if tool_of(span) != span.tool:
-                found["taofold.tool.called"] = _said(span.tool, content)
+            _called(span, found, content)
         case ApprovalSpan():
             _value("input", span.parameters, found, content)
             found["taofold.approval.by"] = span.by
-            found["taofold.approval.reason"] = _said(span.reason, content)
+            found["taofold.approval.reason"] = content.text(span.reason)
         case _:
             assert_never(span)
     return found
 
 
-def _messages(span: ModelSpan, found: Attributes, content: Redactor) -> None:
-    heard = [(message, _said(message.shown, content)) for message in span.heard]
-    for index, (message, said) in enumerate(heard):
-        found[f"llm.input_messages.{index}.message.role"] = message.role
-        found[f"llm.input_messages.{index}.message.content"] = said
-    found["gen_ai.input.messages"] = _json([_message(one, said) for one, said in heard])
-    if heard:
-        found["input.value"] = heard[-1][1]
-    text, calls = _said(span.text, content), _calls(span.calls, content)
-    found["llm.output_messages.0.message.role"] = "assistant"
-    found["llm.output_messages.0.message.content"] = text
-    for index, (name, arguments, id_) in enumerate(calls):
-        place = f"llm.output_messages.0.message.tool_calls.{index}.tool_call"
-        found[f"{place}.id"] = id_
-        found[f"{place}.function.name"] = name
-        found[f"{place}.function.arguments"] = arguments
+def _called(span: ToolSpan, found: Attributes, content: Disclosure) -> None:
+    _value("input", span.parameters, found, content)
+    found["gen_ai.tool.call.arguments"] = found["tool.parameters"] = found["input.value"]
+    if span.result is not None:
+        _value("output", span.result, found, content)
+        found["gen_ai.tool.call.result"] = found["tool.output"] = found["output.value"]
+    if span.thought:
+        found["taofold.thought"] = content.text(span.thought)
+    if tool_of(span) != span.tool:
+        found["taofold.tool.called"] = content.text(span.tool)
+
+
+def _messages(span: ModelSpan, found: Attributes, content: Disclosure) -> None:
+    prompt = span.prompt
+    found["taofold.prompt"] = "sent" if prompt.exact else "rebuilt"
+    if system := prompt.system(content):
+        found["gen_ai.system_instructions"] = _json(system)
+    found["gen_ai.input.messages"] = prompt.input(content)
+    if definitions := prompt.definitions(content):
+        found["gen_ai.tool.definitions"] = definitions
+    if prompt.length:
+        found["input.value"] = content.text(prompt.transcript.messages[prompt.length - 1].shown)
+    if span.error:
+        return
+    text = content.text(span.text)
     parts: list[dict[str, Any]] = [{"type": "text", "content": text}] if text else []
     if span.reasoning:
-        parts.insert(0, {"type": "reasoning", "content": _said(span.reasoning, content)})
-    parts += [
-        {"type": "tool_call", "id": id_, "name": name, "arguments": arguments}
-        for name, arguments, id_ in calls
-    ]
-    reply = {"role": "assistant", "parts": parts, "finish_reason": span.finish or "stop"}
-    found["gen_ai.output.messages"] = _json([reply])
+        parts.insert(0, {"type": "reasoning", "content": content.text(span.reasoning)})
+    parts += [call_of(one, content) for one in span.calls]
+    finish = _FINISH.get(span.finish, span.finish)
+    found["gen_ai.output.messages"] = _json(
+        [{"role": "assistant", "parts": parts, "finish_reason": finish}]
+    )
     found["output.value"] = text or found["gen_ai.output.messages"]
 
 
-def _calls(calls: Iterable[ToolCall], content: Redactor) -> list[tuple[str, str, str]]:
-    return [(_said(one.name, content), _said(one.arguments, content), one.id) for one in calls]
-
-
-def _message(message: Message, said: str) -> dict[str, Any]:
-    if message.role == "tool":
-        part = {
-            "type": "tool_call_response",
-            "id": message.results[0].id if message.results else "",
-            "response": said,
-        }
-    else:
-        part = {"type": "text", "content": said}
-    return {"role": message.role, "parts": [part]}
-
-
-def _value(word: str, value: Any, found: Attributes, content: Redactor) -> None:
+def _value(word: str, value: Any, found: Attributes, content: Disclosure) -> None:
     text = isinstance(value, str)
-    found[f"{word}.value"] = _said(value, content) if text else _json(content.json(value))
+    found[f"{word}.value"] = content.text(value) if text else content.json(value)
     found[f"{word}.mime_type"] = "text/plain" if text else "application/json"
 
 
-def _said(text: str, content: Redactor) -> str:
-    return excerpt(content.text(text), LONGEST)
-
-
 def _json(value: Any) -> str:
-    return excerpt(msgspec.json.encode(value).decode(), LONGEST)
+    return msgspec.json.encode(value).decode()

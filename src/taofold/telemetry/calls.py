@@ -3,7 +3,7 @@
 Pure. Knows nothing about model calls or the run as a whole.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,13 +17,26 @@ _SILENT: Final = Thought("")
 
 
 class Origin:
-    """Where the spans of a run hang."""
+    """Where the spans of a run hang, and what all of them say."""
 
-    __slots__ = ("began", "parent", "root", "run", "trace")
+    __slots__ = ("agent", "began", "parent", "root", "run", "session", "trace", "user")
 
     def __init__(self, run: str) -> None:
         self.run, self.root = run, span_id(run, "run")
         self.trace, self.parent, self.began = trace_id(run), "", 0
+        self.agent = self.session = self.user = ""
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The fields that all spans of the run have alike."""
+        return {
+            "run": self.run,
+            "trace": self.trace,
+            "began": self.began,
+            "agent": self.agent,
+            "session": self.session,
+            "user": self.user,
+        }
 
 
 class _Call:
@@ -117,9 +130,7 @@ class Calls:
         origin, call = self._origin, self._known.get((said.key, said.index))
         refused = answer is not None and answer.verdict not in ("allow", "done")
         return ApprovalSpan(
-            run=origin.run,
-            trace=origin.trace,
-            began=origin.began,
+            **origin.shared,
             id=span_id(origin.run, f"approval {asked.seq}"),
             parent=origin.root,
             start=moment(asked),
@@ -145,9 +156,7 @@ class Calls:
             error = seen.refused or (seen.status if seen.status in _FAILED else "")
             start = max(start, end - seen.duration_ms) if seen.duration_ms else start
         return ToolSpan(
-            run=origin.run,
-            trace=origin.trace,
-            began=origin.began,
+            **origin.shared,
             id=span_id(origin.run, call_part(key, index, call.time)),
             parent=origin.root,
             start=start,

@@ -30,10 +30,12 @@ def traced(log: Log, name: str, *, content: bool = False) -> Log:
                     "traces: otlp needs OpenTelemetry: pip install 'taofold[otel]'", path="traces"
                 )
             _check("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-            return TracedLog(log, Lazy(lambda: _otlp(content)))
+            if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+                return log
+            return TracedLog(log, Lazy(lambda: _otlp(content)), prompts=content)
         case "opik":
             _check("OPIK_URL_OVERRIDE")
-            return TracedLog(log, Lazy(lambda: _opik(content)))
+            return TracedLog(log, Lazy(lambda: _opik(content)), prompts=content)
         case _:
             raise ConfigError(f"traces is otlp or opik, not {name!r}", path="traces")
 

@@ -16,15 +16,16 @@ from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
-from taofold.core.excerpt import excerpt
 from taofold.core.instant import iso
+from taofold.core.values import Usage
 from taofold.policy.redaction import Redactor
 from taofold.store.log import Log
 from taofold.store.opening import open_log
-from taofold.telemetry.attributes import LONGEST, attributes, model_of, title
+from taofold.telemetry.attributes import attributes, model_of, title
 from taofold.telemetry.ids import uuid7
 from taofold.telemetry.outbox import Outbox
 from taofold.telemetry.post import place, send
+from taofold.telemetry.prompt import Disclosure, Lengths
 from taofold.telemetry.spans import AgentSpan, ApprovalSpan, ModelSpan, Span, ToolSpan, scores
 from taofold.telemetry.traced import TracedLog
 
@@ -118,7 +119,8 @@ def traced(
     """
     server = opik or Opik.from_environment()
     place(server.url)
-    return TracedLog(open_log(log), OpikExporter(server, content=content, redactor=redactor))
+    made = OpikExporter(server, content=content, redactor=redactor)
+    return TracedLog(open_log(log), made, prompts=content)
 
 
 class OpikExporter:
@@ -150,13 +152,14 @@ class Translation:
         self, project: str, *, content: bool = False, redactor: Redactor | None = None
     ) -> None:
         self._project = project
-        self._content = (redactor or Redactor(Redactor.secrets_in(os.environ))) if content else None
+        secrets = redactor or Redactor(Redactor.secrets_in(os.environ))
+        self._content = Disclosure(secrets, Lengths.of()) if content else None
 
     def __call__(self, spans: Iterable[Span]) -> Payload:
         """The requests for these spans."""
         payload = Payload([], [], [])
         for span in spans:
-            if isinstance(span, AgentSpan) and not span.parent:
+            if isinstance(span, AgentSpan) and span.root:
                 payload.traces.append(self._trace(span))
                 payload.scores.extend(self._scores(span))
             payload.spans.append(self._span(span))
@@ -179,18 +182,13 @@ class Translation:
             "name": _name(span),
             "type": _TYPES[type(span)],
         }
-        if span.parent:
+        if span.parent and not (isinstance(span, AgentSpan) and span.root):
             found["parent_span_id"] = uuid7(span.began, span.parent)
         if isinstance(span, ModelSpan):
             found["provider"], found["model"] = model_of(span)
-            usage = span.usage
-            found["usage"] = {
-                "prompt_tokens": usage.input_tokens,
-                "completion_tokens": usage.output_tokens,
-                "total_tokens": usage.tokens,
-            }
-            if usage.usd:
-                found["total_estimated_cost"] = usage.usd
+            found["usage"] = _usage(span.usage, found["provider"])
+            if span.usage.usd:
+                found["total_estimated_cost"] = span.usage.usd
         return found
 
     def _common(self, span: Span, id_: str) -> JSON:
@@ -202,7 +200,7 @@ class Translation:
             "metadata": attributes(span),
         }
         if span.error:
-            said = self._said(span.message) if self._content is not None else ""
+            said = self._text(span.message)
             found["error_info"] = {
                 "exception_type": span.error,
                 "message": said,
@@ -217,10 +215,9 @@ class Translation:
             case AgentSpan():
                 return {"input": {"goal": self._plain(span.goal)}, "output": self._out(span.output)}
             case ModelSpan():
-                heard = [{"role": m.role, "content": self._plain(m.shown)} for m in span.heard]
                 calls = [{"name": c.name, "arguments": c.arguments} for c in span.calls]
-                said = {"output": span.text, **({"tool_calls": calls} if calls else {})}
-                return {"input": {"messages": heard}, "output": self._plain(said)}
+                reply = {"output": span.text, **({"tool_calls": calls} if calls else {})}
+                return {"input": self._prompt(span), "output": self._plain(reply)}
             case ToolSpan():
                 return {"input": self._plain(span.parameters), "output": self._out(span.result)}
             case ApprovalSpan():
@@ -229,16 +226,28 @@ class Translation:
             case _:
                 assert_never(span)
 
+    def _prompt(self, span: ModelSpan) -> JSON:
+        """What was sent, in the form of the GenAI conventions."""
+        content, prompt = self._content, span.prompt
+        if content is None:
+            return {}
+        found: JSON = {"messages": msgspec.Raw(prompt.input(content).encode())}
+        if system := prompt.system(content):
+            found["system"] = system
+        if definitions := prompt.definitions(content):
+            found["tools"] = msgspec.Raw(definitions.encode())
+        return found
+
     def _out(self, value: Any) -> JSON:
         return {} if value is None else {"output": self._plain(value)}
 
     def _plain(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._said(value)
-        return value if self._content is None else self._content.json(value)
+            return self._text(value)
+        return value if self._content is None else msgspec.Raw(self._content.json(value).encode())
 
-    def _said(self, text: str) -> str:
-        return "" if self._content is None else excerpt(self._content.text(text), LONGEST)
+    def _text(self, text: str) -> str:
+        return "" if self._content is None else self._content.text(text)
 
     def _scores(self, span: AgentSpan) -> list[JSON]:
         return [
@@ -251,6 +260,29 @@ class Translation:
             }
             for name, value in scores(span).items()
         ]
+
+
+def _usage(usage: Usage, provider: str) -> dict[str, int]:
+    """The tokens in Opik's form: OpenAI's three, and what the provider itself would have said."""
+    plain = {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.tokens,
+    }
+    if provider == "anthropic":
+        said = {
+            "input_tokens": usage.input_tokens - usage.cached_tokens - usage.written_tokens,
+            "output_tokens": usage.output_tokens,
+            "cache_read_input_tokens": usage.cached_tokens,
+            "cache_creation_input_tokens": usage.written_tokens,
+        }
+    else:
+        said = {
+            **plain,
+            "prompt_tokens_details.cached_tokens": usage.cached_tokens,
+            "completion_tokens_details.reasoning_tokens": usage.reasoning_tokens,
+        }
+    return plain | {f"original_usage.{name}": count for name, count in said.items()}
 
 
 def _name(span: Span) -> str:

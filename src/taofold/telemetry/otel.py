@@ -20,11 +20,18 @@ from taofold.policy.redaction import Redactor
 from taofold.store.log import Log
 from taofold.store.opening import open_log
 from taofold.telemetry import otlp
-from taofold.telemetry.attributes import attributes, mark_attributes, title
+from taofold.telemetry.attributes import (
+    attributes,
+    exception_attributes,
+    link_attributes,
+    mark_attributes,
+    title,
+)
 from taofold.telemetry.outbox import Outbox
 from taofold.telemetry.post import ExportFailed, place, send
+from taofold.telemetry.prompt import Disclosure, Lengths
 from taofold.telemetry.spans import AgentSpan, ModelSpan, Span
-from taofold.telemetry.traced import TracedLog
+from taofold.telemetry.traced import NoExporter, TracedLog
 
 try:
     from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
@@ -34,7 +41,7 @@ try:
     from opentelemetry.sdk.trace import Event, ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-    from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+    from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 except ImportError as error:
     raise ConfigError(
         f"OpenTelemetry is not installed ({error}): pip install 'taofold[otel]'"
@@ -59,7 +66,9 @@ _SDK_ONLY: Final = (
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _FINE: Final = Status(StatusCode.UNSET)
 _BATCH: Final = 128
-"""Spans in one request after the fact."""
+"""Spans in one request."""
+_BYTES: Final = 2_000_000
+"""Bytes in one request; a span that is larger goes alone. Collectors take 4 MB and more."""
 
 
 def traced(
@@ -84,16 +93,25 @@ def traced(
         redactor: takes secrets out of content; by default those of the environment.
         exporter: gets the spans instead of one over OTLP.
 
+    With `OTEL_SDK_DISABLED=true` nothing is sent.
+
     Raises:
         ConfigError: the endpoint is no URL.
     """
+    if disabled():
+        return TracedLog(open_log(log), NoExporter())
     made = _exporter(exporter, endpoint, headers, content, project, redactor)
-    return TracedLog(open_log(log), made)
+    return TracedLog(open_log(log), made, prompts=content)
 
 
 def exporter(*, content: bool = False) -> "OtelExporter":
     """The exporter that the standard variables describe."""
     return _exporter(None, "", None, content, "", None)
+
+
+def disabled(environment: Mapping[str, str] = os.environ) -> bool:
+    """Is OpenTelemetry switched off, by `OTEL_SDK_DISABLED`?"""
+    return environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def _exporter(
@@ -135,16 +153,21 @@ class Translation:
     def __init__(
         self, *, content: bool = False, project: str = "", redactor: Redactor | None = None
     ) -> None:
-        self._content = (redactor or Redactor(Redactor.secrets_in(os.environ))) if content else None
+        secrets = redactor or Redactor(Redactor.secrets_in(os.environ))
+        self._content = Disclosure(secrets, Lengths.of()) if content else None
         name = project or os.environ.get("OTEL_SERVICE_NAME", "").strip() or PROJECT
         found = Resource.create({"service.name": name, "openinference.project.name": name})
         known = dict(found.attributes)
         known.pop("service.instance.id", None)  # random: what is sent again would be another
         self._resource = Resource(known, found.schema_url)
 
-    def request(self, spans: Iterable[Span]) -> bytes:
-        """The same spans as one OTLP request in protobuf, at once."""
-        return otlp.request(spans, self._resource.attributes, (PROJECT, _SCHEMA), self._content)
+    def encoded(self, span: Span) -> bytes:
+        """The same span in protobuf, for a request."""
+        return otlp.encoded(span, self._content)
+
+    def request(self, spans: Iterable[bytes]) -> bytes:
+        """One OTLP request in protobuf of encoded spans."""
+        return otlp.request(spans, self._resource.attributes, (PROJECT, _SCHEMA))
 
     def __call__(self, span: Span) -> ReadableSpan:
         """The same span; its ids are ours, so that sending it twice gives the same."""
@@ -153,10 +176,14 @@ class Translation:
         return ReadableSpan(
             name=title(span),
             context=_context(trace, span.id),
-            parent=_context(trace, span.parent) if span.parent else None,
+            parent=_context(trace, span.parent, _remote(span)) if span.parent else None,
             resource=self._resource,
             attributes=attributes(span, self._content),
             events=self._events(span),
+            links=[
+                Link(_context(int(link.trace, 16), link.id, True), link_attributes(link))
+                for link in (span.links if isinstance(span, AgentSpan) else ())
+            ],
             kind=SpanKind.CLIENT if isinstance(span, ModelSpan) else SpanKind.INTERNAL,
             instrumentation_scope=_SCOPE,
             status=error,
@@ -165,15 +192,19 @@ class Translation:
         )
 
     def _events(self, span: Span) -> tuple[Event, ...]:
-        if not isinstance(span, AgentSpan):
-            return ()
-        return tuple(
-            [
-                Event(f"taofold.{one.name}", mark_attributes(one, self._content), at)
-                for one in span.marks
-                for at in [otlp.nanoseconds(one.at)]
-            ]
-        )
+        marks = span.marks if isinstance(span, AgentSpan) else ()
+        events = [
+            Event(
+                f"taofold.{one.name}",
+                mark_attributes(one, self._content),
+                otlp.nanoseconds(one.at),
+            )
+            for one in marks
+        ]
+        raised = exception_attributes(span, self._content)
+        if raised is not None:
+            events.append(Event("exception", raised, otlp.nanoseconds(span.end)))
+        return tuple(events)
 
 
 class OtelExporter:
@@ -215,9 +246,19 @@ class OtelExporter:
 
 def encode(spans: Iterable[Span], translate: Translation) -> list[bytes]:
     """The spans as OTLP requests (protobuf), each small enough for any back end."""
-    told = list(spans)
-    batches = [told[start : start + _BATCH] for start in range(0, len(told), _BATCH)]
-    return [translate.request(batch) for batch in batches]
+    requests: list[bytes] = []
+    batch: list[bytes] = []
+    size = 0
+    for span in spans:
+        body = translate.encoded(span)
+        if batch and (len(batch) == _BATCH or size + len(body) > _BYTES):
+            requests.append(translate.request(batch))
+            batch, size = [], 0
+        batch.append(body)
+        size += len(body)
+    if batch:
+        requests.append(translate.request(batch))
+    return requests
 
 
 def dumps(spans: Iterable[Span], translate: Translation) -> str:
@@ -282,8 +323,13 @@ def _environment_headers() -> dict[str, str]:
     return {name.strip(): unquote(value.strip()) for name, _, value in pairs}
 
 
-def _context(trace: int, id_: str) -> SpanContext:
-    return SpanContext(trace, int(id_, 16), is_remote=False, trace_flags=_SAMPLED)
+def _remote(span: Span) -> bool:
+    """Is its parent a span of the application's?"""
+    return isinstance(span, AgentSpan) and span.root
+
+
+def _context(trace: int, id_: str, remote: bool = False) -> SpanContext:
+    return SpanContext(trace, int(id_, 16), is_remote=remote, trace_flags=_SAMPLED)
 
 
 _KIND_NUMBERS: Final = {"SPAN_KIND_INTERNAL": 1, "SPAN_KIND_CLIENT": 3}

@@ -9,15 +9,24 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from taofold.policy.redaction import Redactor
-from taofold.telemetry.attributes import attributes, mark_attributes, title
-from taofold.telemetry.spans import AgentSpan, ModelSpan, Span
+from taofold.telemetry.attributes import (
+    attributes,
+    exception_attributes,
+    link_attributes,
+    mark_attributes,
+    title,
+)
+from taofold.telemetry.prompt import Disclosure
+from taofold.telemetry.spans import AgentSpan, Link, ModelSpan, Span
 
 _INTERNAL: Final = b"\x30\x01"
 _CLIENT: Final = b"\x30\x03"
 _ERROR: Final = b"\x18\x02"
 _FLAGS: Final = b"\x85\x01" + struct.pack("<I", 0x100)
 """Field 16: it is known that the parent is not remote."""
+_REMOTE: Final = b"\x85\x01" + struct.pack("<I", 0x300)
+"""The same where the parent is the application's span, which may be elsewhere."""
+_LINKED: Final = b"\x35" + struct.pack("<I", 0x300)
 _SHORT: Final = 128
 """Characters of a text that may come again: a name, a word, an id."""
 _FIXED: Final = struct.Struct("<Q")
@@ -25,20 +34,25 @@ _DOUBLE: Final = struct.Struct("<d")
 _WHOLE: Final = range(-(1 << 63), 1 << 63)
 
 
-def request(
-    spans: Iterable[Span],
-    resource: Mapping[str, Any],
-    scope: tuple[str, str],
-    content: Redactor | None = None,
-) -> bytes:
-    """One `ExportTraceServiceRequest`; `scope` is name and schema of what made the spans."""
+def request(spans: Iterable[bytes], resource: Mapping[str, Any], scope: tuple[str, str]) -> bytes:
+    """One `ExportTraceServiceRequest` of spans that are encoded, for which nothing is copied twice.
+
+    `scope` is name and schema of what made the spans.
+    """
     name, schema = scope
-    told = b"".join([_field(2, _span(span, content)) for span in spans])
-    scoped = _field(1, _text(1, name)) + told + _text(3, schema)
+    scoped = b"".join([_field(1, _text(1, name)), *spans, _text(3, schema)])
     return _field(1, _field(1, _attributes(1, resource)) + _field(2, scoped))
 
 
-def _span(span: Span, content: Redactor | None) -> bytes:
+def encoded(span: Span, content: Disclosure | None = None) -> bytes:
+    """A span as it stands in a request."""
+    return _field(2, _span(span, content))
+
+
+def _span(span: Span, content: Disclosure | None) -> bytes:
+    flags = _FLAGS
+    if isinstance(span, AgentSpan) and span.root and span.parent:
+        flags = _REMOTE
     parts = [
         _field(1, bytes.fromhex(span.trace)),
         _field(2, bytes.fromhex(span.id)),
@@ -48,16 +62,30 @@ def _span(span: Span, content: Redactor | None) -> bytes:
         b"\x39" + _FIXED.pack(nanoseconds(span.start)),
         b"\x41" + _FIXED.pack(nanoseconds(span.end)),
         _attributes(9, attributes(span, content)),
-        _FLAGS,
+        flags,
     ]
     if isinstance(span, AgentSpan):
         for mark in span.marks:
-            at = b"\x09" + _FIXED.pack(nanoseconds(mark.at))
-            said = _attributes(3, mark_attributes(mark, content))
-            parts.append(_field(11, at + _text(2, f"taofold.{mark.name}") + said))
+            facts = mark_attributes(mark, content)
+            parts.append(_event(f"taofold.{mark.name}", mark.at, facts))
+        parts += [_link(link) for link in span.links]
+    if span.error:
+        raised = exception_attributes(span, content)
+        if raised is not None:
+            parts.append(_event("exception", span.end, raised))
     status = _text(2, span.error) + _ERROR if span.error else b""
     parts.append(_field(15, status))
     return b"".join(parts)
+
+
+def _event(name: str, at: float, facts: Mapping[str, Any]) -> bytes:
+    time = b"\x09" + _FIXED.pack(nanoseconds(at))
+    return _field(11, time + _text(2, name) + _attributes(3, facts))
+
+
+def _link(link: Link) -> bytes:
+    place = _field(1, bytes.fromhex(link.trace)) + _field(2, bytes.fromhex(link.id))
+    return _field(13, place + _attributes(4, link_attributes(link)) + _LINKED)
 
 
 def nanoseconds(ms: float) -> int:

@@ -1,32 +1,49 @@
 """From records to spans, one record at a time: a span comes out when it is over.
 
 Pure. What was rewound is part of the trace: it was done, and paid for. What a fork copied is
-not: it is in the trace of the run that did it.
+not: it is in the trace of the run that did it, to which the fork has a link. A log does not hold
+prompts; where nobody gives the one that was sent, it is put together from what the log holds.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from taofold.core import events as e
 from taofold.core.content import Message, Usage, result_message
 from taofold.core.trace import branch
+from taofold.core.traceparent import TraceContext, parse
+from taofold.core.values import Principal
+from taofold.runtime.tracecontext import SETTING
 from taofold.telemetry.calls import Calls, Origin, moment, text
 from taofold.telemetry.ids import dated, parent_part, root_run, span_id, trace_id
-from taofold.telemetry.spans import AgentSpan, Mark, ModelSpan, Span
+from taofold.telemetry.prompt import EncodedMessages, Prompt
+from taofold.telemetry.spans import AgentSpan, Link, Mark, ModelSpan, Span
 
 _TICK: Final = 0.001
 """Milliseconds by which events of one millisecond are apart: a request begins after its run."""
+_LOCAL: Final = Principal().id
 _MARKS: Final = 128
 """Marks of a run that are kept: what every OpenTelemetry span holds by default."""
+
+
+class Root(NamedTuple):
+    """The eldest run of a trace: when it began, and where it hangs in the application's."""
+
+    began: int
+    context: TraceContext | None = None
+
+    def trace(self, run: str) -> str:
+        """The id of the trace whose eldest run is `run`."""
+        return trace_id(run) if self.context is None else self.context.trace
 
 
 class Projection:
     """The spans of one run. Feed it every record, in order.
 
-    `starts` is shared by the runs of one trace: when the eldest of them began.
+    `roots` is shared by the runs of one trace; the eldest of them puts itself in.
     """
 
-    def __init__(self, run: str, starts: dict[str, int] | None = None) -> None:
+    def __init__(self, run: str, roots: dict[str, Root] | None = None) -> None:
         self.head = -1
         """Number of the last record it was fed."""
         self._origin = Origin(run)
@@ -34,20 +51,28 @@ class Projection:
         self._records: list[e.Record] = []
         self._opened = e.RunStarted(goal="")
         self._begun = 0.0
-        self._starts = {} if starts is None else starts
+        self._roots = {} if roots is None else roots
+        self._links: tuple[Link, ...] = ()
         self._forked = ""
         self._usage = Usage()
         self._marks: list[Mark] = []
-        self._heard: dict[str, list[Message]] = {}
+        self._talks: dict[str, list[Message]] = {}
+        self._transcripts: dict[str, EncodedMessages] = {}
 
-    def feed(self, record: e.Record) -> Span | None:
-        """What is over with this record."""
+    @property
+    def sampled(self) -> bool:
+        """Does the application's trace, if there is one, want to be recorded?"""
+        root = self._roots.get(root_run(self._origin.run, self._opened.parent))
+        return root is None or root.context is None or root.context.sampled
+
+    def feed(self, record: e.Record, prompt: Prompt | None = None) -> Span | None:
+        """What is over with this record; `prompt` is what was sent if it ends a model call."""
         self._records.append(record)
         self.head = record.seq
         event = record.event
         match event:
             case e.Replied():
-                return self._replied(record, event)
+                return self._replied(record, event, prompt)
             case e.Proposed():
                 self._calls.propose(record, event)
             case e.Decided():
@@ -57,7 +82,7 @@ class Projection:
             case e.Observed():
                 return self._observed(record, event)
             case e.AskFailed():
-                return self._failed(record, event)
+                return self._failed(record, event, prompt)
             case e.RunFinished():
                 return self._agent(moment(record), event)
             case e.RunStarted():
@@ -78,27 +103,40 @@ class Projection:
     def _open(self, record: e.Record, event: e.RunStarted) -> None:
         origin = self._origin
         self._opened, self._begun = event, moment(record)
-        self._root(root_run(origin.run, event.parent), record.at)
+        origin.agent, origin.session = event.agent, event.session
+        origin.user = "" if event.principal.id == _LOCAL else event.principal.id
+        self._root(root_run(origin.run, event.parent), record.at, context_of(event))
         if event.parent:
             origin.parent = span_id(event.parent, parent_part(origin.run, event.parent))
-        self._heard[""] = _opening(event)
+        self._talks[""] = _opening(event)
 
     def _fork(self, record: e.Record, event: e.Forked) -> None:
+        """A run of its own, with a link to the one that it branched off.
+
+        It hangs where that one hangs in the application's trace, if it does: its log has the
+        beginning of the first of them, and does not say whether a fork was forked.
+        """
         origin = self._origin
+        before = root_run(event.run, self._opened.parent)
+        context = context_of(self._opened)
+        eldest = Root(0, context) if context is not None else self._roots.get(before, Root(0))
+        self._links = (Link(eldest.trace(before), span_id(event.run, "run"), "forked_from"),)
         origin.parent = ""
-        self._root(origin.run, record.at)
+        self._root(origin.run, record.at, context)
         self._forked, self._begun = event.run, moment(record)
         self._marks = []
         self._calls.forget()
 
-    def _root(self, root: str, at: int) -> None:
-        """Which trace this is: that of the run `root`."""
+    def _root(self, root: str, at: int, context: TraceContext | None) -> None:
+        """Which trace this is: that of the run `root`, or the application's."""
         origin = self._origin
-        origin.trace = trace_id(root)
-        began = dated(root)
         if root == origin.run:
-            self._starts[root] = at
-        origin.began = self._starts.get(root, at) if began is None else began
+            self._roots[root] = Root(at, context)
+            origin.parent = "" if context is None else context.span
+        eldest = self._roots.get(root, Root(at))
+        origin.trace = eldest.trace(root)
+        began = dated(root)
+        origin.began = eldest.began if began is None else began
 
     def _aside(self, record: e.Record) -> None:
         """What is a moment of the run rather than a span."""
@@ -131,7 +169,23 @@ class Projection:
 
     def _hear(self, key: str, message: Message) -> None:
         if message.content:
-            self._heard.setdefault(branch(key), []).append(message)
+            self._talk(key).append(message)
+
+    def _talk(self, key: str) -> list[Message]:
+        """What the log says of the conversation of this branch; a new one begins with the goal."""
+        place = branch(key)
+        talk = self._talks.get(place)
+        if talk is None:
+            talk = self._talks[place] = [Message("user", self._opened.content)]
+        return talk
+
+    def _rebuilt(self, key: str) -> Prompt:
+        """What must have been sent, by what the log holds."""
+        talk = self._talk(key)
+        transcript = self._transcripts.get(branch(key))
+        if transcript is None:
+            transcript = self._transcripts[branch(key)] = EncodedMessages(talk)
+        return Prompt(transcript, len(talk))
 
     def _observed(self, record: e.Record, event: e.Observed) -> Span | None:
         action = self._calls.action(event)
@@ -139,20 +193,20 @@ class Projection:
             return None
         if event.usage is not None:
             self._usage += event.usage
-        said = text(event.observation.result)
-        self._hear(event.key, result_message(action.id, said))
+        seen = event.observation
+        self._hear(event.key, result_message(action.id, seen.parts or text(seen.result)))
         span = self._calls.observe(record, event)
         if span is None:
             self._mark(record, "step", self._calls.thought(event), action=action.tool)
         return span
 
-    def _replied(self, record: e.Record, event: e.Replied) -> ModelSpan:
+    def _replied(self, record: e.Record, event: e.Replied, prompt: Prompt | None) -> ModelSpan:
         origin = self._origin
         self._usage += event.usage
+        sent = prompt or self._rebuilt(event.key)
+        self._hear(event.key, Message("assistant", event.content, event.issuer))
         return ModelSpan(
-            run=origin.run,
-            trace=origin.trace,
-            began=origin.began,
+            **origin.shared,
             id=span_id(origin.run, f"reply {record.seq}"),
             parent=origin.root,
             start=max(moment(record) - event.ms, self._begun + _TICK),
@@ -160,21 +214,20 @@ class Projection:
             requested=self._opened.model,
             model=event.model or self._opened.model,
             role=event.role,
-            heard=self._take(event.key),
+            prompt=sent,
             text=event.text,
             reasoning=event.reasoning,
             calls=event.calls,
             finish=event.finish,
             usage=event.usage,
             cached=event.cached,
+            issuer=event.issuer,
         )
 
-    def _failed(self, record: e.Record, event: e.AskFailed) -> ModelSpan:
+    def _failed(self, record: e.Record, event: e.AskFailed, prompt: Prompt | None) -> ModelSpan:
         origin = self._origin
         return ModelSpan(
-            run=origin.run,
-            trace=origin.trace,
-            began=origin.began,
+            **origin.shared,
             id=span_id(origin.run, f"reply {record.seq}"),
             parent=origin.root,
             start=moment(self._records[-2] if len(self._records) > 1 else record),
@@ -184,37 +237,32 @@ class Projection:
             requested=self._opened.model,
             model=self._opened.model,
             role="",
-            heard=self._take(event.key),
+            prompt=prompt or self._rebuilt(event.key),
         )
-
-    def _take(self, key: str) -> tuple[Message, ...]:
-        heard = self._heard.pop(branch(key), None)
-        return tuple(heard) if heard is not None else (Message("user", self._opened.content),)
 
     def _agent(self, end: float, event: e.RunFinished | None) -> AgentSpan:
         origin, opened = self._origin, self._opened
         parked = isinstance(self._records[-1].event, e.Parked)
         failed = event is not None and event.status != "finished"
         return AgentSpan(
-            run=origin.run,
-            trace=origin.trace,
-            began=origin.began,
+            **origin.shared,
             id=origin.root,
             parent=origin.parent,
             start=self._begun,
             end=end,
             error=(event.stop_reason or event.status) if event is not None and failed else "",
             message=event.error if event is not None else "",
-            agent=opened.agent,
             model=opened.model,
             strategy=opened.strategy,
-            session=opened.session,
             goal=opened.goal,
+            instructions=_instructions(opened),
+            root=not opened.parent or bool(self._forked),
             status=event.status if event is not None else "waiting" if parked else "open",
             output=event.output if event is not None else None,
             stop_reason=event.stop_reason if event is not None else "",
             success=event is not None and event.success,
             forked_from=self._forked,
+            links=self._links,
             marks=tuple(self._marks),
             usage=self._usage,
             steps=self._calls.steps,
@@ -222,16 +270,22 @@ class Projection:
         )
 
 
-def spans_of(records: Iterable[e.Record], starts: dict[str, int] | None = None) -> tuple[Span, ...]:
+def spans_of(
+    records: Iterable[e.Record],
+    roots: dict[str, Root] | None = None,
+    prompts: Mapping[str, Prompt] | None = None,
+) -> tuple[Span, ...]:
     """The spans of a stored run, in the order of their end; those of a fork's past are left out.
 
-    Give the same `starts` to a run and then to its children.
+    Give the same `roots` to a run and then to its children. `prompts` are what was sent, by the
+    digest of the conversation that the reply notes.
     """
     found: list[Span] = []
     projection: Projection | None = None
     for record in records:
-        projection = projection or Projection(record.run, starts)
-        span = projection.feed(record)
+        projection = projection or Projection(record.run, roots)
+        digest = record.event.prompt if isinstance(record.event, e.Replied) else ""
+        span = projection.feed(record, None if prompts is None else prompts.get(digest))
         if isinstance(record.event, e.Forked):
             found.clear()
         if span is not None:
@@ -239,7 +293,18 @@ def spans_of(records: Iterable[e.Record], starts: dict[str, int] | None = None) 
     return (*found, *projection.rest()) if projection is not None else ()
 
 
+def context_of(event: e.RunStarted) -> TraceContext | None:
+    """Where the run hangs in the trace of the application that started it."""
+    noted = event.settings.get(SETTING)
+    return parse(noted) if isinstance(noted, str) else None
+
+
 def _opening(event: e.RunStarted) -> list[Message]:
-    said = event.settings.get("instructions")
-    system = [Message("system", said)] if isinstance(said, str) else []
+    instructions = _instructions(event)
+    system = [Message("system", instructions)] if instructions else []
     return [*system, *event.history, Message("user", event.content)]
+
+
+def _instructions(event: e.RunStarted) -> str:
+    noted = event.settings.get("instructions")
+    return noted if isinstance(noted, str) else ""

@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from taofold.core.content import Issuer, ToolCall, Usage
 from taofold.core.events import Record
 from taofold.core.metrics import measure
-from taofold.core.values import Message, ToolCall, Usage
+from taofold.telemetry.prompt import Prompt
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -22,6 +23,10 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent: str
     began: int
     """When the trace began: the same for all its spans, also those of child runs."""
+    agent: str
+    session: str = ""
+    user: str = ""
+    """Who the run is for; "" for the local user of a command line."""
     start: float
     end: float
     error: str = ""
@@ -39,39 +44,52 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
     said: str = ""
 
 
+class Link(msgspec.Struct, frozen=True, gc=False):
+    """Another span, perhaps of another trace, that this one goes back to."""
+
+    trace: str
+    id: str
+    why: str
+
+
 class AgentSpan(Timed, frozen=True, kw_only=True):
     """A whole run."""
 
-    agent: str
     model: str
     strategy: str
-    session: str
     goal: str
+    instructions: str = ""
     status: str
     output: Any = None
     stop_reason: str = ""
     success: bool = False
+    root: bool = True
+    """Is it the eldest run of its trace? Its parent then is the application's, if any."""
     forked_from: str = ""
+    links: tuple[Link, ...] = ()
     marks: tuple[Mark, ...] = ()
     usage: Usage = Usage()
+    """Of the run and its children: their spans have it, too."""
     steps: int = 0
     records: tuple[Record, ...] = ()
     """What the span was made of; `scores` measures it."""
 
 
 class ModelSpan(Timed, frozen=True, kw_only=True):
-    """A model call. `heard` is what was new to the model since its last reply."""
+    """A model call."""
 
     requested: str
     model: str
     role: str
-    heard: tuple[Message, ...] = ()
+    prompt: Prompt
     text: str = ""
     reasoning: str = ""
     calls: tuple[ToolCall, ...] = ()
     finish: str = ""
     usage: Usage = Usage()
     cached: bool = False
+    issuer: Issuer | None = None
+    """Who made the reply, if its provider says so."""
 
 
 class ToolSpan(Timed, frozen=True, kw_only=True):
@@ -111,5 +129,5 @@ def scores(span: AgentSpan) -> dict[str, float]:
         "grounding_score": measured.grounding_score,
         "exception_rate": measured.exception_rate,
     }
-    told = {name: round(share / 100, 4) for name, share in shares.items() if share is not None}
-    return {"success": float(span.success), **told}
+    found = {name: round(share / 100, 4) for name, share in shares.items() if share is not None}
+    return {"success": float(span.success), **found}

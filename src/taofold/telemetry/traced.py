@@ -10,10 +10,22 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from taofold.core.events import Forked, Parked, Record, RunFinished
+from taofold.core.events import (
+    AskFailed,
+    Forked,
+    Parked,
+    Record,
+    Replied,
+    RunFinished,
+    RunStarted,
+)
+from taofold.core.trace import branch
+from taofold.runtime.model import Request
 from taofold.store.log import Claim, Log, RunRow
 from taofold.store.wrapped import WrappedLog
-from taofold.telemetry.projection import Projection
+from taofold.telemetry.ids import root_run
+from taofold.telemetry.projection import Projection, Root, context_of
+from taofold.telemetry.prompt import EncodedMessages, Prompt, prompt_of
 from taofold.telemetry.spans import Span
 
 _LOGGER: Final = logging.getLogger("taofold.telemetry")
@@ -31,14 +43,32 @@ class Exporter(Protocol):
         ...
 
 
-class TracedLog(WrappedLog):
-    """`log`, with an exporter that is told of every span."""
+class NoExporter:
+    """Tells nobody: tracing is switched off."""
 
-    def __init__(self, log: Log, exporter: Exporter) -> None:
+    def export(self, spans: Sequence[Span]) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class TracedLog(WrappedLog):
+    """`log`, with an exporter that is told of every span.
+
+    With `prompts` each model call's span has the prompt that was sent, else the one that the log
+    says must have been.
+    """
+
+    def __init__(self, log: Log, exporter: Exporter, *, prompts: bool = False) -> None:
         super().__init__(log)
         self.exporter = exporter
         self._runs: dict[str, Projection] = {}
-        self._starts: dict[str, int] = {}
+        self._roots: dict[str, Root] = {}
+        self._keeps_prompts = prompts
+        self._prompts: dict[tuple[str, str], Prompt] = {}
+        """What was sent and is not answered yet, by run and place of the call."""
+        self._transcripts: dict[tuple[str, str], EncodedMessages] = {}
 
     def __getattr__(self, name: str) -> Any:
         """What a log can do beyond the protocol."""
@@ -47,16 +77,40 @@ class TracedLog(WrappedLog):
     async def create(self, row: RunRow, *, records: Sequence[Record] = (), **named: Any) -> Claim:
         """Register the run, then tell the exporter what is over with its first records."""
         claim = await super().create(row, records=records, **named)
+        for record in records:
+            if isinstance(record.event, RunStarted) and record.event.parent:
+                await self._find(root_run(row.run, record.event.parent))
         self._tell(row.run, records)
         return claim
 
     async def claim(self, run: str, owner: str, **named: Any) -> Claim:
         """Become the owner, and learn what happened in the run before."""
         claim = await super().claim(run, owner, **named)
-        projection = self._runs.setdefault(run, Projection(run, self._starts))
+        projection = self._runs.setdefault(run, Projection(run, self._roots))
         for record in await self.log.read(run, after=projection.head):
+            if isinstance(record.event, RunStarted) and record.event.parent:
+                await self._find(root_run(run, record.event.parent))
             projection.feed(record)
         return claim
+
+    async def _find(self, root: str) -> None:
+        """Learn where the eldest run hangs: another process may have begun it."""
+        if root in self._roots:
+            return
+        first = await self.log.read(root, limit=1)
+        if first and isinstance(first[0].event, RunStarted):
+            self._roots[root] = Root(first[0].at, context_of(first[0].event))
+
+    def on_request(self, run: str, key: str, request: Request) -> None:
+        """Hear what a model is about to be sent. It is told when the call is over."""
+        if not self._keeps_prompts:
+            return
+        talk = request.conversation
+        place = run, branch(key)
+        transcript = self._transcripts.get(place)
+        if transcript is None or transcript.messages is not talk:
+            transcript = self._transcripts[place] = EncodedMessages(talk)
+        self._prompts[run, key] = prompt_of(request, transcript)
 
     async def append(self, run: str, epoch: int, records: Sequence[Record], **named: Any) -> bool:
         """Write the records, then tell the exporter what is over with them."""
@@ -67,26 +121,37 @@ class TracedLog(WrappedLog):
 
     def _tell(self, run: str, records: Sequence[Record]) -> None:
         try:
-            projection = self._runs.get(run) or Projection(run, self._starts)
+            projection = self._runs.get(run) or Projection(run, self._roots)
             self._runs[run] = projection
             spans: list[Span] = []
+            over = False
             for record in records:
-                span = projection.feed(record)
+                event, prompt = record.event, None
+                if isinstance(event, Replied | AskFailed):
+                    prompt = self._prompts.pop((run, event.key), None)
+                span = projection.feed(record, prompt)
                 if span is not None:
                     spans.append(span)
-                if isinstance(record.event, Forked):
+                if isinstance(event, Forked):
                     spans.clear()  # what was copied is in the trace of the run that did it
-                elif isinstance(record.event, RunFinished | Parked):
-                    self._runs.pop(run, None)  # whoever carries it on reads it again
-                    self._starts.pop(run, None)
-            if spans:
+                over = over or isinstance(event, RunFinished | Parked)
+            if spans and projection.sampled:
                 self.exporter.export(spans)
+            if over:
+                self._forget(run)  # whoever carries it on reads it again
         except Exception:
             _LOGGER.exception("run %s goes on, but a part of its trace is lost", run)
 
+    def _forget(self, run: str) -> None:
+        self._runs.pop(run, None)
+        self._roots.pop(run, None)
+        for places in (self._prompts, self._transcripts):
+            for place in [place for place in places if place[0] == run]:
+                del places[place]
+
     async def delete(self, run: str) -> None:
         """Forget the run. What a back end was sent stays there."""
-        self._runs.pop(run, None)
+        self._forget(run)
         await super().delete(run)
 
     async def close(self) -> None:
