@@ -306,8 +306,10 @@ class ReplyStream:
         used = self._envelope.feed(self._rest)
         self._rest = self._rest[used:]
         fresh = self._envelope.take()
-        if fresh:
+        if fresh and self._envelope.is_plain:
             self._show(fresh)
+        elif fresh:  # the blanks at the edges of a decision's answer are its own
+            self._fresh.append(fresh)
         if self._envelope.ended and not self._envelope.is_plain:
             return self._stop()
         if self._envelope.ended:
