@@ -24,7 +24,7 @@ from contestants import CONTESTANTS  # noqa: E402
 
 VENV = HERE.parent / ".venvs" / "parse"
 PACKAGES = ["json_repair", "fast_json_repair", "baml-py", "instructor", "pydantic-ai-slim", "dspy"]
-SHARED = Path("/work/shared/bench/parse")
+SHARED = Path("../shared/bench/parse")
 DESTRUCTIVE = ("delete_call", "write_call", "shell_call", "tao_delete", "tao_write", "edit_call")
 
 
@@ -148,7 +148,7 @@ def overhead(rows: list[dict[str, Any]], found: dict[str, dict[str, Any]]) -> No
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--full", action="store_true", help="the whole public corpus in /work/shared"
+        "--full", action="store_true", help="the whole public corpus in ../shared"
     )
     parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--schemas", type=Path, default=SCHEMAS)
