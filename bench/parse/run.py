@@ -147,9 +147,7 @@ def overhead(rows: list[dict[str, Any]], found: dict[str, dict[str, Any]]) -> No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--full", action="store_true", help="the whole public corpus in ../shared"
-    )
+    parser.add_argument("--full", action="store_true", help="the whole public corpus in ../shared")
     parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--schemas", type=Path, default=SCHEMAS)
     parser.add_argument("--only", default="", help="names, separated by commas")

@@ -177,6 +177,6 @@ def test_a_run_that_another_process_drives_is_not_taken_over(
     (project / "go").touch()
     process.communicate(timeout=30)
     assert done.code == 1
-    assert "driven by another live process" in done.err
+    assert "is being driven by process" in done.err
     assert deleted.code == 1
     assert process.returncode == 0

@@ -209,7 +209,7 @@ def test_a_killed_loop_is_found_crashed_and_goes_on(
     assert "x: running" in taofold("loops", "status").out
     code, _, err = taofold("loops", "resume")
     assert code == 1
-    assert "its process lives" in err
+    assert "driven by process" in err
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=20)
     told = taofold("loops", "status").out

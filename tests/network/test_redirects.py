@@ -143,10 +143,14 @@ async def test_an_mcp_server_that_redirects_elsewhere_gets_no_key_there(
 async def test_an_mcp_client_that_follows_redirects_is_stopped_at_the_border() -> None:
     """Generation 1 of the package makes clients that follow; the hook holds them."""
     pytest.importorskip("mcp")
-    from taofold.bridges.mcp_sdk import _client_of
+    from taofold.bridges.mcp_http import Credentials, client_factory
+    from taofold.bridges.mcp_place import Place
+    from taofold.bridges.mcp_sdk import load
 
+    create = load("mcp.shared._httpx_utils").create_mcp_http_client
     with Elsewhere(307).open() as servers:
-        async with _client_of(servers.url)(headers={"x-api-key": SECRET}) as client:
+        place = Place("http", url=servers.url, headers={"x-api-key": SECRET})
+        async with client_factory(place, Credentials(place), create)() as client:
             client.follow_redirects = True
             with pytest.raises(ConnectionError, match="not followed"):
                 await client.post(f"{servers.url}/mcp", json={})
