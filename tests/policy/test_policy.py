@@ -285,3 +285,18 @@ def test_secrets_are_recognised_by_shape_name_and_value() -> None:
     assert redactor.json(plain) is plain
     assert redactor.json({"a": ["my-own-secret-value"]}) == {"a": [MARK]}
     assert Redactor.secrets_in({"API_KEY": "k", "PATH": "p"}) == ("k",)
+
+
+def test_the_working_directory_is_no_secret_though_its_variable_reads_like_a_password() -> None:
+    environment = {"PWD": "/home/jörg/My Project", "OLDPWD": "/home/jörg", "DB_PWD": "hunter2"}
+
+    assert Redactor.secrets_in(environment) == ("hunter2",)
+
+
+@pytest.mark.parametrize("name", ["Authorization", "authorization", "Cookie", "Set-Cookie"])
+def test_what_stands_under_a_credential_header_is_secret_however_short(name: str) -> None:
+    redactor = Redactor()
+
+    assert redactor.json({name: "a1"}) == {name: MARK}
+    assert redactor.json({name: "${TOKEN}"}) == {name: "${TOKEN}"}
+    assert redactor.json({name: "required"}) == {name: "required"}

@@ -109,9 +109,6 @@ async def _run(client: Client) -> None:
         await client.until(run)
 
 
-@pytest.mark.xfail(
-    reason="open fault: redaction alters this command's parameters, so it never runs"
-)
 @UPLINK.mark
 async def test_a_contained_command_with_a_network_does_not_even_reach_the_server(
     tmp_path: Path,
@@ -122,9 +119,6 @@ async def test_a_contained_command_with_a_network_does_not_even_reach_the_server
     assert bench.done == []
 
 
-@pytest.mark.xfail(
-    reason="open fault: redaction alters this command's parameters, so it never runs"
-)
 @CONTAINMENT.mark
 async def test_where_it_shares_the_network_it_is_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

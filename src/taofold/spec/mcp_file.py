@@ -20,8 +20,6 @@ from taofold.store.fields import is_list, is_mapping
 
 BRIDGE: Final = "taofold.bridges.mcp"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,30}")
-_CREDENTIALS: Final = ("authorization", "proxy-authorization", "cookie")
-"""Headers whose value is a secret, however short it is."""
 _REFERENCE: Final = "${"
 
 
@@ -113,7 +111,7 @@ def _secrets(document: Document, name: str, value: Mapping[str, Any]) -> list[Fa
         for inner, text in (held if is_mapping(held) else {}).items():
             if not isinstance(text, str) or _REFERENCE in text:
                 continue
-            if named(str(inner), text) or str(inner).lower() in _CREDENTIALS:
+            if named(str(inner), text):
                 hint = f"write ${{NAME}} and set the variable NAME, as in {inner}: ${{TOKEN}}"
                 faults.append(document.fault(("mcp", name, key, str(inner)), said, hint))
     return faults

@@ -10,7 +10,7 @@ from taofold.policy.redaction.assignments import assigned
 from taofold.policy.redaction.names import STEMS, Says, says
 from taofold.policy.redaction.places import PLACES, placed
 from taofold.policy.redaction.tokens import LONG, Span, tokens
-from taofold.policy.redaction.values import SHORTEST, Form, drawn, random, secret
+from taofold.policy.redaction.values import SHORTEST, Form, drawn, random, referring, secret
 
 MARK: Final = "[redacted]"
 NUMBERS: Final = (int, float)
@@ -33,6 +33,10 @@ _AGAIN: Final = 64
 _LAYERS: Final = 3
 """JSON inside JSON inside JSON is looked into, no deeper."""
 _NAMES: Final = re.compile(r"(?i)(key|token|secret|passw|credential)")
+_FOLDERS: Final = ("PWD", "OLDPWD")
+"""Variables of every shell: the folders it is and was in, not a password."""
+_HEADERS: Final = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie"))
+"""Of HTTP: what stands there is secret, however short it is."""
 _VALUE: Final = re.compile(r"(?i)[a-z_]*value|val|default|content")
 
 
@@ -52,9 +56,9 @@ class Redactor:
         """The values of variables whose name says that they are secret."""
         return tuple(
             [
-                v
-                for name, v in environment.items()
-                if _NAMES.search(name) or says(name) >= Says.LIKELY
+                value
+                for name, value in environment.items()
+                if name not in _FOLDERS and (_NAMES.search(name) or says(name) >= Says.LIKELY)
             ]
         )
 
@@ -151,6 +155,8 @@ def named(name: Any, value: Any) -> bool:
         return says(name) is Says.SURELY and len(str(abs(value))) >= SHORTEST
     if not isinstance(value, str):
         return False
+    if name.lower() in _HEADERS:
+        return bool(value.strip()) and not referring(value)
     how = says(name)
     if how is Says.PERHAPS:  # a bare `key` or `id` names a thing more often than a secret
         return not name.isalpha() and secret(value, how, Form.QUOTED)

@@ -95,6 +95,11 @@ def secret(value: str, name: Says, form: Form) -> bool:
     return form is Form.LISTED or not _label(value)
 
 
+def referring(value: str) -> bool:
+    """Does it only stand for a secret, or say that there is none?"""
+    return _REFERENCE.fullmatch(value.strip()) is not None
+
+
 def _crossed(value: str) -> bool:
     """Do its brackets cross, as no program's and no template's do?"""
     opened: list[str] = []
