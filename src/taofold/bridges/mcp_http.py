@@ -129,7 +129,8 @@ def _client_class(base: Any, credentials: Credentials) -> Any:
 
         async def _sent(self, request: Any, headers: Headers, options: Any) -> Any:
             request.headers.update(headers)
-            return await super().send(request, **options)
+            above: Any = super()
+            return await above.send(request, **options)
 
         async def _judged(self, request: Any, response: Any) -> Any:
             status = response.status_code

@@ -9,7 +9,7 @@ import logging
 import os
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from importlib import import_module
@@ -98,7 +98,7 @@ class Session:
         self._calls = 0
 
     @contextmanager
-    def busy(self) -> Iterator[None]:
+    def busy(self) -> Generator[None]:
         """A call is under way."""
         self._calls += 1
         self.idle.clear()

@@ -6,7 +6,7 @@ file and command tools on the current directory. The operator's policy and flags
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import blake2b
@@ -163,7 +163,7 @@ def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
 
 
 @contextmanager
-def _discovery() -> Iterator[None]:
+def _discovery() -> Generator[None]:
     """Say what discovery could not use the way this program says things."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DiscoveryWarning)

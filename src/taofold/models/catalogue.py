@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -119,7 +119,7 @@ def _valid(prices: Any, day: date) -> Any:
     if not isinstance(prices, list):
         return prices
     usable: list[Any] = []
-    for conditional in prices:
+    for conditional in cast("list[Any]", prices):
         constraint = conditional.constraint
         started = getattr(constraint, "start_date", None)
         if started is None or started <= day:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from taofold.core.content import Issuer, Wire
-from taofold.core.values import JSON, Effort, ModelSettings, Profile, Reply
+from taofold.core.values import EFFORTS, JSON, Effort, ModelSettings, Profile, Reply
 from taofold.models.endpoint import Endpoint, Reader
 from taofold.models.prices import Price
 from taofold.models.wire import Frame, Memo, estimate, names_of
@@ -182,8 +182,9 @@ def effort_at_most(
         return None
     if wanted in levels:
         return wanted
-    order = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-    below = [level for level in levels if order.index(level) < order.index(wanted)]
+    below: list[Effort] = [
+        level for level in levels if EFFORTS.index(level) < EFFORTS.index(wanted)
+    ]
     taken = below[-1] if below else levels[0]
     notes.append(f"effort {wanted!r} is not among those of {model}: {taken!r} is taken")
     return taken

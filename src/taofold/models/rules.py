@@ -93,13 +93,7 @@ _ALWAYS_THINK: Final = ("fable", "mythos")
 
 def claude(model: str) -> Rules:
     """Anthropic's models. A line or version that is not known is taken for the newest."""
-    found = _CLAUDE.search(model.lower())
-    if found is None:
-        line, version = "", _NEWEST
-    elif found["line"]:
-        line, version = found["line"], (int(found["major"]), int(found["minor"] or 0))
-    else:
-        line, version = "old", (int(found["old"]), int(found["older"] or 0))
+    line, version = _claude_version(model)
     if line in ("opus", "sonnet", "haiku", "old"):
         return _numbered_claude(line, version)
     # Fable, Mythos, and lines to come: they always think, and take no sampling.
@@ -107,6 +101,15 @@ def claude(model: str) -> Rules:
         "mythos", (5, 1),
     )  # fmt: skip
     return replace(_CLAUDE_NEWEST, bound=bound)
+
+
+def _claude_version(model: str) -> tuple[str, Version]:
+    found = _CLAUDE.search(model.lower())
+    if found is None:
+        return "", _NEWEST
+    if found["line"]:
+        return found["line"], (int(found["major"]), int(found["minor"] or 0))
+    return "old", (int(found["old"]), int(found["older"] or 0))
 
 
 _CLAUDE_NEWEST: Final = Rules(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from taofold.parsing.decision import Tools
@@ -80,9 +81,9 @@ class ReplyStream:
         self._pieces: list[str] = []
         self._shown: list[str] = []
         self._fresh: list[str] = []
-        self._held = ""  # blanks and closing marks, shown once text follows them
-        self._rest = ""  # what arrived and was not looked at
-        self._state = self._prose
+        self._held: str = ""  # blanks and closing marks, shown once text follows them
+        self._rest: str = ""  # what arrived and was not looked at
+        self._state: Callable[[], bool] = self._prose
         self._line_start = True
         self._closer: re.Pattern[str] | None = None
         self._envelope = Envelope()

@@ -107,17 +107,18 @@ def take_turn(
 
 def _ask(talk: Talk, toolless: bool) -> Strategy[Reply]:
     """Ask for a turn. A reply that its provider interrupted is carried on, not read."""
-    for _ in range(PAUSES):
+    pauses = 0
+    while True:
         reply: Reply = yield Ask(
             talk.conversation,
             tools=talk.offered(),
             schema=talk.form(toolless),
             allowed=talk.allowed(toolless),
         )
-        if reply.finish != "pause":
+        pauses += 1
+        if reply.finish != "pause" or pauses == PAUSES:
             return reply
         talk.conversation.append(Message("assistant", reply.content, reply.issuer))
-    return reply
 
 
 def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:

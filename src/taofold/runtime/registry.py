@@ -86,7 +86,7 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
     if callable(getattr(spec, "complete", None)):
         return cast("Model", spec)
     if isinstance(spec, Mapping):
-        own = dict(cast("Mapping[str, Any]", spec))
+        own = dict(spec)
         if not own.get("model"):
             raise ConfigError(f"a model with settings names it: {{'model': …}}, not {own!r}")
         return resolve(own.pop("model"), provider=provider, **{**options, **own})
