@@ -243,6 +243,10 @@ class Forgiving(MemoryLog):
         return claim
 
 
+ATTEMPTS = 20
+"""At a race, which one that holds would pass every time."""
+
+
 def starting(mutant: type[Any], folder: Path) -> Any:
     """An opener of the mutant."""
     return mutant if issubclass(mutant, MemoryLog) else partial(mutant, folder / "log.db")
@@ -275,11 +279,15 @@ def starting(mutant: type[Any], folder: Path) -> Any:
 def test_the_contracts_notice_a_log_that_is(
     mutant: type[Any], contract: Contract, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        await contract(starting(mutant, tmp_path))
-
-    with pytest.raises(Broken):
-        asyncio.run(main())
+    # A race that a busy machine does not run side by side shows nothing: it is run again.
+    for attempt in range(ATTEMPTS if contract.__module__ == log_races.__name__ else 1):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        try:
+            asyncio.run(contract(starting(mutant, folder)))
+        except Broken:
+            return
+    pytest.fail("the contract lets this log pass")
 
 
 @pytest.mark.parametrize("mutant", [Volatile, Hasty])
