@@ -1,11 +1,12 @@
 """The console in Chromium: what a person does with it, and that nothing breaks on the way."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 from tests.console.browser import seated
 from tests.server.agents import Bench, act, batch, finish
 from tests.server.live import settled
@@ -49,6 +50,27 @@ async def test_a_run_is_started_watched_approved_and_answered(bench: Bench, tmp_
         await expect(row).to_contain_text("How are the two sides?")
         await expect(row).to_contain_text("finished")
         await expect(row).to_contain_text("3 steps")
+
+
+async def test_what_a_screen_reader_is_told_is_not_wiped_out_by_what_comes_late(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """The answer to "approve" comes back long after the run has ended, as under load."""
+    agent = bench.agent(act("I tell", "publish", text="x"), finish("told"))
+    async with seated(agent, tmp_path) as seat:
+        page, live = seat.page, seat.page.locator("#live")
+
+        async def late(route: Route) -> None:
+            response = await route.fetch()
+            await expect(live).to_contain_text("The run has ended: finished")
+            await route.fulfill(response=response)
+
+        await page.route("**/approvals/*", late)
+        await seat.start("Tell them")
+        await expect(live).to_contain_text("Your decision is needed")
+        await page.click(".card [data-do=approve]")
+        await expect(live).to_have_text(re.compile("publish approved$"))
+        await expect(live).to_contain_text("The run has ended: finished")
 
 
 async def test_a_denial_with_a_reason_reaches_the_model_and_the_tool_never_runs(

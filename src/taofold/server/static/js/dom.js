@@ -36,15 +36,23 @@ export function toast(text, kind = "") {
   setTimeout(() => note.remove(), kind === "bad" ? 9000 : 5000);
 }
 
+const KEPT = 5;
 let said = "";
 let due = 0;
 
-/** Say `text` to screen readers; several in quick succession become one. */
+/**
+ * Say `text` to screen readers; several in quick succession become one.
+ *
+ * The live region is a log: what is new is added and read out, and what was said just before stays.
+ * Replacing it would silence whatever the reader has not come to yet.
+ */
 export function announce(text) {
   said = said ? `${said}. ${text}` : text;
   if (due) return;
   due = setTimeout(() => {
-    document.getElementById("live").textContent = said.slice(-300);
+    const region = document.getElementById("live");
+    region.append(h("p", {}, said.slice(-300)));
+    while (region.childElementCount > KEPT) region.firstElementChild.remove();
     said = "";
     due = 0;
   }, 700);
