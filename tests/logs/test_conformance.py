@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -243,6 +243,16 @@ class Forgiving(MemoryLog):
         return claim
 
 
+class Leaking(MemoryLog):
+    """Mutant: takes the blobs of a run, and then registers it."""
+
+    async def create(
+        self, row: RunRow, *, blobs: Mapping[str, bytes] | None = None, **named: Any
+    ) -> Claim:
+        self._blobs.update(blobs or {})
+        return await super().create(row, **named)
+
+
 ATTEMPTS = 20
 """At a race, which one that holds would pass every time."""
 
@@ -266,6 +276,7 @@ def starting(mutant: type[Any], folder: Path) -> Any:
         (Eternal, log_leases.c27_what_is_due_is_listed_and_nothing_else),
         (Sleepy, log_leases.c27_what_is_due_is_listed_and_nothing_else),
         (Forgiving, log_leases.c24_a_run_begins_with_its_first_records_or_not_at_all),
+        (Leaking, log_leases.c24_a_run_begins_with_its_first_records_or_not_at_all),
         (Unfenced, log_writing.c04_who_was_overtaken_gets_a_conflict),
         (Unfenced, log_writing.c05_one_of_many_owners_wins_each_record),
         (Renumbering, log_writing.c03_a_sequence_number_that_is_not_the_next_is_a_conflict),

@@ -182,7 +182,7 @@ class Activation:
 
     async def begin(
         self,
-        goal: str,
+        goal: Prompt,
         *,
         session: str = "",
         run_id: str = "",
@@ -195,7 +195,7 @@ class Activation:
         given = _given(goal)
         started = await self._described(given, session, data, ui_context, history, settings)
         run = run_id or new_id()
-        await runs.begin(self.log, started, run, self.setup)
+        await runs.begin(self.log, started, run, self.setup, given.blobs)
         return run
 
     async def _described(

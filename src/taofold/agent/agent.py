@@ -241,7 +241,7 @@ class Agent(Generic[Deps, Out]):
 
     async def begin(
         self,
-        goal: str,
+        goal: Prompt,
         *,
         principal: Principal | None = None,
         session: str = "",

@@ -147,6 +147,8 @@ async def _take(log: "Log", records: "list[Record]", source: str) -> str:
     started = state.started
     row = RunRow(
         run=run,
+        status=state.status,
+        waiting_for=state.waiting_for if state.status == "waiting" else "",
         goal=state.goal[:500],
         agent=started.agent if started else "",
         principal=owner.id,
@@ -154,14 +156,11 @@ async def _take(log: "Log", records: "list[Record]", source: str) -> str:
         updated_at=kept[-1].at,
     )
     try:
-        await log.create(row)
+        await log.create(row, records=kept, disk=True)
     except Conflict as error:
         raise ConfigError(
             f"there is already a run {run!r}; take it in under another id with --as ID"
         ) from error
-    claim = await log.claim(run, "")
-    waiting = state.waiting_for if state.status == "waiting" else ""
-    await log.append(run, claim.epoch, kept, disk=True, status=state.status, waiting_for=waiting)
     for one in started.imported.claims if started and started.imported else ():
         said = [*one.decisions, *(["begun"] if one.started else [])]
         say(f"note: {one.tool}: the file says {', '.join(said)}; that counts for nothing here")

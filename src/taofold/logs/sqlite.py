@@ -84,6 +84,7 @@ class SqliteLog:
         row: RunRow,
         *,
         records: Sequence[Record] = (),
+        blobs: Mapping[str, bytes] | None = None,
         owner: str = "",
         lease_ms: int = 0,
         disk: bool = False,
@@ -103,7 +104,7 @@ class SqliteLog:
                 number = db.execute(sql.CREATE, sql.values(row, owner, until)).lastrowid or 0
             except sqlite3.IntegrityError as error:
                 raise Conflict(f"there is already a run {row.run!r}; choose another id") from error
-            _insert(db, row.run, number, 0, records, bodies)
+            _insert(db, row.run, number, 0, records, bodies, blobs)
             return Claim(1 if owner else 0)
 
         claim = await self._file.write(work)

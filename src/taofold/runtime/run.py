@@ -54,10 +54,17 @@ NEWS = 20
 """How often an activation is driven anew before it waits with unread news."""
 
 
-async def begin(log: Log, started: e.RunStarted, run: str, setup: Setup) -> tuple[int, e.Record]:
+async def begin(
+    log: Log,
+    started: e.RunStarted,
+    run: str,
+    setup: Setup,
+    blobs: Mapping[str, bytes] = {},
+) -> tuple[int, e.Record]:
     """Put run `run` into the log; the epoch under which this process owns it, and its start.
 
-    Whoever begins a run drives it next, or has it driven; if it dies first, others find it.
+    Whoever begins a run drives it next, or has it driven; if it dies first, others find it, with
+    the media of its goal (`blobs`, digest to bytes).
 
     Raises:
         Conflict: the id is taken, or the session has another run that has not ended.
@@ -75,7 +82,7 @@ async def begin(log: Log, started: e.RunStarted, run: str, setup: Setup) -> tupl
         updated_at=now,
     )
     record = e.Record(run, 0, now, started)
-    return await _register(log, row, record), record
+    return await _register(log, row, record, blobs), record
 
 
 async def start(
@@ -91,15 +98,11 @@ async def start(
     Raises:
         Conflict: the id is taken, or the session has another run that has not ended.
     """
-    epoch, record = await begin(log, started, run, setup)
+    epoch, record = await begin(log, started, run, setup, blobs)
     with HEART.driving(log, run):
         store = Store(run=run, log=log, epoch=epoch, head=1, now=setup.now)
         for listener in setup.listeners:
             store.subscribe(listener)
-        for digest, content in blobs.items():
-            store.keep(digest, content)
-        if blobs:
-            await store.flush(status="running")
         try:
             store.announce(record)
         except Exception as error:  # a listener's: what it was told is written all the same
@@ -108,7 +111,7 @@ async def start(
         return await _activate(log, store, Tape(), strategy, setup)
 
 
-async def _register(log: Log, row: RunRow, record: e.Record) -> int:
+async def _register(log: Log, row: RunRow, record: e.Record, blobs: Mapping[str, bytes]) -> int:
     """Create the run with its first record, driven by this process; its epoch.
 
     A run without a first record never happened: one that an earlier release left so does not
@@ -116,7 +119,9 @@ async def _register(log: Log, row: RunRow, record: e.Record) -> int:
     """
 
     async def create() -> int:
-        claim = await log.create(row, records=[record], owner=owner.me(), lease_ms=LEASE_MS)
+        claim = await log.create(
+            row, records=[record], blobs=blobs, owner=owner.me(), lease_ms=LEASE_MS
+        )
         return claim.epoch
 
     try:

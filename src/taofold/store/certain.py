@@ -43,6 +43,7 @@ class CertainLog(WrappedLog):
         row: RunRow,
         *,
         records: Sequence[Record] = (),
+        blobs: Mapping[str, bytes] | None = None,
         owner: str = "",
         lease_ms: int = 0,
         disk: bool = False,
@@ -51,7 +52,7 @@ class CertainLog(WrappedLog):
 
         async def attempt() -> Claim:
             return await super(CertainLog, self).create(
-                row, records=records, owner=owner, lease_ms=lease_ms, disk=disk
+                row, records=records, blobs=blobs, owner=owner, lease_ms=lease_ms, disk=disk
             )
 
         async def found() -> Claim | None:

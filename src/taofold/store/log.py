@@ -87,11 +87,13 @@ class Log(Protocol):
         row: RunRow,
         *,
         records: Sequence[Record] = (),
+        blobs: Mapping[str, bytes] | None = None,
         owner: str = "",
         lease_ms: int = 0,
         disk: bool = False,
     ) -> Claim:
-        """Register a run with its first `records`, in one transaction or not at all.
+        """Register a run with its first `records` and the `blobs` (digest to bytes) that they
+        speak of, in one transaction or not at all.
 
         With an `owner` the run is its from the start (epoch 1), for `lease_ms`; without one it
         has epoch 0. Of `row` the epoch, the events, the owner and the lease do not count.

@@ -73,6 +73,7 @@ class MemoryLog:
         row: RunRow,
         *,
         records: Sequence[Record] = (),
+        blobs: Mapping[str, bytes] | None = None,
         owner: str = "",
         lease_ms: int = 0,
         disk: bool = False,
@@ -100,6 +101,7 @@ class MemoryLog:
             )
         )
         self._take(entry, row.run, records)
+        self._keep(entry, blobs)
         self._places += 1
         self._runs[row.run] = entry
         return Claim(entry.row.epoch)
@@ -166,15 +168,18 @@ class MemoryLog:
         self._take(entry, run, records)
         for message in consume:
             entry.inbox.pop(message, None)
-        if blobs:
-            self._blobs.update(blobs)
-            entry.blobs.update(blobs)
+        self._keep(entry, blobs)
         if status:
             with self._lock:
                 lease = entry.row.lease_until if status == "running" else 0
                 changes = {"status": status, "waiting_for": waiting_for, "wake_at": wake_at}
                 entry.row = replace(entry.row, lease_until=lease, **changes)
         return True
+
+    def _keep(self, entry: _Run, blobs: Mapping[str, bytes] | None) -> None:
+        if blobs:
+            self._blobs.update(blobs)
+            entry.blobs.update(blobs)
 
     def _take(
         self, entry: _Run, run: str, records: Sequence[Record], *, look: bool = False

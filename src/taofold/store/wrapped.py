@@ -32,13 +32,14 @@ class WrappedLog:
         row: RunRow,
         *,
         records: Sequence[Record] = (),
+        blobs: Mapping[str, bytes] | None = None,
         owner: str = "",
         lease_ms: int = 0,
         disk: bool = False,
     ) -> Claim:
         """Register a run with its first records."""
         return await self.log.create(
-            row, records=records, owner=owner, lease_ms=lease_ms, disk=disk
+            row, records=records, blobs=blobs, owner=owner, lease_ms=lease_ms, disk=disk
         )
 
     async def claim(

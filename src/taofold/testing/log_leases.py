@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from taofold.core.errors import Conflict, OutcomeUnknown, UnknownRun
+from taofold.core.errors import Conflict, LogError, OutcomeUnknown, UnknownRun
 from taofold.store.certain import CertainLog
 from taofold.store.log import AT_ONCE, Log, RunRow, Signal
 from taofold.store.wrapped import WrappedLog
@@ -28,12 +28,17 @@ async def c24_a_run_begins_with_its_first_records_or_not_at_all(opened: Opener) 
     await refused(Conflict, log.create(row, records=updates(RUN, 0, 1)), "the same id")
     other = RunRow("other", "running", session="s")
     await refused(Conflict, log.create(other, records=updates("other", 0, 1)), "a busy session")
-    gap = log.create(RunRow("gap"), records=updates("gap", 1, 1))
+    gap = log.create(RunRow("gap"), records=updates("gap", 1, 1), blobs={"d0": b"gap"})
     await refused(Conflict, gap, "first records that are not the first")
+    await refused(LogError, log.blob("d0"), "a blob of a run that was refused")
     for run in ("other", "gap"):
         await refused(UnknownRun, log.row(run), "a run that was refused")
     same(await seqs(log), [0, 1, 2], "the records")
     same((await log.create(RunRow("idle"))).epoch, 0, "the epoch of a run that nobody drives")
+    await log.create(RunRow("shown"), records=updates("shown", 0, 1), blobs={"d1": b"shown"})
+    same(await log.blob("d1"), b"shown", "a blob that a run began with")
+    await log.delete("shown")
+    await refused(LogError, log.blob("d1"), "a blob of a run that was deleted")
     await log.close()
 
 
