@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from taofold import Agent, Limits, MemoryLog, Outcome, RunContext, Tier, tool
@@ -342,14 +343,14 @@ async def test_how_a_run_ends(
     assert (result.stop_reason, result.status, result.success) == (stop, status, success)
 
 
-async def endless(**options: Any) -> tuple[Any, list[Any]]:
+async def endless(usage: Usage = Usage(100, 10), **options: Any) -> tuple[Any, list[Any]]:
     asked: list[Any] = []
 
     def reply(request: Any) -> Reply:
         asked.append(request)
         if "last turn" in request.conversation[-1].content:
-            return Reply(finish("wrapped up"), usage=Usage(100, 10))
-        return Reply(act("look", what=f"n{len(asked)}"), usage=Usage(100, 10))
+            return Reply(finish("wrapped up"), usage=usage)
+        return Reply(act("look", what=f"n{len(asked)}"), usage=usage)
 
     model = FunctionModel(reply, usd=(10.0, 10.0))
     return await run(model=model, **options), asked
@@ -373,21 +374,73 @@ async def test_max_steps_bounds_the_model_calls(steps: int, calls: int) -> None:
     [
         (Limits(model_calls=4, steps=None), "max_steps", 4),
         (Limits(tool_calls=2), "max_tool_calls", 3),
-        (Limits(tokens=220), "budget", 2),
-        (Limits(tokens=221), "budget", 3),
+        (Limits(tokens=22_000), "budget", 2),
+        (Limits(tokens=22_001), "budget", 2),  # the third prompt alone would pass it
+        (Limits(tokens=26_000), "budget", 3),
         (Limits(usd=0.05), "budget", 9),
     ],
 )
 async def test_each_limit_stops_before_the_call_that_would_pass_it(
     limits: Limits, stop: str, spent: int
 ) -> None:
-    result, asked = await endless(limits=limits)
+    usage = Usage(11_000, 0) if limits.tokens else Usage(100, 10)
+    result, asked = await endless(usage, limits=limits)
     assert (result.stop_reason, result.status) == (stop, "limited")
     assert len(asked) <= spent
     if limits.tokens is not None:
         assert len(asked) == spent
     if limits.usd is not None:
         assert result.usage.usd <= limits.usd
+
+
+async def test_a_prompt_that_a_token_limit_does_not_hold_is_never_sent() -> None:
+    result, asked = await endless(limits=Limits(tokens=10))
+    assert asked == []
+    assert result.usage.tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (Limits(steps=2), "all 2 steps were used: raise limits.steps"),
+        (
+            Limits(steps=None, model_calls=2),
+            "all 2 model calls were used: raise limits.model_calls",
+        ),
+        (Limits(tool_calls=2), "2 of 2 tool calls were used: raise limits.tool_calls"),
+        (Limits(tokens=10), "0 of 10 tokens were spent, and the next prompt alone has about"),
+        (Limits(usd=0.01), "$0.0000 of $0.0100 was spent, and the next call may cost up to $0.0"),
+    ],
+)
+async def test_a_limit_says_what_was_allowed_spent_and_needed(limits: Limits, words: str) -> None:
+    result, _ = await endless(limits=limits)
+    assert result.status == "limited"
+    assert words in result.error
+    assert f"raise limits.{[hit.limit for hit in events(result, e.LimitHit)][-1]}" in result.error
+
+
+async def test_a_limited_run_replays_with_its_explanation_and_an_older_one_without() -> None:
+    model = FunctionModel(lambda _: Reply(finish("x"), usage=Usage(1, 1)), usd=(10.0, 10.0))
+    log = MemoryLog()
+    agent = Agent(model, limits=Limits(usd=0.0001), log=log)
+    result = await agent.run("g")
+    assert "limits.usd" in result.error
+    assert (await agent.replay(result)).error == result.error
+
+    older = MemoryLog()
+    records = [_as_of_older_releases(record) for record in await log.read(result.run_id)]
+    await older.create(await log.row(result.run_id), records=records)
+    again = await Agent(model, limits=Limits(usd=0.0001), log=older).replay(result.run_id)
+    assert (again.status, again.error) == ("limited", "")
+
+
+def _as_of_older_releases(record: e.Record) -> e.Record:
+    event: Any = record.event
+    if isinstance(event, e.RunFinished):
+        event = msgspec.structs.replace(event, error="")
+    if isinstance(event, e.LimitHit):
+        event = e.LimitHit(key=event.key, limit=event.limit, value=event.value)
+    return msgspec.structs.replace(record, event=event)
 
 
 async def test_a_usd_limit_with_an_unknown_price_is_refused_before_the_first_call() -> None:

@@ -130,11 +130,18 @@ class Steered(Happened, frozen=True, tag="steered"):
 
 
 class LimitHit(Happened, frozen=True, tag="limit_hit"):
-    """A limit was found reached, before the call that would have passed it."""
+    """A limit was found reached, before the call that would have passed it.
+
+    `value` is 1 if nothing more is called, -1 if the coming turn is the last. `needed` is what
+    the call that was not made could have taken, `allowed` the bound then; 0 if that is not the
+    reason (and in logs of older releases).
+    """
 
     key: str
     limit: str
     value: float
+    needed: float = 0.0
+    allowed: float = 0.0
 
 
 class PromptChanged(Happened, frozen=True, tag="prompt_changed"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from taofold.core.errors import ConfigError
+from taofold.core.events import LimitHit
 from taofold.core.state import RunState
 
 Limit = Literal["steps", "model_calls", "tool_calls", "seconds", "tokens", "usd"]
@@ -169,6 +170,30 @@ class Limits:
             for tool, bound in self.per_tool.items()
         }
         return replace(self, **rest, depth=self.depth - 1)
+
+    def explained(self, hit: LimitHit, state: RunState) -> str:
+        """What was allowed and spent when `hit` ended the run, and what to change."""
+        bound: float = hit.allowed or getattr(self, hit.limit) or 0
+        change = f"raise limits.{hit.limit}"
+        match hit.limit:
+            case "steps":
+                return f"all {bound:g} steps were used: {change}"
+            case "model_calls":
+                calls = self.calls or 0
+                derived = "" if self.model_calls is not None else ", 3 more than limits.steps"
+                return f"all {calls} model calls were used{derived}: {change}"
+            case "tool_calls":
+                return f"{_acted(state)} of {bound:g} tool calls were used: {change}"
+            case "seconds":
+                return f"it worked for {state.active_ms / 1000:.1f} of {bound:g} seconds: {change}"
+            case "tokens":
+                spent = f"{state.usage.tokens:,} of {bound:,.0f} tokens were spent"
+                need = f", and the next prompt alone has about {hit.needed:,.0f}"
+            case _:
+                spent = f"${state.usage.usd:.4f} of ${bound:.4f} was spent"
+                need = f", and the next call may cost up to ${hit.needed:.4f}"
+                change += ", or bound the answer with max_tokens"
+        return f"{spent}{need if hit.needed else ''}: {change}"
 
     def held(self) -> Held:
         """All of it, as what a child run may still consume."""

@@ -37,6 +37,8 @@ from taofold.tools.result import utf8
 
 BYTES_PER_TOKEN = 3.0
 """A cautious estimate for the upper bound of a prompt's tokens."""
+_USUAL_BYTES_PER_TOKEN = 4.0
+"""Of plain English and JSON: a prompt has hardly fewer tokens than this says."""
 DEFAULT_MAX_TOKENS = 4096
 """Assumed length of a reply when pricing a call that does not bound it."""
 THINKING_MAX_TOKENS = 16_384
@@ -223,7 +225,11 @@ def _check_limits(ledger: Ledger, key: str, request: Request, model: Model) -> H
     """
     limits, state = ledger.setup.limits, ledger.store.state
     hit = limits.hit(state)
-    bound = 0.0
+    bound = needed = 0.0
+    if hit is None and limits.tokens is not None:
+        prompt = _bytes(request) / _USUAL_BYTES_PER_TOKEN
+        if state.usage.tokens + prompt > limits.tokens:
+            hit, needed = "tokens", round(prompt)
     if hit is None and limits.usd is not None:
         held = sum([one.usd for one in ledger.held.values()])
         asked = request.asked()
@@ -231,19 +237,25 @@ def _check_limits(ledger: Ledger, key: str, request: Request, model: Model) -> H
         price = quote(model, _most_tokens(request), output, asked.service_tier)
         bound = price or 0.0
         if state.usage.usd + held + bound > limits.usd:
-            hit = "usd"
+            hit, needed = "usd", bound
     if hit is None and ledger.others and limits.calls is not None:
         asking = sum([one.model_calls for one in ledger.held.values()])
         if state.model_calls + asking >= limits.calls:
             hit = "model_calls"
     if hit is not None and hit != "steps":
-        ledger.put(e.LimitHit(key=key, limit=hit, value=1))
+        allowed: float = getattr(limits, hit) or 0.0
+        ledger.put(e.LimitHit(key=key, limit=hit, value=1, needed=needed, allowed=allowed))
         raise Halt(STOP_REASON[hit])
     return Held(model_calls=1, usd=bound) if bound else _ONE_CALL
 
 
 def _most_tokens(request: Request) -> int:
     """An upper bound of the prompt's tokens, from its bytes: in many scripts a character is one."""
+    return int(_bytes(request) / BYTES_PER_TOKEN) + 8 * len(request.conversation) + 64
+
+
+def _bytes(request: Request) -> int:
+    """Of all that is sent, without the provider's own framing."""
     size = 0
     for message in request.conversation:
         texts = [message.text]
@@ -252,8 +264,7 @@ def _most_tokens(request: Request) -> int:
         size += sum([len(text.encode("utf-8", "surrogatepass")) for text in texts])
     if request.tools or request.schema is not None:
         size += len(msgspec.json.encode((request.tools, request.schema)))
-    size += sum([part.chars for part in request.conversation.media])
-    return int(size / BYTES_PER_TOKEN) + 8 * len(request.conversation) + 64
+    return size + sum([part.chars for part in request.conversation.media])
 
 
 async def _live(

@@ -24,18 +24,22 @@ RESUMABLE: Final = frozenset({"cancelled", "interrupted", "error"})
 """Why a run may have ended that can be carried on all the same."""
 
 
-def finished(answer: Any, redactor: Redactor | None = None) -> e.RunFinished:
-    """The end that a strategy's answer means, without the secrets that it may hold."""
+def finished(answer: Any, redactor: Redactor | None = None, why: str = "") -> e.RunFinished:
+    """The end that a strategy's answer means, without the secrets that it may hold.
+
+    `why` explains the limit that ended it, if one did.
+    """
     if not isinstance(answer, Answer):
         answer = Answer(answer)
     status = STATUS.get(answer.stop, "finished")
     success = status == "finished" and not answer.error
+    error = answer.error or (why if status == "limited" else "")
     return e.RunFinished(
         status=status,
         stop_reason=answer.stop,
         success=success,
         output=answer.output if redactor is None else plain(redactor, answer.output),
-        error=answer.error if redactor is None else plain(redactor, answer.error),
+        error=error if redactor is None else plain(redactor, error),
     )
 
 

@@ -7,7 +7,7 @@ to the process, what was dispatched before the last flush is kept.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,7 @@ from taofold.core.errors import (
 )
 from taofold.core.provenance import trusted
 from taofold.core.state import ENDED, RunState, fold
+from taofold.policy.limits import STOP_REASON
 from taofold.runtime import owner
 from taofold.runtime.branch import copied, cut
 from taofold.runtime.drive import Drive
@@ -50,6 +51,7 @@ from taofold.store.store import Store
 
 MakeStrategy: TypeAlias = Callable[[], Strategy[Any]]
 
+_LIMITS: Final = frozenset(STOP_REASON.values())
 NEWS = 20
 """How often an activation is driven anew before it waits with unread news."""
 
@@ -283,7 +285,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     drive = Drive(setup, store, tape, Inbox(None, run), exact=True)
     ended = fold(records)
     try:
-        finish = finished(await drive(strategy()), setup.redactor)
+        finish = _finished(drive, await drive(strategy()))
     except EndOfTape:
         finish = None
     except ModelError as error:
@@ -298,6 +300,8 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     recorded = next(
         (r.event for r in reversed(records) if isinstance(r.event, e.RunFinished)), None
     )
+    if finish is not None and finish.status == "limited" and recorded and not recorded.error:
+        finish = msgspec.structs.replace(finish, error="")  # older releases did not explain limits
     world = recorded is None or recorded.stop_reason in RESUMABLE
     if finish is not None and not world and recorded != finish:
         raise ReplayDiverged("end", recorded, finish)
@@ -439,7 +443,7 @@ async def _written(
 async def _outcome(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | e.Parked:
     """Drive once; whatever ends it, as an event."""
     try:
-        return finished(await drive(strategy()), drive.setup.redactor)
+        return _finished(drive, await drive(strategy()))
     except Park as park:
         return e.Parked(reason=park.reason)
     except Cancelled as signal:
@@ -449,7 +453,7 @@ async def _outcome(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | e.Pa
             status="failed", stop_reason="denied", success=False, error=denied.reason
         )
     except Halt as halt:
-        return finished(Answer(None, halt.reason))
+        return _finished(drive, Answer(None, halt.reason))
     except (Conflict, ReplayDiverged, LogError):
         raise
     except RunError as error:
@@ -458,6 +462,19 @@ async def _outcome(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | e.Pa
         drive.live()
         await _fail(drive.store, error, drive.setup, drive.inbox.spend())
         raise
+
+
+def _finished(drive: Drive, answer: Any) -> e.RunFinished:
+    stop = answer.stop if isinstance(answer, Answer) else ""
+    return finished(answer, drive.setup.redactor, _why(drive, stop) if stop in _LIMITS else "")
+
+
+def _why(drive: Drive, stop: str) -> str:
+    """What was allowed and spent, if a limit is the reason."""
+    for record in reversed(drive.store.records):
+        if isinstance(record.event, e.LimitHit) and STOP_REASON[record.event.limit] == stop:
+            return drive.setup.limits.explained(record.event, drive.store.state)
+    return ""
 
 
 async def _fail(store: Store, error: Exception, setup: Setup, spent: Sequence[str] = ()) -> None:
