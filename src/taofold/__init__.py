@@ -8,7 +8,15 @@ if TYPE_CHECKING:
     from taofold.agent import Agent, Delta, RunResult, Stream
     from taofold.compat.tagent import run_agent
     from taofold.core.errors import ConfigError, LimitReached, Refused, ReplayDiverged
-    from taofold.core.values import Action, Observation, Principal, Thought, Tier, Usage
+    from taofold.core.values import (
+        Action,
+        Message,
+        Observation,
+        Principal,
+        Thought,
+        Tier,
+        Usage,
+    )
     from taofold.policy import Limits, Policy
     from taofold.runtime.people import decide
     from taofold.runtime.setup import Approval, Decision
@@ -33,6 +41,7 @@ _HOME = {
     "LimitReached": "core.errors",
     "Limits": "policy",
     "MemoryLog": "store.memory",
+    "Message": "core.values",
     "Observation": "core.values",
     "open_log": "store.opening",
     "Outcome": "tools",
@@ -68,6 +77,7 @@ __all__ = [
     "LimitReached",
     "Limits",
     "MemoryLog",
+    "Message",
     "Observation",
     "Outcome",
     "Policy",
@@ -99,3 +109,7 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     raise AttributeError(f"module 'taofold' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "reason"})

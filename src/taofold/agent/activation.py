@@ -6,6 +6,7 @@ from os import urandom
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
+from taofold.agent.history import Earlier, History
 from taofold.agent.result import Delta, Happening, Progress, RunResult, result_of
 from taofold.agent.strategies import find_strategy
 from taofold.core import events as e
@@ -30,7 +31,6 @@ from taofold.runtime.unbegun import never_began, remove_unbegun
 from taofold.runtime.waiting import Advanced
 from taofold.store.log import Log
 from taofold.store.memory import MemoryLog
-from taofold.store.opening import open_log
 from taofold.store.store import Store, clock
 from taofold.tools import Tool
 from taofold.tools.media import Attachment, Prompt, Showing, showing
@@ -50,9 +50,10 @@ def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[L
         if run.log is None:
             raise ConfigError("this result has no log; pass the run's id to an agent with a log")
         return run.log, run.run_id
-    if agent.log is None:
+    log = agent.opened_log
+    if log is None:
         raise ConfigError("the agent has no log: pass log=… or the RunResult instead of an id")
-    return open_log(agent.log), run
+    return log, run
 
 
 def _given(goal: Prompt) -> Showing:
@@ -85,7 +86,7 @@ class Activation:
         pause: Pause = str,
     ) -> None:
         self.agent, self.deps, self.listener, self.parent = agent, deps, listener, parent
-        self.log = log or (MemoryLog() if agent.log is None else open_log(agent.log))
+        self.log = log or agent.opened_log or MemoryLog()
         self.principal, self.takeover = principal, False
         self.pause = pause if parent is None else parent.pause
         self.output = agent.answer
@@ -94,7 +95,13 @@ class Activation:
         self.setup = self._setup()
 
     def _models(self) -> dict[str, Model]:
-        models = {"executor": resolve(self.agent.model)}
+        agent = self.agent
+        options = {"base_url": agent.base_url} if agent.base_url else {}
+        if options and not isinstance(agent.model, str):
+            raise ConfigError(
+                "goes with one model that is named; others have their own", path="base_url"
+            )
+        models = {"executor": resolve(agent.model, **options)}
         for role, spec in self.agent.models.items():
             models[role] = resolve(spec)
         return models
@@ -168,16 +175,15 @@ class Activation:
         run_id: str = "",
         data: Mapping[str, JSON] | None = None,
         ui_context: str = "",
-        history: Sequence[Message] = (),
+        history: Sequence[Earlier] = (),
         settings: Mapping[str, Any] | None = None,
     ) -> RunResult[Any]:
         """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
-        given = _given(goal)
-        started = await self._described(given, session, data, ui_context, history, settings)
+        given, earlier = _given(goal), History(history)
+        started = await self._described(given, session, data, ui_context, earlier, settings)
         run = run_id or new_id()
-        store = await runs.start(
-            self.log, started, run, self.strategy(started), self.setup, given.blobs
-        )
+        blobs = {**given.blobs, **earlier.blobs}
+        store = await runs.start(self.log, started, run, self.strategy(started), self.setup, blobs)
         return await self._result(store)
 
     async def begin(
@@ -188,12 +194,12 @@ class Activation:
         run_id: str = "",
         data: Mapping[str, JSON] | None = None,
         ui_context: str = "",
-        history: Sequence[Message] = (),
+        history: Sequence[Earlier] = (),
         settings: Mapping[str, Any] | None = None,
     ) -> str:
         """Put a run into the log without driving it. Returns its id."""
-        given = _given(goal)
-        started = await self._described(given, session, data, ui_context, history, settings)
+        given, earlier = _given(goal), History(history)
+        started = await self._described(given, session, data, ui_context, earlier, settings)
         run = run_id or new_id()
         await runs.begin(self.log, started, run, self.setup, given.blobs)
         return run
@@ -204,7 +210,7 @@ class Activation:
         session: str,
         data: Mapping[str, JSON] | None,
         ui_context: str,
-        history: Sequence[Message],
+        earlier: History,
         settings: Mapping[str, Any] | None,
     ) -> e.RunStarted:
         """The fixed facts of a new run, without secrets."""
@@ -216,7 +222,13 @@ class Activation:
             seen = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n"
             text = seen + text
             parts = (TextPart(redactor.text(seen)), *parts) if parts else ()
+        if session and self.parent is None and agent.opened_log is None:
+            raise ConfigError(
+                'a session is remembered in a log: pass log="memory", or a path, to the agent',
+                path="session",
+            )
         session = redactor.text(session)
+        told = [unsaid(redactor, message) for message in earlier.messages]
         model = self.models["executor"]
         return e.RunStarted(
             goal=redactor.text(text),
@@ -228,7 +240,7 @@ class Activation:
             policy=self.setup.policy.version,
             settings=self._settings(settings),
             data=redactor.json(dict(data)) if data else {},
-            history=(*await self._history(session), *[unsaid(redactor, one) for one in history]),
+            history=(*await self._history(session), *told),
             session=session,
             parent=self.parent.run if self.parent else "",
             depth=self.setup.depth,
@@ -264,6 +276,16 @@ class Activation:
         state = await runs.replay(self.log, run, self.strategy(started), self.setup)
         records = tuple(await self.log.read(run))
         return result_of(self.log, state, records, (), self.output.load)
+
+    async def result(self, run: str) -> RunResult[Any]:
+        """How far a run has come, from the log."""
+        await self._started(run)
+        records = await self.log.read(run)
+        state = fold(records)
+        waiting = state.status == "waiting"
+        questions = tuple(await pending(self.log, run)) if waiting else ()
+        shown = tuple(live(records) if state.rewinds else records)
+        return result_of(self.log, state, shown, questions, self.output.load)
 
     async def fork(self, run: str, *, at: int | None, run_id: str = "") -> RunResult[Any]:
         """Branch off and go on."""

@@ -5,20 +5,26 @@ first model call, all at once.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, cast
+from typing import Any, Final, Generic, cast
+
+import msgspec
 
 from taofold.agent.activation import Activation, settle_log
+from taofold.agent.answer_text import ANSWERING, AnswerText
+from taofold.agent.batch import Batch, BatchState, run_batch
+from taofold.agent.history import Earlier
 from taofold.agent.result import Happening, Out, RunResult, Stream
 from taofold.agent.sync import run_now
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
+from taofold.core.nearest import near
 from taofold.core.values import (
     Effort,
-    Message,
     ModelSettings,
     Principal,
     PromptCache,
@@ -32,6 +38,7 @@ from taofold.runtime.model import ModelSpec, ToolSpec
 from taofold.runtime.setup import Approver, Pause
 from taofold.runtime.waiting import Advanced
 from taofold.store.log import Log
+from taofold.store.opening import open_log
 from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.actions import custom_actions
 from taofold.tools.context import Deps
@@ -47,6 +54,10 @@ _SCHEMA = {
 }
 
 
+_BUILT_IN: Final = {"files": "file_tools", "command": "command_tool"}
+"""Tools that are named: their modules in `taofold.tools` are loaded when one is."""
+
+
 @dataclass(frozen=True)
 class Agent(Generic[Deps, Out]):
     """An agent: a model, tools, a strategy, and the rules it works under.
@@ -57,6 +68,12 @@ class Agent(Generic[Deps, Out]):
     model: ModelSpec
     """`provider:model`, a `Model`, or a list of fallbacks."""
     _: KW_ONLY
+    base_url: str = ""
+    """Where the model's server is, if not at its provider's; of `model`, if it is one name."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """How models are asked, in one piece: effort, temperature, top_p, max_tokens, prompt_cache,
+    service_tier, extra. A field of the same name goes before it.
+    """
     output: type[Out] = str  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
     """The type of the answer; `result.output` is an instance of it."""
     deps_type: type[Deps] | None = None
@@ -66,7 +83,7 @@ class Agent(Generic[Deps, Out]):
     """What it is good for, when it serves as another agent's tool."""
     instructions: str = ""
     tools: Sequence[Any] = ()
-    """Functions, `@tool`s, toolsets, other agents."""
+    """Functions, `@tool`s, toolsets, other agents; "files", "command" in the working directory."""
     discover: str | Path | Sequence[str | Path] = ()
     """Directories whose `tagent.tools.py` and `taofold_tools.py` are **run** for more tools.
 
@@ -106,7 +123,10 @@ class Agent(Generic[Deps, Out]):
     """Further fields of each request, as the provider documents them."""
     raise_on_limit: bool = False
     log: Log | str | None = None
-    """Where runs are kept: a `Log`, a path, "memory"; None keeps each run in memory."""
+    """Where runs are kept: a `Log`, a path, or "memory", for as long as the agent lives.
+
+    None keeps each run by itself, in its result: no session remembers.
+    """
 
     @cached_property
     def toolset(self) -> Toolset:
@@ -120,6 +140,11 @@ class Agent(Generic[Deps, Out]):
             mine = Toolset.of(mine, discovered(self.discover))
         added = [tool for name, tool in custom_actions().items() if name not in mine]
         return Toolset.of(mine, *added) if added else mine
+
+    @cached_property
+    def opened_log(self) -> Log | None:
+        """Where its runs are kept, opened; None if each is kept by itself."""
+        return None if self.log is None else open_log(self.log)
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
@@ -148,7 +173,7 @@ class Agent(Generic[Deps, Out]):
     @cached_property
     def model_settings(self) -> ModelSettings:
         """How its models are asked, where they have no settings of their own."""
-        return ModelSettings(
+        own = ModelSettings(
             effort=self.effort,
             temperature=self.temperature,
             top_p=self.top_p,
@@ -157,6 +182,7 @@ class Agent(Generic[Deps, Out]):
             service_tier=self.service_tier,
             extra=dict(self.extra),
         )
+        return own.over(_settings(self.settings)) if self.settings else own
 
     @cached_property
     def answer(self) -> Output:
@@ -174,7 +200,9 @@ class Agent(Generic[Deps, Out]):
         return Redactor((*self.secrets, *Redactor.secrets_in(os.environ)))
 
     def but(self, **changes: Any) -> "Agent[Deps, Out]":
-        """The same agent with some of its fields changed."""
+        """The same agent with some of its fields changed. It remembers what this one does."""
+        if self.log == "memory":
+            changes.setdefault("log", self.opened_log)
         return replace(self, **changes)
 
     async def run(
@@ -187,7 +215,7 @@ class Agent(Generic[Deps, Out]):
         run_id: str = "",
         data: Mapping[str, Any] | None = None,
         ui_context: str = "",
-        history: Sequence[Message] = (),
+        history: Sequence[Earlier] = (),
         settings: Mapping[str, Any] | None = None,
         listener: Callable[[Happening], None] | None = None,
     ) -> RunResult[Out]:
@@ -216,8 +244,13 @@ class Agent(Generic[Deps, Out]):
         return run_now(self.run(goal, **options))
 
     def stream(self, goal: Prompt, **options: Any) -> Stream[Out]:
-        """`run`, with everything that happens: `async for happening in agent.stream(goal)`."""
-        return Stream(lambda listener: self.run(goal, listener=listener, **options))
+        """`run`, as it happens: `async for text in agent.stream(goal).text()`."""
+        live = self.strategy in ANSWERING
+        return Stream(
+            lambda listener: self.run(goal, listener=listener, **options),
+            lambda: AnswerText(list(self.toolset), live=live),
+            self.output,
+        )
 
     async def resume(
         self,
@@ -248,7 +281,7 @@ class Agent(Generic[Deps, Out]):
         run_id: str = "",
         data: Mapping[str, Any] | None = None,
         ui_context: str = "",
-        history: Sequence[Message] = (),
+        history: Sequence[Earlier] = (),
         settings: Mapping[str, Any] | None = None,
     ) -> str:
         """Put a run into the log and return its id; whoever calls `advance` drives it.
@@ -295,6 +328,50 @@ class Agent(Generic[Deps, Out]):
         """`resume` for code that is not async."""
         return run_now(self.resume(run, **options))
 
+    async def result(self, run: str) -> RunResult[Out]:
+        """How a run ended, or how far it has come; read from the log, nothing is driven.
+
+        Raises:
+            UnknownRun: there is no such run.
+        """
+        log, run_id = settle_log(self, run)
+        await self._asked()
+        return await Activation(self, None, None, None, log).result(run_id)
+
+    async def map(
+        self,
+        goals: Iterable[Prompt],
+        *,
+        name: str = "",
+        concurrency: int = 4,
+        usd: float | None = None,
+        progress: Callable[[BatchState], None] | str | None = None,
+        **options: Any,
+    ) -> Batch[Out]:
+        """Work on many goals, each a run of its own.
+
+            batch = await agent.map(questions, name="survey", concurrency=8, progress="terminal")
+            print(batch.summary)
+
+        A run that fails stops no other. With a `name` and a log the same call goes on where an
+        earlier one was stopped: what has ended is read, not done again.
+
+        Args:
+            name: of the batch; "" = a new one.
+            concurrency: runs at once.
+            usd: no further goal is begun once so much is spent; needs known prices.
+            progress: hears how far it is, after each run; "terminal" draws a bar.
+            options: as for `run`, the same for all.
+
+        Raises:
+            ConfigError: the agent cannot run as described, or a goal cannot be read.
+        """
+        return await run_batch(self, goals, name, concurrency, usd, progress, options)
+
+    def map_sync(self, goals: Iterable[Prompt], **options: Any) -> Batch[Out]:
+        """`map` for code that is not async."""
+        return run_now(self.map(goals, **options))
+
     async def replay(self, run: "str | RunResult[Any]") -> RunResult[Out]:
         """Re-derive a run offline: no model, no tool, no writing.
 
@@ -339,6 +416,27 @@ class Agent(Generic[Deps, Out]):
         )
 
 
+def _settings(given: Mapping[str, Any]) -> ModelSettings:
+    known = ModelSettings.__struct_fields__
+    for name in given:
+        if name not in known:
+            hint = near(name, known) or "a provider's own fields go into extra"
+            raise ConfigError(f"there is no setting {name!r}; {hint}", path=f"settings.{name}")
+    try:
+        return msgspec.convert(dict(given), ModelSettings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(error), path="settings") from error
+
+
+def _named(name: str) -> Tool | Toolset:
+    """A built-in tool, for the working directory."""
+    if name not in _BUILT_IN:
+        raise ConfigError(f"there is no built-in tool {name!r}; {near(name, _BUILT_IN)}")
+    make: Callable[[Path], Tool | Toolset]
+    make = getattr(import_module(f"taofold.tools.{name}"), _BUILT_IN[name])
+    return make(Path.cwd())
+
+
 def _remote(things: Sequence[Any]) -> bool:
     """Must anybody be asked what the tools are?"""
     return any(
@@ -355,6 +453,9 @@ def _toolset(things: Sequence[Any]) -> Toolset:
         try:
             if isinstance(thing, Agent):
                 tools.append(cast("Agent[Any, Any]", thing).as_tool())
+            elif isinstance(thing, str):
+                built_in = _named(thing)
+                tools += [built_in] if isinstance(built_in, Tool) else built_in.values()
             elif isinstance(thing, Toolset):
                 tools += thing.values()
             else:

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
+from taofold.agent.answer_text import AnswerText
 from taofold.core.audit import Attempt, Entry, audit
 from taofold.core.chain import Chain
 from taofold.core.events import Record
@@ -101,16 +102,26 @@ Happening: TypeAlias = Record | Delta | Progress
 
 
 class Stream(Generic[Out]):
-    """Everything that happens in a run, as it happens: `async for` over it.
+    """A run as it happens: its events, the text of its answer, or its output so far.
 
-    `result` is there once the iteration ended. Leaving early cancels the run.
+        stream = agent.stream("Tell me of Oslo.")
+        async for text in stream.text():
+            print(text, end="", flush=True)
+        print(stream.result.usage)
+
+    `result` is there once the iteration ended. Leaving early cancels the run. A stream is
+    iterated once, in one of the three ways.
     """
 
     def __init__(
-        self, drive: Callable[[Callable[[Happening], None]], Awaitable[RunResult[Out]]]
+        self,
+        drive: Callable[[Callable[[Happening], None]], Awaitable[RunResult[Out]]],
+        reader: Callable[[], AnswerText],
+        type_: Any = str,
     ) -> None:
-        self._drive = drive
+        self._drive, self._reader, self._type = drive, reader, type_
         self._result: RunResult[Out] | None = None
+        self._begun = False
 
     @property
     def result(self) -> RunResult[Out]:
@@ -119,7 +130,56 @@ class Stream(Generic[Out]):
             raise RuntimeError("the stream has not ended yet: iterate it to its end first")
         return self._result
 
+    async def text(self) -> AsyncIterator[str]:
+        """The text of the answer, piece by piece: what `print(…, end="")` shows to a person.
+
+        What the model says before it calls a tool comes too, as a paragraph of its own;
+        thoughts, calls and the envelope around an answer do not. A strategy of which a reply
+        need not be the answer (`plan`, `self_correct` …) gives it in one piece at the end.
+        """
+        async for happening in self:
+            piece = self._read(happening)
+            if piece:
+                yield piece
+
+    async def partials(self, every: float = 0.1) -> AsyncIterator[Any]:
+        """The output so far: plain JSON data, of the output's type as soon as that fits.
+
+        For display only: a value may still change. The last one is the output itself, if the
+        run has one. At most one in `every` seconds, but never the same twice.
+        """
+        shown: Any = None
+        next_look, clock = 0.0, asyncio.get_running_loop().time
+        async for happening in self:
+            self._read(happening)
+            if isinstance(happening, Delta) and clock() >= next_look:
+                next_look = clock() + every
+                value = self._answer.partial(self._type)
+                if value is not None and value != shown:
+                    shown = value
+                    yield value
+        if self.result.output is not None and self.result.output != shown:
+            yield self.result.output
+
+    @cached_property
+    def _answer(self) -> AnswerText:
+        return self._reader()  # when the run has begun: then its tools are known
+
+    def _read(self, happening: Happening) -> str:
+        answer = self._answer
+        if isinstance(happening, Progress):
+            return ""
+        answer.run = answer.run or happening.run
+        if happening.run != answer.run:  # a child's
+            return ""
+        if isinstance(happening, Delta):
+            return answer.feed(happening.text)
+        return answer.record(happening)
+
     async def __aiter__(self) -> AsyncIterator[Happening]:
+        if self._begun:
+            raise RuntimeError("a stream is iterated once; call agent.stream again for another run")
+        self._begun = True
         queue: asyncio.Queue[Happening | None] = asyncio.Queue()
 
         async def drive() -> RunResult[Out]:

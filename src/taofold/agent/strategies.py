@@ -6,6 +6,7 @@ from typing import Any, Final
 from taofold import reasoning
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
+from taofold.core.nearest import near
 from taofold.reasoning import Task
 
 STRATEGIES: Final[dict[str, str]] = {
@@ -26,8 +27,9 @@ def find_strategy(
     if not isinstance(strategy, str):
         return name_of(strategy), strategy
     if strategy not in STRATEGIES:
-        known = ", ".join(sorted(STRATEGIES))
-        raise ConfigError(f"unknown strategy {strategy!r}; known: {known}", path="strategy")
+        raise ConfigError(
+            f"unknown strategy {strategy!r}; {near(strategy, STRATEGIES)}", path="strategy"
+        )
     found: Any = getattr(reasoning, STRATEGIES[strategy])
     return strategy, found() if isinstance(found, type) else found
 

@@ -90,6 +90,11 @@ class ReplyStream:
         self._structured: list[str] = []
 
     @property
+    def arrived(self) -> bool:
+        """Has any text come yet?"""
+        return bool(self._pieces)
+
+    @property
     def answer(self) -> str:
         return "".join(self._shown)
 

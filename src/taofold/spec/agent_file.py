@@ -12,12 +12,13 @@ from pydantic import BeforeValidator, Field
 
 from taofold.actions.types import NoType, type_of
 from taofold.agent.strategies import STRATEGIES
+from taofold.core.nearest import near
 from taofold.core.values import Effort, PromptCache
 from taofold.policy import Policy
 from taofold.runtime.registry import providers
 from taofold.spec.config_file import LimitKeys
 from taofold.spec.document import Document, Strict, check, load
-from taofold.spec.faults import Fault, near
+from taofold.spec.faults import Fault
 from taofold.spec.inline_tool import InlineTool, read_inline
 from taofold.spec.mcp_file import McpKeys, read_servers
 from taofold.spec.names import is_name

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped]
 
-from taofold.spec.faults import near
+from taofold.core.nearest import near
 from taofold.spec.template_bounds import TooMuch, binary, budget, charge
 
 _LONGEST: Final = 2_000

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from taofold.core.nearest import near
 from taofold.spec.document import Strict, check, load
-from taofold.spec.faults import Fault, near
+from taofold.spec.faults import Fault
 from taofold.spec.learning_file import RalphKeys
 
 PREFIX: Final = "TAOFOLD_"

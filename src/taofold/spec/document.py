@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from taofold.core.errors import ConfigError
-from taofold.spec.faults import Fault, near
+from taofold.core.nearest import near
+from taofold.spec.faults import Fault
 from taofold.store import yaml
 from taofold.store.fields import is_mapping, spelled
 

@@ -1,14 +1,10 @@
 """A mistake in a file that a person wrote: where, what, and what was probably meant. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from taofold.core.errors import ConfigError
-
-_MOST: Final = 12
-"""Names listed when none is near."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +30,6 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.place}: {self.text}"
-
-
-def near(word: str, known: Iterable[str]) -> str:
-    """What `word` was probably meant to be, else what there is."""
-    names = sorted(known)
-    found = get_close_matches(word.lower(), names, n=2, cutoff=0.6)
-    if found:
-        return f"did you mean {' or '.join(map(repr, found))}?"
-    if not names or len(names) > _MOST:
-        return ""
-    return f"known are {', '.join(names)}"
 
 
 def refuse(faults: Sequence[Fault], what: str) -> NoReturn:

@@ -17,6 +17,7 @@ from taofold.actions.web import backend, web_tools
 from taofold.agent import Agent
 from taofold.core.effects import Answer, Strategy
 from taofold.core.errors import ConfigError
+from taofold.core.nearest import near
 from taofold.core.values import RESERVED
 from taofold.policy import Limits
 from taofold.reasoning import Task
@@ -24,7 +25,7 @@ from taofold.spec.agent_file import AgentFile, specs
 from taofold.spec.build import build as build_plain
 from taofold.spec.build import listed
 from taofold.spec.config_file import Config
-from taofold.spec.faults import Fault, near, refuse
+from taofold.spec.faults import Fault, refuse
 from taofold.spec.flow import Flow, Node
 from taofold.spec.flow_file import FlowFile, read_agent
 from taofold.spec.flow_keys import FlowKeys

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from taofold.actions.registry import canonical
+from taofold.core.nearest import near
 from taofold.spec.document import check
-from taofold.spec.faults import near
 from taofold.spec.flow import Edge, Given, Loop, Node, Place, Spread
 from taofold.spec.flow_compile import Compiler
 from taofold.spec.flow_keys import END, NodeKeys, OnError, Parallel

@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from taofold.core.errors import ConfigError
+from taofold.core.nearest import near
 from taofold.host import OUTSIDE
-from taofold.spec.faults import near
 
 
 def is_name(text: str) -> bool:

@@ -20,7 +20,7 @@ from jinja2 import Template as Compiled
 from jinja2.environment import TemplateExpression
 from jinja2.exceptions import TemplateError
 
-from taofold.spec.faults import near
+from taofold.core.nearest import near
 from taofold.spec.template_bounds import TooMuch, budget, sized
 from taofold.spec.template_environment import ENVIRONMENT, TESTS
 from taofold.spec.template_filters import FILTERS

@@ -1,0 +1,222 @@
+"""Many goals for one agent: some at once, each a run of its own, resumable by name."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from importlib import import_module
+from os import urandom
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Generic
+
+from taofold.agent.result import Out, RunResult
+from taofold.core.content import described
+from taofold.core.errors import ConfigError, LogError, Refused, RunError, UnknownRun
+from taofold.core.values import Usage
+from taofold.tools.media import Attachment, Prompt, showing
+
+if TYPE_CHECKING:
+    from taofold.agent.agent import Agent
+
+_AGAIN: Final = frozenset({"running", "cancelled", "new"})
+"""A run of an earlier call that has one of these is carried on."""
+_KEPT: Final = frozenset(
+    {"deps", "principal", "session", "data", "ui_context", "history", "settings"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchState:
+    """How far a batch is."""
+
+    done: int
+    total: int
+    usage: Usage = Usage()
+    """Of all runs that ended or wait, also of an earlier call."""
+    last: str = ""
+    """How the run that ended last did: its status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A goal whose run could not be driven: the log or a model could not be used."""
+
+    run_id: str
+    error: Exception
+
+
+class Batch(Generic[Out]):
+    """What came of many goals, in their order.
+
+    `results` has for each goal a `RunResult`, a `Failure`, or None if it was not begun
+    (`usd` was spent).
+    """
+
+    def __init__(self, name: str, goals: tuple[str, ...]) -> None:
+        self.name, self.goals = name, goals
+        self.results: list[RunResult[Out] | Failure | None] = [None] * len(goals)
+        self.seconds = 0.0
+
+    @property
+    def outputs(self) -> list[Out | None]:
+        """The outputs in the order of the goals; None where there is none."""
+        return [one.output if isinstance(one, RunResult) else None for one in self.results]
+
+    @property
+    def statuses(self) -> Counter[str]:
+        """How many runs ended in each way; `failed` with those that could not be driven."""
+        return Counter(map(_status, self.results))
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and dollars of all runs."""
+        total = Usage()
+        for one in self.results:
+            if isinstance(one, RunResult):
+                total += one.usage
+        return total
+
+    @property
+    def summary(self) -> str:
+        """One line for people: how many, how they ended, what they cost."""
+        ways = ", ".join([f"{count} {status}" for status, count in sorted(self.statuses.items())])
+        usage = self.usage
+        cost = f", ${usage.usd:.4f}" if usage.usd else ""
+        return (
+            f"{len(self.goals)} goals: {ways}; {usage.tokens:,} tokens{cost}; {self.seconds:.1f} s"
+        )
+
+    def __repr__(self) -> str:
+        return f"Batch({self.name!r}: {self.summary})"
+
+
+async def run_batch(
+    agent: "Agent[Any, Out]",
+    goals: Iterable[Prompt],
+    name: str,
+    concurrency: int,
+    usd: float | None,
+    progress: Callable[[BatchState], None] | str | None,
+    options: Mapping[str, Any],
+) -> Batch[Out]:
+    """Work on the goals; see `Agent.map`."""
+    prompts = list(goals)
+    if concurrency < 1:
+        raise ConfigError(f"runs at once are 1 or more, not {concurrency!r}", path="concurrency")
+    if name and agent.opened_log is None:
+        raise ConfigError('a batch with a name needs a log: pass log="…" to the agent', path="name")
+    unknown = set(options) - _KEPT
+    if unknown:
+        raise TypeError(f"map takes no {min(unknown)!r}; it takes {', '.join(sorted(_KEPT))}")
+    batch = Batch[Out](name or f"batch-{urandom(4).hex()}", tuple(map(_text, prompts)))
+    started = monotonic()
+    with _shown(progress, len(prompts)) as tell:
+        worker = _Work(agent, batch, prompts, usd, tell, options)
+        tasks = [asyncio.create_task(worker()) for _ in range(min(concurrency, len(prompts)))]
+        try:
+            await asyncio.gather(*tasks)  # not a group: its first error is raised as it is
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    batch.seconds = monotonic() - started
+    return batch
+
+
+class _Work:
+    """What the workers of a batch share: each takes the next goal until there is none."""
+
+    def __init__(
+        self,
+        agent: "Agent[Any, Any]",
+        batch: Batch[Any],
+        prompts: list[Prompt],
+        usd: float | None,
+        tell: Callable[[BatchState], None],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.agent, self.batch, self.tell, self.options = agent, batch, tell, options
+        self.usd, self.left = usd, iter(enumerate(prompts))
+        self.state = BatchState(0, len(prompts))
+
+    async def __call__(self) -> None:
+        for number, prompt in self.left:
+            if self.usd is not None and self.state.usage.usd >= self.usd:
+                return
+            result = await self._one(number, prompt)
+            self.batch.results[number] = result
+            usage = self.state.usage
+            if isinstance(result, RunResult):
+                usage += result.usage
+            done = self.state.done + 1
+            self.state = replace(self.state, done=done, usage=usage, last=_status(result))
+            self.tell(self.state)
+
+    async def _one(self, number: int, prompt: Prompt) -> RunResult[Any] | Failure:
+        run = run_id(self.batch.name, number, self.batch.goals[number])
+        try:
+            earlier = await self._earlier(run)
+            if earlier is None:
+                return await self.agent.run(prompt, run_id=run, **self.options)
+            if earlier.status not in _AGAIN:
+                return earlier
+            known = {key: self.options[key] for key in ("deps", "principal") if key in self.options}
+            return await self.agent.resume(run, **known)
+        except (RunError, Refused, LogError) as error:
+            return Failure(run, error)
+
+    async def _earlier(self, run: str) -> RunResult[Any] | None:
+        if self.agent.opened_log is None:
+            return None
+        try:
+            return await self.agent.result(run)
+        except UnknownRun:
+            return None
+
+
+def run_id(batch: str, number: int, goal: str) -> str:
+    """Where goal `number` of a batch lies: another goal in its place is another run."""
+    digest = blake2b(f"{batch}\0{number}\0{goal}".encode(), digest_size=8).hexdigest()
+    return f"{batch}-{number + 1}-{digest}"
+
+
+def _text(prompt: Prompt) -> str:
+    whole = [prompt] if isinstance(prompt, str | Attachment) else prompt
+    return described(showing(whole).parts)
+
+
+def _status(result: RunResult[Any] | Failure | None) -> str:
+    if result is None:
+        return "not begun"
+    return "failed" if isinstance(result, Failure) else result.status
+
+
+@contextmanager
+def _shown(
+    progress: "Callable[[BatchState], None] | str | None", total: int
+) -> Generator[Callable[[BatchState], None]]:
+    """Who is told how far it is: a caller's function, or a bar at the terminal."""
+    if progress is None:
+        yield lambda _: None
+        return
+    if not isinstance(progress, str):
+        yield progress
+        return
+    if progress != "terminal":
+        raise ConfigError(
+            f"progress is a function or 'terminal', not {progress!r}", path="progress"
+        )
+    # Loaded only for those who want a bar.
+    console, bars = import_module("rich.console"), import_module("rich.progress")
+    with bars.Progress(console=console.Console(stderr=True)) as bar:
+        task = bar.add_task("runs", total=total)
+
+        def draw(state: BatchState) -> None:
+            cost = (
+                f"${state.usage.usd:.4f}" if state.usage.usd else f"{state.usage.tokens:,} tokens"
+            )
+            bar.update(task, completed=state.done, description=f"runs, {cost}")
+
+        yield draw

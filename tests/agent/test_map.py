@@ -1,0 +1,139 @@
+"""Many goals: in order, some at once, resumed by name, none stopped by another."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taofold import Agent, Limits, MemoryLog
+from taofold.agent.batch import BatchState, Failure
+from taofold.core.errors import ConfigError, LogError
+from taofold.core.values import Reply, Usage
+from taofold.testing import FunctionModel, ScriptedModel
+
+pytestmark = pytest.mark.anyio
+
+
+def echo(asked: list[str], most: list[int] | None = None) -> FunctionModel:
+    """Answers with the goal in capitals, after others had the chance to ask too."""
+    running = 0
+
+    async def reply(request: Any) -> Reply:
+        nonlocal running
+        running += 1
+        goal = request.conversation[-1].text.split("\n")[0]
+        asked.append(goal)
+        await asyncio.sleep(0.01)
+        if most is not None:
+            most.append(running)
+        running -= 1
+        return Reply(goal.upper(), usage=Usage(10, 1))
+
+    return FunctionModel(reply, usd=(1_000.0, 0.0))
+
+
+async def test_results_have_the_order_of_the_goals_and_some_run_at_once() -> None:
+    most: list[int] = []
+    goals = [f"goal {n}" for n in range(9)]
+    agent = Agent(echo([], most), strategy="direct")
+    batch = await agent.map(goals, concurrency=3)
+    assert batch.outputs == [goal.upper() for goal in goals]
+    assert max(most) == 3
+    assert batch.statuses == {"finished": 9}
+    assert batch.usage.tokens == 99
+    assert batch.summary.startswith("9 goals: 9 finished; 99 tokens, $0.09")
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+async def test_the_same_batch_again_asks_only_for_what_is_missing(
+    kind: str, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+    log = MemoryLog() if kind == "memory" else str(tmp_path / "a.db")
+    agent = Agent(echo(asked), strategy="direct", log=log)
+    first = await agent.map(["a", "b"], name="survey")
+    again = await agent.map(["a", "changed", "c"], name="survey")
+    assert (first.outputs, again.outputs) == (["A", "B"], ["A", "CHANGED", "C"])
+    assert asked == ["a", "b", "changed", "c"]
+    other = await agent.map(["a"], name="another")
+    assert (other.outputs, len(asked)) == (["A"], 5)
+
+
+async def test_what_was_interrupted_is_carried_on() -> None:
+    hold = asyncio.Event()
+
+    async def slow(_: Any) -> str:
+        hold.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    log = MemoryLog()
+    task = asyncio.create_task(Agent(FunctionModel(slow), log=log).map(["a"], name="s"))
+    await hold.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    (row,) = await log.rows()
+    assert row.status == "cancelled"
+
+    batch = await Agent(ScriptedModel(["done"]), log=log).map(["a"], name="s")
+    assert batch.outputs == ["done"]
+    assert len(await log.rows()) == 1
+
+
+async def test_a_run_that_fails_stops_no_other() -> None:
+    class Broken(MemoryLog):
+        async def create(self, row: Any, **named: Any) -> Any:
+            if "-2-" in row.run:
+                raise LogError("the disk is full")
+            return await super().create(row, **named)
+
+    agent = Agent(echo([]), strategy="direct", log=Broken())
+    batch = await agent.map(["a", "b", "c"], name="s")
+    assert batch.outputs == ["A", None, "C"]
+    failure = batch.results[1]
+    assert isinstance(failure, Failure)
+    assert "disk is full" in str(failure.error)
+    assert batch.statuses == {"finished": 2, "failed": 1}
+
+
+async def test_no_goal_is_begun_once_the_money_is_spent() -> None:
+    agent = Agent(echo([]), strategy="direct", limits=Limits(steps=3))
+    batch = await agent.map(list("abcdef"), concurrency=1, usd=0.015)
+    assert batch.statuses == {"finished": 2, "not begun": 4}
+
+
+async def test_progress_is_told_after_each_run() -> None:
+    heard: list[BatchState] = []
+    await Agent(echo([]), strategy="direct").map("abc", progress=heard.append)
+    assert [(state.done, state.total) for state in heard] == [(1, 3), (2, 3), (3, 3)]
+    assert heard[-1].usage.tokens == 33
+    assert heard[-1].last == "finished"
+
+
+async def test_a_bar_is_drawn_at_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    await Agent(echo([]), strategy="direct").map("abc", progress="terminal")
+    assert "$0.0300" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"name": "s"}, "needs a log"),
+        ({"concurrency": 0}, "1 or more"),
+        ({"progress": "bar"}, "'terminal'"),
+    ],
+)
+async def test_what_cannot_work_is_refused_before_the_first_run(
+    options: dict[str, Any], words: str
+) -> None:
+    asked: list[str] = []
+    with pytest.raises(ConfigError, match=words):
+        await Agent(echo(asked)).map(["a"], **options)
+    assert asked == []
+
+
+async def test_an_empty_goal_is_refused_and_none_is_none() -> None:
+    assert (await Agent(echo([])).map([])).results == []
+    with pytest.raises(ConfigError, match="empty"):
+        await Agent(echo([])).map(["a", ""])

@@ -1,0 +1,59 @@
+"""How an agent is described: settings in one piece, a server's address, tools by name, typos."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taofold import Agent
+from taofold.core.errors import ConfigError
+from taofold.testing import ScriptedModel
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_settings_reach_the_model_and_a_field_goes_before_them() -> None:
+    model = ScriptedModel(["ok"])
+    settings = {"temperature": 0.2, "max_tokens": 500, "extra": {"seed": 7}}
+    await Agent(model, settings=settings, max_tokens=900).run("g")
+    asked = model.requests[0].request.asked()
+    assert (asked.temperature, asked.max_tokens, asked.extra) == (0.2, 900, {"seed": 7})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"temprature": 0.2}, "did you mean 'temperature'"),
+        ({"temperature": "hot"}, "settings"),
+        ({"seed": 7}, "there is no setting 'seed'"),
+    ],
+)
+async def test_a_setting_that_is_wrong_says_what_was_meant(settings: Any, words: str) -> None:
+    model = ScriptedModel([])
+    with pytest.raises(ConfigError, match=words):
+        await Agent(model, settings=settings).run("g")
+    assert model.requests == []
+
+
+async def test_a_base_url_goes_to_the_model_that_is_named() -> None:
+    agent = Agent("openai:local-model", base_url="http://127.0.0.1:9/v1")
+    with pytest.raises(ConfigError, match=r"127\.0\.0\.1:9"):  # tests may not ask it
+        await agent.run("g")
+
+
+async def test_a_base_url_beside_a_model_object_is_refused() -> None:
+    with pytest.raises(ConfigError, match="base_url"):
+        await Agent(ScriptedModel([]), base_url="http://127.0.0.1:9").run("g")
+
+
+def test_built_in_tools_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = list(Agent(ScriptedModel([]), tools=["files", "command"]).toolset)
+    assert {"read_file", "write_file", "run_command"} <= set(names)
+    with pytest.raises(ConfigError, match="did you mean 'files'"):
+        _ = Agent(ScriptedModel([]), tools=["file"]).toolset
+
+
+async def test_a_strategy_that_is_mistyped_is_guessed() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'react'"):
+        await Agent(ScriptedModel([]), strategy="reakt").run("g")
