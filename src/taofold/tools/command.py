@@ -6,9 +6,7 @@ such a command has all rights of the user who started the agent.
 
 import asyncio
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +24,7 @@ from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import HIDDEN, PROTECTED, Jail, jail
 from taofold.tools.make import make
 from taofold.tools.output import Output, key_line
+from taofold.tools.scratch import scratch
 from taofold.tools.tool import Tool
 
 ALLOWED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
@@ -77,11 +76,8 @@ class Shell:
             return Outcome("the command holds a NUL character", "failure")
         if self.containment is not None:
             return await self._contained(ctx, self.containment, arguments, where)
-        home = tempfile.mkdtemp(prefix="taofold-home-")
-        try:
-            return await self._observed(ctx, arguments, where, home)
-        finally:
-            shutil.rmtree(home, ignore_errors=True)
+        with scratch("home") as home:
+            return await self._observed(ctx, arguments, where, str(home))
 
     async def _contained(
         self, ctx: RunContext[Any], box: Containment, command: list[str], where: Path

@@ -13,10 +13,8 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +26,7 @@ from typing import Final, TypeAlias
 
 from taofold import host
 from taofold.core.errors import ConfigError
+from taofold.tools.scratch import scratch
 
 INSTALL: Final = "install pasta (package passt) or slirp4netns, or leave the network out"
 RESOLVER: Final = "10.0.2.3"
@@ -126,38 +125,35 @@ def pasta(program: str, pid: int, owner: str) -> Helper:
     Raises:
         OSError: it did not come up.
     """
-    folder = Path(tempfile.mkdtemp(prefix="taofold-net-"))
-    told = folder / "pid"
     exit_in, exit_out = os.pipe()
-    try:
-        process = subprocess.Popen(
-            [
-                "/bin/sh", "-c", _WATCHED, "sh",
-                program, "--foreground", "--quiet", "--config-net", "--no-map-gw",
-                "--dns-forward", RESOLVER, "-t", "none", "-u", "none", "-T", "none", "-U", "none",
-                # Root needs no other namespace, and pasta gives up what would let it open one.
-                *(["--runas", "0"] if os.geteuid() == 0 else ["--userns", owner]),
-                "--pid", str(told), str(pid),
-            ],
-            stdin=exit_in, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-    except OSError:
-        os.close(exit_out)
-        folder.rmdir()
-        raise
-    finally:
-        os.close(exit_in)
-    helper = Helper(process, lambda: os.close(exit_out))
-    until = monotonic() + _START_SECONDS
-    try:
+    with scratch("net") as folder:
+        told = folder / "pid"
+        try:
+            process = subprocess.Popen(
+                [
+                    "/bin/sh", "-c", _WATCHED, "sh",
+                    program, "--foreground", "--quiet", "--config-net", "--no-map-gw",
+                    "--dns-forward", RESOLVER,
+                    "-t", "none", "-u", "none", "-T", "none", "-U", "none",
+                    # Root needs no other namespace, and pasta gives up what would let it open one.
+                    *(["--runas", "0"] if os.geteuid() == 0 else ["--userns", owner]),
+                    "--pid", str(told), str(pid),
+                ],
+                stdin=exit_in, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        except OSError:
+            os.close(exit_out)
+            raise
+        finally:
+            os.close(exit_in)
+        helper = Helper(process, lambda: os.close(exit_out))
+        until = monotonic() + _START_SECONDS
         while not (told.exists() and told.stat().st_size):  # written when the network is there
             if process.poll() is not None or monotonic() > until:
                 helper.end()
                 raise OSError("pasta did not come up")
             sleep(_POLL_SECONDS)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return helper
+        return helper
 
 
 Start: TypeAlias = Callable[[str, int, str], Helper]

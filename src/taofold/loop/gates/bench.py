@@ -8,7 +8,6 @@ verdicts.
 import asyncio
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from taofold.tools import process
 from taofold.tools.command import Contain
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.output import Output
+from taofold.tools.scratch import scratch
 
 MOST_PRINTED: Final = 16_000_000
 _STRICT: Final = ("/bin/bash", "--posix", "-o", "pipefail", "-c")
@@ -99,11 +99,8 @@ class Bench:
         runners whose report comes through a pipe can have that.
         """
         plan = planned(gate)
-        scratch = Path(tempfile.mkdtemp(prefix="taofold-gate-"))
-        try:
-            return await self._run(gate, plan, scratch, apart)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with scratch("gate") as folder:
+            return await self._run(gate, plan, folder, apart)
 
     async def _run(self, gate: Gate, plan: Plan, scratch: Path, apart: Sequence[str]) -> Ran:
         for name in _SCRIPTS:

@@ -6,7 +6,6 @@ was compiled in a folder with one trial test, in a container, without a file of 
 and gates may only read it. Knows nothing about verdicts.
 """
 
-import tempfile
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final
 from taofold.loop.check import Gate
 from taofold.loop.gates.bench import Bench, planned
 from taofold.loop.gates.tree import Tree
+from taofold.tools.scratch import scratch
 
 SECONDS: Final = 120.0
 """Patience with the trial."""
@@ -48,7 +48,7 @@ async def warm(bench: Bench, gate: Gate) -> None:
     if mark.exists():
         return
     kept.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="taofold-trial-") as folder:
+    with scratch("trial") as folder:
         root = _trial(folder)
         words = (str(program), "-m", plan.runner, *_WORDS[plan.runner])
         trial = Gate(" ".join(words), timeout=SECONDS, argv=words)
@@ -64,8 +64,8 @@ def _outside(program: Path, root: Path) -> bool:
     return program.is_absolute() and not any([one.is_relative_to(root) for one in ways])
 
 
-def _trial(folder: str) -> Path:
+def _trial(folder: Path) -> Path:
     """A project of one test that fails, so that what tells of failures is compiled too."""
-    root = Path(folder).resolve()
+    root = folder.resolve()
     (root / "test_trial.py").write_text(_TRIAL, encoding="utf-8")
     return root

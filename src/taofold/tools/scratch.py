@@ -1,0 +1,75 @@
+"""Folders that are needed for one call, and do not stay when the process is killed in it.
+
+Whoever makes one holds a lock on it, which the kernel lets go however a process ends. The next one
+that is made, by whatever process of this user, removes those that nobody holds.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+PREFIX: Final = "taofold-scratch-"
+_PAUSE_S: Final = 60.0
+"""Seconds between two looks of one process: the folder for temporary files may hold thousands."""
+_looked: dict[str, float] = {}
+
+
+@contextmanager
+def scratch(use: str) -> Generator[Path]:
+    """A new folder for `use` (a word of its name), gone at the end of the block."""
+    home = tempfile.gettempdir()
+    now = monotonic()
+    if now - _looked.get(home, -_PAUSE_S) >= _PAUSE_S:
+        _looked[home] = now
+        sweep(Path(home))
+    folder, lock = _made(use)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def sweep(home: Path) -> None:
+    """Remove what processes of this user left in `home` when they were killed. Never raises."""
+    with suppress(OSError), os.scandir(home) as entries:
+        for entry in entries:
+            if entry.name.startswith(PREFIX):
+                _remove(Path(entry.path))
+
+
+def _made(use: str) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{use}-"))
+        with suppress(OSError):
+            lock = _locked(folder)
+            # Whoever swept before it was locked has it, or has removed it already.
+            if lock is not None and folder.exists():
+                return folder, lock
+
+
+def _remove(folder: Path) -> None:
+    with suppress(OSError):
+        if folder.lstat().st_uid != os.geteuid():
+            return
+        lock = _locked(folder)
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor that holds the lock of `folder`; None if another process does."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
