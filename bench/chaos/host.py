@@ -1,8 +1,10 @@
-"""A machine: the first process of its own namespaces, which forks others on request.
+"""Machines: a nursery that forks them, each the first process of namespaces of its own.
 
-It is started by `run.py` with a socket as standard input. Whoever kills it kills the machine: the
-kernel ends everything in its pid namespace at once, as a power cut does. The clock that all
-processes of it read is the real one and an offset in a file, which the harness moves.
+`run.py` starts one nursery for each world. It loads the program once; machines and their processes
+are forks of it, so that a boot or a command costs milliseconds and faults hit processes at work,
+not processes that load modules. Whoever kills a machine's first process kills the machine: the
+kernel ends everything in its pid namespace, as a power cut does. The clock that all processes
+read is the real one and an offset in a file, which the harness moves.
 """
 
 import mmap
@@ -27,44 +29,116 @@ def bend_clock(path: str) -> None:
 bend_clock(os.environ["CHAOS_CLOCK"])
 
 import asyncio  # noqa: E402 - whoever imports the time gets the bent one
+import ctypes  # noqa: E402
+import importlib  # noqa: E402
 import json  # noqa: E402
+import pkgutil  # noqa: E402
 import random  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
-import subprocess  # noqa: E402
 import sys  # noqa: E402
 import traceback  # noqa: E402
+from contextlib import suppress  # noqa: E402
 from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import world  # noqa: E402
 
+import taofold  # noqa: E402
 from taofold.cli import main as command_line  # noqa: E402
 from taofold.runtime import owner  # noqa: E402
 
+NAMESPACES = 0x00020000 | 0x04000000 | 0x20000000
+"""Mounts, host name, process ids (`CLONE_NEWNS`, `CLONE_NEWUTS`, `CLONE_NEWPID`)."""
+PRIVATE, BIND = 0x40000 | 0x4000, 0x1000
+"""Flags of mount(2): `MS_PRIVATE | MS_REC`, `MS_BIND`."""
+DIE_WITH_PARENT = 1
+LOADED = ("cli", "spec", "server", "loop", "actions", "tools", "runtime", "engine")
+"""Packages of which every module is loaded before the first fork."""
 
-def settle_in(name: str, boot: str) -> bool:
+
+def load() -> None:
+    """Load what any process of a machine may need."""
+    for package in LOADED:
+        name = f"{taofold.__name__}.{package}"
+        for found in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+            if "__main__" not in found.name and ".runners." not in found.name:
+                with suppress(ImportError):  # it needs an extra that is not here
+                    importlib.import_module(found.name)
+
+
+def reap(number: int, frame: object) -> None:
+    """Let machines that are off go; their use of the processor counts for this process then."""
+    ended()
+
+
+def nurse(control: socket.socket) -> None:
+    """Boot a machine for each message, which brings the machine's channel."""
+    signal.signal(signal.SIGCHLD, reap)
+    load()
+    control.send(b"ready")
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 65_536, 1)
+        if not message:
+            return
+        if os.fork():
+            os.close(descriptors[0])
+            continue
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            boot(json.loads(message), control, socket.socket(fileno=descriptors[0]))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+
+
+def boot(order: dict[str, str], control: socket.socket, channel: socket.socket) -> None:
+    """Be the hardware of one machine: start its first process, stay until everything is gone.
+
+    The channel ends when nothing of the machine is left.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    libc.unshare(NAMESPACES)
+    pid = os.fork()
+    if pid:
+        control.send(str(pid).encode())
+        control.close()
+        os.waitpid(pid, 0)
+        return
+    libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    control.close()
+    os.environ |= {"CHAOS_HOST": order["label"], "CHAOS_BOOT": order["boot"]}
+    world.settle_in(order["label"])
+    live(channel, settle_in(libc, order["label"], order["boot"]))
+
+
+def settle_in(libc: Any, name: str, boot: str) -> bool:
     """Be a machine of this name and boot. False: no namespaces, it is only told to the program."""
+    owner._here.cache_clear()
     if os.getpid() == 1:
         socket.sethostname(name)
-        told = subprocess.run(
-            ["mount", "--bind", boot, "/proc/sys/kernel/random/boot_id"], check=False
-        )
-        if told.returncode == 0:
+        libc.mount(b"none", b"/", None, PRIVATE, None)
+        mounted = libc.mount(b"proc", b"/proc", b"proc", 0, None)
+        identity = b"/proc/sys/kernel/random/boot_id"
+        if not mounted and not libc.mount(boot.encode(), identity, None, BIND, None):
             return True
     here = f"{Path(boot).read_text().strip()}/{name}"
     owner._here = lambda: here
     return False
 
 
-def fork(order: dict[str, str | list[str]]) -> int:
+def fork(order: dict[str, str | list[str]], channel: socket.socket) -> int:
     """A process that does what was ordered; its id."""
     pid = os.fork()
     if pid:
         return pid
     code = 1
     try:
+        channel.close()
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         out = os.open(str(order["out"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -83,8 +157,9 @@ def fork(order: dict[str, str | list[str]]) -> int:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):  # the disk is full
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
 
 
@@ -101,31 +176,48 @@ def ended() -> dict[int, int]:
         found[pid] = status
 
 
-def answer(order: dict[str, str | list[str]]) -> object:
+def others() -> dict[int, str]:
+    """What else runs on this machine: process ids, and what was started."""
+    found: dict[int, str] = {}
+    for entry in Path("/proc").iterdir() if os.getpid() == 1 else ():
+        if entry.name.isdecimal() and entry.name != "1":
+            with suppress(OSError):
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(entry.name)] = line.decode(errors="replace")
+    return found
+
+
+def answer(order: dict[str, str | list[str]], channel: socket.socket) -> object:
     match order["do"]:
         case "fork":
-            return fork(order)
+            return fork(order, channel)
         case "signal":
             try:
                 os.kill(int(str(order["pid"])), int(str(order["number"])))
             except ProcessLookupError:
                 return False
             return True
+        case "others":
+            return others()
         case _:
             return ended()
 
 
-def live() -> None:
-    channel = socket.socket(fileno=os.dup(0))
-    real = settle_in(os.environ["CHAOS_HOST"], os.environ["CHAOS_BOOT"])
+def live(channel: socket.socket, real: bool) -> None:
+    """Do what the harness orders, until it or the machine is gone."""
     lines = channel.makefile("rw", encoding="utf-8")
     lines.write(json.dumps({"real": real}) + "\n")
     lines.flush()
     for line in lines:
-        lines.write(json.dumps(answer(json.loads(line))) + "\n")
+        lines.write(json.dumps(answer(json.loads(line), channel)) + "\n")
         lines.flush()
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    live()
+    mutant = os.environ.get("CHAOS_MUTANT")
+    if mutant:
+        import mutants
+
+        mutants.MUTANTS[mutant]()
+    nurse(socket.socket(fileno=os.dup(0)))

@@ -1,592 +1,104 @@
 """Chaos: processes of every kind on one log, killed, frozen, rebooted, without disk, out of time.
 
     python bench/chaos/run.py --faults 2000 --seed 1       # as root: with namespaces
-    python bench/chaos/run.py --faults 50                  # a minute or two on an idle machine
+    python bench/chaos/run.py --faults 50                  # a minute on an idle machine
+    python bench/chaos/run.py --faults 60 --mutant stale   # must report something: mutants.py
 
-Two machines (`host.py`: own process ids, boot id, host name) share a project's folder, as two
-containers share a volume. On each a server, a program with an engine of its own, and command lines
-(`run`, `runs resume`, `loop`, `loops resume`) work on runs with every kind of call; persons start
-runs, answer truthfully, and carry on what the command line left. Meanwhile processes get SIGKILL,
-SIGSTOP, SIGTERM and SIGINT, machines are switched off and boot anew, the disk fills up, the clock
-jumps. Afterwards everything must end by itself, and what the world saw is held against the log.
-
-Exit code 0: nothing was lost, repeated or left behind. The disk is a `tmpfs` where that may be
-mounted; a power cut that loses what was not synced is what `log_conformance` looks at.
+Many small worlds (`harness.py`; `--size` faults each, `--beside` at once) come to more than one
+large one: what is looked at stays small, and each must come to rest at its end. Exit code 0:
+nothing was lost, repeated or left behind, and every world ended.
 """
 
 import argparse
-import asyncio
 import json
 import os
-import random
 import shutil
-import signal
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-FOLDER = Path(os.environ.get("CHAOS_FOLDER") or tempfile.mkdtemp(prefix="chaos-"))
-CLOCK, SITE, DISK = FOLDER / "clock", FOLDER / "site", FOLDER / "disk"
-HOME = DISK / ".taofold"
-LOG = HOME / "runs.db"
-GATE = "grep -q three words.py"
-DISK_MB = 192
-if __name__ == "__main__":
-    os.environ |= {"CHAOS_FOLDER": str(FOLDER), "CHAOS_CLOCK": str(CLOCK)}
-    CLOCK.write_bytes(struct.pack("q", 0))
-    for place in (SITE, DISK, FOLDER / "out"):
-        place.mkdir(parents=True, exist_ok=True)
-
-sys.path.insert(0, str(HERE))
-import host as machine  # noqa: E402 - it bends the clock before taofold is imported
-import httpx2  # noqa: E402
-import world  # noqa: E402
-
-from taofold import Decision  # noqa: E402
-from taofold.core import events as e  # noqa: E402
-from taofold.core.errors import LogError, Refused  # noqa: E402
-from taofold.core.values import Principal  # noqa: E402
-from taofold.logs.check import check as damaged  # noqa: E402
-from taofold.logs.journal import SqliteJournal  # noqa: E402
-from taofold.logs.sqlite import SqliteLog  # noqa: E402
-from taofold.loop.stream import ids, load  # noqa: E402
-from taofold.runtime.calling import effect_id  # noqa: E402
-from taofold.runtime.people import decide, pending  # noqa: E402
-from taofold.store.log import ENDED, RunRow  # noqa: E402
-
-PLANS = ("lpf", "ps", "yl", "fsp", "hl", "ypf", "sls", "lfy")
-FAULTS = {"kill": 58, "stop": 12, "term": 12, "int": 6, "clock": 6, "off": 4, "disk": 2}
-"""How often each kind of fault, relative to the others."""
-OF_EACH = 5
-"""Runs of each kind that are under way at once."""
-LAST = {"completed", "exhausted", "aborted"}
-RATE = 2.0
-"""Faults in a second."""
+HARNESS = Path(__file__).parent / "harness.py"
 
 
-@dataclass
-class Process:
-    """A process on one of the machines. `pid` is its id there."""
-
-    host: "Host"
-    pid: int
-    kind: str
-    run: str = ""
-    frozen_until: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """As the world knows it."""
-        return f"{self.host.label}.{self.pid}"
-
-
-@dataclass
-class Host:
-    """One machine, and what runs on it."""
-
-    name: str
-    port: int
-    boot: int = 0
-    popen: subprocess.Popen[bytes] | None = None
-    lines: Any = None
-    processes: dict[int, Process] = field(default_factory=dict[int, Process])
-    real: bool = False
-
-    @property
-    def label(self) -> str:
-        return f"{self.name}{self.boot}"
-
-    def start(self) -> None:
-        """Boot: another boot id, no processes."""
-        self.boot += 1
-        boot = FOLDER / f"{self.label}.boot"
-        boot.write_text(f"{uuid.uuid4()}\n")
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, str(machine.__file__)]
-        if may_unshare():
-            command = [
-                "unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child",
-                "--mount-proc", *command,
-            ]  # fmt: skip
-        environment = os.environ | {
-            "CHAOS_HOST": self.label, "CHAOS_BOOT": str(boot), "TAOFOLD_HOME": str(HOME),
-        }  # fmt: skip
-        self.popen = subprocess.Popen(
-            command, stdin=theirs, env=environment, start_new_session=True
+def one_world(folder: Path, number: int, faults: int, options: argparse.Namespace) -> Any:
+    """What happened in one world, from its report; why there is none, if it has none."""
+    folder.mkdir()
+    command = [sys.executable, str(HARNESS), "--faults", str(faults)]
+    command += ["--seed", str(options.seed * 1000 + number), "--loops", str(options.loops)]
+    command += ["--seconds", str(options.seconds), "--patience", str(options.patience)]
+    environment = os.environ | {"CHAOS_FOLDER": str(folder), "CHAOS_MUTANT": options.mutant}
+    with (folder / "harness.txt").open("w") as out:
+        ended = subprocess.run(
+            command, check=False, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
         )
-        theirs.close()
-        self.lines, self.processes = ours.makefile("rw", encoding="utf-8"), {}
-        self.real = json.loads(self.lines.readline())["real"]
-
-    def ask(self, **order: Any) -> Any:
-        self.lines.write(json.dumps(order) + "\n")
-        self.lines.flush()
-        return json.loads(self.lines.readline())
-
-    def fork(self, kind: str, arguments: list[str], run: str = "", folder: Path = SITE) -> Process:
-        out = str(FOLDER / "out" / f"{kind}.txt")
-        order = {"kind": kind, "arguments": arguments, "out": out, "folder": str(folder)}
-        pid = self.ask(do="fork", **order)
-        self.processes[pid] = Process(self, pid, kind, run)
-        return self.processes[pid]
-
-    def signal(self, process: Process, number: int) -> bool:
-        return bool(self.ask(do="signal", pid=process.pid, number=number))
-
-    def reap(self) -> None:
-        for pid in self.ask(do="ended"):
-            self.processes.pop(int(pid), None)
-
-    def off(self) -> None:
-        """Switch it off: everything on it is gone at once."""
-        assert self.popen is not None
-        if not self.real:
-            for process in self.processes.values():
-                self.signal(process, signal.SIGKILL)
-        self.popen.kill()
-        self.popen.wait()
-        self.processes = {}
-
-    def of(self, *kinds: str) -> list[Process]:
-        return [one for one in self.processes.values() if one.kind in kinds]
+    report = folder / "report.json"
+    if not report.exists():
+        last = (folder / "harness.txt").read_text()[-2000:]
+        return {"wrong": [f"the harness itself ended with {ended.returncode}: {last}"]}
+    return json.loads(report.read_text())
 
 
-def may_unshare() -> bool:
-    command = ["unshare", "--mount", "--pid", "--uts", "--fork", "--mount-proc", "true"]
-    with suppress(OSError):
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
-    return False
+def summary(reports: list[Any]) -> dict[str, Any]:
+    """The figures of all worlds in one."""
+    faults, figures = Counter[str](), Counter[str]()
+    for report in reports:
+        faults.update(report.get("faults", {}))
+        figures.update(report.get("figures", {}))
+    return {
+        "worlds": len(reports),
+        "faults": faults.total(),
+        "kinds": dict(faults.most_common()),
+        "figures": dict(sorted(figures.items())),
+        "boots": sum(report.get("boots", 0) for report in reports),
+        "cpu_seconds": sum(report.get("cpu_seconds", 0) for report in reports),
+        "namespaces": all(report.get("namespaces") for report in reports),
+        "disk": all(report.get("disk") for report in reports),
+        "wrong": sum(len(report["wrong"]) for report in reports),
+    }
 
 
-class Chaos:
-    """The machines, the persons and the faults."""
-
-    def __init__(self, faults: int, seed: int, loops: int) -> None:
-        self.wanted, self.random, self.loops = faults, random.Random(seed), loops
-        self.hosts = [Host("a", 8651), Host("b", 8652)]
-        self.faults: Counter[str] = Counter()
-        self.stops: dict[str, list[tuple[int, int]]] = {}
-        """When each process was frozen and thawed, in monotonic nanoseconds."""
-        self.offset = 0
-        self.numbers: Counter[str] = Counter()
-        self.acknowledged: dict[str, str] = {}
-        """Runs that somebody was told of, and their plans."""
-        self.asked: dict[str, tuple[str, str]] = {}
-        """Idempotency keys of requests that may have been heard, with plan."""
-        self.full_until = 0.0
-        self.token = ""
-        self.log = SqliteLog(LOG)
-        self.journal = SqliteJournal(LOG)
-        self.words: Counter[str] = Counter()
-
-    # What people want.
-
-    async def persons(self, *, more: bool) -> None:
-        """Start runs, answer what is asked, carry on what the command line left."""
-        rows = await self.log.rows(limit=0)
-        open_ = [row for row in rows if row.status not in ENDED and not row.parent]
-        if more:
-            await self.start_served(open_)
-            self.start_programmed(open_)
-        self.start_commands(rows, more=more)
-        await self.start_loops(more=more)
-        await self.answer()
-
-    async def start_served(self, open_: list[RunRow]) -> None:
-        served = [row for row in open_ if not row.run.startswith(("api-", "cli-"))]
-        if len(served) < OF_EACH and len(self.asked) < OF_EACH:
-            key = f"key-{uuid.uuid4().hex}"
-            self.asked[key] = ("", self.random.choice(PLANS))
-        for key, (_, plan) in list(self.asked.items()):
-            body, head = {"goal": f"plan {plan} served"}, {"Idempotency-Key": key}
-            answer = await self.http("POST", "/runs", json=body, headers=head)
-            if answer is not None and answer.status_code in (200, 201):
-                self.acknowledged[answer.json()["id"]] = plan
-                del self.asked[key]
-
-    def start_programmed(self, open_: list[RunRow]) -> None:
-        there = {row.run for row in open_ if row.run.startswith("api-")}
-        if len(there) < OF_EACH:
-            self.numbers["api"] += 1
-            plan = self.random.choice(PLANS)
-            run = f"api-{self.numbers['api']:05}"
-            with (FOLDER / "wanted").open("a") as file:
-                file.write(f"{run} plan {plan} programmed\n")
-            self.acknowledged[run] = plan
-
-    def start_commands(self, rows: list[RunRow], *, more: bool) -> None:
-        """A person at each machine: carries on one's runs, or starts another."""
-        driven = {one.run for host in self.hosts for one in host.processes.values()}
-        mine = [row for row in rows if row.agent == "worker" and row.goal.endswith("typed")]
-        left = [row for row in mine if self.left(row) and row.run not in driven]
-        for host in self.hosts:
-            if len(host.of("command")) >= 2:
-                continue
-            if left:
-                row = left.pop()
-                arguments = ["runs", "resume", row.run, "--approve", "wait", "--quiet"]
-                host.fork("command", arguments, row.run)
-            elif more:
-                plan = self.random.choice(PLANS)
-                arguments = ["run", "world:agent", f"plan {plan} typed"]
-                host.fork("command", [*arguments, "--approve", "wait", "--quiet"])
-
-    def left(self, row: RunRow) -> bool:
-        """Does a run of the command line wait for somebody to carry it on?"""
-        if row.status == "waiting":
-            return row.wake_at > 0
-        if row.status == "cancelled":  # by Ctrl-C: nobody else cancels
-            return True
-        return row.status == "running" and not row.held
-
-    async def start_loops(self, *, more: bool) -> None:
-        busy = [one for host in self.hosts for one in host.of("loop")]
-        if len(busy) >= 2:
-            return
-        host = self.random.choice(self.hosts)
-        for loop in await ids(self.journal):
-            state = (await load(self.journal, loop)).state
-            if state.status in LAST or any(one.run == loop for one in busy):
-                continue
-            place = Path(state.wish.root) if state.wish is not None else SITE
-            host.fork("loop", ["loops", "resume", loop, "--quiet", "--force"], loop, place)
-            return
-        if more and self.numbers["loop"] < self.loops:
-            self.numbers["loop"] += 1
-            place = SITE / f"loop{self.numbers['loop']}"
-            place.mkdir()
-            (place / "words.py").write_text("words = 'zero'\n")
-            arguments = ["loop", "Write the words.", "-c", GATE, "--agent", "world:builder"]
-            arguments += ["--quiet", "--force", "--max-iterations", "9"]
-            host.fork("loop", arguments, folder=place)
-
-    async def answer(self) -> None:
-        """Say of everything that waits what is true, here or at a server."""
-        for asked in await pending(self.log):
-            doubt = "may already have happened" in asked.question
-            effect = effect_id(asked.run, asked.key, asked.index)
-            verdict = "done" if doubt and world.happened(effect) else "approve"
-            if self.random.random() < 0.5:
-                body = {"decision": verdict, "digest": asked.digest}
-                await self.http("POST", f"/approvals/{asked.id}", json=body)
-            else:
-                with suppress(Refused, LogError):
-                    word = Decision(verdict, digest=asked.digest)
-                    await decide(self.log, asked.id, word, by=Principal())
-            self.words[verdict] += 1
-
-    async def http(self, method: str, path: str, **options: Any) -> httpx2.Response | None:
-        """The answer of a server, None if there was none."""
-        port = self.random.choice(self.hosts).port
-        headers = {"Authorization": f"Bearer {self.token}", **options.pop("headers", {})}
-        try:
-            async with httpx2.AsyncClient(timeout=3.0) as client:
-                url = f"http://127.0.0.1:{port}{path}"
-                return await client.request(method, url, headers=headers, **options)
-        except (httpx2.HTTPError, OSError):
-            return None
-
-    # What keeps running.
-
-    def tend(self) -> None:
-        """Start again what should always run; thaw what was frozen long enough."""
-        now = time.monotonic()
-        for host in self.hosts:
-            host.reap()
-            for process in host.processes.values():
-                if process.frozen_until and now > process.frozen_until:
-                    self.thaw(process)
-            if not host.of("server"):
-                host.fork("server", [
-                    "serve", "start", "world:agent", "--port", str(host.port),
-                    "--approve-seconds", "0", "--token-file", str(FOLDER / "tokens"),
-                ])  # fmt: skip
-            if not host.of("engine"):
-                host.fork("engine", [str(LOG), str(FOLDER / "wanted")])
-        if self.full_until and now > self.full_until:
-            self.free_disk()
-
-    def thaw(self, process: Process) -> None:
-        process.frozen_until = 0.0
-        process.host.signal(process, signal.SIGCONT)
-        stops = self.stops[process.name]
-        stops[-1] = (stops[-1][0], time.monotonic_ns())
-
-    # What goes wrong.
-
-    def disturb(self) -> None:
-        """One fault."""
-        kind = self.random.choices(list(FAULTS), list(FAULTS.values()))[0]
-        hit = False
-        match kind:
-            case "kill":
-                hit = self.strike(signal.SIGKILL, "server", "engine", "command", "loop")
-            case "term":
-                hit = self.strike(signal.SIGTERM, "server", "engine", "command", "loop")
-            case "int":
-                hit = self.strike(signal.SIGINT, "command")
-            case "stop":
-                hit = self.freeze()
-            case "clock":
-                self.jump()
-                hit = True
-            case "off":
-                host = self.random.choice(self.hosts)
-                host.off()
-                host.start()
-                hit = True
-            case _:
-                hit = self.fill_disk()
-        self.faults[kind] += hit
-
-    def strike(self, number: int, *kinds: str) -> bool:
-        there = [one for host in self.hosts for one in host.of(*kinds)]
-        # Servers and engines come back at once: the others would hardly ever be hit.
-        weights = [1 if one.kind in ("server", "engine") else 3 for one in there]
-        if not there:
-            return False
-        process = self.random.choices(there, weights)[0]
-        return process.host.signal(process, number)
-
-    def freeze(self) -> bool:
-        there = [
-            one for host in self.hosts for one in host.processes.values() if not one.frozen_until
-        ]
-        if not there:
-            return False
-        process = self.random.choice(there)
-        seconds = self.random.choice((0.3, 1.0, 2.0, 6.0, 14.0, 18.0))
-        process.frozen_until = time.monotonic() + seconds
-        self.stops.setdefault(process.name, []).append((time.monotonic_ns(), 0))
-        return process.host.signal(process, signal.SIGSTOP)
-
-    def jump(self) -> None:
-        """Move everybody's clock: a little mostly, sometimes by an hour, either way."""
-        seconds = self.random.choice((0.5, 5, 15, 60, 600, 3600)) * self.random.choice((-1, 1))
-        if abs(self.offset + seconds * 1e9) > 6e12:
-            seconds = -seconds
-        self.offset += int(seconds * 1e9)
-        with CLOCK.open("r+b") as file:
-            file.write(struct.pack("q", self.offset))
-
-    def fill_disk(self) -> bool:
-        if self.full_until or not os.path.ismount(DISK):
-            return False
-        self.full_until = time.monotonic() + self.random.choice((0.5, 1.5, 4.0))
-        with (DISK / "ballast").open("wb", buffering=0) as file, suppress(OSError):
-            for size in (1 << 20, 1 << 12):
-                with suppress(OSError):
-                    while True:
-                        file.write(b"x" * size)
-        return True
-
-    def free_disk(self) -> None:
-        self.full_until = 0.0
-        (DISK / "ballast").unlink(missing_ok=True)
-
-    # The whole of it.
-
-    async def run(self, seconds: float, patience: float) -> list[str]:
-        begun, looked, struck = time.monotonic(), 0.0, time.monotonic()
-        for host in self.hosts:
-            host.start()
-        while sum(self.faults.values()) < self.wanted and time.monotonic() - begun < seconds:
-            self.tend()
-            if time.monotonic() - looked > 0.4:
-                looked = time.monotonic()
-                with suppress(LogError, OSError):
-                    await self.persons(more=True)
-            if time.monotonic() - struck > 1.0 / RATE:
-                struck = time.monotonic()
-                self.disturb()
-                if sum(self.faults.values()) % 100 == 0:
-                    print(f"{time.monotonic() - begun:6.0f} s {dict(self.faults)}", flush=True)
-            await asyncio.sleep(0.02)
-        print(f"no more faults after {time.monotonic() - begun:.0f} s", flush=True)
-        self.free_disk()
-        for host in self.hosts:
-            for process in host.processes.values():
-                if process.frozen_until:
-                    self.thaw(process)
-        until = time.monotonic() + patience
-        while time.monotonic() < until and await self.unfinished():
-            self.tend()
-            with suppress(LogError, OSError):
-                await self.persons(more=False)
-                await self.hear_again()
-            await asyncio.sleep(0.4)
-        unfinished = await self.unfinished()
-        print(f"all quiet after {time.monotonic() - begun:.0f} s", flush=True)
-        for host in self.hosts:
-            host.off()
-        return [f"left behind: {one}" for one in unfinished]
-
-    async def hear_again(self) -> None:
-        """Requests whose answer was lost are asked again with their key."""
-        await self.start_served([RunRow("x")] * OF_EACH)
-
-    async def unfinished(self) -> list[str]:
-        rows = await self.log.rows(limit=0)
-        known = {row.run for row in rows}
-        left = [
-            f"run {row.run} is {row.status} {row.waiting_for}"
-            for row in rows
-            if row.status != "finished" and not (row.parent and row.status in ENDED)
-        ]
-        left += [f"run {run} was acknowledged and is not there" for run in self.acknowledged
-                 if run not in known]  # fmt: skip
-        left += [f"request {key} was never answered" for key in self.asked]
-        for loop in await ids(self.journal):
-            state = (await load(self.journal, loop)).state
-            if state.status != "completed":
-                left.append(f"loop {loop} is {state.status}")
-        return left
-
-
-async def judged(chaos: Chaos) -> tuple[list[str], dict[str, Any]]:
-    """What the world saw, held against the log: faults, and figures."""
-    faults = [f"the log is damaged: {one}" for one in damaged(LOG)]
-    seen = read_world()
-    figures: Counter[str] = Counter()
-    rows = await chaos.log.rows(limit=0)
-    for row in rows:
-        records = await chaos.log.read(row.run)
-        if [record.seq for record in records] != list(range(len(records))):
-            faults.append(f"run {row.run} has gaps")
-        figures["events"] += len(records)
-        if row.agent != "worker" and row.agent != "helper":
-            continue
-        faults += judged_run(chaos, row, records, seen, figures)
-    figures["runs"] = len(rows)
-    figures["loops"] = len(await ids(chaos.journal))
-    figures |= {f"word: {word}": number for word, number in chaos.words.items()}
-    return faults, dict(figures)
-
-
-@dataclass
-class Seen:
-    """What the world saw of one call: its tool, and who began and did it, and when."""
-
-    tool: str
-    begun: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    done: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-
-
-def read_world() -> dict[str, Seen]:
-    """By effect."""
-    seen: dict[str, Seen] = {}
-    for line in world.EFFECTS.read_text().splitlines():
-        mark, tool, effect, who, at = line.split()
-        call = seen.setdefault(effect, Seen(tool))
-        (call.begun if mark == "begin" else call.done).append((who, int(at)))
-    return seen
-
-
-def judged_run(
-    chaos: Chaos,
-    row: RunRow,
-    records: Iterable[e.Record],
-    seen: dict[str, Seen],
-    figures: Counter[str],
-) -> list[str]:
-    """Is each call of the run in the world as often as was promised?"""
-    faults: list[str] = []
-    started: set[str] = set()
-    words: Counter[str] = Counter()
-    for record in records:
-        event = record.event
-        if isinstance(event, e.Started):
-            figures["starts"] += 1
-            started.add(effect_id(row.run, event.key, event.index))
-        if isinstance(event, e.Resolved) and event.verdict == "allow":
-            words[effect_id(row.run, event.key, event.index)] += 1
-    for effect in sorted(started & seen.keys()):
-        call, of = seen[effect], f"{seen[effect].tool} {effect} of run {row.run}"
-        figures["calls"] += 1
-        thawed = any(was_frozen(chaos, *one) for one in call.begun + call.done)
-        allowed = {"shoot": 1 + words[effect], "pay": words[effect]}.get(call.tool, 10**9)
-        if not call.done and row.status == "finished":
-            faults.append(f"lost: {of} never happened")
-        if len(call.begun) > allowed:
-            if thawed:
-                figures["starts by thawed processes"] += 1
-            else:
-                times = f"{len(call.begun)} times with {words[effect]} words"
-                faults.append(f"started unasked: {of}, {times}")
-        if call.tool in ("fire", "shoot", "pay") and len(call.done) > 1:
-            if thawed:
-                figures["effects of thawed processes"] += 1
-            else:
-                faults.append(f"repeated: {of}, {len(call.done)} times")
-    return faults
-
-
-def was_frozen(chaos: Chaos, who: str, at: int) -> bool:
-    """Had the process been thawed within the three seconds before `at`?"""
-    return any(
-        start < at and (not end or at < end + 3_000_000_000)
-        for start, end in chaos.stops.get(who, [])
-    )
-
-
-async def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--faults", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--loops", type=int, default=40)
-    parser.add_argument("--seconds", type=float, default=3600, help="no faults after so long")
+    parser.add_argument("--size", type=int, default=125, help="faults in one world")
+    parser.add_argument("--beside", type=int, default=2, help="worlds at once")
+    parser.add_argument("--loops", type=int, default=6, help="loops in one world")
+    parser.add_argument("--seconds", type=float, default=900, help="no faults after so long")
     parser.add_argument("--patience", type=float, default=300, help="until all must have ended")
-    parser.add_argument("--keep", action="store_true", help="keep the folder")
-    said = parser.parse_args()
-    HOME.mkdir()
-    chaos = Chaos(said.faults, said.seed, said.loops)
-    environment = os.environ | {"TAOFOLD_HOME": str(HOME)}
-    token = subprocess.run(
-        [sys.executable, "-m", "taofold.cli", "serve", "tokens", "add", "chaos", "--role", "ADMIN",
-         "--token-file", str(FOLDER / "tokens")],
-        env=environment, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    chaos.token = token.split()[-1]
-    begun = time.monotonic()
-    faults = await chaos.run(said.seconds, said.patience)
-    wrong, figures = await judged(chaos)
-    faults += wrong
-    print(json.dumps({
-        "faults": sum(chaos.faults.values()), "kinds": dict(chaos.faults), "figures": figures,
-        "seconds": round(time.monotonic() - begun), "boots": sum(h.boot for h in chaos.hosts),
-        "namespaces": chaos.hosts[0].real, "disk": os.path.ismount(DISK), "wrong": len(faults),
-    }, indent=2))  # fmt: skip
-    for fault in faults[:50]:
-        print(fault)
-    if not faults and not said.keep:
-        os.chdir("/")
-        shutil.rmtree(FOLDER, ignore_errors=True)
+    parser.add_argument("--mutant", default="", help="break the runtime so: see mutants.py")
+    parser.add_argument("--keep", action="store_true", help="keep the folders")
+    options = parser.parse_args()
+    begun, folder = time.monotonic(), Path(tempfile.mkdtemp(prefix="chaos-"))
+    sizes = [options.size] * (options.faults // options.size)
+    if rest := options.faults % options.size:
+        sizes.append(rest)
+
+    def world(number: int) -> Any:
+        report = one_world(folder / f"world{number}", number, sizes[number], options)
+        faults, seconds = report.get("faults", {}), report.get("seconds", 0)
+        wrong = len(report["wrong"])
+        print(f"world {number}: {faults} in {seconds} s, wrong: {wrong}", flush=True)
+        return report
+
+    with ThreadPoolExecutor(options.beside) as pool:
+        reports = list(pool.map(world, range(len(sizes))))
+    whole = summary(reports) | {"seconds": round(time.monotonic() - begun)}
+    print(json.dumps(whole, indent=2))
+    for number, report in enumerate(reports):
+        for fault in report["wrong"][:50]:
+            print(f"world {number}: {fault}")
+    if whole["wrong"] or options.keep:
+        print(f"what is left lies in {folder}")
     else:
-        print(f"what is left lies in {FOLDER}")
-    return int(bool(faults))
-
-
-def with_disk() -> None:
-    """Start again in a mount namespace with a small disk of its own, where that is allowed."""
-    if os.environ.get("CHAOS_DISK") or not may_unshare():
-        return
-    os.environ["CHAOS_DISK"] = "1"
-    script = f'mount -t tmpfs -o size={DISK_MB}m,mode=700 tmpfs "$0" && exec "$@"'
-    again = [sys.executable, *sys.argv]
-    os.execvp("unshare", ["unshare", "--mount", "sh", "-c", script, str(DISK), *again])
+        shutil.rmtree(folder, ignore_errors=True)
+    return int(bool(whole["wrong"]))
 
 
 if __name__ == "__main__":
-    with_disk()
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())

@@ -23,14 +23,28 @@ from taofold.testing.models import FunctionModel
 
 FOLDER = Path(os.environ.get("CHAOS_FOLDER", "."))
 EFFECTS = FOLDER / "effects.log"
-WHO = os.environ.get("CHAOS_HOST", "-")
-TOOLS = {"l": "look", "p": "put", "f": "fire", "s": "shoot", "y": "pay", "h": "helper"}
+TOOLS = {
+    "l": "look", "p": "put", "f": "fire", "s": "shoot", "y": "pay", "h": "helper", "d": "dig",
+}  # fmt: skip
 """What a letter of a plan calls: see the tools below."""
+
+
+DIG_S = 13.0
+"""Longer than a lease, and than anybody waits before he takes a run over."""
+STALL_S = 1.0
+"""A pause that lasts so much longer than it should is a process that got no time to run."""
+_who = "-"
+
+
+def settle_in(label: str) -> None:
+    """From now on this process and its forks are on the machine `label`."""
+    global _who
+    _who = label
 
 
 def note(mark: str, kind: str, effect: str) -> None:
     """A line of the world: `mark kind effect process nanoseconds`."""
-    line = f"{mark} {kind} {effect} {WHO}.{os.getpid()} {time.monotonic_ns()}\n"
+    line = f"{mark} {kind} {effect} {_who}.{os.getpid()} {time.monotonic_ns()}\n"
     descriptor = os.open(EFFECTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, line.encode())
     os.close(descriptor)
@@ -45,10 +59,18 @@ def happened(effect: str) -> bool:
 
 async def act(kind: str, ctx: RunContext[Any]) -> str:
     note("begin", kind, ctx.effect_id)
-    await asyncio.sleep(random.random() * 0.05)
+    await pause(random.random() * 0.05, kind, ctx)
     note("did", kind, ctx.effect_id)
-    await asyncio.sleep(random.random() * 0.05)
+    await pause(random.random() * 0.05, kind, ctx)
     return f"{kind} done"
+
+
+async def pause(seconds: float, kind: str, ctx: RunContext[Any]) -> None:
+    """Sleep; it is noted if that took much longer, for a stalled process is as good as frozen."""
+    begun = time.monotonic()
+    await asyncio.sleep(seconds)
+    if time.monotonic() - begun > seconds + STALL_S:
+        note("stall", kind, ctx.effect_id)
 
 
 @tool(effect="read", thread=False)
@@ -70,6 +92,19 @@ async def put(ctx: RunContext[Any], at: int) -> str:
 async def fire(ctx: RunContext[Any], at: int) -> str:
     """Fire, once; whether it happened can be found out."""
     return await act("fire", ctx)
+
+
+@tool(
+    effect="once", tier=1, reversible=True, thread=False,
+    verify=lambda effect: Outcome("dig done") if happened(effect) else False,
+)  # fmt: skip
+async def dig(ctx: RunContext[Any], at: int) -> str:
+    """Dig for longer than a lease lasts."""
+    note("begin", "dig", ctx.effect_id)
+    for _ in range(26):
+        await pause(DIG_S / 26, "dig", ctx)
+    note("did", "dig", ctx.effect_id)
+    return "dig done"
 
 
 @tool(effect="once", tier=1, reversible=True, thread=False)
@@ -133,7 +168,10 @@ def building(request: Any) -> str:
 PLENTY = Limits(steps=60, model_calls=10_000, tool_calls=10_000)
 helper = Agent[Any, Any](FunctionModel(helping), tools=[fire], name="helper", limits=PLENTY)
 agent = Agent[Any, Any](
-    FunctionModel(worker), tools=[look, put, fire, shoot, pay, helper], name="worker", limits=PLENTY
+    FunctionModel(worker),
+    tools=[look, put, fire, dig, shoot, pay, helper],
+    name="worker",
+    limits=PLENTY,
 )
 builder = Agent[Any, Any](FunctionModel(building), tools=[write], name="builder", limits=PLENTY)
 
