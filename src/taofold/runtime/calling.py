@@ -30,6 +30,8 @@ from taofold.tools.worker import WORKERS
 
 BLOB = 16_384
 """Results larger than this many characters lie beside the log."""
+FIRST_PAUSE = 0.5
+"""Seconds before a call that raised is repeated; twice as many before each further one."""
 QUESTIONS = 16
 """How often one call may ask a person before it has failed."""
 MANY: Final = 16
@@ -60,11 +62,12 @@ async def call(
     bound: Bound,
     answer: Answer | None = None,
     left: int = QUESTIONS,
+    failures: int = 0,
 ) -> e.Observed:
     """Run the tool after its `Started` is durable. Never raises for what the tool does.
 
     `answer` is a person's, to what the tool asked when it was called before; it may ask
-    `left` times more.
+    `left` times more. `failures` is how often it raised: a tool with `retries` is called again.
     """
     await ledger.save()
     if tool.agent is not None:
@@ -73,6 +76,7 @@ async def call(
     desk = Desk(ledger, key, index, action, tool)
     context = _context(ledger, desk, seconds, answer) if bound.contextual else None
     begin = perf_counter()
+    again = False
     timer = desk.timer = None if bound.inline else asyncio.timeout(seconds)
     try:
         if timer is None:
@@ -82,6 +86,7 @@ async def call(
                 outcome = await bound.run(context)
     except TimeoutError as error:
         late = timer is not None and timer.expired()
+        again = not late
         outcome = _timed_out(tool, context, seconds) if late else Outcome(words(error), "failure")
     except InputRequired as wants:
         if desk.signal is not None:
@@ -95,9 +100,16 @@ async def call(
     except MemoryError:
         outcome = Outcome(_NO_MEMORY, "failure")
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
+        again = True
         outcome = Outcome(words(error), "failure")
     if desk.signal is not None:
         raise desk.signal
+    if again and failures < tool.retries and _time_left(ledger):
+        await asyncio.sleep(FIRST_PAUSE * 2**failures)
+        ledger.new(started(key, index, tool))
+        return await call(ledger, key, index, action, tool, bound, answer, left, failures + 1)
+    if again and failures:
+        outcome = Outcome(f"tried {failures + 1} times: {outcome.value}", "failure")
     ledger.inbox.stale = True
     spent = perf_counter() - begin
     try:
@@ -108,6 +120,11 @@ async def call(
     except MemoryError:
         cut = _cut(ledger.setup.redactor, tool, Outcome(_NO_MEMORY, "failure"))
     return _event(ledger, key, index, tool, cut, spent)
+
+
+def _time_left(ledger: Ledger) -> bool:
+    seconds = ledger.setup.limits.seconds
+    return seconds is None or ledger.store.state.active_ms < seconds * 1000
 
 
 def _context(ledger: Ledger, desk: Desk, seconds: float, answer: Answer | None) -> RunContext[Any]:

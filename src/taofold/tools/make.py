@@ -27,6 +27,7 @@ class Options(TypedDict, total=False):
     role: str
     timeout: float
     longest: float
+    retries: int
     sequential: bool
     thread: bool
     max_chars: int

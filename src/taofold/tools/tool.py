@@ -29,6 +29,7 @@ R = TypeVar("R", default=Any)
 
 TIMEOUT: Final = 60.0
 """Seconds that a call may take if its tool says nothing (PEER-24)."""
+MOST_RETRIES: Final = 10
 STRETCH: Final = 10
 """How often `timeout` fits into the cap of `timeout_s`, if a tool names no cap."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")
@@ -69,6 +70,8 @@ class Tool(Generic[P, R]):
     """Seconds that a call may take."""
     longest: float = 0.0
     """Cap, in seconds, of the reserved parameter `timeout_s`; 0 = ten times `timeout`."""
+    retries: int = 0
+    """How often a call that raised is made once more by itself; not for effect="once"."""
     sequential: bool = False
     """Never in parallel with other calls of its batch."""
     thread: bool = True
@@ -198,6 +201,15 @@ def _check_limits(tool: Tool) -> None:
         raise ConfigError(f"tool {tool.name!r}: longest {tool.longest!r} is below timeout")
     if tool.effect not in _EFFECTS:
         raise ConfigError(f"tool {tool.name!r}: effect is one of {_EFFECTS}, not {tool.effect!r}")
+    if isinstance(tool.retries, bool) or not 0 <= tool.retries <= MOST_RETRIES:
+        raise ConfigError(
+            f"tool {tool.name!r}: retries must be 0 to {MOST_RETRIES}, not {tool.retries!r}"
+        )
+    if tool.retries and tool.effect == "once":
+        raise ConfigError(
+            f"tool {tool.name!r}: what has its effect once is not repeated by itself; "
+            "declare effect='read' or effect='idempotent', or leave retries away"
+        )
     if tool.max_chars < 1:
         raise ConfigError(f"tool {tool.name!r}: max_chars must be > 0, not {tool.max_chars!r}")
 
