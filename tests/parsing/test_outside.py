@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.parsing import Turn, Unparsed, read_reply
+from taofold.parsing import Prose, Turn, Unparsed, read_reply
 
 TOOLS = {
     "search": {
@@ -39,6 +39,14 @@ TOOLS = {
             'Action: search\nParameters:\n```json\n{"query": "cats"}\n```\nObservation:',
             {"query": "cats"},
         ),
+        (
+            '<|from|>assistant\n<|recipient|>search\n<|content|>{"query": "cats"}<|stop|>',
+            {"query": "cats"},
+        ),
+        ('[Calling tool: search({"query": "cats"})]', {"query": "cats"}),
+        ('[search({"query": "cats"})]', {"query": "cats"}),
+        ('search({"query": "f(x)"})', {"query": "f(x)"}),
+        ('tool_code = search(query="cats")\nprint(tool_code)', {"query": "cats"}),
         ("ACTION: search\n  query: '''a\n  b'''\nOBSERVATION", {"query": "a\n  b"}),
     ],
 )
@@ -60,6 +68,39 @@ def test_nested_tags_of_a_tool_without_a_schema_are_its_structure():
     turn = read_reply(text, ["order"], finish_reason="stop")
     assert isinstance(turn, Turn)
     assert turn.calls[0].parameters == {"to": {"city": "Rome"}}
+
+
+def test_an_object_of_equal_tags_keeps_their_name_and_an_undeclared_key_stays():
+    """Mutants: equal tags are a list whatever is due; a key beside the declared ones is dropped."""
+    properties = {
+        "labels": {"type": "object"},
+        "to": {"type": "object", "properties": {"zip": {"type": "string"}}},
+    }
+    text = (
+        "<function=order><parameter=labels><tag>a</tag><tag>b</tag></parameter>"
+        "<parameter=to><zip>01234</zip><note>n</note></parameter></function>"
+    )
+    turn = read_reply(text, {"order": {"properties": properties}}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].parameters == {
+        "labels": {"tag": ["a", "b"]},
+        "to": {"zip": "01234", "note": "n"},
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<|channel|>commentary to=functions.search<|message|>" * 2000,
+        "x = " + "\n" * 5000 + "print(y)",
+        "<tool_call>" * 2000 + "[Calling tool: search(" * 500,
+        "<|recipient|>search\n<|content|>{" * 500,
+        '{"name": "search", "arguments": {"query": "a" "b": ' * 300,
+    ],
+)
+def test_no_row_of_marks_is_too_deep_to_be_read(text):
+    """Mutant: the head of a message reads the head behind it by itself."""
+    assert isinstance(read_reply(text, TOOLS, finish_reason="stop"), Unparsed | Prose | Turn)
 
 
 def test_a_list_of_calls_in_the_midst_of_prose_is_a_question_never_an_answer():

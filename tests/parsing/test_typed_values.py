@@ -216,3 +216,19 @@ def test_partial_values_are_marked_and_never_clean():
     assert isinstance(done, Parsed)
     assert done.value == Person(name="Ann", age=3)
     assert isinstance(parse_partial("hello", Person), Unparsed)
+
+
+@pytest.mark.parametrize(
+    ("label", "wanted"),
+    [
+        ("Final answer:", {"x": 2}),
+        ("**Final:**\n```json", {"x": 2}),
+        ("My corrected version:", {"x": 2}),
+        ("This is not the final answer:", "ambiguous"),
+        ("semifinal:", "ambiguous"),
+        ("It is final that", "ambiguous"),
+    ],
+)
+def test_only_a_label_on_its_own_line_says_which_of_two_values_counts(label, wanted):
+    """Mutant: a word anywhere before the last value decides."""
+    assert value(f'{{"x": 1}}\n\n{label} {{"x": 2}}\n```', dict[str, int]) == wanted

@@ -1,7 +1,7 @@
 """Rows out of the Go, Rust and C++ suites of other servers, from checkouts on disk.
 
 ollama: `model/parsers/*_test.go`. smg: `crates/tool_parser/tests/*.rs`. llama.cpp:
-`tests/test-chat.cpp`. The texts never leave the checkouts.
+`tests/test-chat.cpp`. LocalAI: `pkg/functions/*_test.go`. The texts never leave the checkouts.
 """
 
 from __future__ import annotations
@@ -296,3 +296,54 @@ def _cpp_calls(
         named = len(given) >= 3 and bool(given[2])
         return [Wanted(given[2], loads(given[3]) if len(given) > 3 else {})] if named else []
     return [] if "expect_content" in chain else None
+
+
+_IT = re.compile(
+    r'^(\t+)It\("(?P<title>(?:[^"\\]|\\.)*)", func\(\) \{\n(?P<body>.*?)^\1\}\)',
+    re.DOTALL | re.MULTILINE,
+)
+_OWN_FORM = re.compile(
+    r"Regex|XMLFormat:|XMLToolCallFormat|NameKey|ReplaceFunctionResults"
+    r"|, true\)|ParseJSON|ParseTextContent"
+)
+"""What a test configures that no reply says, or a text that is not finished."""
+
+
+def local_ai(root: Path) -> Iterator[Row]:
+    """`pkg/functions/*_test.go` of LocalAI: one row for each text that it parses as it stands."""
+    for path in sorted((root / "pkg" / "functions").rglob("*_test.go")):
+        source = path.read_text()
+        for number, found in enumerate(_IT.finditer(source)):
+            row = None if _OWN_FORM.search(found["body"]) else _ginkgo_row(found["body"])
+            if row is not None:
+                row.id = f"{path.stem}.{number}"
+                yield row
+
+
+def _ginkgo_row(body: str) -> Row | None:
+    begin = re.search(r"\binput :?= ", body)
+    asked = re.search(r"Parse\w*\(input\b", body)
+    if begin is None or asked is None:
+        return None
+    text = Literals(tokens_of(body[begin.end() :])).expression()
+    length = re.search(r"Expect\((?:len\()?results\)?\)\.To\((?:HaveLen|Equal)\((\d+)\)", body)
+    empty = re.search(r"Expect\(results\)\.To\(BeEmpty", body)
+    if not isinstance(text, str) or not (length or empty):
+        return None
+    calls = [Wanted() for _ in range(int(length[1]) if length else 0)]
+    said = re.compile(
+        r"Expect\(results\[(\d+)\]\.(Name|Arguments)\)\.To\((Equal|ContainSubstring)\("
+    )
+    for each in said.finditer(body):
+        value = Literals(tokens_of(body[each.end() :])).expression()
+        if int(each[1]) >= len(calls) or not isinstance(value, str):
+            continue
+        call = calls[int(each[1])]
+        if each[2] == "Name":
+            call.name = value
+        elif each[3] == "Equal":
+            call.arguments = loads(value)
+        elif isinstance(entry := loads("{" + value.strip("{}") + "}"), dict):
+            call.entries += [((key,), item) for key, item in entry.items()]
+    tools = {name: schema() for name in names_in(text) | {c.name for c in calls if c.name}}
+    return Row("localai", "", text, tools, calls)

@@ -44,6 +44,7 @@ _PYTHON = re.compile(
     r"(?:print\(\s*)?(?:default_api\.|functions\.|tools\.)?(?P<name>[A-Za-z_][\w.-]{0,127})"
     r"(?=\(\s*(?:[A-Za-z_]\w*\s*=(?!=)|\)))"
 )
+_OBJECT_IN_CALL = re.compile(r"\(\s*\{")
 _RECIPIENT = re.compile(r"\bto=(?:functions\.)?(?P<name>[\w.-]{1,128})")
 _TO_NOBODY = frozenset({"commentary", "self", "user", "all", "assistant"})
 
@@ -153,7 +154,8 @@ class CallReader:
             return None
         block = Block(header.start(), header.end())
         at = self._blank(header.end())
-        inner = None if self._text[at : at + 1] in ("{", "[") else self.block_at(at)
+        is_bare = self._text[at : at + 1] in ("{", "[") or HEADER.match(self._text, at)
+        inner = None if is_bare else self.block_at(at)  # heads may stand in a row: no recursion
         if inner is not None:  # tags instead of the arguments: they name the tool once more
             inner.start = header.start()
             return inner
@@ -312,6 +314,8 @@ class CallReader:
         char = self._text[after : after + 1]
         if char == "{" or _FENCE.match(self._text, after):
             return self._arguments(name, at, after)
+        if char == "(" and _OBJECT_IN_CALL.match(self._text, after):
+            return self._written(name, at, after)
         if char == "(" and named[0].startswith("call:"):
             return self._arguments(name, at, after)
         if KEY.match(self._text, after) or CHILD.match(self._text, after):
@@ -329,6 +333,14 @@ class CallReader:
         if after >= len(self._text):
             return Request(name, {}, at=at, closed=False), after
         return None, after
+
+    def _written(self, name: str, start: int, at: int) -> tuple[Request | None, int]:
+        """A name and its object in parentheses: `f({"a": 1})`."""
+        request, end = self._arguments(name, start, self._blank(at + 1))
+        end = self._blank(end)
+        if request is None or not request.closed:
+            return request, end
+        return (request, end + 1) if self._text.startswith(")", end) else (None, end)
 
     def _separated(self, at: int) -> int:
         while True:

@@ -46,10 +46,18 @@ class Misfit(Exception):
 
 
 class Coercion:
-    """One attempt to fit a value; `opened` names the containers that only the end closed."""
+    """One attempt to fit a value.
 
-    def __init__(self, opened: Set[int] = frozenset(), budget: int = 1_000_000) -> None:
+    Args:
+        opened: The containers that only the end of the text closed, by identity.
+        keeps: Whether undeclared keys stay, for another to judge; a validator drops them.
+    """
+
+    def __init__(
+        self, opened: Set[int] = frozenset(), budget: int = 1_000_000, keeps: bool = False
+    ) -> None:
         self.repairs: list[Repair] = []
+        self._keeps = keeps
         self._opened = opened
         self._budget = budget
 
@@ -100,7 +108,7 @@ class Coercion:
 
     def _object(self, value: Any, shape: Shape, path: Path) -> Any:
         if isinstance(value, str):
-            value = self._decoded(value, path)
+            value = self._decoded(value, path, "object")
         if not is_object(value):
             raise Misfit([Fault(path, "an object", value)])
         opened = bool(self._opened) and id(value) in self._opened
@@ -138,7 +146,10 @@ class Coercion:
             if target is None:
                 if shape.closed:
                     faults.append(Fault((*path, key), "no such key", entry))
-                continue
+                    continue
+                if not self._keeps:
+                    continue
+                target = ANY
             try:
                 out[name] = self.fit(entry, target, (*path, name))
             except Misfit as misfit:
@@ -178,7 +189,7 @@ class Coercion:
 
     def _listed(self, value: str, path: Path) -> Any:
         """A text where a list is due: an encoded list, or one item unless it may be several."""
-        decoded = self._decoded(value, path, wants_list=True)
+        decoded = self._decoded(value, path, "array")
         if is_list(decoded):
             return decoded
         if isinstance(value, Text) and not value.strip():
@@ -218,9 +229,9 @@ class Coercion:
         self.repairs.extend(best[2])
         return best[1]
 
-    def _decoded(self, value: str, path: Path, wants_list: bool = False) -> Any:
+    def _decoded(self, value: str, path: Path, wants: str = "any") -> Any:
         if isinstance(value, Text):
-            inner = _laid_out(value, wants_list)
+            inner = _laid_out(value, wants)
             if inner is not None:
                 return inner
         if value.lstrip()[:1] not in ("{", "["):
@@ -233,11 +244,11 @@ class Coercion:
         return decoded
 
 
-def _laid_out(value: Text, wants_list: bool) -> Any:
+def _laid_out(value: Text, wants: str) -> Any:
     """What a text spells as tags, as JSON or like it, or as an outline; `None` for plain text."""
     body = value.strip()
     if body[:1] in ("<", "]") and body[-1:] == ">":
-        return elements_in(body, wants_list)
+        return elements_in(body, wants)
     if body[:1] in ("{", "["):
         reading = Reader(body, ANYTHING).read(0)
         if reading.whole and reading.end == len(body):

@@ -157,7 +157,7 @@ def call_of_request(request: Request, tools: Tools) -> Call:
     values: Object = {}
     notes = list(request.repairs)
     for key, value in given.items():
-        coercion = Coercion()
+        coercion = Coercion(keeps=True)
         try:
             values[key] = coercion.fit(value, shape.fields.get(key) or ANY, ("parameters", key))
             notes += coercion.repairs

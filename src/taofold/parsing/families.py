@@ -101,7 +101,13 @@ FAMILIES: Final = (
            calls=(("<|tools_prefix|>", "<|tools_suffix|>"),),
            noise=("<|assistant_end|>", "<|assistant_start|>")),
     Family("gigachat", calls=(("<|function_call|>", ""), ("re:function call(?=\\s*\\{)", ""))),
-    Family("functionary", calls=(("re:^>>>(?=[\\w.-]+\\n\\s*\\{)", ""),)),
+    Family("functionary",
+           calls=(("re:^>>>(?=[\\w.-]+\\n\\s*\\{)", ""),
+                  ("re:<\\|recipient\\|>(?=\\s*(?!all\\b)[\\w.-]+\\s*<\\|content\\|>)", "")),
+           separators=("<|content|>",),
+           noise=("<|from|>assistant", "<|stop|>",
+                  "re:<\\|recipient\\|>\\s*all\\s*<\\|content\\|>")),
+    Family("qwen's history", calls=(("[Calling tool:", "]"),)),
     Family("inkling", reasoning=(("<|content_thinking|>", "<|end_message|>"),),
            calls=(("re:(?:<\\|message_model\\|>[\\w.-]*)?<\\|content_invoke_tool_json\\|>",
                    "<|end_message|>"),),
@@ -171,8 +177,23 @@ def _spelled(mark: str) -> str:
 
 
 def _any(marks: Iterable[str]) -> str:
-    unique = sorted(dict.fromkeys(marks), key=lambda mark: (not mark.startswith("re:"), -len(mark)))
-    return "|".join(map(_spelled, unique))
+    """One pattern for all marks: the tags share theirs, and most characters can begin none.
+
+    Without the sharing each `<` of a text is tried against every mark in every spelling.
+    """
+    unique = sorted(set(marks), key=lambda mark: (-len(mark), mark))
+    patterns = [mark for mark in unique if mark.startswith("re:")]
+    tags = [tag for mark in unique if (tag := _TAG.fullmatch(mark))]
+    literals = [mark for mark in unique if mark not in patterns and not _TAG.fullmatch(mark)]
+    bodies: list[str] = []
+    for spell, slash in ((opening, ""), (closing, "/")):
+        names = [tag[2] for tag in tags if tag[1] == slash]
+        bodies += [spell(f"(?:{'|'.join(names)})")] if names else []
+    bodies += map(_spelled, literals)
+    if not bodies:
+        return "|".join(map(_spelled, patterns))
+    first = re.escape("".join(sorted({mark[0] for mark in literals} | set("<]" if tags else ""))))
+    return "|".join([*map(_spelled, patterns), rf"(?=[{first}](?![\s\d]))(?:{'|'.join(bodies)})"])
 
 
 REASONING: Final = [pair for family in FAMILIES for pair in family.reasoning]
@@ -183,7 +204,7 @@ REASONING_CLOSE = re.compile(
     _any(closer for _, closer in REASONING if closer != "<|end_message|>"), _FLAGS
 )
 CALL_OPEN = re.compile(_any(opener for opener, _ in CALLS), re.MULTILINE)
-CALL_CLOSE = re.compile(_any(closer for _, closer in CALLS if closer not in ("", "```")))
+CALL_CLOSE = re.compile(_any(closer for _, closer in CALLS if closer not in ("", "```", "]")))
 SEPARATOR = re.compile(_any(mark for family in FAMILIES for mark in family.separators))
 NOISE = re.compile(_any(mark for family in FAMILIES for mark in family.noise))
 FOREIGN = re.compile(

@@ -26,6 +26,7 @@ from taofold.parsing.decision import (
     calls_in,
     is_decision,
     is_offered,
+    parameter_names,
     turn_of,
 )
 from taofold.parsing.families import CALL_CLOSE, FOREIGN, NOISE, UNKNOWN
@@ -36,6 +37,7 @@ from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.labelled import is_labelled, read_labelled
 from taofold.parsing.native import finite
 from taofold.parsing.outcome import RAW_LIMIT, Reason, Repair, Unparsed
+from taofold.parsing.seams import doubt_of
 from taofold.parsing.shape import ANY, Plan, fold
 from taofold.parsing.spans import Scan, Span, scan
 from taofold.parsing.strict import DECODER, is_finite
@@ -46,7 +48,8 @@ _KEYS = (
     "thought thought_type because action actions tool parameters name arguments args"
     " action_input rationale tool_calls final_answer answer"
 )
-_PLAN = Plan(ANY, frozenset(map(fold, _KEYS.split())), open=True, lenient=False)
+_PROTOCOL = tuple(_KEYS.split())
+_PLAN = Plan(ANY, frozenset(map(fold, _PROTOCOL)), open=True, lenient=False)
 _FORMED = re.compile(r"[{<(\[:：|｜‖◁]|assistantfinal|>>>", re.IGNORECASE)
 """No form of a decision, of reasoning or of another's words does without one of these."""
 _BEGUN = re.compile(
@@ -56,7 +59,9 @@ _BEGUN = re.compile(
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n?|```")
 _OWN_LINE = re.compile(r"(?:^|\n)[ \t]*(?:```[\w-]*[ \t]*\n?[ \t]*)?\Z")
 _LEAD_END = re.compile(r"(?:[.!?:…。！？：)\]\"'”*`]|\n)[ \t]*\Z")
-_NAME_LINE = re.compile(r"([A-Za-z_][\w.-]{0,127})[ \t]*\n\s*\{")
+_HEADED = re.compile(r"(?:\[\s*)?([A-Za-z_][\w.-]{0,127})(?:[ \t]*\n\s*\{|\(\s*\{)")
+"""The name of a tool over its object, or before it as in a call: `f({"a": 1})`."""
+_ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63}) ?= ?(?=\w)")
 _SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
 _SPILLED = re.compile(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
 """A member that follows the object which it belongs to."""
@@ -65,6 +70,7 @@ _INVALID = "The action could not be read. Send one valid JSON object and nothing
 _SEVERAL = "The reply holds several different decisions. Send exactly one."
 _NOT_YOURS = "Observations are written by the tools, not by you. Send a thought and an action."
 _ALONE = "The reply talks about a call. To make it, send it alone; to answer, call finish."
+_UNSURE = "The call could not be read for sure: "
 _MARKUP = "The reply holds the marks of a call or of reasoning that could not be read: "
 
 
@@ -95,9 +101,26 @@ def read_reply(
     if _FORMED.search(body) is None and not is_cut(finish_reason):
         return Prose(body)
     result = _Reply(text, tools, finish_reason).read()
-    if not isinstance(result, Turn) or all(is_finite(call.parameters) for call in result.calls):
+    if not isinstance(result, Turn):
+        return result
+    doubt = _doubt_of(result, tools)
+    if doubt is not None:
+        return refusal("invalid", text, note=f"{_UNSURE}{doubt}. Send it again as valid JSON.")
+    if all(is_finite(call.parameters) for call in result.calls):
         return result
     return cut(result, calls=tuple(map(finite, result.calls)))
+
+
+def _doubt_of(turn: Turn, tools: Tools) -> str | None:
+    """Why a call cannot be believed, as far as its notation had to be guessed."""
+    for call in turn.calls:
+        repairs = (*turn.repairs, *call.repairs)
+        if any(each.level == "syntax" for each in repairs):
+            names = (*_PROTOCOL, *parameter_names(call.tool, tools))
+            doubt = doubt_of(call.parameters, repairs, names)
+            if doubt is not None:
+                return doubt
+    return None
 
 
 def has_marks(text: str) -> bool:
@@ -349,10 +372,11 @@ class _Reply:
     def _pythonic(self, found: Scan) -> Turn | Unparsed | None:
         """Calls in Python's notation: the whole reply, or all that follows a lead-in."""
         body = NOISE.sub("", found.visible).strip().strip("`").removeprefix("python\n").strip()
+        body = _printed(body)
         reader = CallReader(body, self._names)
-        named = _NAME_LINE.match(body)
+        named = _HEADED.match(body)
         if named and named[1] in self._names:
-            return self._headed(reader, body)
+            return self._headed(reader, body, named.start(1))
         at = 0
         if body and not reader.is_python(0):
             line = re.search(r"^\[(?=\s*[\w.]+\()", body, re.MULTILINE)
@@ -371,10 +395,10 @@ class _Reply:
         notes = (Repair("dialect", "none", at=at), *((BESIDE,) if at else ()))
         return Turn(_remark(body[:at]), tuple(calls), notes)
 
-    def _headed(self, reader: CallReader, body: str) -> Turn | Unparsed | None:
-        """A whole reply that is the name of an offered tool over an object."""
-        request, end = reader.named(0)
-        if request is None or body[end:].strip():
+    def _headed(self, reader: CallReader, body: str, at: int) -> Turn | Unparsed | None:
+        """A whole reply that is the name of an offered tool and an object."""
+        request, end = reader.named(at)
+        if request is None or body[end:].strip() != ("]" if at else ""):
             return None
         if not request.closed:
             return refusal("incomplete", self._text)
@@ -470,6 +494,15 @@ def _bare(text: str) -> str:
 def _is_led(lead: str) -> bool:
     """Whether the text before a mark is a remark of its own: whole sentences, or lines."""
     return not lead.strip() or _LEAD_END.search(lead) is not None
+
+
+def _printed(body: str) -> str:
+    """The call whose result a text only prints: `x = f(a=1)` over `print(x)`; else the text."""
+    assigned = _ASSIGNED.match(body)
+    if assigned is None:
+        return body
+    call, _, last = body.rpartition("\n")
+    return call[assigned.end() :] if last.strip() == f"print({assigned[1]})" else body
 
 
 def _joined(turns: list[Turn]) -> Turn:

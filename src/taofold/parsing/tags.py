@@ -208,8 +208,12 @@ def _leaf(body: str, attributes: str) -> Any:
     return Text(body)
 
 
-def elements_in(text: str, wants_list: bool = False) -> Any:
+def elements_in(text: str, wants: str = "any") -> Any:
     """The value of the outermost elements of a text: `<a>1</a><b>2</b>` -> `{"a": …, "b": …}`.
+
+    Args:
+        wants: The kind of the value that is due: an `object` whose elements have one name keeps
+            it, an `array` loses it.
 
     Returns:
         `None` when it is not made of complete elements alone, or when tags do not nest.
@@ -243,9 +247,9 @@ def elements_in(text: str, wants_list: bool = False) -> Any:
         at = found.end()
     if stack or not root or text[at:].strip():
         return None
-    if wants_list and len({name for name, _ in root}) == 1:
+    if wants == "array" and len({name for name, _ in root}) == 1:
         return [value for _, value in root]
-    return _value("", root)
+    return _members(root) if wants == "object" else _value("", root)
 
 
 _ELEMENT = re.compile(
@@ -259,6 +263,11 @@ def _value(parent: str, children: list[tuple[str, Any]]) -> Any:
     alike = all(name == first for name in names)
     if alike and (len(names) > 1 or first in _ITEMS or parent in (first + "s", first + "es")):
         return [value for _, value in children]
+    return _members(children)
+
+
+def _members(children: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; a name that occurs several times has a list."""
     out: dict[str, Any] = {}
     counts: dict[str, int] = {}
     for name, value in children:

@@ -37,7 +37,13 @@ _ENDLESS = (b"e000", b"e+000", b"0" * 309)
 _MARGIN = 3
 """A reading that costs this much more than the cheapest is no rival to it."""
 _HEDGED = "The call is only quoted, refused or asked about. To make it, send it alone."
-_DECIDED = ("final", "corrected", "revised", "my decision")
+_DECIDED = re.compile(
+    r"(?:^|\n)[ \t#*_>-]*(?:my[ \t]+)?(?:final|corrected|revised)"
+    r"(?:[ \t]+(?:answer|version|decision|json|output|result|value))?"
+    r"[ \t*_]*[:：][ \t*_]*\s*(?:```\w*\s*)?\Z",
+    re.IGNORECASE,
+)
+"""A label on a line of its own that says which of several values counts."""
 
 
 def is_cut(finish_reason: str | None) -> bool:
@@ -279,8 +285,8 @@ class _Search:
             if each.cost <= limit and not any(same(each.plain, one.plain) for one in distinct):
                 distinct.append(each)
         last = max(distinct, key=lambda each: each.at)
-        before = self._text[max(0, last.at - 80) : last.at].lower()
-        if len(distinct) == 1 or any(word in before for word in _DECIDED):
+        label = _DECIDED.search(self._text[max(0, last.at - 80) : last.at])
+        if len(distinct) == 1 or label:
             return last
         return refusal("ambiguous", self._text)
 
