@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 JOBS ?= 2
 # dspy has an environment of its own: it brings 349 MB
-EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings)
+EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings postgres)
 
 .PHONY: setup demo test check fix bench bench-parse bench-learn bench-retrieval bench-server docs lock environments clean
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from tests import postgres
 
 from taofold.host import OUTSIDE
 
@@ -38,6 +39,11 @@ def imports_of_the_tests_stay_open() -> Iterator[None]:
     sys.meta_path[:] = finders
     OUTSIDE.roots.clear()
     OUTSIDE.roots.update(roots)
+
+
+def pytest_sessionfinish() -> None:
+    """A database server was started for the tests that need one."""
+    postgres.stop()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

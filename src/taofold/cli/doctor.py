@@ -74,14 +74,14 @@ def _here() -> "list[Finding]":
 def _store() -> "Finding":
     import asyncio
 
-    from taofold.cli.place import FILE, home, open_store
+    from taofold.cli.place import FILE, home, log_address, open_store
     from taofold.cli.probe import Finding
     from taofold.core.errors import TaofoldError
     from taofold.logs.check import check
 
     try:
-        path = home() / FILE
-        if not path.exists():
+        path, shared = home() / FILE, log_address()
+        if not shared and not path.exists():
             return Finding("store", None, f"{path} (not created yet)")
         log = open_store()
 
@@ -91,6 +91,8 @@ def _store() -> "Finding":
             return sum(counted.values())
 
         runs = asyncio.run(count())
+        if shared:
+            return Finding("store", True, f"{log.identity}: {runs} runs")
         broken = check(path)
     except TaofoldError as error:
         return Finding("store", False, str(error))

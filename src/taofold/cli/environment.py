@@ -12,7 +12,7 @@ KNOWN: Final = (
     *(
         f"{_PREFIX}{one}"
         for one in (
-            *("HOME", "MODEL", "PROVIDER", "STRICT", "SPAWNED", "TRACES", "STARTED_BY"),
+            *("HOME", "LOG", "MODEL", "PROVIDER", "STRICT", "SPAWNED", "TRACES", "STARTED_BY"),
             *("MINILM", "EMBEDDINGS"),
         )
     ),

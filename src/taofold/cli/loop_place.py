@@ -42,8 +42,7 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
         ConfigError: there is no store yet, and it is not to be created.
     """
     from taofold.cli.patterns_place import embedder
-    from taofold.logs.journal import SqliteJournal
-    from taofold.logs.registry import open_registry
+    from taofold.logs.beside import journal_beside, registry_beside
     from taofold.loop.driver import Means
     from taofold.loop.learner import CrossLoopLearner
     from taofold.models.repair import NAME
@@ -51,8 +50,7 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
 
     model = embedder()
     log = place.open_store(create=create, kind="loops")
-    path = place.home() / place.FILE
-    journal, registry = SqliteJournal(path), open_registry(path, embedder=model)
+    journal, registry = journal_beside(log), registry_beside(log, embedder=model)
     try:
         yield Means(
             log=log,

@@ -48,11 +48,11 @@ def with_registry(work: "Callable[[Registry], Awaitable[T]]", *, create: bool = 
         LogError: it cannot be used.
     """
     from taofold.cli import place
-    from taofold.logs.registry import open_registry
+    from taofold.logs.beside import registry_beside
 
     async def done() -> T:
         log = place.open_store(create=create, kind="patterns")
-        registry = open_registry(place.home() / place.FILE)
+        registry = registry_beside(log)
         try:
             result = await work(registry)
             for fault in await registry.faults():

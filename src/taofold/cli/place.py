@@ -3,19 +3,21 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError
 from taofold.places.reserved import operator_folder
 
 if TYPE_CHECKING:
-    from taofold.logs.sqlite import SqliteLog
     from taofold.policy import Policy
     from taofold.spec import Config
+    from taofold.store.log import Log
 
 FOLDER: Final = ".taofold"
 FILE: Final = "runs.db"
+LOG: Final = "TAOFOLD_LOG"
+"""Names the log, if it is not the project's own file: `postgresql://…`, `sqlite:PATH`."""
 BEGIN: Final = {
     "runs": "start one with `{0} run`",
     "loops": "start one with `{0} loop`",
@@ -95,7 +97,15 @@ def config() -> "Config":
     return read
 
 
-def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False) -> "SqliteLog":
+def log_address(environment: Mapping[str, str] = os.environ) -> str:
+    """What `TAOFOLD_LOG` names: a log that several machines share; "" = the project's own file.
+
+    Only the environment says so: a project's files must not lead its runs elsewhere.
+    """
+    return environment.get(LOG, "").strip()
+
+
+def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False) -> "Log":
     """The project's log, traced where the configuration says so; `kind` is what is looked for.
 
     `adopt` trusts one that another user or machine created, from now on.
@@ -104,6 +114,30 @@ def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False)
         ConfigError: there is none, and it is not to be created.
         LogError: it cannot be used.
     """
+    address = log_address()
+    log = _named(address) if address else _own(create=create, kind=kind, adopt=adopt)
+    told = config()
+    if not told.traces:
+        return log
+    from taofold.telemetry.configured import traced
+
+    return traced(log, told.traces, content=told.traces_content)
+
+
+def _named(address: str) -> "Log":
+    """The log that the environment names."""
+    from taofold.logs.open import open_log
+
+    if address == "memory":
+        raise ConfigError("memory keeps nothing between two commands: name a database", path=LOG)
+    try:
+        return open_log(address)
+    except ConfigError as error:
+        raise ConfigError(str(error).removeprefix("log: "), path=LOG) from None
+
+
+def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
+    """The file in the project's folder."""
     from taofold.logs.open import make_home
     from taofold.logs.sqlite import SqliteLog
 
@@ -125,9 +159,4 @@ def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False)
         make_home(folder)
     log = SqliteLog(path, adopt=adopt)
     log.open()
-    told = config()
-    if not told.traces:
-        return log
-    from taofold.telemetry.configured import traced
-
-    return cast("SqliteLog", traced(log, told.traces, content=told.traces_content))
+    return log

@@ -195,8 +195,14 @@ def adopt() -> None:
     """
     import asyncio
 
-    from taofold.cli.place import open_store
+    from taofold.cli.place import FILE, LOG, home, log_address, open_store
+    from taofold.core.errors import ConfigError
 
+    address = log_address()
+    if address:
+        raise ConfigError(
+            "a log that the environment names is trusted by whoever names it", path=LOG
+        )
     log = open_store(adopt=True)
 
     async def count() -> dict[str, int]:
@@ -206,6 +212,6 @@ def adopt() -> None:
 
     counted = asyncio.run(count())
     say(
-        f"{str(log.path)!r} is trusted from now on: {sum(counted.values())} runs, "
+        f"{str(home() / FILE)!r} is trusted from now on: {sum(counted.values())} runs, "
         f"{counted.get('waiting', 0)} of them wait"
     )

@@ -14,8 +14,7 @@ from taofold.cli.outcome import fail, say
 from taofold.cli.place import home, open_store, operator_policy
 from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError
-from taofold.logs.journal import SqliteJournal
-from taofold.logs.registry import open_registry
+from taofold.logs.beside import journal_beside, registry_beside
 from taofold.server import Server, Settings, create_app
 from taofold.server.catalog import Rebuild
 from taofold.server.door import LOOPBACK, loopback
@@ -78,8 +77,8 @@ def serve(plan: Plan) -> None:
         local=local,
         folder=home(),
         rebuild=plan.rebuild,
-        journal=SqliteJournal(log.path),
-        registry=open_registry(log.path),
+        journal=journal_beside(log),
+        registry=registry_beside(log),
     )
     uvicorn = server_for(create_app(server), plan.host, port)
 

@@ -1,39 +1,66 @@
-"""From what a user writes to a log: `"memory"`, `"sqlite:PATH"`, or a path."""
+"""From what a user writes to a log: `"memory"`, `"sqlite:PATH"`, a path, `"postgresql://…"`."""
 
+import importlib
 from pathlib import Path
 from typing import Final
 
 from taofold.core.errors import ConfigError, LogError
 from taofold.logs.sqlite import SqliteLog
+from taofold.store.certain import CertainLog
 from taofold.store.log import Log
 from taofold.store.memory import MemoryLog
 
 HOME: Final = ".taofold"
+POSTGRES: Final = ("postgresql://", "postgres://")
+"""How the address of a PostgreSQL database begins."""
 
 
 def open_log(spec: str | Path, *, adopt: bool = False) -> Log:
     """Open the log that `spec` names, and create its file, and its folder `.taofold`, if missing.
 
     Args:
-        spec: "memory", "sqlite:PATH" or a path.
+        spec: "memory", "sqlite:PATH", a path, or "postgresql://USER@HOST/DATABASE".
         adopt: Trust a file that another user or machine created, from now on.
 
     Raises:
         ConfigError: `spec` names no log.
-        LogError: the file cannot be used; the message says why.
+        LogError: the file or the database cannot be used; the message says why.
     """
     if spec == "memory":
         return MemoryLog()
+    if isinstance(spec, str) and spec.startswith(POSTGRES):
+        return open_postgres(spec)
     text = str(spec).removeprefix("sqlite:")
     scheme, colon, _ = text.partition(":")
     if not text or (colon and len(scheme) > 1 and "/" not in scheme and isinstance(spec, str)):
-        raise ConfigError(f"{str(spec)!r} names no log; write 'memory', 'sqlite:PATH' or a path")
+        raise ConfigError(
+            f"{str(spec)!r} names no log; write 'memory', 'sqlite:PATH', a path or "
+            "postgresql://USER@HOST/DATABASE"
+        )
     path = Path(text).expanduser()
     if path.parent.name == HOME:
         make_home(path.parent)
     log = SqliteLog(path, adopt=adopt)
     log.open()
     return log
+
+
+def open_postgres(dsn: str) -> Log:
+    """The log in a PostgreSQL database; the tables are made if they are missing.
+
+    Raises:
+        ConfigError: psycopg is not installed, or `dsn` is no address.
+        LogError: the database cannot be used; the message says why.
+    """
+    try:
+        module = importlib.import_module("taofold.logs.postgres")
+    except ImportError as error:
+        raise ConfigError(
+            "a log in PostgreSQL needs psycopg: pip install 'taofold[postgres]'", path="log"
+        ) from error
+    log = module.PostgresLog(dsn)
+    log.open()
+    return CertainLog(log)
 
 
 def make_home(folder: Path) -> None:

@@ -7,7 +7,7 @@ is asked first; everything that is needed lies in it: epochs, heads, and ids of 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from taofold.core.errors import Conflict, LogError, OutcomeUnknown, UnknownRun
 from taofold.core.events import Record
@@ -37,6 +37,10 @@ class CertainLog(WrappedLog):
     ) -> None:
         super().__init__(log)
         self._pauses_s, self._sleep = tuple(pauses_s), sleep
+
+    def __getattr__(self, name: str) -> Any:
+        """What a log can do beyond the protocol."""
+        return getattr(self.log, name)
 
     async def create(
         self,

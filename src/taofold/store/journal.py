@@ -92,6 +92,10 @@ class Journal(Protocol):
         """Forget the stream. One that does not exist is no error."""
         ...
 
+    async def close(self) -> None:
+        """Let go of what is its own."""
+        ...
+
 
 class MemoryJournal:
     """A `Journal` that lives as long as the process."""
@@ -158,6 +162,9 @@ class MemoryJournal:
         """Forget the stream."""
         self._streams.pop(stream, None)
         self._leases.pop(stream, None)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
 
 def outrun(stream: str, seen: int, head: int) -> str:

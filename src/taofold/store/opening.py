@@ -3,20 +3,29 @@
 import importlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from taofold.core.errors import ConfigError
 from taofold.store.log import Log
 from taofold.store.memory import MemoryLog
 
-_ADAPTERS: Final = {"sqlite": "taofold.logs.open:open_log"}
+_ADAPTERS: Final[dict[str, str]] = dict.fromkeys(
+    ("sqlite", "postgresql", "postgres"), "taofold.logs.open:open_log"
+)
+"""Ours, so that finding one does not cost a scan of all installed packages (20 ms)."""
+GROUP: Final = "taofold.logs"
 _open: Final[dict[str, Log]] = {}
 
 
 def open_log(spec: Log | str | Path) -> Log:
-    """The log that `spec` names: a log itself, "memory", "sqlite:PATH" or a path.
+    """The log that `spec` names: a log itself, "memory", "sqlite:PATH", a path, "postgresql://…".
 
-    The same file is opened once per process.
+    Another scheme is looked for among the entry points of group `taofold.logs`: functions of the
+    whole `spec`. The same file or database is opened once per process.
+
+    Raises:
+        ConfigError: `spec` names no log.
+        LogError: it cannot be used; the message says why.
     """
     if not isinstance(spec, str | Path):
         return spec
@@ -24,14 +33,36 @@ def open_log(spec: Log | str | Path) -> Log:
     if said == "memory":
         return MemoryLog()
     scheme, sign, rest = said.partition(":")
-    if not sign or scheme not in _ADAPTERS:
-        scheme, rest = "sqlite", said
+    adapter = _ADAPTERS.get(scheme) or (_entry(scheme) if rest.startswith("//") else "")
+    if not sign or not adapter:
+        scheme, rest, adapter = "sqlite", said, _ADAPTERS["sqlite"]
     if not rest:
-        raise ConfigError(f"a log is 'memory', 'sqlite:PATH' or a path, not {said!r}", path="log")
-    key = f"{scheme}:{Path(rest).absolute()}"
+        raise ConfigError(
+            f"a log is 'memory', 'sqlite:PATH', a path or 'postgresql://…', not {said!r}",
+            path="log",
+        )
+    key = f"sqlite:{Path(rest).absolute()}" if scheme == "sqlite" else said
     known = _open.get(key)
     if known is None or getattr(known, "closed", False):
-        module, _, name = _ADAPTERS[scheme].partition(":")
-        factory = cast("Callable[[Path], Log]", getattr(importlib.import_module(module), name))
-        _open[key] = factory(Path(rest))
+        module, _, name = adapter.partition(":")
+        factory = cast("Callable[[Any], Log]", getattr(importlib.import_module(module), name))
+        _open[key] = factory(Path(rest) if scheme == "sqlite" else said)
     return _open[key]
+
+
+def _entry(scheme: str) -> str:
+    """Where the entry point of a foreign log leads.
+
+    Raises:
+        ConfigError: nobody offers such a log.
+    """
+    # Imported here because it costs more than half of what `import taofold` may.
+    metadata = importlib.import_module("importlib.metadata")
+    for entry in metadata.entry_points(group=GROUP):
+        if entry.name == scheme:
+            return str(entry.value)
+    raise ConfigError(
+        f"no log is known for {scheme!r}: write 'sqlite:PATH' or 'postgresql://…', or install the "
+        "package that offers it",
+        path="log",
+    )

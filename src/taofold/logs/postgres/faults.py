@@ -1,0 +1,105 @@
+"""What PostgreSQL's errors mean for the person who reads them."""
+
+from typing import Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from taofold.core.errors import ConfigError, LogError, OutcomeUnknown
+
+SAVED: Final = "Nothing of this write was saved; what was written before it is safe."
+RETRYABLE: Final = frozenset({"40001", "40P01"})
+"""A transaction that was undone because of another one: it may simply be done again."""
+
+_TEXTS: Final = {
+    "42501": "refuses: the role lacks a right. {saved} Let an administrator grant it (CREATE on "
+    "the schema for the first start; SELECT, INSERT, UPDATE, DELETE on taofold_* afterwards)",
+    "53100": "cannot grow: its disk is full. {saved} Free some space, then resume",
+    "53200": "is out of memory. {saved}",
+    "53300": "takes no more connections. {saved} Raise max_connections, or lower pool_max in the "
+    "log's address",
+    "54000": "cannot take a name of this length. {saved}",
+    "25006": "is read-only: a standby, or a role that may not write. {saved} Name the primary "
+    "server in the log's address (target_session_attrs=read-write)",
+    "55P03": "is busy: a row stayed locked by somebody else. {saved} Try again",
+    "57014": "gave the statement up: it took too long. {saved} Try again",
+    "57P03": "is starting or stopping. {saved} Try again",
+    "3D000": "does not exist. Create it first (createdb NAME)",
+    "28P01": "refuses the password",
+    "28000": "refuses the role",
+    "42P01": "has lost its tables: {saved} Restore a backup",
+    "42883": "has lost its functions: {saved} Restore a backup",
+}
+
+
+def parsed(dsn: str) -> tuple[str, int]:
+    """The address for libpq, and the size of the pool that it names (0 = none).
+
+    Raises:
+        ConfigError: it is no address of a PostgreSQL database.
+    """
+    address, most = _without_pool(dsn)
+    try:
+        conninfo_to_dict(address)
+    except psycopg.ProgrammingError as error:
+        # The text of the error repeats the address, and with it a password.
+        raise ConfigError(
+            "the log's address is no address of a PostgreSQL database: write "
+            "postgresql://USER@HOST:PORT/DATABASE, with %-codes for special characters",
+            path="log",
+        ) from error.with_traceback(None).__cause__
+    return address, most
+
+
+def _without_pool(dsn: str) -> tuple[str, int]:
+    base, mark, query = dsn.partition("?")
+    most, others = 0, list[str]()
+    for part in query.split("&") if mark else []:
+        name, _, value = part.partition("=")
+        if name != "pool_max":
+            others.append(part)
+        elif value.isdecimal() and 0 < int(value) < 1000:
+            most = int(value)
+        else:
+            raise ConfigError(f"pool_max must be 1 to 999, not {value[:20]!r}", path="log")
+    return base + ("?" + "&".join(others) if others else ""), most
+
+
+def shown(dsn: str) -> str:
+    """The address without its password."""
+    fields = {**conninfo_to_dict(dsn)}
+    fields.pop("password", None)
+    return make_conninfo("", **{name: value for name, value in fields.items() if value is not None})
+
+
+def explain(error: psycopg.Error, name: str) -> LogError:
+    """The error to raise for one that the server told: nothing was written."""
+    text = _TEXTS.get(error.sqlstate or "")
+    if text is None:
+        return LogError(f"the log {name!r} failed: {_line(error)}. {SAVED}")
+    return LogError(f"the log {name!r} {text.format(saved=SAVED)} ({_line(error)})")
+
+
+def unreachable(error: psycopg.Error, name: str) -> LogError:
+    """The error to raise when no connection could be made."""
+    text = _TEXTS.get(error.sqlstate or "")
+    if text is not None:
+        return LogError(f"the log {name!r} {text.format(saved=SAVED)} ({_line(error)})")
+    return LogError(
+        f"the log {name!r} cannot be reached: {_line(error)}. Check the address and that the "
+        "server is up"
+    )
+
+
+def passing(error: psycopg.Error) -> bool:
+    """Does it go by, as a restart does? A wrong password does not."""
+    return error.sqlstate is None or error.sqlstate.startswith(("57P", "08"))
+
+
+def lost(error: psycopg.Error, name: str) -> OutcomeUnknown:
+    """The error to raise when the connection broke while a write was on its way."""
+    return OutcomeUnknown(f"the connection to the log {name!r} was lost: {_line(error)}")
+
+
+def _line(error: psycopg.Error) -> str:
+    return " ".join(str(error).split())[:400]

@@ -1,0 +1,72 @@
+"""A proxy in front of a PostgreSQL server's socket that loses answers."""
+
+import select
+import socket
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import quote
+
+NAME = ".s.PGSQL.5432"
+
+
+class Proxy:
+    """Hands on what is said, until it is told to cut."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.folder = root, Path(tempfile.mkdtemp(prefix="cut"))
+        self.cuts = 0
+        self._cut = threading.Event()
+        self._ended = threading.Event()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self.folder / NAME))
+        self._listener.listen()
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def through(self, url: str) -> str:
+        """The address, by way of this proxy."""
+        return url.replace(quote(str(self.root), safe=""), quote(str(self.folder), safe=""))
+
+    def cut_answer(self) -> None:
+        """Lose the next answer, and the connection that it came by."""
+        self._cut.set()
+
+    def __enter__(self) -> "Proxy":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._ended.is_set():
+            if not select.select([self._listener], [], [], 0.05)[0]:
+                continue
+            client, _ = self._listener.accept()
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(str(self.root / NAME))
+            thread = threading.Thread(target=self._carry, args=(client, server))
+            self._threads.append(thread)
+            thread.start()
+
+    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+        with client, server, suppress(OSError):
+            while not self._ended.is_set():
+                ready, _, _ = select.select([client, server], [], [], 0.05)
+                for source in ready:
+                    data = source.recv(1 << 16)
+                    if not data:
+                        return
+                    if source is server and self._cut.is_set():
+                        self._cut.clear()
+                        self.cuts += 1
+                        return
+                    (client if source is server else server).sendall(data)
