@@ -31,11 +31,10 @@ from taofold.core.values import Effort, Message, Reply, Usage
 from taofold.models.anyjson import is_object
 from taofold.models.endpoint import Reader
 from taofold.models.options import Options, connection, endpoint, key_for, refuse_unknown
+from taofold.models.reader import EventReader, decoded, reported
 from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
 from taofold.models.responses import leading
-from taofold.models.retry import fault
 from taofold.models.rules import Rules, rules_for
-from taofold.models.sse import Events
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
@@ -516,7 +515,8 @@ class _Growing:
             case _:
                 whole = self.block
                 if self.json:
-                    whole = {**whole, "input": msgspec.json.decode("".join(self.json))}
+                    sent = "".join(self.json).encode("utf-8", "surrogatepass")
+                    whole = {**whole, "input": decoded(frame, msgspec.json.decode, sent)}
                 return [OpaquePart(encode(whole).decode(), kind)]
 
     def _thought(self) -> list[Part]:
@@ -528,12 +528,11 @@ class _Growing:
         return [OpaquePart(encode(whole).decode(), "thinking"), *shown]
 
 
-class MessagesReader:
+class MessagesReader(EventReader):
     """Reads one answer; the `endpoint.Reader` of this format."""
 
     def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-        self._events = Events(self._event)
+        super().__init__(frame)
         self._blocks: dict[int, _Growing] = {}
         self._usage = _Usage()
         self._finish: str | None = None
@@ -553,33 +552,13 @@ class MessagesReader:
         self._note(answer)
         return self._reply()
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in bytes of a stream."""
-        self._events.feed(chunk)
-
-    def close(self) -> Reply:
-        """The stream ended."""
-        self._events.close()
-        if self._finish is None:
-            raise self._frame.broken_off()
-        return self._reply()
+    def _complete(self) -> bool:
+        return self._finish is not None
 
     def _decode(self, body: bytes) -> _Answer:
-        try:
-            answer = _DECODE(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            shown = bytes(body[:120]).decode("utf-8", "replace")
-            raise self._frame.unreadable(f"{error}; it begins {shown!r}") from None
+        answer = decoded(self._frame, _DECODE, body)
         if answer.error or answer.type == "error":
-            said: Any = answer.error
-            told: dict[str, Any] = said if is_object(said) else {"message": said or ""}
-            raise fault(
-                0,
-                str(told.get("type") or ""),
-                str(told.get("message") or ""),
-                self._frame.url,
-                secret=self._frame.secret,
-            )
+            raise reported(self._frame, answer.error)
         return answer
 
     def _event(self, data: bytes) -> None:

@@ -9,15 +9,16 @@ from typing import Any, Final
 import msgspec
 
 from taofold.core.content import OpaquePart, Part, TextPart, ThinkingPart
-from taofold.core.errors import ModelError
 from taofold.core.values import Reply, Usage
 from taofold.models.anyjson import is_object
-from taofold.models.retry import fault
-from taofold.models.sse import DONE, Events
+from taofold.models.reader import EventReader, decoded, reported
+from taofold.models.sse import DONE
 from taofold.models.wire import Frame, encode, finish_of
 
 DETAILS: Final = "reasoning_details"
 """The field of OpenRouter's that must come back whole, in order and unmodified."""
+_MOST_USD: Final = 1e6
+"""A call that is said to cost more than this was not: its tokens are priced instead."""
 _MERGED: Final = ("text", "summary", "data")
 """Fields of a detail that arrive in pieces; whatever else is set later wins."""
 
@@ -116,12 +117,11 @@ class _Growing:
         return encode(self.extra).decode() if self.extra else ""
 
 
-class ChatReader:
+class ChatReader(EventReader):
     """Reads one answer; the `endpoint.Reader` of this format."""
 
     def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-        self._events = Events(self._event)
+        super().__init__(frame)
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._echo = ""
@@ -146,37 +146,14 @@ class ChatReader:
         self._usage, self._tier = answer.usage, answer.service_tier or ""
         return self._reply()
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in bytes of a stream."""
-        self._events.feed(chunk)
-
-    def close(self) -> Reply:
-        """The stream ended."""
-        self._events.close()
-        if not self._ended and self._finish is None:
-            raise self._frame.broken_off()
-        return self._reply()
+    def _complete(self) -> bool:
+        return self._ended or self._finish is not None
 
     def _decode(self, body: bytes) -> _Answer:
-        try:
-            answer = _DECODE(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            shown = bytes(body[:120]).decode("utf-8", "replace")
-            raise self._frame.unreadable(f"{error}; it begins {shown!r}") from None
+        answer = decoded(self._frame, _DECODE, body)
         if answer.error:
-            raise self._reported(answer.error)
+            raise reported(self._frame, answer.error)
         return answer
-
-    def _reported(self, error: Any) -> ModelError:
-        told = error if is_object(error) else {"message": str(error)}
-        code: Any = told.get("code")
-        return fault(
-            code if isinstance(code, int) else 0,
-            str(told.get("type") or code or ""),
-            str(told.get("message") or ""),
-            self._frame.url,
-            secret=self._frame.secret,
-        )
 
     def _event(self, data: bytes) -> None:
         if data == DONE:
@@ -274,6 +251,6 @@ class ChatReader:
             reasoning=(made.reasoning_tokens if made else None) or 0,
             tier=self._tier,
         )
-        if usage.cost:  # what the server itself charges
+        if usage.cost and 0 < usage.cost < _MOST_USD:  # what the server itself charges
             return msgspec.structs.replace(counted, usd=float(usage.cost))
         return counted

@@ -31,11 +31,10 @@ from taofold.models.anyjson import is_object
 from taofold.models.endpoint import Reader
 from taofold.models.openai import SKIP_SIGNATURE
 from taofold.models.options import Options, connection, endpoint, key_for, refuse_unknown
+from taofold.models.reader import EventReader, decoded, reported
 from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
 from taofold.models.responses import leading
-from taofold.models.retry import fault
 from taofold.models.rules import Rules, rules_for
-from taofold.models.sse import Events
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
@@ -375,12 +374,11 @@ class _Answer(msgspec.Struct):
 _DECODE: Final = msgspec.json.Decoder(_Answer).decode
 
 
-class GeminiReader:
+class GeminiReader(EventReader):
     """Reads one answer; the `endpoint.Reader` of this format."""
 
     def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-        self._events = Events(self._event)
+        super().__init__(frame)
         self._parts: list[Part] = []
         self._usage: _Usage | None = None
         self._finish: str | None = None
@@ -393,32 +391,13 @@ class GeminiReader:
             raise self._frame.unreadable("it holds no candidate")
         return self._reply()
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in bytes of a stream."""
-        self._events.feed(chunk)
-
-    def close(self) -> Reply:
-        """The stream ended."""
-        self._events.close()
-        if self._finish is None:
-            raise self._frame.broken_off()
-        return self._reply()
+    def _complete(self) -> bool:
+        return self._finish is not None
 
     def _event(self, data: bytes) -> None:
-        try:
-            answer = _DECODE(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            shown = bytes(data[:120]).decode("utf-8", "replace")
-            raise self._frame.unreadable(f"{error}; it begins {shown!r}") from None
+        answer = decoded(self._frame, _DECODE, data)
         if answer.error:
-            said: dict[str, Any] = answer.error if is_object(answer.error) else {}
-            raise fault(
-                int(said.get("code") or 0),
-                str(said.get("status") or ""),
-                str(said.get("message") or answer.error),
-                self._frame.url,
-                secret=self._frame.secret,
-            )
+            raise reported(self._frame, answer.error)
         self._usage = answer.usageMetadata or self._usage
         blocked = answer.promptFeedback.blockReason if answer.promptFeedback else None
         if blocked and not answer.candidates:

@@ -6,6 +6,7 @@ import msgspec
 
 from taofold.core.content import Part, TextPart, ThinkingPart
 from taofold.core.values import Reply
+from taofold.models.reader import decoded
 from taofold.models.retry import fault
 from taofold.models.sse import Lines
 from taofold.models.wire import Frame, encode, finish_of
@@ -82,13 +83,9 @@ class OllamaReader:
         )
 
     def _line(self, line: bytes) -> None:
-        if not line.strip() and self._last is not None:
+        if not line.strip():
             return
-        try:
-            answer = _DECODE(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            shown = bytes(line[:120]).decode("utf-8", "replace")
-            raise self._frame.unreadable(f"{error}; it begins {shown!r}") from None
+        answer = decoded(self._frame, _DECODE, line)
         if answer.error:
             raise fault(0, "", answer.error, self._frame.url)
         if answer.message is None and not answer.done:

@@ -27,13 +27,12 @@ from taofold.core.content import (
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import JSON, Message, Reply, Usage
-from taofold.models.anyjson import is_array, is_object
+from taofold.models.anyjson import is_object
 from taofold.models.endpoint import Reader
 from taofold.models.openai import closed
+from taofold.models.reader import EventReader, decoded, objects, reported
 from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
-from taofold.models.retry import fault
 from taofold.models.rules import Rules
-from taofold.models.sse import Events
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
@@ -353,7 +352,7 @@ _RESPONSE: Final = msgspec.json.Decoder(_Response).decode
 _ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
 
 
-class ResponsesReader:
+class ResponsesReader(EventReader):
     """Reads one response; the `endpoint.Reader` of this format.
 
     Of a stream only finished items count: an item that was merely added holds ciphertext that is
@@ -361,41 +360,24 @@ class ResponsesReader:
     """
 
     def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-        self._events = Events(self._event)
+        super().__init__(frame)
         self._items: dict[int, dict[str, Any]] = {}
         self._last: _Response | None = None
 
     def whole(self, body: bytes) -> Reply:
         """Read a response that was not streamed."""
-        response: _Response = self._decode(_RESPONSE, body)
+        self._last = decoded(self._frame, _RESPONSE, body)
         if self._frame.speaker:
-            for item in response.output or ():
+            for item in self._last.output or ():
                 for text in _texts(item):
                     self._frame.speaker(text)
-        return self._reply(response, response.output or [])
+        return self._reply()
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in bytes of a stream."""
-        self._events.feed(chunk)
-
-    def close(self) -> Reply:
-        """The stream ended."""
-        self._events.close()
-        if self._last is None:
-            raise self._frame.broken_off()
-        done = [item for _, item in sorted(self._items.items())]
-        return self._reply(self._last, done or self._last.output or [])
-
-    def _decode(self, decode: Any, body: bytes) -> Any:
-        try:
-            return decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            shown = bytes(body[:120]).decode("utf-8", "replace")
-            raise self._frame.unreadable(f"{error}; it begins {shown!r}") from None
+    def _complete(self) -> bool:
+        return self._last is not None
 
     def _event(self, data: bytes) -> None:
-        event: _Event = self._decode(_EVENT, data)
+        event = decoded(self._frame, _EVENT, data)
         match event.type:
             case "response.output_item.done" if event.item is not None:
                 self._items[event.output_index] = event.item
@@ -403,25 +385,19 @@ class ResponsesReader:
                 if self._frame.speaker and isinstance(event.delta, str):
                     self._frame.speaker(event.delta)
             case "error":
-                raise self._fault({"code": event.code, "message": event.message})
+                raise reported(self._frame, {"code": event.code, "message": event.message})
             case name if name in _ENDS and event.response is not None:
                 self._last = event.response
             case _:
                 pass
 
-    def _fault(self, error: Any) -> ModelError:
-        said: dict[str, Any] = error if is_object(error) else {"message": str(error or "")}
-        return fault(
-            0,
-            str(said.get("code") or said.get("type") or ""),
-            str(said.get("message") or ""),
-            self._frame.url,
-            secret=self._frame.secret,
-        )
-
-    def _reply(self, response: _Response, items: Sequence[dict[str, Any]]) -> Reply:
+    def _reply(self) -> Reply:
+        response = self._last or _Response()
+        done = [item for _, item in sorted(self._items.items())]
+        items = done or response.output or []
         if response.status in ("failed", "cancelled") or (response.error and not items):
-            raise self._fault(response.error or {"message": f"the response is {response.status}"})
+            why = response.error or {"message": f"the response is {response.status}"}
+            raise reported(self._frame, why)
         if response.status is None and not items:
             raise self._frame.unreadable("it holds no output")
         parts: list[Part] = []
@@ -448,7 +424,7 @@ class ResponsesReader:
             case "message":
                 phase = str(item.get("phase") or "")
                 refused = False
-                for block in item.get("content") or ():
+                for block in objects(item.get("content")):
                     refused = refused or block.get("type") == "refusal"
                     text = str(block.get("text") or block.get("refusal") or "")
                     parts += [TextPart(text, phase)] if text else []
@@ -485,15 +461,11 @@ class ResponsesReader:
 def _texts(item: dict[str, Any]) -> list[str]:
     if item.get("type") != "message":
         return []
-    content: Any = item.get("content")
-    blocks: Sequence[Any] = content if is_array(content) else ()
-    return [str(block.get("text") or "") for block in blocks if is_object(block)]
+    return [str(block.get("text") or "") for block in objects(item.get("content"))]
 
 
 def _summaries(item: dict[str, Any]) -> list[str]:
-    summary: Any = item.get("summary")
-    blocks: Sequence[Any] = summary if is_array(summary) else ()
-    return [str(block.get("text") or "") for block in blocks if is_object(block)]
+    return [str(block.get("text") or "") for block in objects(item.get("summary"))]
 
 
 def _notes(transformations: Sequence[dict[str, Any]]) -> list[str]:

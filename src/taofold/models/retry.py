@@ -24,7 +24,9 @@ _DELAY: Final = re.compile(rb'"retryDelay":\s*"([0-9.]+)s"')
 _OVERFLOW: Final = (
     "context_length_exceeded", "maximum context length", "exceeds the available context size",
     "exceed_context_size", "prompt is too long", "context window", "context length",
-    "too many tokens", "input is too long", "reduce the length",
+    "too many tokens", "input is too long", "reduce the length", "too many input tokens",
+    "exceeds the maximum number of tokens", "exceed context limit", "maximum prompt length",
+    "exceeded model token limit", "token limit exceeded",
 )  # fmt: skip
 _BINDING: Final = (
     "invalid `signature`", "bound to a different conversation", "thought_signature",

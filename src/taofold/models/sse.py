@@ -17,18 +17,21 @@ class Lines:
 
     def __init__(self, on_line: Callable[[bytes], None]) -> None:
         self._on_line = on_line
-        self._rest = b""
+        self._rest: list[bytes] = []
 
     def feed(self, chunk: bytes) -> None:
         """Take in the next bytes."""
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
+        if b"\n" not in chunk:  # joined once: a line may come in very many pieces
+            self._rest.append(chunk)
+            return
+        lines = b"".join((*self._rest, chunk)).split(b"\n")
+        self._rest = [lines.pop()]
         for line in lines:
             self._on_line(line[:-1] if line.endswith(b"\r") else line)
 
     def close(self) -> None:
         """The stream ended: what is left is a line."""
-        rest, self._rest = self._rest, b""
+        rest, self._rest = b"".join(self._rest), []
         if rest:
             self._on_line(rest)
 

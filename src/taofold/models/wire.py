@@ -42,6 +42,7 @@ _FINISH: Final = {
     "pause_turn": "pause", "error": "error",
 }  # fmt: skip
 _CHARS_PER_TOKEN: Final = 4
+_MOST_TOKENS: Final = 1 << 40
 _MARK: Final = f"blob {token_hex(16)} "
 """Stands in encoded JSON where the bytes of a blob go; nobody outside can know it."""
 _DIGEST: Final = 40
@@ -222,6 +223,10 @@ def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[bool, str]:
     return False, "tool_calls" if whole else finish
 
 
+def _count(tokens: int) -> int:
+    return min(max(tokens, 0), _MOST_TOKENS)
+
+
 class Frame(msgspec.Struct, frozen=True):
     """What the reader of a reply must know about the call."""
 
@@ -248,14 +253,18 @@ class Frame(msgspec.Struct, frozen=True):
         reasoning: int = 0,
         tier: str = "",
     ) -> Usage:
-        """Usage with its cost; `tier` is the service tier that was really used."""
+        """Usage with its cost; `tier` is the service tier that was really used.
+
+        Counts are the provider's word: none is below zero, or too large to be written down.
+        """
+        taken, made = _count(input_tokens), _count(output_tokens)
         usage = Usage(
-            input_tokens,
-            output_tokens,
-            min(cached, input_tokens),
+            taken,
+            made,
+            min(_count(cached), taken),
             0.0,
-            min(written, input_tokens),
-            min(reasoning, output_tokens),
+            min(_count(written), taken),
+            min(_count(reasoning), made),
         )
         if self.price is None:
             return usage

@@ -1,0 +1,87 @@
+"""What readers of replies share: bytes become events, events are decoded, the end is checked.
+
+A provider may send anything: whatever it is, a reader gives a `Reply` or raises `ModelError`.
+It knows no provider's format.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from taofold.core.errors import ModelError
+from taofold.core.values import Reply
+from taofold.models.anyjson import is_array, is_object
+from taofold.models.retry import fault
+from taofold.models.sse import Events
+from taofold.models.wire import Frame
+
+Decoded = TypeVar("Decoded")
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON, of another shape, or nested without end."""
+_SHOWN: Final = 120
+
+
+def decoded(frame: Frame, decode: Callable[[bytes], Decoded], data: bytes) -> Decoded:
+    """`decode(data)`.
+
+    Raises:
+        ModelError: the bytes are not what the format says.
+    """
+    try:
+        return decode(data)
+    except UNREADABLE as error:
+        shown = bytes(data[:_SHOWN]).decode("utf-8", "replace")
+        raise frame.unreadable(f"{error}; it begins {shown!r}") from None
+
+
+def reported(frame: Frame, error: Any) -> ModelError:
+    """The error that a provider reports in the body of an answer with status 200."""
+    told: dict[str, Any] = error if is_object(error) else {"message": str(error or "")}
+    code: Any = told.get("code")
+    kind: Any = told.get("type") or told.get("status") or code
+    return fault(
+        code if isinstance(code, int) and 400 <= code < 600 else 0,
+        str((code if isinstance(code, str) else kind) or ""),
+        str(told.get("message") or ""),
+        frame.url,
+        secret=frame.secret,
+    )
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The JSON objects in `value` if it is a list; what else is in it is left out."""
+    return [entry for entry in value if is_object(entry)] if is_array(value) else []
+
+
+class EventReader:
+    """Reads one answer as events; the `endpoint.Reader` of a format is a subclass.
+
+    Subclasses take in an event (`_event`), say whether the reply ended (`_complete`), and make
+    it (`_reply`).
+    """
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._events = Events(self._event)
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in bytes of a stream."""
+        self._events.feed(chunk)
+
+    def close(self) -> Reply:
+        """The stream ended. Raises `ModelError` if the reply is not complete."""
+        self._events.close()
+        if not self._complete():
+            raise self._frame.broken_off()
+        return self._reply()
+
+    def _event(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def _complete(self) -> bool:
+        raise NotImplementedError
+
+    def _reply(self) -> Reply:
+        raise NotImplementedError
