@@ -5,7 +5,7 @@ import socket
 import subprocess
 import time
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which a program that does not listen has failed."""
 _BELOW_THE_SYSTEMS_OWN = range(20_000, 32_000)
 

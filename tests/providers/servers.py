@@ -19,7 +19,7 @@ MODULES = {
     "messages": "anthropic_messages",
     "gemini": "gemini_generate",
 }
-SECONDS = 120
+SECONDS = 600
 """How long a fake may take to come up: it imports whole SDKs, perhaps on a busy machine."""
 
 
@@ -85,12 +85,12 @@ class Server:
         request = urllib.request.Request(
             f"{self.url}/__scenario", body, {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             answer.read()
 
     def seen(self) -> list[dict[str, Any]]:
         """What came since the scenario was loaded, with the verdicts."""
-        with urllib.request.urlopen(f"{self.url}/__requests", timeout=60) as answer:
+        with urllib.request.urlopen(f"{self.url}/__requests", timeout=SECONDS) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return found
 
