@@ -6,13 +6,13 @@ each an extra: `taofold[azure]`, `taofold[bedrock]`, `taofold[vertex]`. A plain 
 """
 
 import asyncio
-import base64
 import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from importlib import import_module
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 from typing_extensions import Unpack
@@ -23,6 +23,7 @@ from taofold.models.anthropic import MessagesModel, MessagesReader
 from taofold.models.endpoint import Reader, Sign
 from taofold.models.gemini import GeminiModel
 from taofold.models.options import Options, connection, endpoint, refuse_unknown
+from taofold.models.reader import decoded
 from taofold.models.remote import RemoteModel, Turn
 from taofold.models.responses import ResponsesModel
 from taofold.models.rules import rules_for
@@ -118,6 +119,14 @@ class BedrockModel(MessagesModel):
         return _EventStream(MessagesReader(frame), frame)
 
 
+class _Event(msgspec.Struct):
+    payload: bytes | None = msgspec.field(name="bytes", default=None)
+    message: str = ""
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event).decode
+
+
 class _EventStream:
     """Unpacks Amazon's event stream, in which each event holds one of Anthropic's."""
 
@@ -131,15 +140,21 @@ class _EventStream:
 
     def feed(self, chunk: bytes) -> None:
         """Take in bytes of a stream."""
+        for payload in self._payloads(chunk):
+            said = decoded(self._frame, _EVENT, payload)
+            if said.payload is None:
+                raise self._frame.unreadable(said.message or "an event holds nothing")
+            self._inner.feed(b"data: " + said.payload + b"\n\n")
+
+    def _payloads(self, chunk: bytes) -> list[bytes]:
+        library = _library("botocore.eventstream", "bedrock")
         if self._buffer is None:
-            self._buffer = _library("botocore.eventstream", "bedrock").EventStreamBuffer()
+            self._buffer = library.EventStreamBuffer()
         self._buffer.add_data(chunk)
-        for event in self._buffer:
-            said: dict[str, Any] = msgspec.json.decode(event.payload)
-            if "bytes" in said:
-                self._inner.feed(b"data: " + base64.b64decode(said["bytes"]) + b"\n\n")
-            else:
-                raise self._frame.unreadable(str(said.get("message") or said)[:300])
+        try:
+            return [event.payload for event in self._buffer]
+        except library.ParserError as error:  # a wrong checksum, a length that cannot be
+            raise self._frame.unreadable(str(error)) from None
 
     def close(self) -> Reply:
         """The stream ended."""
@@ -165,7 +180,8 @@ def bedrock(model: str, **options: Unpack[Options]) -> RemoteModel:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     sign = None if key else _sigv4(region)
     rules = rules_for("bedrock", model)
-    at = endpoint(f"{url}/model/{model.replace(':', '%3A')}", headers, key, options, sign)
+    # A colon stays: the client would send it plain, and the signature is of what is sent.
+    at = endpoint(f"{url}/model/{quote(model, safe=':')}", headers, key, options, sign)
     known = connection("bedrock", model, at, options, rules=rules, host=f"bedrock:{region or url}")
     fixed = {"anthropic_version": _BEDROCK_VERSION}
     return BedrockModel(known, rules, fixed=fixed, names_model=False)
