@@ -6,6 +6,8 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from taofold.core.conversation import Conversation
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Message, ModelSettings, Profile, Reply
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _TOKENS: Final = 200
+_THINKING_TOKENS: Final = 4_000
+"""The same of a model that thinks: its thoughts count."""
 _SECONDS: Final = 60.0
 _TOOL: Final = ToolSpec(
     "add",
@@ -82,12 +86,14 @@ async def _examine(name: str) -> list[Finding]:
         found.append(_finding("streaming", streaming))
         found.append(Finding("profile", None, "built in: nothing to keep"))
         return found
-    shaped = await _shapes(_able(name, Profile(json_schema=True)))
-    tools = await _calls(_able(name, Profile(native_tools=True)))
-    window = await asyncio.to_thread(_window, name)
     known = plain.profile
+    shaped = await _shapes(_able(name, msgspec.structs.replace(known, json_schema=True)))
+    tools = await _calls(_able(name, msgspec.structs.replace(known, native_tools=True)))
+    window = await asyncio.to_thread(_window, name)
     size = window or (known.window if known.window_known else 0)
-    profile = Profile(
+    # What was not asked stays as it is known: media, thinking, what its reasoning is bound to.
+    profile = msgspec.structs.replace(
+        known,
         window=size or known.window,
         window_known=bool(size),
         native_tools=not tools,
@@ -96,18 +102,42 @@ async def _examine(name: str) -> list[Finding]:
     )
     path = keep(name, profile, datetime.now(UTC).isoformat(timespec="seconds"))
     told = f"{size} tokens" if size else f"unknown; {profile.window} is assumed"
+    source = getattr(getattr(plain, "connection", None), "sources", None)
+    told = _from(told, "its server" if window else source.window if source and size else "")
     return [
         *found,
         _finding("JSON schema", shaped),
         _finding("native tools", tools),
         _finding("streaming", streaming),
         Finding("window", True if size else None, told),
+        *_facts(plain),
         Finding("profile", True, f"kept in {path}"),
     ]
 
 
 def _finding(what: str, missing: str) -> Finding:
     return Finding(what, None if missing else True, missing or "yes")
+
+
+def _facts(model: Model) -> list[Finding]:
+    """What nobody asked the model, and where it is known from."""
+    connection: Any = getattr(model, "connection", None)
+    if connection is None:
+        return []
+    profile, price, sources = model.profile, connection.price, connection.sources
+    takes = ", ".join(("text", *profile.inputs)) if profile.inputs is not None else "unknown"
+    cost = "unknown: `usd` limits need prices="
+    if price is not None:
+        cost = f"{price.rates.input:g} $ in, {price.rates.output:g} $ out per million tokens"
+    return [
+        Finding("takes", None, _from(takes, sources.abilities)),
+        Finding("thinks", None, _from(profile.thinking or "unknown", sources.abilities)),
+        Finding("price", None, _from(cost, sources.price)),
+    ]
+
+
+def _from(said: str, source: str) -> str:
+    return f"{said} ({source})" if source else said
 
 
 def _optioned(name: str) -> bool:
@@ -135,7 +165,8 @@ async def _try(
 ) -> Reply | str:
     """The reply, or why there is none."""
     conversation = Conversation((Message("user", text),))
-    request = Request(conversation, settings=ModelSettings(max_tokens=_TOKENS), **options)
+    most = _THINKING_TOKENS if model.profile.thinking in ("default", "always") else _TOKENS
+    request = Request(conversation, settings=ModelSettings(max_tokens=most), **options)
     asked: Awaitable[Reply] = model.complete(request, on_text)
     try:
         return await asyncio.wait_for(asked, _SECONDS)

@@ -2,20 +2,22 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from typing_extensions import Unpack
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import EFFORTS, Effort, ModelSettings, Profile, PromptCache
-from taofold.models.catalogue import find
+from taofold.models.catalogue import Entry, find
 from taofold.models.endpoint import Endpoint, Sign
 from taofold.models.limiter import Limiter
 from taofold.models.prices import Price, Prices, own_price
-from taofold.models.remote import Connection
+from taofold.models.remote import Connection, Sources
 from taofold.models.retry import Retry
 from taofold.models.rules import Rules, rules_for
 from taofold.models.transport import Bounds, Transport
+
+_YOURS: Final = "profile=, or kept by `taofold doctor`"
 
 
 class Options(TypedDict, total=False):
@@ -117,15 +119,33 @@ def connection(
     entry = find(provider, model)
     profile = options.get("profile") or known.profile(entry.window if entry else 0)
     listed = entry.price if entry else None
+    own = own_price(model, options.get("prices"))
     return Connection(
         f"{provider}:{model}",
         model,
         at,
         profile,
-        own_price(model, options.get("prices")) or listed or price,
+        own or listed or price,
         settings_of(options),
         host,
+        Sources(
+            window=_YOURS if options.get("profile") else _window(entry, known),
+            price=_price(own, entry, price),
+            abilities=_YOURS if options.get("profile") else known.source,
+        ),
     )
+
+
+def _window(entry: Entry | None, rules: Rules) -> str:
+    return entry.source if entry is not None and entry.window else rules.source
+
+
+def _price(own: Price | None, entry: Entry | None, given: Price | None) -> str:
+    if own is not None:
+        return "prices="
+    if entry is not None and entry.price is not None:
+        return entry.source
+    return "it is the provider's" if given is not None else ""
 
 
 def refuse_unknown(**options: Unpack[Options]) -> None:

@@ -26,6 +26,15 @@ Parts: TypeAlias = list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
+class Sources:
+    """Where each fact about a model comes from, for people."""
+
+    window: str = ""
+    price: str = ""
+    abilities: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Connection:
     """A model at its provider.
 
@@ -35,6 +44,7 @@ class Connection:
         price: None if unknown.
         settings: its own, which win over an agent's.
         host: what its opaque parts are bound to; "" = the endpoint's host.
+        sources: where its profile and its price come from.
     """
 
     name: str
@@ -44,6 +54,7 @@ class Connection:
     price: Price | None = None
     settings: ModelSettings = ModelSettings()
     host: str = ""
+    sources: Sources = Sources()
 
     def issuer(self, wire: Wire) -> Issuer:
         """Who makes its replies."""
