@@ -35,10 +35,7 @@ class Difference(NamedTuple):
         """For programs."""
         first: Any = None
         if self.first is not None:
-            first = [
-                None if r is None else {"seq": r.seq, "event": msgspec.to_builtins(r.event)}
-                for r in self.first
-            ]
+            first = [None if record is None else _shown(record) for record in self.first]
         steps = [{"step": number, "a": a, "b": b} for number, a, b in self.steps]
         return {"same": self.same, "first": first, "steps": steps}
 
@@ -82,6 +79,10 @@ def told(found: Difference) -> str:
 
 def _told(records: Sequence[e.Record]) -> list[e.Record]:
     return [record for record in live(records) if not isinstance(record.event, _BESIDE)]
+
+
+def _shown(record: e.Record) -> dict[str, Any]:
+    return {"seq": record.seq, "event": msgspec.to_builtins(e.public(record.event))}
 
 
 def _plain(event: e.Event) -> Any:

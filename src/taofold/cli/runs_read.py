@@ -83,6 +83,7 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
     import msgspec
 
     from taofold.cli.essence import essence, kind
+    from taofold.core.events import public
     from taofold.core.instant import iso
 
     async def work(log: "Log") -> "tuple[str, list[Record]]":
@@ -95,7 +96,7 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
                 "run": record.run,
                 "seq": record.seq,
                 "at": record.at,
-                "event": msgspec.to_builtins(record.event),
+                "event": msgspec.to_builtins(public(record.event)),
             }
             give_json(line, indent=None)
         else:

@@ -17,6 +17,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 MediaKind = Literal["image", "document", "audio", "video"]
 Wire = Literal["responses", "chat", "messages", "gemini", "ollama"]
 
+_VEIL: Final = "…"
 _IMAGE_CHARS: Final = 6_000
 """An image costs up to about 1,600 tokens, counted here at 3.8 characters each."""
 
@@ -272,6 +273,28 @@ def unbound(content: Content) -> Content:
             case MediaPart() | ToolResult():
                 kept.append(part)
     return content_of(kept)
+
+
+def veiled(content: Content) -> Content:
+    """`content` for people: of what only its issuer can read there is its kind and its size.
+
+    It may hold whatever the model saw, in a form that nobody can look through.
+    """
+    if isinstance(content, str):
+        return content
+    shown: list[Part] = []
+    for part in content:
+        match part:
+            case OpaquePart():
+                size = max(part.size, len(part.data))
+                shown.append(OpaquePart("", part.kind, part.digest, size))
+            case TextPart() if part.opaque:
+                shown.append(TextPart(part.text, part.phase, _VEIL))
+            case ToolCall() if part.opaque:
+                shown.append(ToolCall(part.name, part.arguments, part.id, _VEIL))
+            case _:
+                shown.append(part)
+    return tuple(shown)
 
 
 def blob_digest(content: bytes) -> str:

@@ -19,6 +19,7 @@ from taofold.core.content import (
     media_of,
     said,
     thoughts,
+    veiled,
 )
 from taofold.core.values import (
     Action,
@@ -370,6 +371,18 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     seq: int
     at: int
     event: Event
+
+
+def public(event: Event) -> Event:
+    """The event as people are shown it: without what only a provider can read."""
+    match event:
+        case Replied(content=content):
+            return msgspec.structs.replace(event, content=veiled(content))
+        case RunStarted(history=history) if history:
+            past = [Message(one.role, veiled(one.content), one.issuer) for one in history]
+            return msgspec.structs.replace(event, history=tuple(past))
+        case _:
+            return event
 
 
 def blobs_of(event: Event) -> tuple[str, ...]:
