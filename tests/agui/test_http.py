@@ -233,7 +233,12 @@ async def test_a_running_thread_is_busy(bench: Bench, tmp_path: Path) -> None:
         (
             {"messages": [{"id": "1", "role": "user", "content": [
                 {"type": "image", "source": {"type": "url", "value": "http://x"}}]}]},
-            422, "only text",
+            422, "an address begins with https://",
+        ),
+        (
+            {"messages": [{"id": "1", "role": "user", "content": [{"type": "text", "text": "x"},
+                {"type": "image", "source": {"type": "file", "value": "file-1"}}]}]},
+            422, "a source of type file",
         ),
         ({"threadId": ""}, 422, "threadId and runId"),
         ({"threadId": "a\nb"}, 422, "threadId and runId"),

@@ -10,7 +10,7 @@ from taofold.agent.history import Earlier, History
 from taofold.agent.result import Delta, Happening, Progress, RunResult, result_of
 from taofold.agent.strategies import find_strategy
 from taofold.core import events as e
-from taofold.core.content import Part, TextPart, parts_of
+from taofold.core.content import Part, TextPart, media_of, parts_of
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached
 from taofold.core.state import fold, live
@@ -42,6 +42,8 @@ UI_CONTEXT = 2000
 """Characters of the user interface's context that reach the prompt."""
 HISTORY = 20
 """Turns of a session that are carried over."""
+HISTORY_MEDIA = 8 << 20
+"""Bytes of images and documents in them that are shown again; for older ones stands a line."""
 
 
 def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[Log, str]:
@@ -322,13 +324,15 @@ class Activation:
         if not session:
             return ()
         said: list[Message] = []
-        rows = await self.log.rows(session=session, limit=HISTORY)
-        for row in reversed(rows):
+        shown = 0
+        for row in await self.log.rows(session=session, limit=HISTORY):  # newest first
             state = fold(await self.log.read(row.run))
-            said.append(Message("user", state.goal))
             if state.output is not None:
                 said.append(Message("assistant", render(state.output)))
-        return tuple(said)
+            content = state.goal if state.started is None else state.started.content
+            shown += sum([part.size for part in media_of(content)])
+            said.append(Message("user", content if shown <= HISTORY_MEDIA else state.goal))
+        return tuple(reversed(said))
 
     async def _child(
         self, tool: Tool, parameters: dict[str, Any], *, run: str, parent: Parent

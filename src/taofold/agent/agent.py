@@ -287,7 +287,8 @@ class Agent(Generic[Deps, Out]):
         """Put a run into the log and return its id; whoever calls `advance` drives it.
 
         Raises:
-            ConfigError: the agent cannot run as described, or has no log.
+            ConfigError: the agent cannot run as described, or has no log; a file of the goal
+                cannot be read, is too large, damaged, or of another kind.
             Conflict: the id is taken, or the session has another run that has not ended.
         """
         if self.log is None:

@@ -22,6 +22,7 @@ from taofold.server.agui_ask import decision
 from taofold.server.agui_scene import Scene
 from taofold.server.agui_tail import Tail
 from taofold.server.api_start import framed, offered
+from taofold.server.attachments import from_ag_ui
 from taofold.server.catalog import SETTINGS
 from taofold.server.endpoint import Call, Endpoint
 from taofold.server.problem import Problem
@@ -32,6 +33,7 @@ from taofold.server.streaming import sent
 from taofold.server.watching import allowed
 from taofold.store.fields import is_mapping
 from taofold.store.log import ENDED, RunRow
+from taofold.tools.media import Attachment, Prompt
 
 LOOK_S: Final = 0.5
 """Seconds between two looks at the log, should nobody say that something happened."""
@@ -181,27 +183,25 @@ def _asking(last: RunRow | None, answers: Iterable[str]) -> str:
     return last.run
 
 
-def _goal(said: RunAgentInput) -> str:
-    """What the user said last, as text.
+def _goal(said: RunAgentInput) -> Prompt:
+    """What the user said last, with its media.
 
     Raises:
-        Problem: 422, it is missing, no text, or too long.
+        Problem: 422, it is missing, without text, too long, or of an unknown kind.
     """
     last = said.messages[-1] if said.messages else None
     if not isinstance(last, UserMessage):
         raise Problem(422, "messages", "the last message must be the user's")
-    content = last.content
+    content, files = last.content, list[Attachment]()
     if not isinstance(content, str):
-        if any(part.type != "text" for part in content):
-            raise Problem(422, "messages", "only text is understood here")
-        content = "\n".join(part.text for part in content if part.type == "text")
+        content, files = from_ag_ui(content)
     if not content.strip() or len(content) > LONGEST_GOAL:
         raise Problem(422, "messages", f"a message has 1 to {LONGEST_GOAL} characters")
     try:
         content.encode()
     except UnicodeEncodeError:
         raise Problem(422, "messages", "the text is not valid Unicode") from None
-    return content
+    return [content, *files] if files else content
 
 
 def _named(name: str) -> str:
@@ -226,5 +226,6 @@ ENDPOINTS: Final = (
         answers={200: "text/event-stream"},
         errors=(403, 409, 503),
         right="start",
+        upload=True,
     ),
 )

@@ -15,6 +15,7 @@ from taofold.core.errors import Conflict, UnknownRun
 from taofold.core.trace import opening
 from taofold.core.visible import visible
 from taofold.server import shapes, views
+from taofold.server.attachments import prompt
 from taofold.server.catalog import SETTINGS, AnyAgent
 from taofold.server.endpoint import Call, Endpoint
 from taofold.server.problem import Problem
@@ -34,7 +35,9 @@ async def create(call: Call) -> Response:
     body: NewRun = call.body
     server = call.server
     name, agent = offered(server, body.agent)
-    digest = blake2b(msgspec.json.encode(body.model_dump()), digest_size=8).hexdigest()
+    # Without attachments a request has the digest that earlier releases gave it.
+    said = body.model_dump(exclude=set() if body.attachments else {"attachments"})
+    digest = blake2b(msgspec.json.encode(said), digest_size=8).hexdigest()
     run, keyed = _named(call)
     session = views.inner_session(call.principal, body.session)
     if keyed and await _known(call, run, digest):
@@ -49,7 +52,8 @@ async def create(call: Call) -> Response:
     waits = bool(session) and body.on_busy == "wait"
     try:
         async with _turn(call, session) if waits else nullcontext():
-            await server.worker.begin(server.engine, agent, run, body.goal, **begin)
+            goal = prompt(body.goal, body.attachments)
+            await server.worker.begin(server.engine, agent, run, goal, **begin)
     except Conflict as error:
         if keyed and await _twin(call, run, digest):
             return await _started(call, run, fresh=False)
@@ -171,5 +175,6 @@ ENDPOINTS: Final = (
         errors=(409,),
         status=201,
         right="start",
+        upload=True,
     ),
 )

@@ -29,6 +29,7 @@ from taofold.server import (
     api_runs,
     api_site,
     api_start,
+    attachments,
     console,
 )
 from taofold.server.door import Guest, unauthorized
@@ -41,6 +42,7 @@ from taofold.server.server import Server
 ENDPOINTS: Final[Sequence[Endpoint]] = (
     *api_start.ENDPOINTS,
     *api_runs.ENDPOINTS,
+    *attachments.ENDPOINTS,
     *api_course.ENDPOINTS,
     *api_people.ENDPOINTS,
     *api_learning.ENDPOINTS,
@@ -49,6 +51,7 @@ ENDPOINTS: Final[Sequence[Endpoint]] = (
     *console.ENDPOINTS,
 )
 
+_LONGEST_NUMBER: Final = 16
 NOBODY: Final = Principal("nobody", ())
 """Who has not signed in."""
 
@@ -121,9 +124,13 @@ async def _answered(server: Server, endpoint: Endpoint, request: Request, visit:
     _authorize(server, endpoint, guest)
     path = check_path(request.path_params)
     query = check_query(endpoint, request)
+    settings = server.settings
+    upload = endpoint.upload and _length(request) > settings.body_bytes
     try:
-        async with asyncio.timeout(server.settings.body_s):
-            body = await check_body(endpoint, request, server.settings.body_bytes)
+        async with asyncio.timeout(settings.upload_s if upload else settings.body_s):
+            with server.uploading() if upload else contextlib.nullcontext():
+                most = settings.upload_bytes if upload else settings.body_bytes
+                body = await check_body(endpoint, request, most)
     except TimeoutError:
         raise Problem(
             408, "timeout", "the body took too long to arrive", headers={"Connection": "close"}
@@ -134,6 +141,12 @@ async def _answered(server: Server, endpoint: Endpoint, request: Request, visit:
     if isinstance(said, BaseModel):
         return _json(said, endpoint.status)
     return said
+
+
+def _length(request: Request) -> int:
+    """How long the body says it is; 0 if it does not."""
+    said = request.headers.get("content-length", "")
+    return int(said) if said.isascii() and said.isdigit() and len(said) < _LONGEST_NUMBER else 0
 
 
 def _guest(server: Server, endpoint: Endpoint, request: Request) -> Guest | None:

@@ -87,6 +87,8 @@ class Endpoint:
     status: int = 200
     hidden: bool = False
     """Not in the OpenAPI document."""
+    upload: bool = False
+    """Its body may hold files: it may be as large as `Settings.upload_bytes`."""
     right: Access = field(kw_only=True)
     """What the caller must hold. Whose run it is, is asked besides."""
 

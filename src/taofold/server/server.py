@@ -4,7 +4,8 @@
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,6 +60,11 @@ class Settings:
     body_bytes: int = 256 * 1024
     body_s: float = 15.0
     """How long a request may take to arrive."""
+    upload_bytes: int = 24 << 20
+    """Of a request that may hold files, which come as base64: 18 MB of them."""
+    upload_s: float = 60.0
+    most_uploads: int = 4
+    """Requests with files that are read at once: each is held in memory."""
     requests_per_s: float = 100.0
     """Of one principal, and from one address before it is known who it is."""
     requests_burst: float = 400.0
@@ -134,8 +140,25 @@ class Server:
         self.counts = Counts()
         self.watching = Watching(settings.most_streams)
         self._asked = OrderedDict[str, tuple[int, list[Approval]]]()
+        self._uploads = 0
         self.tickets: dict[str, list[object]] = {}
         """Requests that wait for a session."""
+
+    @contextmanager
+    def uploading(self) -> Generator[None]:
+        """While a request with files is read.
+
+        Raises:
+            Problem: 503, too many are being read.
+        """
+        if self._uploads >= self.settings.most_uploads:
+            retry = {"Retry-After": "2"}
+            raise Problem(503, "busy", "too many files are being uploaded", headers=retry)
+        self._uploads += 1
+        try:
+            yield
+        finally:
+            self._uploads -= 1
 
     @property
     def streams(self) -> int:

@@ -65,6 +65,20 @@ class Approvals(Answer):
     items: list[Approval]
 
 
+class Medium(Answer):
+    """An image, document or sound. Its bytes are at `/runs/{run}/media/{digest}`.
+
+    Without a digest only its provider can fetch it, from `url`.
+    """
+
+    kind: str
+    media_type: str
+    digest: str
+    size: int
+    name: str
+    url: str
+
+
 class Detail(Run):
     """A run, with how it stands."""
 
@@ -82,6 +96,8 @@ class Detail(Run):
     usd: float
     seconds: float
     metrics: dict[str, Any]
+    media: list[Medium]
+    """What the model is shown besides the goal's text."""
     children: list[Run]
     pending: list[Approval]
 

@@ -5,11 +5,13 @@ They refuse what they do not know: roles, principals and history cannot be smugg
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, StringConstraints, field_validator
+from pydantic import AliasChoices, Field, StringConstraints, field_validator, model_validator
 
 from taofold.server.endpoint import RUN_ID, Shape
 
 LONGEST_GOAL = 20_000
+MOST_FILES = 20
+"""Files with one message."""
 _Text = Annotated[str, StringConstraints(max_length=LONGEST_GOAL)]
 _Name = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 _RunId = Annotated[str, StringConstraints(pattern=rf"^({RUN_ID})?$")]
@@ -22,6 +24,22 @@ def _writable(text: str) -> str:
     except UnicodeEncodeError:
         raise ValueError("the text is not valid Unicode") from None
     return text
+
+
+class Attached(Shape):
+    """An image, a document or sound: its bytes, or where the model's provider may fetch it."""
+
+    data: str = Field("", description="The bytes, base64.")
+    url: Annotated[str, StringConstraints(max_length=2000)] = Field(
+        "", description="An https:// address, instead of the bytes. The server does not open it."
+    )
+    name: _Name = Field("", description="What people and models call it.")
+
+    @model_validator(mode="after")
+    def _one(self) -> "Attached":
+        if bool(self.data) == bool(self.url):
+            raise ValueError("give data or url, one of them")
+        return self
 
 
 class NewRun(Shape):
@@ -45,6 +63,11 @@ class NewRun(Shape):
     )
     on_busy: Literal["refuse", "wait"] = Field(
         "refuse", description="If the session has a run that has not ended: 409, or wait for it."
+    )
+    attachments: list[Attached] = Field(
+        default_factory=list[Attached],
+        max_length=MOST_FILES,
+        description="What the model is shown besides the goal, in this order.",
     )
 
     @field_validator("goal", "session", "ui_context", "agent")

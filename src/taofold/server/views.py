@@ -11,6 +11,7 @@ import msgspec
 from taofold.agent import Agent
 from taofold.core import events as e
 from taofold.core.audit import audit
+from taofold.core.content import MediaPart, media_of
 from taofold.core.instant import iso
 from taofold.core.metrics import measure
 from taofold.core.state import RunState, fold
@@ -74,8 +75,21 @@ def detail(
         steps=len(state.steps),
         **_counted(state),
         metrics=measure(records).as_dict(),
+        media=[medium(part) for part in media_of(started.content)] if started else [],
         children=[run(child) for child in children],
         pending=list(pending),
+    )
+
+
+def medium(part: MediaPart) -> shapes.Medium:
+    """An image, document or sound."""
+    return shapes.Medium(
+        kind=part.kind,
+        media_type=part.media_type,
+        digest=part.digest,
+        size=part.size,
+        name=part.name,
+        url=part.url,
     )
 
 
@@ -112,7 +126,7 @@ def _counted(state: RunState) -> dict[str, Any]:
 
 def record(one: e.Record) -> shapes.Record:
     """An event as the log keeps it."""
-    event: dict[str, Any] = msgspec.to_builtins(one.event)
+    event: dict[str, Any] = msgspec.to_builtins(e.public(one.event))
     return shapes.Record(seq=one.seq, at=iso(one.at), event=event)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from taofold.core import events as e
+from taofold.core.content import MediaPart, media_of
 from taofold.core.instant import iso
 from taofold.core.state import RunState, Slot, fold, live, reduce
 from taofold.core.values import ASK_USER, FINISH, Action, Value
@@ -240,6 +241,7 @@ class Projection:
                 "refused": seen.refused,
                 "cut": seen.cut,
                 "blob": seen.blob,
+                "media": [_medium(part) for part in media_of(seen.parts)],
                 "durationMs": seen.duration_ms,
             },
         )
@@ -267,6 +269,17 @@ class Projection:
 def text_of(output: Any) -> str:
     """An output as text: what the answer's chunks add up to."""
     return output if isinstance(output, str) else msgspec.json.encode(output).decode()
+
+
+def _medium(part: MediaPart) -> dict[str, Any]:
+    return {
+        "kind": part.kind,
+        "mediaType": part.media_type,
+        "digest": part.digest,
+        "size": part.size,
+        "name": part.name,
+        "url": part.url,
+    }
 
 
 def _call(run: str, key: str, index: int) -> str:

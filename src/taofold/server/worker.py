@@ -17,6 +17,7 @@ from taofold.runtime.waiting import Advanced
 from taofold.server.catalog import AnyAgent, Catalog
 from taofold.server.hub import Hub
 from taofold.store.log import Log
+from taofold.tools.media import Prompt
 
 
 class Worker:
@@ -29,7 +30,7 @@ class Worker:
         self._log, self._catalog, self._hub, self._current = log, catalog, hub, current
 
     async def begin(
-        self, engine: Engine, agent: AnyAgent, run: str, goal: str, **options: Any
+        self, engine: Engine, agent: AnyAgent, run: str, goal: Prompt, **options: Any
     ) -> None:
         """Start a run and return as soon as it is in the log.
 

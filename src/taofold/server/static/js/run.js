@@ -5,6 +5,7 @@ import { failed, fill, h, loading, toast } from "./dom.js";
 import { ago, count, dollars, duration } from "./format.js";
 import { keys } from "./keys.js";
 import { ENDED, follow } from "./live.js";
+import { media } from "./media.js";
 import { timeline } from "./timeline.js";
 import { trace } from "./trace.js";
 
@@ -44,7 +45,7 @@ function show(main, run, undo) {
         run.parent && [" · child of ", h("a", { href: `#/runs/${part(run.parent)}` }, run.parent)]),
       h("div", { class: "title" }, title, h("div", { class: "title-side" }, status, wire, cancel)),
       h("p", { class: "by" }, [run.agent, run.model, run.strategy].filter(Boolean).join(" · "), ` · started ${ago(run.created_at)}`),
-      figures),
+      media(id, (run.media ?? []).map((one) => ({ ...one, mediaType: one.media_type }))), figures),
     h("div", { class: "columns" }, h("div", { class: "left" }, story, line), time.panel),
     time.bar));
   document.title = `${run.goal.slice(0, 60)} · taofold`;

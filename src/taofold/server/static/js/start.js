@@ -2,6 +2,9 @@
 
 import { get, part, post } from "./api.js";
 import { fill, h } from "./dom.js";
+import { attached } from "./media.js";
+
+const MOST_BYTES = 17e6;
 
 export async function startRun() {
   if (document.querySelector("dialog[open]")) return;
@@ -9,12 +12,14 @@ export async function startRun() {
   const agents = h("select", { name: "agent", id: "agent" });
   const about = h("p", { class: "hint", id: "about" });
   const goal = h("textarea", { name: "goal", id: "goal", rows: 4, required: true, maxlength: 20000, placeholder: "What should be reached?" });
+  const files = h("input", { type: "file", name: "files", id: "files", multiple: true });
   const session = h("input", { name: "session", id: "session", autocomplete: "off", maxlength: 200 });
   const go = h("button", { class: "primary" }, "Start");
   const dialog = h("dialog", { class: "dialog", "aria-labelledby": "starting" },
     h("form", { method: "dialog", onsubmit: send },
       h("h2", { id: "starting" }, "Start a run"),
       h("label", { for: "goal" }, "Goal"), goal,
+      h("label", { for: "files" }, "Files ", h("small", {}, "(optional: images, PDFs, sound, text)")), files,
       h("label", { for: "agent" }, "Agent"), agents, about,
       h("label", { for: "session" }, "Session ", h("small", {}, "(optional: earlier turns are remembered)")), session, wrong,
       h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Not now"), go)));
@@ -47,9 +52,16 @@ export async function startRun() {
       goal.focus();
       return;
     }
+    const chosen = [...files.files];
+    if (chosen.reduce((sum, file) => sum + file.size, 0) > MOST_BYTES) {
+      wrong.textContent = "These files are too large: up to 17 MB can be sent.";
+      files.focus();
+      return;
+    }
     go.disabled = true;
     try {
       const body = { goal: goal.value, agent: agents.value };
+      if (chosen.length) body.attachments = await Promise.all(chosen.map(attached));
       if (session.value.trim()) body.session = session.value.trim();
       const run = await post("/runs", body);
       dialog.close();

@@ -4,6 +4,7 @@ import { part } from "./api.js";
 import { asked, card } from "./card.js";
 import { announce, h } from "./dom.js";
 import { brief, clock, count, cut, dollars, duration, pretty } from "./format.js";
+import { media } from "./media.js";
 import { takeBack } from "./undone.js";
 
 /**
@@ -92,7 +93,7 @@ export function trace(root, run) {
     one.state.textContent = event.refused || (event.status === "success" ? "" : event.status);
     one.took.textContent = event.refused ? "" : duration(event.durationMs);
     one.extract.textContent = cut(event.extraction || pretty(event.result), 220);
-    one.inside.append(h("h4", {}, event.cut ? "Result (an excerpt)" : "Result"), h("pre", { tabindex: 0 }, pretty(event.result)));
+    one.inside.append(h("h4", {}, event.cut ? "Result (an excerpt)" : "Result"), h("pre", { tabindex: 0 }, pretty(event.result)), media(event.run, event.media) ?? "");
     if (!ok) announce(`${event.tool}: ${event.refused || event.status}`);
   }
 

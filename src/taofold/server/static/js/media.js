@@ -1,0 +1,38 @@
+/** Images, documents and sound: shown where a browser can, else a link. */
+
+import { part } from "./api.js";
+import { h } from "./dom.js";
+
+const SHOWN = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/** What `run` was shown, or null if that is nothing. Addresses elsewhere are never opened. */
+export function media(run, items = []) {
+  if (!items.length) return null;
+  return h("ul", { class: "media", "aria-label": "Files" }, items.map((one) => h("li", {}, shown(run, one))));
+}
+
+function shown(run, one) {
+  const words = [one.name || one.kind, one.mediaType, size(one.size)].filter(Boolean).join(" · ");
+  if (!one.digest) return h("span", { class: "file" }, `${words} · ${one.url}`);
+  const at = `/runs/${part(run)}/media/${part(one.digest)}`;
+  if (SHOWN.includes(one.mediaType)) {
+    return h("a", { href: at, target: "_blank", rel: "noopener", title: words }, h("img", { src: at, alt: one.name || words, loading: "lazy" }));
+  }
+  return h("a", { class: "file", href: at, download: one.name || true }, words);
+}
+
+function size(bytes) {
+  if (!bytes) return "";
+  return bytes < 1e6 ? `${Math.max(1, Math.round(bytes / 1000))} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+/** A file as the server takes it. */
+export async function attached(file) {
+  const url = await new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(new Error(`${file.name} cannot be read`));
+    reader.readAsDataURL(file);
+  });
+  return { name: file.name, data: url.slice(url.indexOf(",") + 1) };
+}
