@@ -29,7 +29,8 @@ def test_a_block_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """`openai:` stands for a scripted model here: no page needs a key to be tested."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("one two three", encoding="utf-8")
-    monkeypatch.setitem(registry._registered, "openai", lambda model, **_: ScriptedModel([ANSWER]))
+    stand_in = {"openai": lambda model, **_: ScriptedModel([ANSWER])}
+    monkeypatch.setattr(registry, "_registered", {**registry._registered, **stand_in})
     exec(compile(code, "<docs>", "exec"), {"__name__": "__docs__"})
 
 

@@ -1,6 +1,5 @@
 """Images and documents over HTTP and AG-UI: sent, checked, shown to the model and to people."""
 
-import asyncio
 import base64
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 from tests.pictures import PDF, PICTURE, png
 from tests.server.agents import finish
-from tests.server.live import QUICK, Client, serving
+from tests.server.live import Client, serving
 
 from taofold import Agent, Image, tool
 from taofold.core.content import Issuer, MediaPart, OpaquePart, TextPart, ToolCall
@@ -190,26 +189,6 @@ async def test_ag_ui_messages_hold_media(tmp_path: Path) -> None:
         kinds = [part.kind for part in started.parts if isinstance(part, MediaPart)]
         assert kinds == ["image", "document"]
         assert isinstance(started.parts[0], TextPart)
-
-
-async def test_a_run_and_its_files_are_there_or_neither_is(tmp_path: Path) -> None:
-    """Killed in the very middle of beginning, there is no run whose picture is missing."""
-    looker = Looker()
-    async with serving(looker.agent(), tmp_path / "r.db", settings=QUICK) as client:
-        log = client.server.log
-        written = log.append
-
-        async def dies(*args: Any, **more: Any) -> Any:
-            if more.get("blobs"):
-                raise asyncio.CancelledError
-            return await written(*args, **more)
-
-        agent = client.server.catalog[client.server.catalog.names[0]]
-        log.append = dies  # type: ignore[method-assign]
-        with pytest.raises(asyncio.CancelledError):
-            await agent.begin(["look", Image(data=PICTURE)], run_id="r")
-        log.append = written  # type: ignore[method-assign]
-        assert (await log.row("r")).events == 0, "nothing of it has happened"
 
 
 async def test_what_was_shown_in_a_session_is_remembered(tmp_path: Path) -> None:
