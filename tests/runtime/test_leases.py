@@ -29,6 +29,11 @@ ELSEWHERE = "another-boot/pid:[1]|77|1234|own|ab"
 """A process of another boot: whether it lives cannot be seen from here."""
 
 
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "SILENT_S", 0.0)
+
+
 class Clock:
     """A log's clock that is moved by hand."""
 
@@ -112,6 +117,33 @@ async def test_a_run_of_another_boot_is_left_alone_until_its_lease_is_over() -> 
         await simple(log).resume("r")
     clock.now += 2
     assert (await simple(log).resume("r")).status == "finished"
+
+
+async def test_whoever_lives_keeps_his_run_when_the_clock_jumps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All leases are over at once; the owner of another machine renews in the next seconds."""
+    monkeypatch.setattr(runs, "SILENT_S", 60.0)
+    clock, looks = Clock(), 0
+
+    class Looked(MemoryLog):
+        async def row(self, run: str) -> RunRow:
+            nonlocal looks
+            looks += 1
+            if looks == 3:
+                self.renew(ELSEWHERE, ["r"], LEASE_MS)
+            return await super().row(run)
+
+    log = Looked(now=clock)
+    await left(log)
+    clock.now += 3_600_000
+    with pytest.raises(Conflict, match="wait until its lease is over"):
+        await simple(log).resume("r")
+    assert looks == 3
+    row = await log.row("r")
+    assert (row.owner, row.epoch, row.events) == (ELSEWHERE, 1, 1)
+    clock.now += 3_600_000
+    assert (await simple(log).resume("r", takeover=True)).status == "finished"
 
 
 async def test_a_process_that_is_certainly_gone_holds_nobody_up() -> None:

@@ -15,7 +15,7 @@ from typing import Final, assert_never
 from taofold.core.errors import Conflict, LogError, Refused, TaofoldError, UnknownRun
 from taofold.engine.engine import Advance
 from taofold.runtime import owner, people
-from taofold.runtime.lease import BEAT_S
+from taofold.runtime.lease import SILENT_S
 from taofold.runtime.unbegun import remove_unbegun
 from taofold.runtime.waiting import QUEUED, STOPPED, UNATTENDED, Finished, More, Waiting
 from taofold.store.log import AT_ONCE, ENDED, Log, RunRow
@@ -29,9 +29,6 @@ PAGES: Final = 5
 _PAGE: Final = 100
 _BREATH: Final = 20
 _REMEMBERED: Final = 10_000
-SILENT_S: Final = BEAT_S + 0.5
-"""A lease must have been seen over for so long: a clock that jumped ends all leases at once, and
-who lives renews his in the meantime."""
 
 _logger = logging.getLogger(__name__)
 

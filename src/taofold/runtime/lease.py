@@ -21,6 +21,10 @@ LEASE_MS: Final = 10_000
 """How long the owner of a run may be silent before somebody else may take it."""
 BEAT_S: Final = 2.5
 """Seconds between two signs of life."""
+SILENT_S: Final = 2 * BEAT_S
+"""A lease must have been seen over for so long, by a clock that nobody sets, before its run is
+taken over: a clock that jumped ends all leases at once, and who lives renews his in the meantime,
+even if one sign of life comes late."""
 
 _logger = logging.getLogger(__name__)
 

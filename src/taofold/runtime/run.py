@@ -30,7 +30,7 @@ from taofold.runtime.branch import copied, cut
 from taofold.runtime.drive import Drive
 from taofold.runtime.ending import RESUMABLE, cancelled, failed, finished, interrupted
 from taofold.runtime.inbox import Inbox
-from taofold.runtime.lease import HEART, LEASE_MS, release
+from taofold.runtime.lease import HEART, LEASE_MS, SILENT_S, release
 from taofold.runtime.people import asking
 from taofold.runtime.setup import Setup
 from taofold.runtime.signals import Cancelled, Denied, EndOfTape, Park
@@ -54,6 +54,7 @@ MakeStrategy: TypeAlias = Callable[[], Strategy[Any]]
 _LIMITS: Final = frozenset(STOP_REASON.values())
 NEWS = 20
 """How often an activation is driven anew before it waits with unread news."""
+_LOOK_S = 0.25
 
 
 async def begin(
@@ -155,7 +156,19 @@ async def resume(
         last = await log.read(run, after=row.events - 2)
         _resumable(run, fold(last))
     with HEART.driving(log, run):
+        if not takeover:
+            row = await _silent(log, row)
         return await _resumed(log, row, strategy, setup, takeover=takeover)
+
+
+async def _silent(log: Log, row: RunRow) -> RunRow:
+    """The row of a run after its owner, if it lives, had time to renew a lease that is over."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + SILENT_S
+    while row.status == "running" and not (row.held or _free(log, row)) and clock() < until:
+        await asyncio.sleep(min(_LOOK_S, SILENT_S))
+        row = await log.row(row.run)
+    return row
 
 
 async def reopen(log: Log, run: str) -> None:
