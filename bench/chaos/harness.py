@@ -14,6 +14,7 @@ what was not synced is what `log_conformance` looks at. `run.py` starts this, on
 
 import argparse
 import asyncio
+import ctypes
 import json
 import os
 import random
@@ -23,6 +24,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections import Counter
@@ -33,19 +35,33 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-FOLDER = Path(os.environ["CHAOS_FOLDER"])
-CLOCK, SITE, DISK = FOLDER / "clock", FOLDER / "site", FOLDER / "disk"
-HOME = DISK / ".taofold"
-LOG = HOME / "runs.db"
+FOLDER = Path()
 GATE = "grep -q three words.py"
 DISK_MB = 192
-TEMPORARY = DISK / "tmp"
-if __name__ == "__main__":
-    os.environ["CHAOS_CLOCK"] = str(CLOCK)
-    CLOCK.write_bytes(struct.pack("q", 0))
-    for place in (SITE, DISK, FOLDER / "out"):
-        place.mkdir(parents=True, exist_ok=True)
 
+
+def settle_in(folder: Path) -> None:
+    """This process is a world whose files lie in `folder`, on a small disk where that may be."""
+    global FOLDER, CLOCK, SITE, DISK, HOME, LOG, TEMPORARY
+    FOLDER, CLOCK, SITE, DISK = folder, folder / "clock", folder / "site", folder / "disk"
+    HOME, TEMPORARY = DISK / ".taofold", DISK / "tmp"
+    LOG = HOME / "runs.db"
+    for place in (SITE, DISK, FOLDER / "out"):
+        place.mkdir()
+    if may_unshare():
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.unshare(machine.MOUNTS)
+        libc.mount(b"none", b"/", None, machine.PRIVATE, None)
+        options = f"size={DISK_MB}m,mode=700".encode()
+        libc.mount(b"tmpfs", str(DISK).encode(), b"tmpfs", 0, options)
+    for place in (HOME, TEMPORARY):
+        place.mkdir()
+    CLOCK.write_bytes(struct.pack("q", 0))
+    machine.bend_clock(CLOCK)
+    world.keep_in(FOLDER)
+
+
+CLOCK = SITE = DISK = HOME = LOG = TEMPORARY = FOLDER
 sys.path.insert(0, str(HERE))
 import host as machine  # noqa: E402 - it bends the clock before taofold is imported
 import httpx2  # noqa: E402
@@ -135,9 +151,11 @@ class Host:
         self.lines.flush()
         return json.loads(self.lines.readline())
 
-    def fork(self, kind: str, arguments: list[str], run: str = "", folder: Path = SITE) -> Process:
+    def fork(
+        self, kind: str, arguments: list[str], run: str = "", folder: Path | None = None
+    ) -> Process:
         out = str(FOLDER / "out" / f"{kind}.txt")
-        order = {"kind": kind, "arguments": arguments, "out": out, "folder": str(folder)}
+        order = {"kind": kind, "arguments": arguments, "out": out, "folder": str(folder or SITE)}
         pid = self.ask(do="fork", **order)
         self.processes[pid] = Process(self, pid, kind, run)
         return self.processes[pid]
@@ -175,19 +193,21 @@ def may_unshare() -> bool:
     return False
 
 
-def nursery() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """Start the process whose forks the machines are; it ends with this one."""
+def nursery() -> tuple[socket.socket, int]:
+    """Fork the process whose forks the machines are; it ends with this one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = os.environ | {"TAOFOLD_HOME": str(HOME), "TMPDIR": str(TEMPORARY)}
-    process = subprocess.Popen(
-        [sys.executable, str(machine.__file__)],
-        stdin=theirs,
-        env=environment,
-        start_new_session=True,
-    )
-    theirs.close()
-    assert ours.recv(100) == b"ready", "the nursery does not start"
-    return ours, process
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return ours, pid
+    try:
+        ours.close()
+        os.setsid()
+        os.environ |= {"TAOFOLD_HOME": str(HOME), "TMPDIR": str(TEMPORARY)}
+        tempfile.tempdir = None
+        machine.nurse(theirs)
+    finally:
+        os._exit(0)
 
 
 def free_port() -> int:
@@ -435,9 +455,8 @@ class Chaos:
 
     # The whole of it.
 
-    async def run(self, seconds: float, patience: float) -> list[str]:
+    async def run(self, children: socket.socket, seconds: float, patience: float) -> list[str]:
         begun, looked, seen = time.monotonic(), 0.0, time.monotonic()
-        children, process = nursery()
         for host in self.hosts:
             host.nursery = children
             host.start()
@@ -476,8 +495,6 @@ class Chaos:
             host.off()
         sweep(TEMPORARY)  # as the next process does that needs a folder
         unfinished += [f"folder {one.name}" for one in TEMPORARY.glob("taofold-*")]
-        children.close()
-        process.wait()
         return [f"left behind: {one}" for one in unfinished]
 
     async def breathe(self, seen: float) -> float:
@@ -615,48 +632,34 @@ def was_frozen(chaos: Chaos, who: str, at: int) -> bool:
     )
 
 
-async def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--faults", type=int, required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--loops", type=int, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--patience", type=float, required=True)
-    options = parser.parse_args()
-    for place in (HOME, TEMPORARY):
-        place.mkdir()
-    chaos = Chaos(options.faults, options.seed, options.loops)
+def main(folder: Path, faults: int, seed: int, options: argparse.Namespace) -> None:
+    """One world in this process, which has no thread yet. Its report is `report.json`."""
+    settle_in(folder)
+    children, pid = nursery()
+    report = asyncio.run(world_of(children, faults, seed, options))
+    children.close()
+    os.waitpid(pid, 0)
+    report["cpu_seconds"] = round(sum(os.times()[:4]))
+    if report["wrong"] and os.path.ismount(DISK):  # it goes with this process
+        shutil.copytree(DISK, FOLDER / "kept", ignore_dangling_symlinks=True)
+    (FOLDER / "report.json").write_text(json.dumps(report, indent=2))
+
+
+async def world_of(
+    children: socket.socket, faults: int, seed: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Faults, what became of them, and what was wrong."""
+    chaos = Chaos(faults, seed, options.loops)
     chaos.token = Tokens(FOLDER / "tokens").add("chaos", ["ADMIN"])
     begun = time.monotonic()
-    wrong = await chaos.run(options.seconds, options.patience)
+    wrong = await chaos.run(children, options.seconds, options.patience)
     found, figures = await judged(chaos)
-    wrong += found
-    report = {
+    return {
         "faults": dict(chaos.faults),
         "figures": figures,
         "seconds": round(time.monotonic() - begun),
-        "cpu_seconds": round(sum(os.times()[:4])),
         "boots": sum(host.boot for host in chaos.hosts),
         "namespaces": chaos.hosts[0].real,
         "disk": os.path.ismount(DISK),
-        "wrong": wrong,
+        "wrong": wrong + found,
     }
-    if wrong and os.path.ismount(DISK):  # it goes with this process
-        shutil.copytree(DISK, FOLDER / "kept", ignore_dangling_symlinks=True)
-    (FOLDER / "report.json").write_text(json.dumps(report, indent=2))
-    return int(bool(wrong))
-
-
-def with_disk() -> None:
-    """Start again in a mount namespace with a small disk of its own, where that is allowed."""
-    if os.environ.get("CHAOS_DISK") or not may_unshare():
-        return
-    os.environ["CHAOS_DISK"] = "1"
-    script = f'mount -t tmpfs -o size={DISK_MB}m,mode=700 tmpfs "$0" && exec "$@"'
-    again = [sys.executable, *sys.argv]
-    os.execvp("unshare", ["unshare", "--mount", "sh", "-c", script, str(DISK), *again])
-
-
-if __name__ == "__main__":
-    with_disk()
-    sys.exit(asyncio.run(main()))

@@ -1,8 +1,8 @@
 """Machines: a nursery that forks them, each the first process of namespaces of its own.
 
-`run.py` starts one nursery for each world. It loads the program once; machines and their processes
-are forks of it, so that a boot or a command costs milliseconds and faults hit processes at work,
-not processes that load modules. Whoever kills a machine's first process kills the machine: the
+`run.py` loads the program once; nurseries, machines and their processes are forks of it, so that a
+boot or a command costs milliseconds and faults hit processes at work, not processes that load
+modules. Whoever kills a machine's first process kills the machine: the
 kernel ends everything in its pid namespace, as a power cut does. The clock that all processes
 read is the real one and an offset in a file, which the harness moves.
 """
@@ -11,22 +11,27 @@ import mmap
 import os
 import struct
 import time
+from pathlib import Path
+
+_offset: mmap.mmap | bytes = bytes(8)
+_real = time.time_ns
 
 
-def bend_clock(path: str) -> None:
+def _bent() -> int:
+    moved: int = struct.unpack("q", _offset[:8])[0]
+    return _real() + moved
+
+
+time.time_ns = _bent
+time.time = lambda: _bent() / 1e9
+
+
+def bend_clock(path: Path) -> None:
     """From now on the time of day is the real one and what the file says, in nanoseconds."""
-    descriptor = os.open(path, os.O_RDONLY)
-    offset, real = mmap.mmap(descriptor, 8, prot=mmap.PROT_READ), time.time_ns
+    global _offset
+    with path.open("rb") as file:
+        _offset = mmap.mmap(file.fileno(), 8, prot=mmap.PROT_READ)
 
-    def bent() -> int:
-        moved: int = struct.unpack("q", offset[:8])[0]
-        return real() + moved
-
-    time.time_ns = bent
-    time.time = lambda: bent() / 1e9
-
-
-bend_clock(os.environ["CHAOS_CLOCK"])
 
 import asyncio  # noqa: E402 - whoever imports the time gets the bent one
 import ctypes  # noqa: E402
@@ -39,7 +44,6 @@ import socket  # noqa: E402
 import sys  # noqa: E402
 import traceback  # noqa: E402
 from contextlib import suppress  # noqa: E402
-from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -52,6 +56,7 @@ from taofold.runtime import owner  # noqa: E402
 
 NAMESPACES = 0x00020000 | 0x04000000 | 0x20000000
 """Mounts, host name, process ids (`CLONE_NEWNS`, `CLONE_NEWUTS`, `CLONE_NEWPID`)."""
+MOUNTS = 0x00020000
 PRIVATE, BIND = 0x40000 | 0x4000, 0x1000
 """Flags of mount(2): `MS_PRIVATE | MS_REC`, `MS_BIND`."""
 DIE_WITH_PARENT = 1
@@ -77,8 +82,7 @@ def reap(number: int, frame: object) -> None:
 def nurse(control: socket.socket) -> None:
     """Boot a machine for each message, which brings the machine's channel."""
     signal.signal(signal.SIGCHLD, reap)
-    load()
-    control.send(b"ready")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 65_536, 1)
         if not message:
@@ -211,13 +215,3 @@ def live(channel: socket.socket, real: bool) -> None:
     for line in lines:
         lines.write(json.dumps(answer(json.loads(line), channel)) + "\n")
         lines.flush()
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    mutant = os.environ.get("CHAOS_MUTANT")
-    if mutant:
-        import mutants
-
-        mutants.MUTANTS[mutant]()
-    nurse(socket.socket(fileno=os.dup(0)))

@@ -13,33 +13,45 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-HARNESS = Path(__file__).parent / "harness.py"
+sys.path.insert(0, str(Path(__file__).parent))
+import harness
+import host
+import mutants
 
 
-def one_world(folder: Path, number: int, faults: int, options: argparse.Namespace) -> Any:
-    """What happened in one world, from its report; why there is none, if it has none."""
+def begun(folder: Path, number: int, faults: int, options: argparse.Namespace) -> int:
+    """A world in a process of its own, forked from this one, which has loaded everything."""
     folder.mkdir()
-    command = [sys.executable, str(HARNESS), "--faults", str(faults)]
-    command += ["--seed", str(options.seed * 1000 + number), "--loops", str(options.loops)]
-    command += ["--seconds", str(options.seconds), "--patience", str(options.patience)]
-    environment = os.environ | {"CHAOS_FOLDER": str(folder), "CHAOS_MUTANT": options.mutant}
-    with (folder / "harness.txt").open("w") as out:
-        ended = subprocess.run(
-            command, check=False, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
-        )
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        out = os.open(folder / "harness.txt", os.O_WRONLY | os.O_CREAT)
+        for target in (1, 2):
+            os.dup2(out, target)
+        harness.main(folder, faults, options.seed * 1000 + number, options)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def ended(folder: Path) -> Any:
+    """What happened in a world, from its report; why there is none, if it has none."""
     report = folder / "report.json"
     if not report.exists():
         last = (folder / "harness.txt").read_text()[-2000:]
-        return {"wrong": [f"the harness itself ended with {ended.returncode}: {last}"]}
+        return {"wrong": [f"the harness itself ended: {last}"]}
     return json.loads(report.read_text())
 
 
@@ -74,21 +86,25 @@ def main() -> int:
     parser.add_argument("--mutant", default="", help="break the runtime so: see mutants.py")
     parser.add_argument("--keep", action="store_true", help="keep the folders")
     options = parser.parse_args()
-    begun, folder = time.monotonic(), Path(tempfile.mkdtemp(prefix="chaos-"))
+    since, folder = time.monotonic(), Path(tempfile.mkdtemp(prefix="chaos-"))
+    host.load()
+    if options.mutant:
+        mutants.MUTANTS[options.mutant]()
     sizes = [options.size] * (options.faults // options.size)
     if rest := options.faults % options.size:
         sizes.append(rest)
 
-    def world(number: int) -> Any:
-        report = one_world(folder / f"world{number}", number, sizes[number], options)
+    reports: list[Any] = [None] * len(sizes)
+    waiting, working = list(range(len(sizes))), dict[int, int]()
+    while waiting or working:
+        while waiting and len(working) < options.beside:
+            number = waiting.pop(0)
+            working[begun(folder / f"world{number}", number, sizes[number], options)] = number
+        number = working.pop(os.wait()[0])
+        report = reports[number] = ended(folder / f"world{number}")
         faults, seconds = report.get("faults", {}), report.get("seconds", 0)
-        wrong = len(report["wrong"])
-        print(f"world {number}: {faults} in {seconds} s, wrong: {wrong}", flush=True)
-        return report
-
-    with ThreadPoolExecutor(options.beside) as pool:
-        reports = list(pool.map(world, range(len(sizes))))
-    whole = summary(reports) | {"seconds": round(time.monotonic() - begun)}
+        print(f"world {number}: {faults} in {seconds} s, wrong: {len(report['wrong'])}", flush=True)
+    whole = summary(reports) | {"seconds": round(time.monotonic() - since)}
     print(json.dumps(whole, indent=2))
     for number, report in enumerate(reports):
         for fault in report["wrong"][:50]:

@@ -21,8 +21,7 @@ from taofold.logs.sqlite import SqliteLog
 from taofold.store.store import clock
 from taofold.testing.models import FunctionModel
 
-FOLDER = Path(os.environ.get("CHAOS_FOLDER", "."))
-EFFECTS = FOLDER / "effects.log"
+EFFECTS = Path("effects.log")
 TOOLS = {
     "l": "look", "p": "put", "f": "fire", "s": "shoot", "y": "pay", "h": "helper", "d": "dig",
 }  # fmt: skip
@@ -34,6 +33,12 @@ DIG_S = 13.0
 STALL_S = 1.0
 """A pause that lasts so much longer than it should is a process that got no time to run."""
 _who = "-"
+
+
+def keep_in(folder: Path) -> None:
+    """What happens from now on is written there."""
+    global EFFECTS
+    EFFECTS = folder / "effects.log"
 
 
 def settle_in(label: str) -> None:

@@ -1,0 +1,46 @@
+"""A small chaos, whole: `bench/chaos` with few faults. The large one is run by hand."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.crash
+RUN = Path(__file__).parents[2] / "bench" / "chaos" / "run.py"
+FAULTS = 40
+
+
+def chaos(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Faults are due when work was done: a slow machine gets fewer of them in these seconds."""
+    command = [sys.executable, str(RUN), "--faults", str(FAULTS), "--seconds", "25", *options]
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("TAOFOLD_")}
+    environment["TMPDIR"] = str(folder)
+    return subprocess.run(
+        command, check=False, env=environment, capture_output=True, text=True, timeout=900
+    )
+
+
+def figures(ended: subprocess.CompletedProcess[str]) -> dict[str, object]:
+    start = ended.stdout.index("{\n")
+    found: dict[str, object] = json.JSONDecoder().raw_decode(ended.stdout[start:])[0]
+    return found
+
+
+def test_nothing_is_lost_repeated_or_left_behind_in_a_small_chaos(tmp_path: Path) -> None:
+    ended = chaos(tmp_path, "--seed", "1")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    whole = figures(ended)
+    assert whole["wrong"] == 0
+    assert int(str(whole["faults"])) > 0, "the harness hurts nobody"
+    if not whole["namespaces"]:
+        print("machines share this one's process ids: may not unshare (run as root)")
+
+
+def test_the_harness_tells_of_a_runtime_that_breaks_its_promise(tmp_path: Path) -> None:
+    """Starts that are not written: without a judge that sees them the test above means little."""
+    ended = chaos(tmp_path, "--seed", "2", "--patience", "20", "--mutant", "swallowed")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "never recorded" in ended.stdout
