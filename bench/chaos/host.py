@@ -187,7 +187,8 @@ def others() -> dict[int, str]:
         if entry.name.isdecimal() and entry.name != "1":
             with suppress(OSError):
                 line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-                found[int(entry.name)] = line.decode(errors="replace")
+                if line:  # else it has ended, and nobody has asked for it yet
+                    found[int(entry.name)] = line.decode(errors="replace")
     return found
 
 
