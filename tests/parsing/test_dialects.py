@@ -6,7 +6,7 @@ import pytest
 from calls import DIALECTS, OPEN_ENDED
 from pydantic import BaseModel, TypeAdapter
 
-from taofold.parsing import Parsed, Turn, Unparsed, parse, read_reply
+from taofold.parsing import Parsed, Prose, Turn, Unparsed, parse, read_reply
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "get_weather": {"city": "São Paulo", "days": 2},
@@ -172,3 +172,27 @@ def test_a_union_of_calls_takes_the_one_that_was_named():
     result = parse(text, WeatherCall | DeleteCall | WriteCall | BashCall | EditCall)
     assert isinstance(result, Parsed)
     assert isinstance(result.value, BashCall)
+
+
+THOUGHT = (
+    ("<think>", "</think>"), ("<reasoning>", "</reasoning>"), ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷"), ("<|channel>thought\n", "<channel|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"), ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ("<|content_thinking|>", "<|end_message|>"), ("", "</think>"),
+    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(("opener", "closer"), THOUGHT)
+def test_a_call_that_was_only_thought_is_none_in_any_dialect(opener, closer, dialect):
+    """Mutant: a row of the table without its marks of reasoning."""
+    if "analysis" in opener and dialect.startswith("harmony"):
+        pytest.skip("the head of another message ends a thought of harmony")
+    thought = DIALECTS[dialect]("bash", ARGUMENTS["bash"])
+    text = f"{opener}I could {thought} but no.{closer}It is done."
+    reply = read_reply(text, TOOLS, finish_reason="stop")
+    if isinstance(reply, Unparsed):  # a block without an end mark may reach past a lone closer
+        assert opener == "" or "analysis" in opener
+    else:
+        assert reply == Prose("It is done.")

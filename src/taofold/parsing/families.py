@@ -113,6 +113,7 @@ FAMILIES: Final = (
                    "<|end_message|>"),),
            noise=("<|message_model|>", "<|content_text|>", "<|end_message|>",
                   "<|content_model_end_sampling|>")),
+    Family("glm", noise=("<|begin_of_box|>", "<|end_of_box|>")),
     Family("hunyuan", separators=("<tool_sep>",)),
 )  # fmt: skip
 """The rows. Families that share a row's marks have none of their own."""
