@@ -95,6 +95,8 @@ LINE = 60
 """Bytes that something that happens in the world takes about."""
 QUICKEST_S, SLOWEST_S = 0.25, 2.0
 """Seconds between two faults."""
+GRACE_S = 10.0
+"""How long a child of a killed process may take to end by itself."""
 STALL_S = 1.5
 """Whoever had to wait for so long to run at all was as good as frozen, as all others were."""
 
@@ -178,9 +180,13 @@ class Host:
         self.processes = {}
 
     def strays(self) -> list[str]:
-        """What runs on it and nobody started: left by processes that were killed."""
-        running = self.ask(do="others").items()
-        return [line for pid, line in running if int(pid) not in self.processes]
+        """What runs on it and has lost whoever started it: left by processes that were killed."""
+        running = self.ask(do="others")
+        return [
+            line
+            for pid, (parent, line) in running.items()
+            if parent == 1 and int(pid) not in self.processes
+        ]
 
     def of(self, *kinds: str) -> list[Process]:
         return [one for one in self.processes.values() if one.kind in kinds]
@@ -490,8 +496,10 @@ class Chaos:
         unfinished = await self.unfinished()
         print(f"all quiet after {time.monotonic() - begun:.0f} s", flush=True)
         for host in self.hosts:
-            host.reap()
-            unfinished += [f"process {line}" for line in host.strays()]
+            until = time.monotonic() + GRACE_S
+            while (strays := host.strays()) and time.monotonic() < until:
+                await asyncio.sleep(0.5)
+            unfinished += [f"process {line}" for line in strays]
             host.off()
         sweep(TEMPORARY)  # as the next process does that needs a folder
         unfinished += [f"folder {one.name}" for one in TEMPORARY.glob("taofold-*")]

@@ -180,15 +180,16 @@ def ended() -> dict[int, int]:
         found[pid] = status
 
 
-def others() -> dict[int, str]:
-    """What else runs on this machine: process ids, and what was started."""
-    found: dict[int, str] = {}
+def others() -> dict[int, tuple[int, str]]:
+    """What else runs on this machine: process ids, with the parent's and what was started."""
+    found: dict[int, tuple[int, str]] = {}
     for entry in Path("/proc").iterdir() if os.getpid() == 1 else ():
         if entry.name.isdecimal() and entry.name != "1":
             with suppress(OSError):
                 line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                 if line:  # else it has ended, and nobody has asked for it yet
-                    found[int(entry.name)] = line.decode(errors="replace")
+                    found[int(entry.name)] = parent, line.decode(errors="replace")
     return found
 
 

@@ -103,6 +103,7 @@ class Site:
         self.http = httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app=create_app(self.server), client=("127.0.0.1", 1)),
             base_url="http://127.0.0.1",
+            headers={"Authorization": f"Bearer {self.server.local.value()}"},
         )
 
     async def get(self, path: str, **query: Any) -> httpx2.Response:

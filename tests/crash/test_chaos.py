@@ -11,6 +11,8 @@ import pytest
 pytestmark = pytest.mark.crash
 RUN = Path(__file__).parents[2] / "bench" / "chaos" / "run.py"
 FAULTS = 40
+ENOUGH = 20
+"""Calls after which one that was not written is sure to be among those that count."""
 
 
 def chaos(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -19,7 +21,7 @@ def chaos(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     environment = {name: v for name, v in os.environ.items() if not name.startswith("TAOFOLD_")}
     environment["TMPDIR"] = str(folder)
     return subprocess.run(
-        command, check=False, env=environment, capture_output=True, text=True, timeout=900
+        command, check=False, env=environment, capture_output=True, text=True, timeout=1800
     )
 
 
@@ -42,5 +44,8 @@ def test_nothing_is_lost_repeated_or_left_behind_in_a_small_chaos(tmp_path: Path
 def test_the_harness_tells_of_a_runtime_that_breaks_its_promise(tmp_path: Path) -> None:
     """Starts that are not written: without a judge that sees them the test above means little."""
     ended = chaos(tmp_path, "--seed", "2", "--patience", "20", "--mutant", "swallowed")
+    calls = dict(figures(ended)["figures"]).get("calls", 0)  # type: ignore[call-overload]
+    if calls < ENOUGH:
+        pytest.skip(f"this machine is so busy that only {calls} calls were made")
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "never recorded" in ended.stdout
