@@ -30,7 +30,7 @@ from taofold.server.tokens import Tokens
 pytestmark = pytest.mark.anyio
 
 AGENT = (act("write", "publish", text="x"), finish())
-PUBLIC = {"/healthz", "/openapi.json", "/signin", "/signin/{code}"}
+PUBLIC = {"/healthz", "/readyz", "/openapi.json", "/signin", "/signin/{code}"}
 PAGES = {"/", "/static/{file:path}"}
 
 

@@ -18,12 +18,17 @@ from taofold.cli.program import invocation
 if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.core.events import RunStarted
+    from taofold.server.tokens import Tokens
 
 PORT: Final = 8420
 _START: Final = "start"
 TokenFile = Annotated[
     Path | None,
-    typer.Option("--token-file", metavar="FILE", help="Tokens [default: .taofold/tokens.json]."),
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="Tokens [default: .taofold/tokens.json, or the database that TAOFOLD_LOG names].",
+    ),
 ]
 
 
@@ -77,7 +82,12 @@ def start(
     model: options.ModelName = "",
     root: options.Root = None,
     most_runs: Annotated[
-        int, typer.Option("--max-runs", min=1, help="Runs driven at once; the rest wait.")
+        int,
+        typer.Option(
+            "--max-runs",
+            min=0,
+            help="Runs driven at once; the rest wait. 0 leaves all to `taofold work`.",
+        ),
     ] = 200,
     approve_seconds: Annotated[
         float,
@@ -143,7 +153,7 @@ def start(
             agents=_named(agents or [], root, model),
             host=host,
             port=port,
-            tokens=_path(token_file),
+            tokens=token_file,
             hosts=frozenset(name.lower() for name in allow_host or ()),
             origins=frozenset(url.rstrip("/") for url in allow_origin or ()),
             most_runs=most_runs,
@@ -178,10 +188,55 @@ def rebuilt(started: "RunStarted") -> "Agent[Any, Any] | None":
     return make(recorded(started)) if SETTINGS in started.settings else None
 
 
-def _path(said: Path | None) -> Path:
-    from taofold.cli.place import home
+def work(
+    agents: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="AGENT…", help="As for `serve`.", show_default=False),
+    ] = None,
+    model: options.ModelName = "",
+    root: options.Root = None,
+    most_runs: Annotated[
+        int, typer.Option("--max-runs", min=1, help="Runs driven at once; the rest wait.")
+    ] = 50,
+    stop_seconds: Annotated[
+        float,
+        typer.Option(
+            "--stop-seconds",
+            min=0,
+            help="After SIGTERM: how long runs may take to come to a place where others go on.",
+        ),
+    ] = 30.0,
+) -> None:
+    """Drive the runs that servers begin: as many workers as you like, on any machine.
 
-    return said if said is not None else home() / "tokens.json"
+    They share a log (`TAOFOLD_LOG=postgresql://…`) with the servers. A worker that dies loses
+    nothing: when its lease is over, after some seconds, another one goes on.
+    """
+    from taofold.cli.descent import refuse
+
+    refuse("start a worker")
+    try:
+        from taofold.cli import serving
+    except ImportError as error:
+        fail(f"a worker needs the extra `serve` ({error.name}): pip install 'taofold[serve]'")
+    serving.work(_named(agents or [], root, model), most_runs, stop_seconds, rebuilt)
+
+
+def _tokens(file: Path | None) -> "Tokens":
+    """The tokens of this project's servers."""
+    from taofold.cli.place import home, log_address, open_store
+    from taofold.logs.beside import shelf_beside
+    from taofold.logs.open import make_home
+    from taofold.server.kept import Shared
+    from taofold.server.tokens import Tokens
+
+    if file is not None:
+        return Tokens(file)
+    shelf = shelf_beside(open_store(create=True)) if log_address() else None
+    if shelf is not None:
+        return Tokens(Shared(shelf, "tokens"))
+    make_home(home())
+    return Tokens(home() / "tokens.json")
 
 
 @tokens_app.command("add")
@@ -202,14 +257,9 @@ def add(
 ) -> None:
     """Make a token and print it: it is shown this once, only its hash is kept."""  # fmt: skip
     from taofold.cli.descent import refuse
-    from taofold.logs.open import make_home
-    from taofold.server.tokens import Tokens
 
     refuse("make a token")
-    path = _path(token_file)
-    if token_file is None:
-        make_home(path.parent)
-    said = Tokens(path).add(principal, role or (), seconds=days * 86_400)
+    said = _tokens(token_file).add(principal, role or (), seconds=days * 86_400)
     give(said)
     say("keep it: it is not shown again")
     if not role:
@@ -219,9 +269,9 @@ def add(
 @tokens_app.command("list")
 def list_tokens(token_file: TokenFile = None, json: options.Json = False) -> None:
     """The tokens, without their secrets."""
-    from taofold.server.tokens import Tokens, shown
+    from taofold.server.tokens import shown
 
-    found = [shown(token) for token in Tokens(_path(token_file)).all()]
+    found = [shown(token) for token in _tokens(token_file).all()]
     if json:
         give_json(found)
     elif not found:
@@ -253,12 +303,11 @@ def revoke(
     token_file: TokenFile = None,
 ) -> None:
     """Refuse a token from now on; a server that runs notices at once."""
-    from taofold.server.tokens import Tokens
-
-    token = Tokens(_path(token_file)).revoke(id)
+    token = _tokens(token_file).revoke(id)
     say(f"the token {token.id} of {token.principal} is refused from now on")
 
 
 def register(program: typer.Typer) -> None:
     """Add the command."""
     program.add_typer(app, name="serve")
+    program.command("work")(work)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import socket
 import webbrowser
 from collections.abc import Mapping
@@ -14,13 +15,15 @@ from taofold.cli.outcome import fail, say
 from taofold.cli.place import home, open_store, operator_policy
 from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError
-from taofold.logs.beside import journal_beside, registry_beside
+from taofold.logs.beside import journal_beside, registry_beside, shelf_beside
 from taofold.server import Server, Settings, create_app
 from taofold.server.catalog import Rebuild
 from taofold.server.door import LOOPBACK, loopback
+from taofold.server.kept import Shared
 from taofold.server.listening import server_for
 from taofold.server.local_token import LocalToken
 from taofold.server.tokens import Tokens
+from taofold.store.log import Log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,8 @@ class Plan:
     agents: Mapping[str, Agent[Any, Any]]
     host: str
     port: int
-    tokens: Path
+    tokens: Path | None
+    """A file; None: in the log's database, or beside the project's file."""
     hosts: frozenset[str]
     origins: frozenset[str]
     most_runs: int
@@ -46,7 +50,8 @@ def serve(plan: Plan) -> None:
     Raises:
         ConfigError: it must not be opened so.
     """
-    tokens, local = Tokens(plan.tokens), LocalToken.of_user()
+    log = open_store(create=True)
+    tokens, local = Tokens(token_place(plan.tokens, log)), LocalToken.of_user()
     tokens.all()  # a file that cannot be read is said now
     local.value()
     here = plan.host in LOOPBACK or loopback(plan.host)
@@ -59,7 +64,6 @@ def serve(plan: Plan) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     listener = _listener(plan.host, plan.port)
     port = listener.getsockname()[1]
-    log = open_store(create=True)
     named = frozenset[str]() if plan.host in ("0.0.0.0", "::") else frozenset({plan.host.lower()})  # noqa: S104 - compared
     server = Server(
         log,
@@ -79,6 +83,7 @@ def serve(plan: Plan) -> None:
         rebuild=plan.rebuild,
         journal=journal_beside(log),
         registry=registry_beside(log),
+        shelf=shelf_beside(log),
     )
     uvicorn = server_for(create_app(server), plan.host, port)
 
@@ -90,6 +95,42 @@ def serve(plan: Plan) -> None:
             await log.close()
 
     asyncio.run(work())
+
+
+def token_place(file: Path | None, log: Log) -> Path | Shared:
+    """Where the tokens lie: in the file that was named, or where all servers of the log look."""
+    if file is not None:
+        return file
+    shelf = shelf_beside(log)
+    return home() / "tokens.json" if shelf is None else Shared(shelf, "tokens")
+
+
+def work(
+    agents: Mapping[str, Agent[Any, Any]], most_runs: int, stop_s: float, rebuild: Rebuild
+) -> None:
+    """Drive runs of the log until told to stop, then let each come to a place where it can wait."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    log = open_store(create=True)
+    server = Server(
+        log,
+        agents,
+        settings=Settings(policy=operator_policy(), most_runs=most_runs, stop_s=stop_s),
+        tokens=Tokens(token_place(None, log)),
+        rebuild=rebuild,
+    )
+
+    async def until_told() -> None:
+        told = asyncio.Event()
+        for one in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(one, told.set)
+        await server.start()
+        say(f"working for {', '.join(server.catalog.names)}; at most {most_runs} runs at once")
+        await told.wait()
+        say("stopping: others go on with what is under way")
+        await server.stop()
+        await log.close()
+
+    asyncio.run(until_told())
 
 
 def _listener(host: str, port: int) -> socket.socket:

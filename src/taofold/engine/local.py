@@ -28,6 +28,7 @@ PAGES: Final = 5
 """Pages of due runs in one look; the next look goes on behind them."""
 _PAGE: Final = 100
 _BREATH: Final = 20
+_SOON_S: Final = 0.05
 _REMEMBERED: Final = 10_000
 
 _logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class LocalEngine:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self._looking: asyncio.Task[None] | None = None
+        self._nudged = asyncio.Event()
         self._behind: RunRow | None = None
         self._over: dict[str, tuple[int, int, float]] = {}
         """Leases that were seen over: epoch, end, and since when (monotonic seconds)."""
@@ -103,6 +105,10 @@ class LocalEngine:
         else:
             self._spawn(run)
 
+    def nudge(self) -> None:
+        """Something in the log changed: look soon."""
+        self._nudged.set()
+
     async def stop(self, seconds: float) -> None:
         """Look no more, let every run come to a place where it can wait; cut off the rest."""
         self.stopping = True
@@ -136,7 +142,12 @@ class LocalEngine:
 
     async def _look(self) -> None:
         while True:
-            await asyncio.sleep(self._look_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._look_s):
+                    await self._nudged.wait()
+                    # Many changes at once are one reason to look.
+                    await asyncio.sleep(min(_SOON_S, self._look_s))
+            self._nudged.clear()
             await self._safely(self.reconcile)
 
     async def _safely(self, work: Callable[[], Awaitable[None]]) -> None:

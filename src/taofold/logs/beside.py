@@ -39,6 +39,14 @@ def journal_beside(log: Log) -> Journal:
     return journal
 
 
+def shelf_beside(log: Log) -> Any:
+    """What servers of several machines share, in the log's database; None: it has no place.
+
+    It has `kept(key)` and `keep(key, version, body)`.
+    """
+    return getattr(innermost(log), "database", None)
+
+
 def registry_beside(log: Log, *, embedder: Embedder | None = None) -> Registry:
     """The registry of patterns in the log's file or database.
 

@@ -7,12 +7,16 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 import taofold
+from taofold.core.errors import LogError
 from taofold.server import shapes, views
 from taofold.server.counts import MEDIA
 from taofold.server.endpoint import Call, Endpoint, Nothing
 from taofold.server.problem import Problem
 from taofold.server.shapes_asked import Login
 from taofold.server.signin import SESSION_S, Session
+
+READY_S: Final = 3.0
+"""How long the log may take to answer."""
 
 
 async def agents(call: Call) -> BaseModel:
@@ -97,6 +101,19 @@ async def health(call: Call) -> BaseModel:
     )
 
 
+async def ready(call: Call) -> Response:
+    """May requests be sent here? Not while it stops, or cannot reach its log."""
+    server = call.server
+    problem = "stopping" if server.engine.stopping else ""
+    if not problem:
+        try:
+            async with asyncio.timeout(READY_S):
+                await server.log.due(server.now(), limit=1)
+        except (LogError, TimeoutError):
+            problem = "log"
+    return JSONResponse({"status": problem or "ok"}, 503 if problem else 200)
+
+
 async def metrics(call: Call) -> Response:
     """What a monitor wants to know."""
     server = call.server
@@ -144,6 +161,11 @@ ENDPOINTS: Final = (
     Endpoint(
         "GET", "/healthz", health, "Is the server well?", "server",
         answers={200: shapes.Health},
+        right="public",
+    ),
+    Endpoint(
+        "GET", "/readyz", ready, "May requests be sent here? 503 if not.", "server",
+        answers={200: shapes.Ready, 503: shapes.Ready},
         right="public",
     ),
     Endpoint(

@@ -69,10 +69,10 @@ class Hub:
         self._replies.pop(root, None)
 
     def poke(self, root: str) -> None:
-        """Something was written to the run: look now."""
+        """Something was written to the run ("" = to any): look now."""
         channel = self._channels.get(root)
-        if channel is not None:
-            channel.poked.set()
+        for one in (channel,) if channel is not None else () if root else self._channels.values():
+            one.poked.set()
 
     @asynccontextmanager
     async def watch(self, run: str) -> AsyncGenerator[Channel]:

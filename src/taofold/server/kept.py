@@ -1,7 +1,8 @@
-"""A small JSON file that several processes share, for its owner only.
+"""A small JSON file that several processes share, for its owner only; or an entry of a database.
 
-It is read again when it changed, so a change holds at once everywhere; it is changed by one
-process at a time, as a whole or not at all. Knows nothing of what it holds.
+The file is read again when it changed, so a change holds at once everywhere; it is changed by one
+process at a time, as a whole or not at all. What lies in a database holds on every machine
+within a quarter of a second. Knows nothing of what it holds.
 """
 
 import fcntl
@@ -13,13 +14,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from time import monotonic
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from taofold.core.errors import ConfigError, LogError
 from taofold.places.reserved import reserve_file
 
 T = TypeVar("T")
 _Seen = tuple[int, int, int]
+FRESH_S: Final = 0.25
+"""How long what a database said is believed."""
+_TRIES: Final = 50
+
+
+class Shelf(Protocol):
+    """Entries that servers of several machines share. Both may raise `LogError`, and block."""
+
+    def kept(self, key: str) -> tuple[int, bytes]:
+        """What lies under `key`, with its version; (0, b"") if nothing."""
+        ...
+
+    def keep(self, key: str, version: int, body: bytes) -> bool:
+        """Put `body` where `version` was; False if somebody else was quicker."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A place in a database."""
+
+    shelf: Shelf
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.key} in the log's database"
 
 
 @dataclass(frozen=True)
@@ -34,11 +62,12 @@ class Form(Generic[T]):
 
 
 class Kept(Generic[T]):
-    """The value in the file at `path`; without one it lives in memory."""
+    """The value in the file, or the place of a database, `path`; None: it lives in memory."""
 
-    def __init__(self, path: Path | None, form: Form[T]) -> None:
+    def __init__(self, path: Path | Shared | None, form: Form[T]) -> None:
         self.path, self._form = path, form
-        if path is not None:
+        self._read_at = 0.0
+        if isinstance(path, Path):
             reserve_file(path)
         self._known: tuple[_Seen | None, T] = (None, form.empty)
         self._lock = Lock()
@@ -50,6 +79,10 @@ class Kept(Generic[T]):
             ConfigError: it cannot be read, or others can read it.
         """
         if self.path is None:
+            return self._known[1]
+        if isinstance(self.path, Shared):
+            if not self._read_at or monotonic() - self._read_at > FRESH_S:
+                self._look(self.path)
             return self._known[1]
         try:
             stat = self.path.stat()
@@ -65,27 +98,60 @@ class Kept(Generic[T]):
             self._known = (seen, self._read(self.path))
         return self._known[1]
 
+    def newest(self) -> T:
+        """What others may have written just now. Blocks.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        self._read_at = 0.0
+        return self.value()
+
+    def _look(self, place: Shared) -> int:
+        """Read the entry; returns its version."""
+        try:
+            version, body = place.shelf.kept(place.key)
+            value = self._form.decode(json.loads(body)) if version else self._form.empty
+        except (LogError, ValueError, TypeError, KeyError) as error:
+            raise ConfigError(f"{place} cannot be read: {error}") from error
+        self._known, self._read_at = (None, value), monotonic()
+        return version
+
+    def _change(self, place: Shared, step: Callable[[T], T]) -> None:
+        for _ in range(_TRIES):
+            version = self._look(place)
+            made = step(self._known[1])
+            body = json.dumps(self._form.encode(made)).encode()
+            if place.shelf.keep(place.key, version, body):
+                self._known, self._read_at = (None, made), monotonic()
+                return
+        raise LogError(f"{place} cannot be written: {_TRIES} times somebody was quicker")
+
     def change(self, step: Callable[[T], T]) -> None:
         """Write what `step` makes of the value. Blocks while somebody else does so.
 
         Raises:
-            ConfigError: the file cannot be read; nothing was changed.
+            ConfigError: it cannot be read; nothing was changed.
             LogError: it cannot be written; nothing was changed.
         """
+        if isinstance(self.path, Shared):
+            with self._lock:
+                self._change(self.path, step)
+            return
         try:
             with self._alone():
                 made = step(self.value())
-                if self.path is None:
-                    self._known = (None, made)
-                else:
+                if isinstance(self.path, Path):
                     self._write(self.path, made)
+                else:
+                    self._known = (None, made)
         except OSError as error:
             raise LogError(f"{str(self.path)!r} cannot be written: {error.strerror}") from error
 
     @contextmanager
     def _alone(self) -> Generator[None]:
         with self._lock:
-            if self.path is None:
+            if not isinstance(self.path, Path):
                 yield
                 return
             lock = os.open(f"{self.path}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -3,15 +3,16 @@
 `Server` is what handlers work with. It opens no port; `taofold serve` and tests do.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from taofold.core.values import Principal
-from taofold.engine import LocalEngine
+from taofold.engine import LocalEngine, RemoteEngine
 from taofold.learning.registry import Registry
 from taofold.policy import Policy
 from taofold.policy.rights import Right
@@ -23,6 +24,7 @@ from taofold.server.catalog import AnyAgent, Catalog, Rebuild
 from taofold.server.counts import Counts
 from taofold.server.door import Door
 from taofold.server.hub import Hub
+from taofold.server.kept import Shared, Shelf
 from taofold.server.local_token import LocalToken
 from taofold.server.problem import Problem
 from taofold.server.rates import Rates
@@ -52,7 +54,7 @@ class Settings:
     approve_seconds: float = CHAT_SECONDS
     """How long an approval is open if the agent's policy does not say; 0 = for ever."""
     most_runs: int = 200
-    """Runs driven at once; more of them wait in the log."""
+    """Runs driven at once; more of them wait in the log. 0 leaves all to other processes."""
     most_streams: int = 4000
     """Event streams at once; half of them for one principal."""
     look_again_s: float = 1.0
@@ -100,9 +102,12 @@ class Server:
         journal: Journal | None = None,
         registry: Registry | None = None,
         rebuild: Rebuild | None = None,
+        shelf: Shelf | None = None,
         now: Callable[[], int] = clock,
     ) -> None:
         """`folder` keeps the audit and who is signed in; None: only in memory.
+
+        On a `shelf`, who is signed in is shared by the servers of all machines.
 
         `local` is the secret of this machine's user; None: one of the server's own, in memory.
 
@@ -118,21 +123,17 @@ class Server:
         )
         self.hub = Hub(log, driven=self._drives, look_s=settings.tail_s)
         self.worker = Worker(log, self.catalog, self.hub, current=self.tokens.current)
-        self.engine = LocalEngine(
-            log,
-            self.worker.advance,
-            now=now,
-            ours=self.worker.offered,
-            most=settings.most_runs,
-            look_s=settings.look_s,
-        )
+        self.engine = self._engine()
         offered = [self.catalog[name] for name in self.catalog.names]
         self.audit = Audit(
             folder / "audit.jsonl" if folder else None,
             now=now,
             secrets=[secret for agent in offered for secret in agent.redactor.known],
         )
-        self.signin = Signin(self.tokens, folder / "sessions.json" if folder else None, now)
+        sessions: Path | Shared | None = folder / "sessions.json" if folder else None
+        if shelf is not None:
+            sessions = Shared(shelf, "sessions")
+        self.signin = Signin(self.tokens, sessions, now)
         self.signin.check()
         self.door = Door(self.tokens, self.signin, self.local, settings.hosts, settings.origins)
         self.rates = Rates(settings.requests_per_s, settings.requests_burst)
@@ -141,6 +142,7 @@ class Server:
         self.watching = Watching(settings.most_streams)
         self._asked = OrderedDict[str, tuple[int, list[Approval]]]()
         self._uploads = 0
+        self._deafen: Callable[[], None] = lambda: None
         self.tickets: dict[str, list[object]] = {}
         """Requests that wait for a session."""
 
@@ -160,6 +162,18 @@ class Server:
         finally:
             self._uploads -= 1
 
+    def _engine(self) -> LocalEngine | RemoteEngine:
+        if not self.settings.most_runs:
+            return RemoteEngine(self.log)
+        return LocalEngine(
+            self.log,
+            self.worker.advance,
+            now=self.now,
+            ours=self.worker.offered,
+            most=self.settings.most_runs,
+            look_s=self.settings.look_s,
+        )
+
     @property
     def streams(self) -> int:
         """How many event streams are open."""
@@ -169,11 +183,26 @@ class Server:
         return self.engine.drives(run)
 
     async def start(self) -> None:
-        """Continue what an earlier server left."""
+        """Continue what an earlier server left, and hear of what other processes write."""
+        hear = getattr(self.log, "on_change", None)
+        if hear is not None:
+            loop = asyncio.get_running_loop()
+
+            def heard(run: str) -> None:
+                with suppress(RuntimeError):  # the server has stopped
+                    loop.call_soon_threadsafe(self._changed, run)
+
+            self._deafen = await asyncio.to_thread(hear, heard)
         await self.engine.start()
+
+    def _changed(self, run: str) -> None:
+        """The status or the inbox of `run` changed; "" = of any."""
+        self.hub.poke(run)
+        self.engine.nudge()
 
     async def stop(self) -> None:
         """Let every run come to a place where it can wait."""
+        self._deafen()
         await self.engine.stop(self.settings.stop_s)
         await self.hub.close()
         self.audit.close()

@@ -208,6 +208,12 @@ class Health(Answer):
     watchers: int
 
 
+class Ready(Answer):
+    """May requests be sent to this server? `log`: it cannot reach its log now."""
+
+    status: Literal["ok", "stopping", "log"]
+
+
 class Fault(Answer):
     """What is wrong with one part of a request."""
 

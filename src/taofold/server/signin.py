@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Principal
-from taofold.server.kept import Form, Kept
+from taofold.server.kept import Form, Kept, Shared
 from taofold.server.tokens import Token, Tokens
 from taofold.store.fields import is_mapping
 from taofold.store.store import clock
@@ -63,7 +63,7 @@ class Signin:
     """The codes and sessions of one server; `path` keeps the sessions, None = in memory."""
 
     def __init__(
-        self, tokens: Tokens, path: Path | None = None, now: Callable[[], int] = clock
+        self, tokens: Tokens, path: Path | Shared | None = None, now: Callable[[], int] = clock
     ) -> None:
         self._tokens, self._now = tokens, now
         self._kept = Kept(path, _FORM)
@@ -97,7 +97,7 @@ class Signin:
     def read(self, cookie: str) -> Session | None:
         """Whose cookie it is, None if it is not ours, has ended, or its token was revoked."""
         try:
-            found = self._kept.value().get(_hash(cookie))
+            found = self._kept.value().get(_hash(cookie)) or self._elsewhere(_hash(cookie))
         except ConfigError:
             return None
         if found is None or self._now() > found.until:
@@ -108,6 +108,10 @@ class Signin:
         if token is None:
             return None
         return Session(self._tokens.principal(token), _csrf(cookie), found.token)
+
+    def _elsewhere(self, digest: str) -> Entry | None:
+        """A session that began at another server just now."""
+        return self._kept.newest().get(digest) if isinstance(self._kept.path, Shared) else None
 
     def end(self, cookie: str) -> None:
         """Refuse the cookie from now on, everywhere. Blocks.
@@ -134,10 +138,15 @@ class Signin:
         return cookie
 
 
-def _server(tokens: Tokens, path: Path | None) -> str:
-    """Which server it is: the same after a restart, another one for another folder."""
+def _server(tokens: Tokens, path: Path | Shared | None) -> str:
+    """Which server it is: the same after a restart, another one for another folder.
+
+    Servers that share their sessions are one server.
+    """
     if path is None:
         return token_hex(4)
+    if isinstance(path, Shared) or isinstance(tokens.path, Shared):
+        return "shared"
     said = f"{path.absolute()}\n{tokens.path and tokens.path.absolute()}"
     return _hash(said)[:8]
 

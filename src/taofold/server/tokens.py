@@ -17,7 +17,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.instant import iso
 from taofold.core.values import Principal
 from taofold.policy.roles import ROLES
-from taofold.server.kept import Form, Kept
+from taofold.server.kept import Form, Kept, Shared
 from taofold.store.fields import is_list, is_mapping
 from taofold.store.store import clock
 
@@ -65,9 +65,9 @@ _FORM: Final = Form[Known](
 
 
 class Tokens:
-    """The tokens in the file at `path`; None = there are none."""
+    """The tokens in the file, or the place of a database, `path`; None = there are none."""
 
-    def __init__(self, path: Path | None = None, now: Callable[[], int] = clock) -> None:
+    def __init__(self, path: Path | Shared | None = None, now: Callable[[], int] = clock) -> None:
         self.path, self.now = path, now
         self._kept = Kept(path, _FORM)
 
