@@ -1,0 +1,57 @@
+"""`taofold doctor MODEL`: what it keeps, and where it says that each fact is from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from taofold.cli.probe import Finding, examine
+from taofold.models.transport import Answer, Body, Bounds, OnBytes, answered_by
+from taofold.runtime.probed import known
+
+
+class Says:
+    """A Responses endpoint that says the same to everything, whole or streamed."""
+
+    async def post(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: Body,
+        bounds: Bounds,
+        on_bytes: OnBytes | None = None,
+    ) -> Answer:
+        part = {"type": "output_text", "text": '{"planet": "mars", "moons": 2}'}
+        output = [{"type": "message", "content": [part]}]
+        return Answer(200, {}, msgspec.json.encode({"status": "completed", "output": output}))
+
+
+@pytest.fixture
+def findings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[dict[str, Finding], str]:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-this-test")
+    monkeypatch.chdir(tmp_path)
+    with answered_by(Says()):
+        return {found.what: found for found in examine("openai:gpt-6.1-sol")}, "openai:gpt-6.1-sol"
+
+
+def test_what_was_not_tried_stays_as_the_rules_have_it(
+    findings: tuple[dict[str, Finding], str],
+) -> None:
+    profile = known(findings[1])
+    assert profile is not None
+    assert profile.thinking == "always"
+    assert profile.prefix_bound
+    assert profile.inputs == ("image", "document")
+    assert profile.json_schema
+    assert not profile.native_tools, "it was offered a tool and answered in text"
+
+
+def test_each_fact_has_a_source(findings: tuple[dict[str, Finding], str]) -> None:
+    said = {what: found.said for what, found in findings[0].items()}
+    assert "genai-prices" in said["window"]
+    assert "genai-prices" in said["price"]
+    assert "per million tokens" in said["price"]
+    assert said["takes"].startswith("text, image, document (rules of ")
+    assert said["thinks"].startswith("always (rules of ")
