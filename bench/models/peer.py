@@ -1,8 +1,9 @@
-"""One agent of a peer against one fake provider; run by the Python that has the peers installed.
+"""Agents of a peer against fake providers; run by the Python that has the peers installed.
 
-    python peer.py PEER FORMAT URL SCENARIO
+    python peer.py PEER
 
-Prints what came out, or the error. The agent is what each peer's own documentation shows.
+Each line of the input is a job, `[FORMAT, URL, SCENARIO, PICTURE]` as JSON (the picture base64);
+each line of the output what came of it. The agent is what the peer's own documentation shows.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ MODELS = {
     "gemini": "gemini-3.7-flash",
     "deepseek": "deepseek-v4",
 }
+PATIENCE = 240.0
+"""Seconds for one job on a busy machine."""
 INSTRUCTIONS = "Be brief."
 GOAL = "Add them up."
 
@@ -203,16 +206,14 @@ PEERS: Any = {"pydantic-ai": pydantic_ai, "openai-agents": openai_agents, "litel
 
 
 def main() -> None:
-    peer, form, url, scenario, picture = sys.argv[1:]
-    try:
-        said = asyncio.run(
-            asyncio.wait_for(PEERS[peer](form, url, scenario, base64.b64decode(picture)), 90)
-        )
-    except BaseException as error:
-        said = f"{type(error).__name__}: {error}"
-        print("FAILED", " ".join(said.split())[:300])
-    else:
-        print("GAVE", " ".join(said.split())[:300])
+    for line in sys.stdin:
+        form, url, scenario, picture = json.loads(line)
+        work = PEERS[sys.argv[1]](form, url, scenario, base64.b64decode(picture))
+        try:
+            said = f"GAVE {asyncio.run(asyncio.wait_for(work, PATIENCE))}"
+        except BaseException as error:
+            said = f"FAILED {type(error).__name__}: {error}"
+        print(" ".join(said.split())[:300], flush=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ its own documentation shows (`peer.py`). Prints the table of docs/models.md.
 
 import asyncio
 import base64
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -84,22 +85,42 @@ async def ours(form: str, url: str, scenario: str) -> str:
     return f"GAVE {result.output}" if result.success else f"FAILED {result.error}"
 
 
-def theirs(python: str, peer: str, form: str, url: str, scenario: str) -> str:
-    shown = base64.b64encode(PICTURE).decode()
-    done = subprocess.run(
-        [python, PEER, peer, form, url, scenario, shown],
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("GAVE", "FAILED"))]
-    return lines[-1] if lines else f"FAILED {done.stderr[-200:]}"
+class Peer:
+    """A peer in a process of its own, started once."""
+
+    def __init__(self, python: str, name: str) -> None:
+        self._process = subprocess.Popen(
+            [python, PEER, name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def run(self, form: str, url: str, scenario: str) -> str:
+        """What came of it: `GAVE …` or `FAILED …`."""
+        to, back = self._process.stdin, self._process.stdout
+        assert to is not None
+        assert back is not None
+        shown = base64.b64encode(PICTURE).decode()
+        to.write(json.dumps([form, url, scenario, shown]) + "\n")
+        to.flush()
+        for line in back:
+            if line.startswith(("GAVE", "FAILED")):
+                return line.strip()
+        return "FAILED its process ended"
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
-async def verdict(python: str, name: str, form: str, server: Server, scenario: str) -> str:
+async def verdict(peer: Peer | None, name: str, form: str, server: Server, scenario: str) -> str:
     server.load(SCENARIOS[scenario])
-    if name == "taofold":
+    if peer is None:
         said = await ours(form, server.url, scenario)
     else:
-        said = await asyncio.to_thread(theirs, python, name, form, server.url, scenario)
+        said = await asyncio.to_thread(peer.run, form, server.url, scenario)
     refused = server.refused()
     good = said.startswith("GAVE") and "10" in said
     if good and not refused:
@@ -110,7 +131,7 @@ async def verdict(python: str, name: str, form: str, server: Server, scenario: s
 
 
 async def main() -> None:
-    python = sys.argv[1]
+    peers = {name: Peer(sys.argv[1], name) for name in NAMES[1:]}
     servers = {kind: Server(kind) for kind in ("responses", "messages", "gemini", "chat")}
     try:
         for server in servers.values():
@@ -122,11 +143,13 @@ async def main() -> None:
                 if scenario in ("image", "tool image") and form not in SEES:
                     continue
                 server = servers[FORMS[form][0]]
-                row = [await verdict(python, name, form, server, scenario) for name in NAMES]
+                row = [
+                    await verdict(peers.get(name), name, form, server, scenario) for name in NAMES
+                ]
                 print(f"| {scenario} | {form} | " + " | ".join(row) + " |", flush=True)
     finally:
-        for server in servers.values():
-            server.stop()
+        for one in (*servers.values(), *peers.values()):
+            one.stop()
         await aclose_all()
 
 
