@@ -337,3 +337,25 @@ async def test_a_tool_that_has_no_name_in_python_is_the_programmers_mistake():
 
     with pytest.raises(ConfigError, match="rename"):
         python_tool(tools=[odd])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "while True:\n    print('x' * 10_000)",
+        "while True:\n    try:\n        print('x' * 900)\n    except BaseException:\n        pass",
+        "print('x' * 4_000_000)\nwhile True:\n    print('y' * 4_000_000)",
+    ],
+)
+def test_code_that_prints_without_end_is_ended(code: str) -> None:
+    """Mutant: nobody counts what is printed; then the turn lasts many times its seconds."""
+    ended = turn(code)
+    assert isinstance(ended.end, Failed)
+    assert "prints without end" in ended.end.text
+    assert len(ended.printed) < 10_000
+
+
+def test_code_that_prints_much_and_ends_is_fine() -> None:
+    ended = turn("for i in range(1000):\n    print('x' * 500)\n'end'")
+    assert ended.end == Done("end")
+    assert len(ended.printed) < 10_000

@@ -1,12 +1,14 @@
 """A loop from its start to its end, with a scripted model and gates that read real files."""
 
 import asyncio
+import time
 from dataclasses import replace as but
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from taofold.agent import Agent
 from taofold.core.errors import ConfigError, Refused
 from taofold.loop import events as e
 from taofold.loop.learned import Lessons
@@ -104,6 +106,26 @@ async def test_resuming_goes_on_at_n_plus_1_with_what_was_learnt_and_a_fresh_tim
     assert state.active_at == now
     assert "Iteration 2:" in goals(model)[2]
     assert "lesson 7781" in model.requests[-1].messages[0].content
+
+
+@pytest.mark.parametrize("hours", [5, -5])
+async def test_a_loop_has_its_minutes_though_the_machines_clock_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """Red where the driver asks the machine's clock for each move."""
+    real, ahead = time.time_ns, 0
+    monkeypatch.setattr("taofold.store.store.time.time_ns", lambda: real() + ahead)
+    given = means(tmp_path, rounds("bad", "good"), contains("good"))
+    make = given.agent
+
+    def made(root: Path, state: LoopState) -> Agent[Any, Any]:
+        nonlocal ahead
+        ahead += hours * 3_600_000_000_000
+        return make(root, state)
+
+    state = await start(but(given, agent=made), wish(tmp_path), loop="x")
+    assert (state.status, len(state.done)) == ("completed", 2)
+    assert all([0 <= each.spent.ms < 600_000 for each in state.done])
 
 
 @pytest.mark.scenario("RLP-13")

@@ -10,7 +10,7 @@ from taofold import Agent, Decision, MemoryLog, Policy, Principal, Tier, tool
 from taofold.core import events as e
 from taofold.core.errors import Refused, UnknownRun
 from taofold.policy import Facts
-from taofold.runtime.people import decide, find, pending, sweep
+from taofold.runtime.people import REFUSALS, decide, find, pending, sweep
 from taofold.testing.replay import assert_replays
 
 from .kit import LOGS, Memo, act, batch, events, finish, kinds
@@ -164,6 +164,27 @@ async def test_of_two_concurrent_approvals_one_wins() -> None:
     done = await agent.resume(result)
     assert PAID == [(5, "bob")]
     assert [x.why for x in events(done, e.DecisionRefused)] == [str(refused[0])]
+
+
+@pytest.mark.parametrize("log", LOGS)
+async def test_refused_attempts_without_end_leave_a_bounded_trace(log: str, tmp_path: Path) -> None:
+    agent = payer(log=LOGS[log](tmp_path))
+    result = await agent.run("pay")
+    one = result.pending[0].id
+    assert result.log is not None
+    for person in range(12):
+        by = Principal(f"p{person}")
+        for n in range(15):
+            await decided(result, f"{result.run_id}:{90 + n}", Decision("approve"), by=by)
+    assert len(await result.log.inbox(result.run_id)) == REFUSALS
+    await decide(result.log, one, Decision("approve"))
+    done = await agent.resume(result)
+    written = events(done, e.DecisionRefused)
+    assert len(written) == REFUSALS
+    of_one = [one.why for one in written if one.by == "p3"]
+    assert len(of_one) == 8
+    assert ["further refused attempts" in why for why in of_one] == [False] * 7 + [True]
+    assert "further refused attempts" in written[-1].why
 
 
 @pytest.mark.scenario("RCT-18", "PEER-06")

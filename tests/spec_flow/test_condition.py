@@ -65,6 +65,12 @@ def test_a_condition_holds_or_not(text: str, holds: bool) -> None:
         "not " * 3000 + "1",
         "(" * 500 + "1" + ")" * 500,
         "-" * 1900 + "1",
+        "['a' * 1000000] * 1000 == ['a' * 1000000] * 1000",
+        "len(str([[[[1] * 1000] * 1000] * 1000])) > 1",
+        "[[[1] * 1000] * 1000] * 1000 == [[[1] * 1000] * 1000] * 1000",
+        "max([[[1] * 1000] * 1000] * 1000, [[[1] * 1000] * 1000] * 1000) == 1",
+        "round(5, -100000000) == 1",
+        " or ".join(["len(str(['a'] * 900000)) < 1"] * 60),
         "",
     ],
 )
@@ -72,7 +78,7 @@ def test_a_condition_is_refused_within_a_bound(text: str) -> None:
     began = time.process_time()
     with pytest.raises(Unclear):
         Condition(text).holds(NAMES)
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 2
 
 
 def test_a_text_of_the_state_is_never_evaluated() -> None:

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from time import monotonic
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -33,6 +34,8 @@ except ImportError as error:
 
 PRINTED: Final = 4_000
 """Characters kept of what one turn prints."""
+FLOOD: Final = 1_000_000
+"""Characters after which a turn that prints is not listened to any more."""
 VALUE: Final = 8_000
 """Characters kept of the value of the last expression."""
 _KEPT: Final = 64
@@ -132,8 +135,16 @@ class Interpreter:
 
     def _reach(self, session: Any, program: Program, printed: list[str]) -> Call | Done | Failed:
         """Run to the end of the next turn; what earlier turns printed was told before."""
+        heard, until = 0, monotonic() + self._bounds.seconds
 
         def hear(_: str, text: str) -> None:
+            # The interpreter's clock stands still while somebody listens: code that prints would
+            # go on for twenty times its seconds, and fill this process's memory. An error here
+            # ends the turn when its seconds are over, and nothing more is heard of it.
+            nonlocal heard
+            heard += len(text)
+            if heard > FLOOD or monotonic() > until:
+                raise RuntimeError("the code prints without end: print what matters, once")
             printed.append(text)
 
         kept = self._recall(program.before)

@@ -1,5 +1,7 @@
 """Ends runs that nobody drives, without their agent. Knows nothing about terminals."""
 
+from msgspec.structs import replace
+
 from taofold.core import events as e
 from taofold.core.errors import UnknownRun
 from taofold.core.state import ENDED, fold
@@ -48,7 +50,7 @@ async def end(log: Log, run: str) -> bool:
     state = fold(records)
     sent = [signal.id for signal in await log.inbox(run) if signal.kind == "cancel"]
     at = max(clock(), state.at)
-    event = cancelled(LOCAL.id)
+    event = replace(cancelled(LOCAL.id), elapsed=0)
     record = e.Record(run, records[-1].seq + 1, at, event)
     await log.append(run, claim.epoch, [record], disk=True, consume=sent, status=event.status)
     for child in await log.rows(parent=run, limit=0):

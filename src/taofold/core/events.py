@@ -5,7 +5,7 @@ replay; `index` that of an action in its batch. Events are never changed; `codec
 """
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -42,6 +42,9 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
 
     disk: ClassVar[bool] = False
     """Must survive a power cut, not only a killed process: the log syncs before going on."""
+    elapsed: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Milliseconds of activity since the record before, by a clock that nobody can set; None =
+    what the records' times say."""
 
 
 class ForeignCall(Value, frozen=True):

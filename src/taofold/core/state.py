@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +18,8 @@ Status: TypeAlias = Literal[
     "new", "running", "waiting", "finished", "limited", "failed", "cancelled"
 ]
 _Called: TypeAlias = e.Decided | e.Started | e.Observed
+_UNTIMED: Final = (e.RunStarted, e.Resumed, e.Forked, e.Rewound)
+"""Before these nobody was active: the run began, was dead, or was copied from another."""
 ENDED: frozenset[str] = frozenset({"finished", "limited", "failed", "cancelled"})
 
 
@@ -77,7 +79,9 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
     """The state after `record`. Pure: same arguments, same result; `state` is not touched."""
     event, at = record.event, record.at
     active = state.active_ms
-    if at > state.at and state.status not in ("new", "waiting") and type(event) is not e.Resumed:
+    if event.elapsed is not None:
+        active += event.elapsed
+    elif at > state.at and was_active(state, event):
         active += at - state.at
     match event:
         case e.Replied():
@@ -149,7 +153,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
         case e.Rewound():
             return replace(state, rewinds=state.rewinds + 1, at=at)
         case e.PromptChanged() | e.DecisionRefused():
-            return state
+            return replace(state, active_ms=active, at=at)
         case e.Noted(kind="state"):
             data = {**state.data, **event.data}
             return replace(state, data=data, at=at, active_ms=active)
@@ -157,6 +161,11 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             return replace(state, at=at, active_ms=active)
         case _:
             assert_never(event)
+
+
+def was_active(state: RunState, event: e.Event) -> bool:
+    """Did the time between the last record and `event` pass in activity?"""
+    return state.status not in ("new", "waiting") and not isinstance(event, _UNTIMED)
 
 
 def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunState:

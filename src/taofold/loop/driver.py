@@ -30,7 +30,7 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import Overtaken, Stream
 from taofold.store.journal import Journal
 from taofold.store.log import Log
-from taofold.store.store import clock
+from taofold.store.store import clock, steady
 
 T = TypeVar("T")
 
@@ -67,6 +67,9 @@ class Driver:
 
     def __init__(self, stream: Stream, means: Means, ground: Ground, owner: str) -> None:
         self.stream, self.means, self.ground, self.owner = stream, means, ground, owner
+        # One clock for the whole activation, which nobody can set: a jump of the machine's neither
+        # ends the loop nor gives it more time.
+        self.now = stream.now = steady(means.now, stream.state.at)
         self._busy: asyncio.Future[Any] | None = None
         self._taken: Overtaken | None = None
 
@@ -145,7 +148,7 @@ class Driver:
 
     async def _move(self) -> bool:
         """Make one move; False if there is nothing left to do."""
-        move = d.decide(self.loop, self.state, self.means.now())
+        move = d.decide(self.loop, self.state, self.now())
         match move:
             case d.Measure():
                 await self._measure()

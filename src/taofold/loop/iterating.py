@@ -83,7 +83,7 @@ async def _work(driver: "Driver", move: d.Iterate) -> None:
     had = fold(records)
     if had.status in ENDED and had.status != "cancelled" and had.stop_reason != "error":
         return
-    now = means.now()
+    now = driver.now()
     made = means.agent(driver.ground.root, state)
     agent = shaped(made, state, now, had).but(log=means.log)
     if records:
@@ -146,6 +146,6 @@ async def _ended(
         executed=told.executed,
         blocked=blocked if changed or apart else "",
         tools=told.tools,
-        spent=structs.replace(told.spent, ms=max(0, driver.means.now() - going.started_at)),
+        spent=structs.replace(told.spent, ms=max(0, driver.now() - going.started_at)),
         commit=commit,
     )

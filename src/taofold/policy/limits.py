@@ -5,6 +5,7 @@ Pure: what was spent comes from the run's state, what a call may cost from its c
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
 from taofold.core.errors import ConfigError
@@ -64,6 +65,8 @@ class Limits:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise ConfigError(f"limit {name} must be 0 or more, not {value!r}", path="limits")
+            if value == inf:  # no number of JSON; the log has another word for it
+                object.__setattr__(self, name, None)
         for tool, value in self.per_tool.items():
             if value < 0:
                 raise ConfigError(

@@ -28,11 +28,28 @@ def copied(records: Sequence[e.Record], upto: int, run: str, now: int) -> list[e
         for record in live(records)
         if record.seq <= upto and not isinstance(record.event, e.Resumed | e.Parked | e.Rewound)
     ]
-    new = [replace(record, run=run, seq=seq) for seq, record in enumerate(kept)]
+    spent = _active(records)
+    new: list[e.Record] = []
+    active, at = 0, kept[0].at if kept else now
+    for seq, record in enumerate(kept):
+        # Where a wait was left out, the times of what is kept would count it as activity.
+        event, apparent = record.event, max(0, record.at - at)
+        passed, active, at = spent[record.seq] - active, spent[record.seq], record.at
+        timed = event if passed == apparent else replace(event, elapsed=max(0, passed))
+        new.append(e.Record(run, seq, record.at, timed))
     new[:1] = [replace(record, event=_of_fork(record.event, kept)) for record in new[:1]]
     source = records[0].run
     new.append(e.Record(run, len(new), now, e.Forked(run=source, seq=upto)))
     return new
+
+
+def _active(records: Sequence[e.Record]) -> dict[int, int]:
+    """Milliseconds of activity up to each live record, by its number."""
+    state, spent = RunState(), dict[int, int]()
+    for record in live(records):
+        state = reduce(state, record)
+        spent[record.seq] = state.active_ms
+    return spent
 
 
 def _of_fork(event: e.Event, kept: Sequence[e.Record]) -> e.Event:

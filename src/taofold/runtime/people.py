@@ -4,7 +4,9 @@ Everything goes through the inbox of the run, once; who may do it is the policy'
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.errors import Conflict, Refused, UnknownRun
@@ -22,6 +24,12 @@ from taofold.store.log import AT_ONCE, Log, RunRow, Signal
 from taofold.store.store import clock
 
 LOCAL = Principal()
+REFUSALS: Final = 64
+"""Refused attempts to decide that the log of one run keeps."""
+REFUSALS_EACH: Final = 8
+"""The same, of one principal."""
+_LONG: Final = 500
+_NO_MORE: Final = "further refused attempts are not written here"
 
 
 async def pending(log: Log, run: str = "") -> list[Approval]:
@@ -119,7 +127,7 @@ async def decide(
         if not await log.post(one.run, Signal(f"decide:{action_id}", "decide", by.id, now(), data)):
             raise Refused(f"action {action_id!r} was already resolved")
     except Refused as refusal:
-        await _audit(log, action_id, by, str(refusal), now())
+        await _audit(log, action_id, by, str(refusal), now(), redactor)
         raise
     return one
 
@@ -214,7 +222,8 @@ async def _write(
 ) -> bool:
     """Append to a run that nobody drives. False if somebody began to since `row` was read."""
     at = max(at, records[-1].at)
-    rows = [e.Record(row.run, len(records) + n, at, event) for n, event in enumerate(new)]
+    idle = [replace(event, elapsed=0) for event in new]
+    rows = [e.Record(row.run, len(records) + n, at, event) for n, event in enumerate(idle)]
     waits = status == "waiting"
     try:
         claim = await log.claim(row.run, "", epoch=row.epoch)
@@ -302,13 +311,30 @@ async def cancel(log: Log, run: str, *, by: Principal = LOCAL, redactor: Redacto
     await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", by.id, clock()))
 
 
-async def _audit(log: Log, action_id: str, by: Principal, why: str, at: int) -> None:
-    """Leave a trace of a refused attempt: the run's next activation writes it into its log."""
+async def _audit(
+    log: Log, action_id: str, by: Principal, why: str, at: int, redactor: Redactor
+) -> None:
+    """Leave a trace of a refused attempt: the run's next activation writes it into its log.
+
+    Whoever is refused may try for ever. So a run keeps `REFUSALS_EACH` attempts of one principal
+    and `REFUSALS` in all; the last that is kept says that there may be more.
+    """
     run = action_id.rpartition(":")[0]
     try:
-        ended = (await log.row(run)).status in ENDED
+        if (await log.row(run)).status in ENDED:
+            return
     except UnknownRun:
         return
-    if not ended:
-        name = f"refused:{action_id}:{by.id}:{at}"
-        await log.post(run, Signal(name, "refused", by.id, at, {"id": action_id, "why": why}))
+    records, inbox = await log.read(run), await log.inbox(run)
+    written = [r.event.by for r in records if isinstance(r.event, e.DecisionRefused)]
+    kept = written + [redactor.text(one.by) for one in inbox if one.kind == "refused"]
+    own = kept.count(redactor.text(by.id))
+    if own >= REFUSALS_EACH:
+        return
+    # Numbered, not timed: attempts at the same moment cannot be more than there are numbers.
+    for number in range(len(kept), REFUSALS):
+        last = own == REFUSALS_EACH - 1 or number == REFUSALS - 1
+        text = why[:_LONG]
+        data = {"id": action_id[:_LONG], "why": f"{text} ({_NO_MORE})" if last else text}
+        if await log.post(run, Signal(f"refused:{number}", "refused", by.id, at, data)):
+            return

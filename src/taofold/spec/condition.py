@@ -10,13 +10,14 @@ keys of mappings; the functions are in `FUNCTIONS`, and `* ** %` are bounded.
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
 import ast
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped]
 
 from taofold.core.nearest import near
-from taofold.spec.template_bounds import TooMuch, binary, budget, charge
+from taofold.spec.template_bounds import TooMuch, binary, budget, charge, digits, made, skim
 
 _LONGEST: Final = 2_000
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
@@ -38,11 +39,24 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "lower": lambda text: str(text).lower(),
     "max": max,
     "min": min,
-    "round": round,
+    "round": lambda number, places=0: round(number, digits(places)) if places else round(number),
     "startswith": lambda text, start: str(text).startswith(str(start)),
     "str": str,
     "upper": lambda text: str(text).upper(),
 }
+
+_SHALLOW: Final = frozenset({"all", "any", "get", "len"})
+"""These look at no more of a list or mapping than its own entries."""
+
+
+def _reading(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def compared(left: Any, right: Any) -> Any:
+        charge(left)
+        charge(right)
+        return compare(left, right)
+
+    return compared
+
 
 _OPERATORS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
     ast.Add: lambda a, b: binary("+", a, b),
@@ -52,14 +66,14 @@ _OPERATORS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
     ast.FloorDiv: lambda a, b: binary("//", a, b),
     ast.Mod: lambda a, b: binary("%", a, b),
     ast.Pow: lambda a, b: binary("**", a, b),
-    ast.Eq: lambda a, b: a == b,
-    ast.NotEq: lambda a, b: a != b,
-    ast.Lt: lambda a, b: a < b,
-    ast.LtE: lambda a, b: a <= b,
-    ast.Gt: lambda a, b: a > b,
-    ast.GtE: lambda a, b: a >= b,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
+    ast.Eq: _reading(operator.eq),
+    ast.NotEq: _reading(operator.ne),
+    ast.Lt: _reading(operator.lt),
+    ast.LtE: _reading(operator.le),
+    ast.Gt: _reading(operator.gt),
+    ast.GtE: _reading(operator.ge),
+    ast.In: _reading(lambda a, b: a in b),
+    ast.NotIn: _reading(lambda a, b: a not in b),
     ast.Is: lambda a, b: a is b,
     ast.IsNot: lambda a, b: a is not b,
     ast.Not: lambda a: not a,
@@ -84,7 +98,7 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
         nodes.update({ast.List: self._several, ast.Tuple: self._several})
 
     def _several(self, node: Any) -> Any:
-        return [self._eval(item) for item in node.elts]
+        return made([self._eval(item) for item in node.elts])
 
     def _eval_attribute(self, node: Any) -> Any:
         return self._key(self._eval(node.value), node.attr)
@@ -98,8 +112,9 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
 
     def _eval_call(self, node: Any) -> Any:
         arguments = [self._eval(argument) for argument in node.args]
+        count = skim if node.func.id in _SHALLOW else charge
         for argument in arguments:
-            charge(argument)
+            count(argument)
         return FUNCTIONS[node.func.id](*arguments)
 
     def _key(self, container: Any, key: Any) -> Any:

@@ -12,6 +12,8 @@ over a method, a few methods of texts and mappings exist, and no other attribute
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -21,12 +23,17 @@ from jinja2.environment import TemplateExpression
 from jinja2.exceptions import TemplateError
 
 from taofold.core.nearest import near
-from taofold.spec.template_bounds import TooMuch, budget, sized
+from taofold.spec.template_bounds import PASSED, TooMuch, budget, charge, sized, weigh
 from taofold.spec.template_environment import ENVIRONMENT, TESTS
 from taofold.spec.template_filters import FILTERS
 
 _LONGEST: Final = 200_000
 """Characters of a template's source."""
+_TOKENS: Final = 10_000
+"""Words and signs of it; text between expressions counts once."""
+_ENDLESS: Final = (inf, -inf)
+_COMPARING: Final = frozenset({"eq", "equalto", "ge", "gt", "in", "le", "lt", "ne"})
+"""Tests that compare."""
 _NODES: Final = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Name,
     nodes.Const, nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Getattr, nodes.Getitem,
@@ -57,18 +64,22 @@ class Template:
             raise Unrenderable(f"the template is too long: {len(source):,} characters")
         self.source = source
         try:
+            if sum(1 for _ in islice(ENVIRONMENT.lex(source), _TOKENS + 1)) > _TOKENS:
+                raise Unrenderable(
+                    f"the template is too long: more than {_TOKENS:,} words and signs"
+                )
             tree = ENVIRONMENT.parse(source)
             _check(tree)
             self.names = frozenset(_free(tree))
+            _guarded(tree)
             lone = _lone(tree)
-            _guard(tree)
             if lone is not None:
-                target = nodes.Assign(nodes.Name("result", "store"), _guarded(lone), lineno=1)
+                target = nodes.Assign(nodes.Name("result", "store"), lone, lineno=1)
                 tree.body = [target]
             code = ENVIRONMENT.compile(tree)
         except TemplateSyntaxError as error:
             raise Unrenderable(f"the template cannot be read: {error.message}") from None
-        except RecursionError:
+        except (RecursionError, MemoryError, SyntaxError):  # Python's own compiler gives up
             raise Unrenderable("the template is nested too deep") from None
         self._compiled = Compiled.from_code(ENVIRONMENT, code, ENVIRONMENT.globals)
         self._lone = TemplateExpression(self._compiled, False) if lone is not None else None
@@ -113,6 +124,8 @@ def _check(tree: nodes.Template) -> None:
             raise Unrenderable("a loop cannot be recursive")
         if isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
             raise Unrenderable(f"{node.attr!r} cannot be reached from a template")
+        if isinstance(node, nodes.Const) and node.value in _ENDLESS:
+            raise Unrenderable("a number is not finite: JSON has none")
         if isinstance(node, nodes.Filter) and node.name not in FILTERS:
             hint = near(node.name, FILTERS)
             raise Unrenderable(f"there is no filter {node.name!r}{f'; {hint}' if hint else ''}")
@@ -141,24 +154,37 @@ def _lone(tree: nodes.Template) -> nodes.Expr | None:
     return None if isinstance(lone, nodes.TemplateData) else lone
 
 
-def _guard(tree: nodes.Template) -> None:
-    """Loops count their turns and `~` its characters."""
-    for loop in tree.find_all(nodes.For):
-        loop.iter = nodes.Filter(loop.iter, "_each", [], [], None, None, lineno=loop.lineno)
-    for node in list(tree.find_all(nodes.Node)):
-        for name, value in node.iter_fields():
-            if isinstance(value, nodes.Concat):
-                setattr(node, name, _guarded(value))
-            elif isinstance(value, list):
-                items: list[Any] = value
-                setattr(node, name, [_guarded(item) for item in items])
-
-
 def _guarded(node: Any) -> Any:
-    if not isinstance(node, nodes.Concat):
-        return node
-    first, *rest = node.nodes
-    return nodes.Filter(first, "_concat", rest, [], None, None, lineno=node.lineno)
+    """The `node`, with all below it, such that what it makes, reads and repeats is counted."""
+    for name, value in node.iter_fields():
+        if isinstance(value, nodes.Node):
+            setattr(node, name, _guarded(value))
+        elif isinstance(value, list):
+            items: list[Any] = value
+            setattr(node, name, [_guarded(i) if isinstance(i, nodes.Node) else i for i in items])
+    match node:
+        case nodes.For():
+            node.iter = _filtered(node.iter, "_each")
+        case nodes.Concat():
+            return _filtered(node.nodes[0], "_concat", *node.nodes[1:])
+        case nodes.List() | nodes.Dict():
+            return _filtered(node, "_made")
+        case nodes.Tuple() if node.ctx == "load":
+            return _filtered(node, "_made")
+        case nodes.Compare() | nodes.Operand():
+            node.expr = _filtered(node.expr, "_read")
+        case nodes.Getitem() if isinstance(node.arg, nodes.Slice):
+            node.node = _filtered(node.node, "_read")
+        case nodes.Test() if node.name in _COMPARING:
+            node.node = _filtered(node.node, "_read")
+            node.args = [_filtered(argument, "_read") for argument in node.args]
+        case _:
+            pass
+    return node
+
+
+def _filtered(node: Any, name: str, *more: Any) -> nodes.Filter:
+    return nodes.Filter(node, name, list(more), [], None, None, lineno=node.lineno)
 
 
 def _native(value: Any) -> Any:
@@ -166,12 +192,14 @@ def _native(value: Any) -> Any:
     if isinstance(value, StrictUndefined):
         str(value)
     if isinstance(value, str):
-        sized(len(value))
+        sized(len(value), PASSED)
         return value
     if isinstance(value, Iterator):
         value = list(value)
     if isinstance(value, list | dict | tuple):
+        weigh(value, PASSED)
         return msgspec.json.decode(msgspec.json.encode(value))
+    charge(value)
     return msgspec.to_builtins(value)
 
 

@@ -18,7 +18,7 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from taofold.core.nearest import near
-from taofold.spec.template_bounds import binary, charge, sized, spend
+from taofold.spec.template_bounds import binary, charge, made, sized, skim, spend
 from taofold.spec.template_filters import FILTERS, shown
 
 _METHODS: Final[dict[type, frozenset[str]]] = {
@@ -86,16 +86,20 @@ class Environment(ImmutableSandboxedEnvironment):
         if isinstance(name, str) and name.startswith("_"):
             raise SecurityError(f"{name!r} cannot be reached from a template")
         if isinstance(obj, Mapping):
-            known = [str(key) for key in obj]
-            hint = near(str(name), known)
+            skim(obj)
+            hint = near(str(name), (str(key) for key in obj))
             return StrictUndefined(f"there is no {name!r}{f'; {hint}' if hint else ''}")
         return StrictUndefined(f"{type(obj).__name__} values have no {name!r}")
 
     def is_safe_callable(self, obj: Any) -> bool:
         if obj is _range:
             return True
-        charge(getattr(obj, "__self__", None))
-        names = _METHODS.get(type(getattr(obj, "__self__", None)), frozenset())
+        owner = getattr(obj, "__self__", None)
+        if isinstance(owner, str):
+            charge(owner)
+        else:
+            spend()
+        names = _METHODS.get(type(owner), frozenset())
         return getattr(obj, "__name__", "") in names
 
 
@@ -112,7 +116,15 @@ def _each(values: Any) -> Iterator[Any]:
         yield value
 
 
+def _read(value: Any) -> Any:
+    """What is compared or sliced goes through this, and every list and mapping through `made`."""
+    charge(value)
+    return value
+
+
 def _concat(first: Any, *rest: Any) -> str:
+    for value in (first, *rest):
+        charge(value)
     said = [shown(one) for one in (first, *rest)]
     sized(sum(map(len, said)))
     return "".join(said)
@@ -120,7 +132,10 @@ def _concat(first: Any, *rest: Any) -> str:
 
 @pass_context  # a finalizer that needs the context keeps Jinja from computing ahead of time
 def _finalize(context: Context, value: Any) -> str:
-    return str(value) if isinstance(value, StrictUndefined) else shown(value)
+    if isinstance(value, StrictUndefined):
+        return str(value)
+    charge(value)
+    return shown(value)
 
 
 def _environment() -> Environment:
@@ -138,7 +153,9 @@ def _environment() -> Environment:
     for given in (names, environment.filters):
         given.clear()
     names["range"] = _range
-    environment.filters.update({**FILTERS, "_each": _each, "_concat": _concat})
+    environment.filters.update(
+        {**FILTERS, "_each": _each, "_concat": _concat, "_made": made, "_read": _read}
+    )
     for name in set(environment.tests) - set(TESTS):
         del environment.tests[name]
     return environment

@@ -1,6 +1,6 @@
 """The filters of templates: few, plain, and bounded. Knows nothing about Jinja's own.
 
-Every one is charged for the size of what it reads, so that no loop over large values runs
+Each is charged for the size of what it reads, so that no loop over large values runs
 for ever; those that can grow a text say how large the result gets before they make it.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from jinja2 import Undefined
 
-from taofold.spec.template_bounds import charge, sized, spend
+from taofold.spec.template_bounds import charge, digits, sized, skim, spend
 
 _NOTHING: Final = object()
 _WIDE: Final = 100
@@ -123,10 +123,22 @@ def _split(text: str, separator: str | None = None) -> list[str]:
     return str(text).split(separator)
 
 
-def _charged(function: Callable[..., Any]) -> Callable[..., Any]:
+def _sum(values: Iterable[Any], start: float = 0) -> Any:
+    numbers = [*values, start]
+    if not all([isinstance(number, int | float) for number in numbers]):
+        raise TypeError("sum is of numbers; put lists together with +")
+    return sum(numbers)
+
+
+def _round(number: Any, places: int = 0) -> Any:
+    return round(number, digits(places)) if places else round(number)
+
+
+def _charged(function: Callable[..., Any], *, shallow: bool) -> Callable[..., Any]:
     @wraps(function)
     def charged(value: Any, *args: Any, **kwargs: Any) -> Any:
-        charge(value)
+        for each in (value, *args, *kwargs.values()):
+            (skim if shallow else charge)(each)
         return function(value, *args, **kwargs)
 
     return charged
@@ -156,12 +168,12 @@ _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "rejectattr": _rejectattr,
     "replace": _replace,
     "reverse": lambda values: values[::-1],
-    "round": lambda number, digits=0: round(number, digits) if digits else round(number),
+    "round": _round,
     "selectattr": _selectattr,
     "sort": _sort,
     "split": _split,
     "string": shown,
-    "sum": sum,
+    "sum": _sum,
     "title": lambda text: str(text).title(),
     "tojson": tojson,
     "trim": lambda text: str(text).strip(),
@@ -171,6 +183,22 @@ _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "values": lambda mapping: list(mapping.values()),
 }
 
+_SHALLOW: Final = frozenset(
+    {
+        "count",
+        "d",
+        "default",
+        "first",
+        "items",
+        "keys",
+        "last",
+        "length",
+        "list",
+        "reverse",
+        "values",
+    }
+)
+"""These look at no more of a list or mapping than its own entries."""
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
-    name: _charged(function) for name, function in _PLAIN.items()
+    name: _charged(function, shallow=name in _SHALLOW) for name, function in _PLAIN.items()
 }

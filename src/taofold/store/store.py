@@ -10,11 +10,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
+
+from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, LogError
-from taofold.core.state import RunState, fold, reduce
+from taofold.core.state import RunState, fold, reduce, was_active
+from taofold.core.value import is_finite
 from taofold.store.log import Log
 
 Listener: TypeAlias = Callable[[e.Record], None]
@@ -22,9 +25,29 @@ ActionFunction: TypeAlias = Callable[[dict[str, Any]], tuple[str, Any] | None]
 """A Redux-style action: a pure function of the state's data to a `(key, value)` update."""
 
 
+DRIFT_MS: Final = 250
+"""How far the times of records may stray from a steady clock before an event says so."""
+
+
 def clock() -> int:
-    """Milliseconds since the epoch."""
+    """Milliseconds since the epoch, by a clock that people and time servers set."""
     return time.time_ns() // 1_000_000
+
+
+def lap() -> int:
+    """Milliseconds since some moment, by a clock that nobody sets."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def steady(now: Callable[[], int], not_before: int = 0) -> Callable[[], int]:
+    """A clock that begins with `now`, not before `not_before`, and cannot be set afterwards.
+
+    Only the machine's clock can be set: any other `now` is returned as it is.
+    """
+    if now is not clock:
+        return now
+    begin = max(now(), not_before) - lap()
+    return lambda: begin + lap()
 
 
 class Store:
@@ -45,11 +68,15 @@ class Store:
         epoch: int = 0,
         head: int = 0,
         now: Callable[[], int] = clock,
+        passed: Callable[[], int] | None = None,
     ) -> None:
         self._initial = RunState(data=dict(initial or {}))
         self.state = self._initial
         self.run, self.epoch, self.head = run, epoch, head
         self._log, self._now = log, now
+        self._lap = passed or (lap if now is clock else now)
+        self._mark, self._drift = self._lap(), 0
+        """When time was last counted, and by how much the records' times lag behind."""
         self.records: list[e.Record] = []
         self._unsaved: list[e.Record] = []
         self._disk = False
@@ -87,7 +114,9 @@ class Store:
     def record(self, event: e.Event) -> e.Record:
         """Record an event."""
         at, last = self._now(), self.state.at
-        record = e.Record(self.run, self.head, at if at > last else last, event)
+        at = at if at > last else last
+        event = self._timed(event, at - last)
+        record = e.Record(self.run, self.head, at, event)
         self.head += 1
         self.restore(record)
         if self._log is None:
@@ -97,6 +126,23 @@ class Store:
         if event.disk:
             self._disk = True
         return record
+
+    def _timed(self, event: e.Event, apparent: int) -> e.Event:
+        """`event`, which says how long it took if the records' times do not (`apparent` ms).
+
+        The difference is added up, so that what is below `DRIFT_MS` is not lost either.
+        """
+        mark = self._lap()
+        if not was_active(self.state, event):
+            self._mark, self._drift = mark, 0
+            return event
+        self._drift += mark - self._mark - apparent
+        self._mark = mark
+        if -DRIFT_MS <= self._drift <= DRIFT_MS:
+            return event
+        elapsed = max(0, apparent + self._drift)
+        self._drift -= elapsed - apparent
+        return replace(event, elapsed=elapsed)
 
     def restore(self, record: e.Record) -> None:
         """Take in a record that the log already holds."""
@@ -178,7 +224,14 @@ class Store:
 
     def again(self, head: int) -> "Store":
         """A fresh store of the same run, to re-drive it from a log that ends before `head`."""
-        store = Store(run=self.run, log=self._log, epoch=self.epoch, head=head, now=self._now)
+        store = Store(
+            run=self.run,
+            log=self._log,
+            epoch=self.epoch,
+            head=head,
+            now=self._now,
+            passed=self._lap,
+        )
         store._listeners = self._listeners
         return store
 
@@ -204,4 +257,6 @@ class Store:
 def _checked(update: object) -> tuple[str, Any]:
     if not (isinstance(update, tuple) and len(update) == 2 and isinstance(update[0], str)):  # pyright: ignore[reportUnknownArgumentType]
         raise ConfigError(f"an action returns (key, value) or None, not {update!r}")
+    if not is_finite(update[1]):  # pyright: ignore[reportUnknownArgumentType]
+        raise ConfigError("a run's data is JSON, which has no NaN and no Infinity")
     return update[0], update[1]  # pyright: ignore[reportUnknownVariableType]

@@ -13,7 +13,7 @@ only by two threads; one that is a `taofold.testing.log_disk.Medium` has its pow
 
 Stated about payloads: text may hold any Unicode scalar value, NUL included, and be
 megabytes long. What JSON cannot say (a lone surrogate, an integer beyond 64 bits, an
-object) a log may keep or refuse with `LogError`, then the whole batch; a NaN may come back
+object, a NaN) a log may keep or refuse with `LogError`, then the whole batch; a NaN may come back
 as None, a tuple or a set as a list.
 """
 

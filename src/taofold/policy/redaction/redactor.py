@@ -4,6 +4,7 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any, Final, cast
 
 from taofold.policy.redaction.assignments import assigned
@@ -118,7 +119,13 @@ class Redactor:
         return found
 
     def number(self, value: Any) -> Any:
-        """`value`, a number or None, unless it is one of the known secrets."""
+        """`value`, a number or None, unless it is one of the known secrets.
+
+        What JSON has no number for (NaN, Infinity) is its name from here on, as in the results of
+        tools: a log would keep null, and a replay would see another value than the run.
+        """
+        if isinstance(value, float) and not isfinite(value):
+            value = repr(value)
         if self._known is None:
             return value
         said = str(value)
