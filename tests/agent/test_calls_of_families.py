@@ -195,3 +195,11 @@ def test_a_call_in_the_midst_of_prose_never_runs_once(name):
     """Mutants: position is not looked at; what stands beside prose is not marked."""
     calls, _, _ = ran(PROSE[name], effect="once")
     assert calls == []
+
+
+@pytest.mark.parametrize("name", ["a comment", "a result", "a page", "German", "French", "Chinese"])
+def test_a_call_on_a_line_of_prose_runs_no_tool_at_all(name):
+    """Mutant: a call between words is marked, but a decision."""
+    calls, told, _ = ran(PROSE[name])
+    assert calls == []
+    assert "talks about a call" in told[-1]
