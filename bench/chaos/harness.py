@@ -128,6 +128,8 @@ class Host:
     pid: int = 0
     lines: Any = None
     processes: dict[int, Process] = field(default_factory=dict[int, Process])
+    deaths: dict[str, int] = field(default_factory=dict[str, int])
+    """When each process was certainly gone, in monotonic nanoseconds."""
     real: bool = False
 
     @property
@@ -163,11 +165,16 @@ class Host:
         return self.processes[pid]
 
     def signal(self, process: Process, number: int) -> bool:
-        return bool(self.ask(do="signal", pid=process.pid, number=number))
+        there = bool(self.ask(do="signal", pid=process.pid, number=number))
+        if there and number == signal.SIGKILL:
+            self.deaths[process.name] = time.monotonic_ns()
+        return there
 
     def reap(self) -> None:
         for pid in self.ask(do="ended"):
-            self.processes.pop(int(pid), None)
+            process = self.processes.pop(int(pid), None)
+            if process is not None:
+                self.deaths.setdefault(process.name, time.monotonic_ns())
 
     def off(self) -> None:
         """Switch it off: everything on it is gone at once."""
@@ -177,6 +184,7 @@ class Host:
         os.kill(self.pid, signal.SIGKILL)
         self.lines.read()  # its end is the end of everything on the machine
         self.lines.close()
+        self.deaths |= {one.name: time.monotonic_ns() for one in self.processes.values()}
         self.processes = {}
 
     def strays(self) -> list[str]:
@@ -613,8 +621,7 @@ def judged_run(
         seen[effect].started = True
         call, of = seen[effect], f"{seen[effect].tool} {effect} of run {row.run}"
         figures["calls"] += 1
-        thawed = any(was_frozen(chaos, *one) for one in call.begun + call.done)
-        thawed = thawed or bool(call.stalls)
+        thawed = is_excused(chaos, call)
         allowed = {"shoot": 1 + words[effect], "pay": words[effect]}.get(call.tool, 10**9)
         if not call.done and row.status == "finished":
             faults.append(f"lost: {of} never happened")
@@ -632,11 +639,30 @@ def judged_run(
     return faults
 
 
+def is_excused(chaos: Chaos, call: Seen) -> bool:
+    """Did a process that had stood still take part, so that no lease could prevent what it did?
+
+    Either it acted within three seconds of being thawed; or it had begun the call and was not gone
+    when somebody else took over what had stood still for so long.
+    """
+    if any(was_frozen(chaos, *one) for one in call.begun + call.done):
+        return True
+    last = max(at for _, at in call.begun)
+    deaths = {name: at for host in chaos.hosts for name, at in host.deaths.items()}
+    stalls = chaos.stalls + [(at - 30_000_000_000, at) for _, at in call.stalls]
+    return any(
+        began < last
+        and deaths.get(who, last) >= last
+        and any(start <= last and end >= began for start, end in stalls)
+        for who, began in call.begun
+    )
+
+
 def was_frozen(chaos: Chaos, who: str, at: int) -> bool:
-    """Had the process, or everybody, been thawed within the three seconds before `at`?"""
+    """Had the process been thawed within the three seconds before `at`?"""
     return any(
         start < at and (not end or at < end + 3_000_000_000)
-        for start, end in [*chaos.stops.get(who, []), *chaos.stalls]
+        for start, end in chaos.stops.get(who, [])
     )
 
 

@@ -32,7 +32,7 @@ def figures(ended: subprocess.CompletedProcess[str]) -> dict[str, object]:
 
 
 def test_nothing_is_lost_repeated_or_left_behind_in_a_small_chaos(tmp_path: Path) -> None:
-    ended = chaos(tmp_path, "--seed", "1")
+    ended = chaos(tmp_path, "--seed", "1", "--patience", "900")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     whole = figures(ended)
     assert whole["wrong"] == 0
