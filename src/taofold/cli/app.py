@@ -20,6 +20,7 @@ from taofold.cli.doctor import register as add_doctor
 from taofold.cli.environment import unknown
 from taofold.cli.graph import register as add_graph
 from taofold.cli.init import register as add_init
+from taofold.cli.log import register as add_log
 from taofold.cli.loop import register as add_loop
 from taofold.cli.loops import app as loops
 from taofold.cli.patterns import register as add_patterns
@@ -73,6 +74,7 @@ app.add_typer(approvals, name="approvals")
 app.add_typer(loops, name="loops")
 add_patterns(app)
 add_serve(app)
+add_log(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
