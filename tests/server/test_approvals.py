@@ -368,6 +368,31 @@ async def test_an_approval_survives_a_restart(tmp_path: Path) -> None:
         assert bench.done == [("publish", "hello")]
 
 
+async def test_a_run_that_is_not_offered_here_is_decided_on_and_left_to_whoever_began_it(
+    tmp_path: Path,
+) -> None:
+    """Red where the server wakes whatever is decided on: the run is then stuck in it."""
+    from taofold.logs.sqlite import SqliteLog
+
+    bench = Bench()
+    log = SqliteLog(tmp_path / "runs.db")
+    alone = bench.agent(PUBLISH, finish()).but(log=log, name="alone")
+    result = await alone.run("goal")
+    async with serving(bench.agent(finish()), tmp_path / "runs.db") as client:
+        one = await client.pending(result.run_id)
+        answer = await decide(client, one, "approve", digest=one["digest"])
+        assert answer.status_code == 202
+        assert answer.json()["goes_on"] is False
+        assert f"taofold runs resume {result.run_id}" in answer.json()["note"]
+        assert not client.server.engine.drives(result.run_id)
+        await client.server.engine.reconcile()
+        assert client.server.engine.stuck == {}
+    assert bench.done == []
+    done = await alone.resume(result)
+    assert (done.status, bench.done) == ("finished", [("publish", "hello")])
+    await log.close()
+
+
 async def test_a_decision_that_another_process_wrote_is_noticed(tmp_path: Path) -> None:
     from taofold.logs.sqlite import SqliteLog
     from taofold.runtime import people as persons

@@ -27,6 +27,10 @@ from taofold.server.shapes_asked import ApprovalsQuery, Decide
 from taofold.store.log import ENDED, RunRow
 
 _GONE: Final = ("EXPIRED", "approval expired")
+ELSEWHERE: Final = (
+    "the decision is in the log, but this server does not offer the agent of run {run}: "
+    "it goes on where it was started, for example with `taofold runs resume {run}`"
+)
 
 
 async def pending(call: Call) -> BaseModel:
@@ -65,7 +69,7 @@ async def _rows(call: Call, run: str) -> list[RunRow]:
 
 
 async def decide(call: Call) -> BaseModel:
-    """Approve, deny, edit or answer. The run goes on by itself."""
+    """Approve, deny, edit or answer. The run goes on by itself, if its agent is offered here."""
     server, action_id, body = call.server, call.path["action"], call.body
     run = action_id.rpartition(":")[0]
     try:
@@ -107,9 +111,17 @@ async def decide(call: Call) -> BaseModel:
         digest=done.digest,
         reason=body.reason,
     )
-    await server.engine.wake((await people.root(server.log, row)).run)
+    top = (await people.root(server.log, row)).run
+    if agent is not None:
+        await server.engine.wake(top)
     server.hub.poke(run)
-    return shapes.Decided(id=action_id, run=run, decision=body.decision)
+    return shapes.Decided(
+        id=action_id,
+        run=run,
+        decision=body.decision,
+        goes_on=agent is not None,
+        note="" if agent is not None else ELSEWHERE.format(run=top),
+    )
 
 
 async def _open(call: Call, action_id: str, row: RunRow) -> Approval | None:

@@ -148,11 +148,13 @@ class Audited(Answer):
 
 
 class Decided(Answer):
-    """The decision was taken; the run goes on by itself."""
+    """The decision was taken; the run goes on by itself if `goes_on`, else `note` says where."""
 
     id: str
     run: str
     decision: str
+    goes_on: bool = True
+    note: str = ""
 
 
 class Accepted(Answer):

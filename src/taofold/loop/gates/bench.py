@@ -25,7 +25,7 @@ from taofold.loop.gates.programs import environment, homes, interpreter
 from taofold.loop.gates.tree import Tree
 from taofold.loop.gates.wire import Wire
 from taofold.places.reserved import MARK
-from taofold.tools import process
+from taofold.tools import process, uplink
 from taofold.tools.command import Contain
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.output import Output
@@ -265,13 +265,14 @@ def planned(gate: Gate) -> Plan:
     return recognise.plan(gate.argv)
 
 
-def contained(contain: Contain) -> str:
+def contained(contain: Contain, *, network: bool = False) -> str:
     """Why gates cannot be contained as asked for; "" if they can.
 
     Raises:
         ConfigError: `contain="always"` where nothing can contain.
     """
     reason = "contain='never'" if contain == "never" else why_not()
-    if reason and contain == "always":
-        raise ConfigError(f"gates cannot be contained: {reason}")
+    open_ = reason or (uplink.why_not() if network and contain == "always" else "")
+    if open_ and contain == "always":
+        raise ConfigError(f"gates cannot be contained: {open_}")
     return reason

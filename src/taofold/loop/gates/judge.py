@@ -26,6 +26,7 @@ from taofold.loop.gates.verdict import Bar, apart, some, told
 from taofold.loop.gates.warm import warm
 from taofold.loop.gates.work import Work, observed
 from taofold.policy.redaction import Redactor
+from taofold.tools import uplink
 from taofold.tools.command import Contain
 from taofold.tools.jail import Jail
 from taofold.tools.worker import WORKERS
@@ -54,7 +55,7 @@ class Judge:
         self.gates, self.allow_edit = tuple(gates), tuple(allow_edit)
         self.network = network
         self.contain: Contain = contain
-        self.why_not = contained(contain)
+        self.why_not = contained(contain, network=network)
         self.second = second
         """Are tests that pass also run against the product in a process of its own?"""
         self.baseline: Baseline | None = None
@@ -232,7 +233,8 @@ class Judge:
         return judged, notes
 
     def _bar(self, baseline: Baseline) -> Bar:
-        return Bar(baseline, self._redact, self.why_not)
+        shared = uplink.why_not() if self.network and not self.why_not else ""
+        return Bar(baseline, self._redact, self.why_not, shared)
 
     def _captured(self) -> Baseline:
         return captured(

@@ -35,8 +35,12 @@ _LINTER: Final = "what it cannot see (casts, `Any`, code made at run time) is no
 class Bar:
     """What runs are held to: the baseline, where it ran, and what may not be shown."""
 
-    def __init__(self, baseline: Baseline, redact: Redactor, not_contained: str) -> None:
+    def __init__(
+        self, baseline: Baseline, redact: Redactor, not_contained: str, shared: str = ""
+    ) -> None:
+        """`shared`: why the gates cannot have a network of their own, where they have one."""
         self._baseline, self._redact, self._not_contained = baseline, redact, not_contained
+        self._shared = shared
 
     def results(
         self, ran: Sequence["Ran"], doubts: Sequence[Sequence[str]], prefix: str = ""
@@ -71,6 +75,8 @@ class Bar:
         notes = [told(change) for change in changes if not change.tampering]
         if self._not_contained:
             notes.append(f"the gates are not contained: {self._not_contained}")
+        elif self._shared:
+            notes.append(f"the gates share this machine's network: {self._shared}")
         return Verdict(
             passed=not tampered and passed,
             results=tuple(results),
