@@ -217,5 +217,5 @@ def test_a_run_goes_from_machine_to_machine_and_nobody_misses_anything(tmp_path:
     assert (tmp_path / "published.txt").read_text() == "one\n"
     assert row["status"] == "finished"
     assert ids(seen.read_text()) == ids(again)
-    assert len(ids(again)) > 20
+    assert len(ids(again)) > 10
     assert all("Traceback" not in one.said() for one in (a, b, first, c))
