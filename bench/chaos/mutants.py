@@ -1,4 +1,4 @@
-"""Runtimes that break a promise, each in one way: the harness must report every one of them.
+"""Runtimes that break a promise, each in one way: what the harness should report.
 
     python bench/chaos/run.py --faults 60 --mutant stale
 

@@ -2,7 +2,7 @@
 
     python bench/chaos/run.py --faults 2000 --seed 1       # as root: with namespaces
     python bench/chaos/run.py --faults 50                  # a minute on an idle machine
-    python bench/chaos/run.py --faults 60 --mutant stale   # must report something: mutants.py
+    python bench/chaos/run.py --faults 60 --mutant eager   # must report something: mutants.py
 
 Many small worlds (`harness.py`; `--size` faults each, `--beside` at once) come to more than one
 large one: what is looked at stays small, and each must come to rest at its end. Exit code 0:
