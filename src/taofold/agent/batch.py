@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from taofold.agent.result import Out, RunResult
 from taofold.core.content import described
-from taofold.core.errors import ConfigError, LogError, Refused, RunError, UnknownRun
+from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.values import Usage
 from taofold.tools.media import Attachment, Prompt, showing
 
@@ -56,6 +56,7 @@ class Batch(Generic[Out]):
 
     def __init__(self, name: str, goals: tuple[str, ...]) -> None:
         self.name, self.goals = name, goals
+        self.run_ids = run_ids(name, goals)
         self.results: list[RunResult[Out] | Failure | None] = [None] * len(goals)
         self.seconds = 0.0
 
@@ -155,7 +156,7 @@ class _Work:
             self.tell(self.state)
 
     async def _one(self, number: int, prompt: Prompt) -> RunResult[Any] | Failure:
-        run = run_id(self.batch.name, number, self.batch.goals[number])
+        run = self.batch.run_ids[number]
         try:
             earlier = await self._earlier(run)
             if earlier is None:
@@ -164,7 +165,9 @@ class _Work:
                 return earlier
             known = {key: self.options[key] for key in ("deps", "principal") if key in self.options}
             return await self.agent.resume(run, **known)
-        except (RunError, Refused, LogError) as error:
+        except (ConfigError, ExceptionGroup):  # would be the same for every goal
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a model's code raises
             return Failure(run, error)
 
     async def _earlier(self, run: str) -> RunResult[Any] | None:
@@ -176,10 +179,15 @@ class _Work:
             return None
 
 
-def run_id(batch: str, number: int, goal: str) -> str:
-    """Where goal `number` of a batch lies: another goal in its place is another run."""
-    digest = blake2b(f"{batch}\0{number}\0{goal}".encode(), digest_size=8).hexdigest()
-    return f"{batch}-{number + 1}-{digest}"
+def run_ids(batch: str, goals: Sequence[str]) -> list[str]:
+    """Where the goals of a batch lie: the same goal in the same run, wherever it stands."""
+    seen = Counter[str]()
+    ids: list[str] = []
+    for goal in goals:
+        seen[goal] += 1
+        said = f"{batch}\0{seen[goal]}\0{goal}".encode("utf-8", "surrogatepass")
+        ids.append(f"{batch}-{blake2b(said, digest_size=8).hexdigest()}")
+    return ids
 
 
 def _text(prompt: Prompt) -> str:

@@ -18,6 +18,7 @@ from taofold.cli.check import register as add_check
 from taofold.cli.demo import register as add_demo
 from taofold.cli.doctor import register as add_doctor
 from taofold.cli.environment import unknown
+from taofold.cli.evals import register as add_eval
 from taofold.cli.graph import register as add_graph
 from taofold.cli.init import register as add_init
 from taofold.cli.log import register as add_log
@@ -65,7 +66,7 @@ def _program(
         outcome.say(f"warning: {text}")
 
 
-for add in (add_run, add_loop, add_demo, add_check, add_graph, add_init, add_doctor):
+for add in (add_run, add_eval, add_loop, add_demo, add_check, add_graph, add_init, add_doctor):
     add(app)
 for add in (add_reading, add_changing, add_files):
     add(runs)

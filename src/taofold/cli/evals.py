@@ -1,0 +1,172 @@
+"""`taofold eval`: an agent on a file of cases, perhaps beside another one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
+
+if TYPE_CHECKING:
+    from taofold.agent import Agent
+    from taofold.evals import Report
+    from taofold.store.log import Log
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("eval")(evaluate)
+
+
+def evaluate(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Cases: YAML of ours or of pydantic-evals, or samples of Inspect (.jsonl).",
+            show_default=False,
+        ),
+    ] = None,
+    agent: options.AgentName = "",
+    model: options.ModelName = "",
+    against: Annotated[
+        str,
+        typer.Option("--against", metavar="AGENT", help="Run this one too, and compare them."),
+    ] = "",
+    judge: Annotated[
+        str, typer.Option("--judge", metavar="MODEL", help="The model that judges [the agent's].")
+    ] = "",
+    repeat: Annotated[
+        int | None, typer.Option("--repeat", min=1, metavar="N", help="Run each case N times.")
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, metavar="N", help="Runs at once.")
+    ] = 4,
+    least: Annotated[
+        float,
+        typer.Option("--min-rate", min=0, max=1, metavar="RATE", help="Below it: exit code 1."),
+    ] = 1.0,
+    name: Annotated[
+        str,
+        typer.Option("--name", metavar="NAME", help="Go on with the evaluation of this name."),
+    ] = "",
+    usd: Annotated[
+        float | None, typer.Option("--usd", min=0, help="Begin no case once so much is spent.")
+    ] = None,
+    runs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from", metavar="RUN", help="Print cases made from these runs, and do nothing else."
+        ),
+    ] = None,
+    root: options.Root = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run an agent on cases, score the results, and say how sure they are.
+
+    Exit code 0: the rate is --min-rate or more (with --against: of AGENT, not of the other).
+    """
+    from taofold.cli.find import with_log
+
+    if runs:
+        give(with_log(lambda log: _cases(log, runs)))
+        return
+    if file is None:
+        fail("name a file of cases: taofold eval cases.yaml (see docs/evals.md)")
+    from taofold.evals import compare, evaluate, read_cases
+
+    made: dict[str, Agent[Any, Any]] = {}
+
+    def judging() -> "Agent[Any, Any]":
+        return made["agent"].but(model=judge) if judge else made["agent"]
+
+    cases = read_cases(file, judging)
+    named = agent or (str(file.parent / cases.agent) if cases.agent else "")
+    if not named:
+        fail("no agent is named: write `agent:` into the file, or say --agent FILE")
+
+    async def work(log: "Log") -> "list[Report]":
+        reports: list[Report] = []
+        for which, path in enumerate([named, against] if against else [named]):
+            made["agent"] = one = _agent(path, "" if which else model, root).but(log=log)
+            one = one.but(name=_label(path, one.name)) if against else one
+            reports.append(
+                await evaluate(
+                    one,
+                    cases.cases,
+                    repeat=repeat or cases.repeat,
+                    concurrency=concurrency,
+                    name=f"{name}-{'b' if which else 'a'}" if name and against else name,
+                    usd=usd,
+                    progress=None if quiet or json else "terminal",
+                )
+            )
+        return reports
+
+    reports = with_log(work, create=True)
+    comparison = compare(*reports) if against else None
+    if json:
+        told: dict[str, Any] = {"reports": [report.as_json() for report in reports]}
+        if comparison is not None:
+            told["comparison"] = {
+                "difference": comparison.difference,
+                "p": comparison.p,
+                "better": comparison.better,
+                "worse": comparison.worse,
+            }
+        give_json(told)
+    else:
+        for report in reports:
+            _show(report)
+        if comparison is not None:
+            give(str(comparison))
+    if reports[0].rate < least:
+        raise typer.Exit(UNREACHED)
+
+
+def _agent(path: str, model: str, root: Path | None) -> "Agent[Any, Any]":
+    from taofold.cli.agents import chosen, make
+
+    return make(chosen(path, root, model=model)).but(approve=None)
+
+
+def _label(path: str, name: str) -> str:
+    """What tells two agents of one name apart."""
+    stem = Path(path).stem
+    return name if name == stem else f"{name} ({stem})"
+
+
+def _show(report: "Report") -> None:
+    from taofold.cli.tables import table
+
+    rows: list[tuple[str, ...]] = []
+    for case, rate in report.by_case.items():
+        trials = [trial for trial in report.trials if (trial.case.name or trial.case.goal) == case]
+        failed = [trial for trial in trials if not trial.passed]
+        passed = f"{len(trials) - len(failed)}/{len(trials)}"
+        first = failed[0] if failed else None
+        run = first.result.run_id if first is not None and first.result is not None else ""
+        rows.append((case, passed, f"{rate:.0%}", first.reason if first else "", run))
+    table(("case", "passed", "rate", "why not", "run"), rows)
+    if len(report.by_scorer) > 1:
+        say("by scorer: " + ", ".join([f"{n} {v:.2f}" for n, v in report.by_scorer.items()]))
+    give(report.summary)
+
+
+async def _cases(log: "Log", said: list[str]) -> str:
+    """Cases in YAML for runs of the log."""
+    from taofold.cli.find import find
+    from taofold.core.state import fold
+    from taofold.store import yaml
+
+    cases: list[dict[str, Any]] = []
+    for one in said:
+        run = await find(log, one)
+        state = fold(await log.read(run))
+        case: dict[str, Any] = {"goal": state.goal}
+        if state.success:
+            case["expect"] = state.output
+        cases.append(case)
+    return yaml.dump({"cases": cases}).rstrip()

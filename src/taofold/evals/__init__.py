@@ -1,0 +1,30 @@
+"""Evaluations: cases, scorers, repetitions, and what can be concluded from them.
+
+report = await evaluate(agent, [Case("What is 6 × 7?", expect=42)], repeat=5)
+print(report.summary)          # 1 case, 5 trials: 100 % pass (21–100 %) …
+print(compare(report, other))  # … by a paired test over the cases
+"""
+
+from taofold.evals.cases import Case, from_result, read_cases
+from taofold.evals.evaluate import evaluate
+from taofold.evals.report import Comparison, Report, Trial, compare
+from taofold.evals.scorers import Score, Scorer, command, contains, exact, judge, schema, success
+
+__all__ = [
+    "Case",
+    "Comparison",
+    "Report",
+    "Score",
+    "Scorer",
+    "Trial",
+    "command",
+    "compare",
+    "contains",
+    "evaluate",
+    "exact",
+    "from_result",
+    "judge",
+    "read_cases",
+    "schema",
+    "success",
+]

@@ -1,0 +1,284 @@
+"""Cases: what an agent is asked, and what says whether its answer is right.
+
+    agent: support.yaml          # optional: else named on the command line
+    repeat: 3
+    score:                       # for every case
+      - judge: The answer is polite.
+    cases:
+      - goal: What is the capital of Norway?
+        expect: Oslo             # the output itself
+      - name: figures
+        goal: Sum up sales.csv as JSON.
+        schema: {total: number}
+        contains: [total]
+        command: jq -e '.total > 0'
+
+Data sets of pydantic-evals (YAML or JSON) and of Inspect (JSON lines with `input` and `target`)
+are read too.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+
+import msgspec
+from pydantic import Field
+from pydantic_core import to_jsonable_python
+
+from taofold.agent import Agent, RunResult
+from taofold.core.errors import ConfigError
+from taofold.core.nearest import near
+from taofold.evals.scorers import Scorer, command, contains, exact, judge, schema, success
+from taofold.spec.document import Document, Place, Strict, check, load
+from taofold.spec.faults import Fault, refuse
+
+UNSET: Final = msgspec.UNSET
+_LONGEST_NAME: Final = 40
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that an agent is asked.
+
+    Without scorers of its own and without `expect` a run counts that finished with success.
+    """
+
+    goal: str
+    expect: Any = UNSET
+    """The right output; unset = there is no single one."""
+    name: str = ""
+    scorers: Sequence[Scorer] = ()
+
+    @property
+    def judged_by(self) -> tuple[Scorer, ...]:
+        """Its scorers, with the one that `expect` means."""
+        own = tuple(self.scorers) if self.expect is UNSET else (exact, *self.scorers)
+        return own or (success,)
+
+
+@dataclass(frozen=True)
+class CaseFile:
+    """A file of cases. `agent` is a path relative to it; "" = the file names none."""
+
+    cases: tuple[Case, ...]
+    agent: str = ""
+    repeat: int = 1
+
+
+class ScoreKeys(Strict):
+    """Scorers in a file."""
+
+    contains: str | list[str] = []
+    schema_: Annotated[Any, Field(alias="schema")] = None
+    command: str = ""
+    judge: str = ""
+
+    def scorers(self, folder: Path, judging: "Judging") -> list[Scorer]:
+        """They, as functions."""
+        made: list[Scorer] = []
+        if self.contains:
+            texts = [self.contains] if isinstance(self.contains, str) else self.contains
+            made.append(contains(*texts))
+        if self.schema_ is not None:
+            made.append(schema(self.schema_))
+        if self.command:
+            made.append(command(self.command, folder))
+        if self.judge:
+            made.append(judging(self.judge))
+        return made
+
+
+class CaseKeys(ScoreKeys):
+    """One case in a file."""
+
+    goal: Annotated[str, Field(min_length=1)]
+    name: str = ""
+    expect: Any = UNSET
+
+
+class FileKeys(Strict):
+    """The keys of a file of cases."""
+
+    cases: Annotated[list[CaseKeys], Field(min_length=1)]
+    agent: str = ""
+    repeat: Annotated[int, Field(ge=1)] = 1
+    score: list[ScoreKeys] = []
+
+
+class Judging:
+    """Makes judges for criteria. `agent` says whose model judges, when there is a criterion."""
+
+    def __init__(self, agent: Callable[[], Agent[Any, Any]] | None) -> None:
+        self._agent = agent
+
+    def __call__(self, criterion: str) -> Scorer:
+        """The scorer for one criterion."""
+        if self._agent is None:
+            raise ConfigError("a judge needs a model: pass judge=Agent(…)", path="judge")
+        return judge(criterion, self._agent())
+
+
+def read_cases(path: Path | str, judge: Callable[[], Agent[Any, Any]] | None = None) -> CaseFile:
+    """The cases in a file.
+
+    Args:
+        path: YAML or JSON of ours or of pydantic-evals, or JSON lines of Inspect (`.jsonl`).
+        judge: the agent whose model judges, where a case asks for it.
+
+    Raises:
+        ExceptionGroup: of a ConfigError for each fault, with its line.
+        ConfigError: a sample of Inspect cannot be read.
+    """
+    path = Path(path)
+    if path.suffix == ".jsonl":
+        return CaseFile(tuple(_inspect(path)))
+    document, faults = load(path)
+    if document is None:
+        refuse(faults, "the cases cannot be read")
+    foreign = "cases" in document.value and any(
+        "inputs" in case for case in _list(document.value["cases"]) if isinstance(case, dict)
+    )
+    if foreign:
+        return _pydantic(document, Judging(judge))
+    keys, faults = check(document, FileKeys)
+    if keys is None:
+        refuse(faults, "the cases cannot be read")
+    return _made(document, keys, Judging(judge))
+
+
+def _made(document: Document, keys: FileKeys, judging: Judging) -> CaseFile:
+    faults: list[Fault] = []
+    cases: list[Case] = []
+    for number, said in enumerate(keys.cases):
+        scorers: list[Scorer] = []
+        for place, score in [(("cases", number), said), *_shared(keys)]:
+            try:
+                scorers += score.scorers(document.folder, judging)
+            except ConfigError as error:
+                faults.append(document.fault(place, str(error)))
+        cases.append(Case(said.goal, said.expect, said.name, tuple(scorers)))
+    if faults:
+        refuse(list(dict.fromkeys(faults)), "the cases cannot be used")
+    return CaseFile(_named(cases), keys.agent, keys.repeat)
+
+
+def _shared(keys: FileKeys) -> list[tuple[Place, ScoreKeys]]:
+    return [(("score", number), score) for number, score in enumerate(keys.score)]
+
+
+def _named(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Every case with a name of its own."""
+    seen: dict[str, int] = {}
+    named: list[Case] = []
+    for case in cases:
+        name = case.name or " ".join(case.goal.split())[:_LONGEST_NAME]
+        seen[name] = seen.get(name, 0) + 1
+        name = name if seen[name] == 1 else f"{name} #{seen[name]}"
+        named.append(Case(case.goal, case.expect, name, case.scorers))
+    return tuple(named)
+
+
+# --- data sets of others -------------------------------------------------------------------------
+
+_EVALUATORS: Final = ("Contains", "EqualsExpected", "IsInstance", "LLMJudge")
+
+
+def _pydantic(document: Document, judging: Judging) -> CaseFile:
+    """A data set of pydantic-evals: `inputs`, `expected_output`, `evaluators`."""
+    faults: list[Fault] = []
+    shared = _evaluators(
+        document, ("evaluators",), document.value.get("evaluators"), faults, judging
+    )
+    cases: list[Case] = []
+    for number, said in enumerate(_list(document.value["cases"])):
+        place: Place = ("cases", number)
+        if not isinstance(said, dict) or "inputs" not in said:
+            faults.append(document.fault(place, "a case of this format has inputs"))
+            continue
+        case = cast("dict[str, Any]", said)
+        own = _evaluators(document, (*place, "evaluators"), case.get("evaluators"), faults, judging)
+        scorers = [*own, *shared]
+        expected = case.get("expected_output")
+        expected = UNSET if expected is None else expected
+        if exact not in scorers and scorers:
+            expected = UNSET  # kept for people there; compared only if an evaluator says so
+        rest = tuple([scorer for scorer in scorers if scorer is not exact])
+        cases.append(Case(_goal(case["inputs"]), expected, str(case.get("name") or ""), rest))
+    if faults:
+        refuse(faults, "the data set cannot be used")
+    return CaseFile(_named(cases))
+
+
+def _evaluators(
+    document: Document, place: Place, given: Any, faults: list[Fault], judging: Judging
+) -> list[Scorer]:
+    made: list[Scorer] = []
+    for number, said in enumerate(_list(given)):
+        name, options = said, None
+        if isinstance(said, dict) and len(cast("dict[str, Any]", said)) == 1:
+            ((name, options),) = cast("dict[str, Any]", said).items()
+        if isinstance(options, dict):
+            known = cast("dict[str, Any]", options)
+            options = known.get("value", known.get("rubric", known.get("type_name")))
+        try:
+            match name:
+                case "EqualsExpected":
+                    made.append(exact)
+                case "Contains":
+                    made.append(contains(str(options)))
+                case "IsInstance":
+                    made.append(schema(options))
+                case "LLMJudge":
+                    made.append(judging(str(options)))
+                case _:
+                    hint = near(str(name), _EVALUATORS)
+                    fault = f"the evaluator {name!r} is not known here"
+                    faults.append(document.fault((*place, number), fault, hint))
+        except ConfigError as error:
+            faults.append(document.fault((*place, number), str(error)))
+    return made
+
+
+def _inspect(path: Path) -> list[Case]:
+    """Samples of Inspect: `input`, `target`, `id`; a target is looked for in the answer."""
+    cases: list[Case] = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            sample: Any = msgspec.json.decode(line)
+        except msgspec.DecodeError as error:
+            raise ConfigError(str(error), path=f"{path}:{number}") from error
+        if not isinstance(sample, dict) or "input" not in sample:
+            raise ConfigError("a sample has an input and a target", path=f"{path}:{number}")
+        said = cast("dict[str, Any]", sample)
+        targets = [str(target) for target in _list(said.get("target", []))]
+        scorers = (contains(*targets),) if targets else ()
+        cases.append(Case(_goal(said["input"]), UNSET, str(said.get("id", "")), scorers))
+    if not cases:
+        raise ConfigError("holds no sample", path=str(path))
+    return list(_named(cases))
+
+
+def from_result(result: RunResult[Any]) -> Case:
+    """A case made from a run: the same goal, and its output as the right one.
+
+    A run without success gives a case without an expectation.
+    """
+    expect = to_jsonable_python(result.output, fallback=repr) if result.success else UNSET
+    return Case(result.state.goal, expect)
+
+
+def _goal(inputs: Any) -> str:
+    return inputs if isinstance(inputs, str) else msgspec.json.encode(inputs).decode()
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
