@@ -51,7 +51,11 @@ HOSTILE: dict[str, tuple[str, str, bytes, dict[str, str], int]] = {
     "not UTF-8": ("POST", "/runs", b'{"goal": "\xff"}', JSON, 400),
     "half a character": ("POST", "/runs", b'{"goal": "\\ud800"}', JSON, 400),
     "too deep": ("POST", "/runs", b'{"goal":"x","data":' + b'{"a":' * 9000, JSON, 400),
-    "too large": ("POST", "/runs", b'{"goal": "' + b"x" * 300_000 + b'"}', JSON, 413),
+    "too large": (
+        "POST", "/approvals/x:1", b'{"decision": "' + b"x" * 300_000 + b'"}', JSON, 413,
+    ),
+    "too large even for files": ("POST", "/runs", b"x" * (25 << 20), JSON, 413),
+    "too long a goal": ("POST", "/runs", b'{"goal": "' + b"x" * 300_000 + b'"}', JSON, 422),
     "a list": ("POST", "/runs", b"[]", JSON, 422),
     "no goal": ("POST", "/runs", b"{}", JSON, 422),
     "an empty goal": ("POST", "/runs", b'{"goal": " "}', JSON, 422),

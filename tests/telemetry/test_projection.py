@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_run_becomes_one_tree_of_agent_model_and_tool_spans():
-    result = await calculator(approve="all").run("add", run_id="r", session="s")
+    result = await calculator(approve="all", log="memory").run("add", run_id="r", session="s")
     spans = spans_of(result.records)
     [root] = [one for one in spans if isinstance(one, AgentSpan)]
     assert root.parent == ""

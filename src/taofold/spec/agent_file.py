@@ -31,6 +31,8 @@ NOT_IN_FILES: Final = {
     "secrets": "secrets do not belong in files",
     "raise_on_limit": "for code",
     "log": "runs are kept in .taofold",
+    "base_url": "a file does not say where keys are sent; the environment does",
+    "settings": "each setting is a key of its own",
 }
 OUTPUTS: Final = {"str": str, "int": int, "float": float, "bool": bool, "dict": dict, "list": list}
 """Types of answers that need no class."""
