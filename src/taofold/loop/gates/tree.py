@@ -72,7 +72,12 @@ class Tree:
             LogError: the baseline's own content was changed, or the tree cannot be laid.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        files = {p: k for p, k in files.items() if k.stored and k.link != "\0other"}
+        # What is shown is not laid beside it: in a worktree `.git` is a file like any other.
+        files = {
+            path: kept
+            for path, kept in files.items()
+            if kept.stored and kept.link != "\0other" and path not in self.shown
+        }
         standing = {
             path
             for path, (kept, late, stamp) in self._laid.items()
