@@ -191,3 +191,18 @@ async def test_a_run_of_the_release_before_parts_is_carried_on() -> None:
     result = await old_agent(log, Reply("It is 10.")).resume("old")
     assert result.output == "It is 10."
     assert not [r for r in result.records if isinstance(r.event, e.PromptChanged | e.Cut)]
+
+
+def test_a_conversation_knows_its_size_in_bytes_as_it_grows() -> None:
+    talk = Conversation()
+    picture = MediaPart("image", "image/png", "d" * 40, 5_000)
+    call = ToolCall("search", '{"q":"фьорд"}', "c1")
+    for message, size in [
+        (Message("user", "Größe 峡湾 \ud800"), 7 + 1 + 6 + 1 + 3),
+        (Message("assistant", (TextPart("ü"), call)), 2 + 6 + 8 + 10),
+        (Message("tool", (ToolResult("c1", "да"),)), 4),
+        (Message("user", (TextPart("look"), picture)), 4 + picture.chars),
+    ]:
+        before = talk.size
+        talk.append(message)
+        assert talk.size - before == size

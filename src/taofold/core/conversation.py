@@ -39,13 +39,14 @@ class _Encoded:
 class Conversation(Sequence[Message]):
     """Messages in order; equal prefixes have equal digests.
 
-    `chars` is about the size of what a model reads, in characters; `media` what must be at hand to
+    `chars` is about the size of what a model reads, in characters, `size` in bytes of UTF-8 (media
+    count in both as many characters as they cost); `media` what must be at hand to
     send it; `issuer` the maker of the newest message that a model made.
     """
 
     __slots__ = (
         "_bound", "_bound_digest", "_cut", "_digest", "_encoded", "_messages", "chars", "fetched",
-        "issuer", "media", "offer",
+        "issuer", "media", "offer", "size",
     )  # fmt: skip
 
     def __init__(self, messages: Sequence[Message] = ()) -> None:
@@ -55,7 +56,7 @@ class Conversation(Sequence[Message]):
         self._encoded: dict[str, _Encoded] = {}
         self._cut = 0
         self._bound = False
-        self.chars = 0
+        self.chars = self.size = 0
         self.media: list[MediaPart] = []
         self.fetched = 0
         """How many of the media have their bytes at hand."""
@@ -72,15 +73,21 @@ class Conversation(Sequence[Message]):
         if isinstance(content, str):
             self.chars += len(content)
             parts = f"{message.role}\x1f\x1f{content}\x1e"
-            self._digest.update(parts.encode("utf-8", "surrogatepass"))
+            encoded = parts.encode("utf-8", "surrogatepass")
+            self.size += len(encoded) - len(parts) + len(content)  # its frame is ASCII
+            self._digest.update(encoded)
             return
         self._digest.update(_neutral(message).encode("utf-8", "surrogatepass"))
         media = message.media
         if media:
             self.media += media
             self.chars += sum([part.chars for part in media])
-        self.chars += len(message.text)
-        self.chars += sum([len(call.arguments) + len(call.name) for call in message.calls])
+            self.size += sum([part.chars for part in media])
+        texts = [message.text]
+        for call in message.calls:
+            texts += (call.name, call.arguments)
+        self.chars += sum(map(len, texts))
+        self.size += sum([len(text.encode("utf-8", "surrogatepass")) for text in texts])
         if message.issuer is not None:
             self.issuer = message.issuer
             if bound(content):

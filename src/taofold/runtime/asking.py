@@ -256,15 +256,10 @@ def _most_tokens(request: Request) -> int:
 
 def _bytes(request: Request) -> int:
     """Of all that is sent, without the provider's own framing."""
-    size = 0
-    for message in request.conversation:
-        texts = [message.text]
-        for call in message.calls:
-            texts += (call.name, call.arguments)
-        size += sum([len(text.encode("utf-8", "surrogatepass")) for text in texts])
+    size = request.conversation.size
     if request.tools or request.schema is not None:
         size += len(msgspec.json.encode((request.tools, request.schema)))
-    return size + sum([part.chars for part in request.conversation.media])
+    return size
 
 
 async def _live(
