@@ -45,7 +45,7 @@ _TEXTS: Final = frozenset(
         *("id", "digest", "stream", "body"),
     )
 )
-_KEYS: Final = {"blobs": 1, "leases": 1, "runs": 1, "streams": 1}
+KEYS: Final = {"blobs": 1, "leases": 1, "runs": 1, "streams": 1}
 """How many columns order a table's rows; two, if it is not said."""
 
 
@@ -198,7 +198,7 @@ def _is_text(table: str, name: str) -> bool:
 
 def _selected(table: str, names: tuple[str, ...]) -> str:
     columns = [f"cast({name} as blob)" if _is_text(table, name) else name for name in names]
-    order = ", ".join(str(n + 1) for n in range(_KEYS.get(table, 2)))
+    order = ", ".join(str(n + 1) for n in range(KEYS.get(table, 2)))
     return f"select {', '.join(columns)} from {table} order by {order}"
 
 

@@ -17,11 +17,11 @@ from taofold.logs import statements as sql
 from taofold.logs.disk import full_sync
 from taofold.logs.file import File, file_identity
 from taofold.store.log import (
-    ENDED,
     Claim,
     RunRow,
     Signal,
     due_at,
+    forgettable,
     lease_lasts,
     misplaced,
     overtaken,
@@ -297,10 +297,7 @@ class SqliteLog:
             before_ms: Milliseconds since the epoch.
             keep: Statuses of runs to spare, such as "failed".
         """
-        old: list[str] = []
-        for status in sorted(ENDED - {*keep}):
-            rows = await self.rows(status=status, limit=0)
-            old += [row.run for row in rows if row.updated_at < before_ms]
+        old = await forgettable(self, before_ms, keep)
         if old:
             await self._forget(old)
         return old

@@ -130,7 +130,7 @@ def message(signal: Signal) -> bytes:
         ) from error
 
 
-def record(run: str, row: tuple[int, int, str, int | None]) -> Record:
+def record(run: str, row: tuple[int, int, str | bytes, int | None]) -> Record:
     """The record in a row of `READ`.
 
     Raises:

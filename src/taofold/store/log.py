@@ -260,3 +260,12 @@ def misplaced(run: str, head: int, record: Record) -> str:
         f"the next record of run {run!r} is {head}, not {record.seq} of run {record.run!r}. "
         "Nothing was written: read the run again"
     )
+
+
+async def forgettable(log: Log, before_ms: int, keep: Collection[str]) -> list[str]:
+    """Ids of the runs that ended, in a status not in `keep`, and saw nothing since `before_ms`."""
+    old: list[str] = []
+    for status in sorted(ENDED - {*keep}):
+        rows = await log.rows(status=status, limit=0)
+        old += [row.run for row in rows if row.updated_at < before_ms]
+    return old

@@ -8,20 +8,20 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from taofold.core.codec import SCHEMA_VERSION, decode
-from taofold.core.errors import Conflict, Incompatible, LogError, UnknownRun
+from taofold.core.codec import SCHEMA_VERSION
+from taofold.core.errors import Conflict, LogError, UnknownRun
 from taofold.core.events import Record
 from taofold.logs.postgres.database import MOST, Database, Listener
 from taofold.logs.postgres.journal import PostgresJournal
 from taofold.logs.postgres.schema import HELD
-from taofold.logs.statements import bodies, message, referred, signal
+from taofold.logs.statements import bodies, message, record, referred, signal
 from taofold.store.log import (
-    ENDED,
     LONGEST_LEASE_MS,
     Claim,
     RunRow,
     Signal,
     due_at,
+    forgettable,
     misplaced,
     overtaken,
     still_leased,
@@ -241,7 +241,7 @@ class PostgresLog:
                 raise UnknownRun(f"no run {run!r} in this log")
             if rows[0][1] is None:
                 return found
-            found += [_record(run, *row[1:]) for row in rows]
+            found += [record(run, row[1:]) for row in rows]
             if len(rows) < _CHUNK or len(found) == limit:
                 return found
             last = found[-1].seq
@@ -354,10 +354,7 @@ class PostgresLog:
             before_ms: Milliseconds since the epoch.
             keep: Statuses of runs to spare, such as "failed".
         """
-        old: list[str] = []
-        for status in sorted(ENDED - {*keep}):
-            rows = await self.rows(status=status, limit=0)
-            old += [row.run for row in rows if row.updated_at < before_ms]
+        old = await forgettable(self, before_ms, keep)
         for run in old:
             await self.delete(run)
         return old
@@ -406,9 +403,9 @@ def _first(run: str, records: Sequence[Record], first: int) -> int:
 
 def _wrong(run: str, records: Sequence[Record], head: int) -> tuple[int, Record]:
     """The first record that is not the next of a run that is at `head`, and which would be."""
-    for seq, record in enumerate(records, head):
-        if record.seq != seq or record.run != run:
-            return seq, record
+    for seq, written in enumerate(records, head):
+        if written.seq != seq or written.run != run:
+            return seq, written
     raise AssertionError("all records are in their places")
 
 
@@ -421,21 +418,3 @@ def _refused(code: str, run: str, at: Any, who: bytes | None, epoch: int) -> Log
 def _row(found: tuple[Any, ...]) -> RunRow:
     columns: list[Any] = [_text(value) if isinstance(value, bytes) else value for value in found]
     return RunRow(*columns)
-
-
-def _record(run: str, seq: int, at: int, body: bytes, version: int) -> Record:
-    """The record in a row.
-
-    Raises:
-        LogError: the row is not an event.
-        Incompatible: it was written by a newer release.
-    """
-    if version > SCHEMA_VERSION:
-        raise Incompatible(
-            f"record {seq} of run {run!r} has schema {version}, this release reads up to "
-            f"{SCHEMA_VERSION}: use the newer taofold"
-        )
-    try:
-        return Record(run, seq, at, decode(body, version))
-    except (ValueError, TypeError, KeyError) as error:  # msgspec's are ValueErrors
-        raise LogError(f"record {seq} of run {run!r} is damaged: {error}") from error

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from taofold.logs.migration import TABLES, Row
+from taofold.logs.migration import KEYS, TABLES, Row
 from taofold.logs.postgres import faults
 from taofold.logs.postgres.database import Database
 
@@ -40,9 +40,9 @@ class PostgresSide:
                 cursor.execute("select 1 from taofold_leases where until > taofold_now()")
             else:
                 names = sql.SQL(", ").join(map(sql.Identifier, TABLES[table]))
-                keys = "1" if table in ("runs", "leases", "blobs", "streams") else "1, 2"
+                keys = sql.SQL(", ").join(map(sql.Literal, range(1, KEYS.get(table, 2) + 1)))
                 statement = sql.SQL("select {} from {} order by {}")
-                cursor.execute(statement.format(names, _name(table), sql.SQL(keys)))
+                cursor.execute(statement.format(names, _name(table), keys))
             yield from cursor
 
     def put(self, table: str, rows: Iterable[Row]) -> None:
