@@ -143,7 +143,7 @@ def _show(report: "Report") -> None:
 
     rows: list[tuple[str, ...]] = []
     for case, rate in report.by_case.items():
-        trials = [trial for trial in report.trials if (trial.case.name or trial.case.goal) == case]
+        trials = [trial for trial in report.trials if trial.case.label == case]
         failed = [trial for trial in trials if not trial.passed]
         passed = f"{len(trials) - len(failed)}/{len(trials)}"
         first = failed[0] if failed else None
@@ -159,14 +159,13 @@ async def _cases(log: "Log", said: list[str]) -> str:
     """Cases in YAML for runs of the log."""
     from taofold.cli.find import find
     from taofold.core.state import fold
+    from taofold.evals.cases import UNSET, from_state
     from taofold.store import yaml
 
     cases: list[dict[str, Any]] = []
     for one in said:
         run = await find(log, one)
-        state = fold(await log.read(run))
-        case: dict[str, Any] = {"goal": state.goal}
-        if state.success:
-            case["expect"] = state.output
-        cases.append(case)
+        made = from_state(fold(await log.read(run)))
+        expected = {} if made.expect is UNSET else {"expect": made.expect}
+        cases.append({"goal": made.goal, **expected})
     return yaml.dump({"cases": cases}).rstrip()

@@ -5,7 +5,7 @@ print(report.summary)          # 1 case, 5 trials: 100 % pass (21–100 %) …
 print(compare(report, other))  # … by a paired test over the cases
 """
 
-from taofold.evals.cases import Case, from_result, read_cases
+from taofold.evals.cases import Case, from_state, read_cases
 from taofold.evals.evaluate import evaluate
 from taofold.evals.report import Comparison, Report, Trial, compare
 from taofold.evals.scorers import Score, Scorer, command, contains, exact, judge, schema, success
@@ -22,7 +22,7 @@ __all__ = [
     "contains",
     "evaluate",
     "exact",
-    "from_result",
+    "from_state",
     "judge",
     "read_cases",
     "schema",

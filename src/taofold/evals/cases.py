@@ -24,11 +24,11 @@ from typing import Annotated, Any, Final, cast
 
 import msgspec
 from pydantic import Field
-from pydantic_core import to_jsonable_python
 
-from taofold.agent import Agent, RunResult
+from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.core.nearest import near
+from taofold.core.state import RunState
 from taofold.evals.scorers import Scorer, command, contains, exact, judge, schema, success
 from taofold.spec.document import Document, Place, Strict, check, load
 from taofold.spec.faults import Fault, refuse
@@ -49,6 +49,11 @@ class Case:
     """The right output; unset = there is no single one."""
     name: str = ""
     scorers: Sequence[Scorer] = ()
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.name or self.goal
 
     @property
     def judged_by(self) -> tuple[Scorer, ...]:
@@ -265,13 +270,12 @@ def _inspect(path: Path) -> list[Case]:
     return list(_named(cases))
 
 
-def from_result(result: RunResult[Any]) -> Case:
+def from_state(state: RunState) -> Case:
     """A case made from a run: the same goal, and its output as the right one.
 
     A run without success gives a case without an expectation.
     """
-    expect = to_jsonable_python(result.output, fallback=repr) if result.success else UNSET
-    return Case(result.state.goal, expect)
+    return Case(state.goal, state.output if state.success else UNSET)
 
 
 def _goal(inputs: Any) -> str:

@@ -55,7 +55,7 @@ class Report:
         """The share of trials that passed, by the case's name."""
         trials: dict[str, list[bool]] = {}
         for trial in self.trials:
-            trials.setdefault(trial.case.name or trial.case.goal, []).append(trial.passed)
+            trials.setdefault(trial.case.label, []).append(trial.passed)
         return {name: fmean(passed) for name, passed in trials.items()}
 
     @property
@@ -115,7 +115,7 @@ class Report:
             "seconds": self.seconds,
             "trials": [
                 {
-                    "case": trial.case.name or trial.case.goal,
+                    "case": trial.case.label,
                     "repetition": trial.repetition,
                     "passed": trial.passed,
                     "run": None if trial.result is None else trial.result.run_id,
