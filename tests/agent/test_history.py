@@ -9,7 +9,7 @@ from tests.pictures import png
 
 import taofold
 from taofold import Agent, Message
-from taofold.core.content import MediaPart, ToolCall, ToolResult
+from taofold.core.content import MediaPart, ToolCall, ToolResult, blob_digest
 from taofold.core.errors import ConfigError
 from taofold.testing import ScriptedModel
 
@@ -87,6 +87,11 @@ async def test_an_image_is_kept_with_its_bytes() -> None:
     data = base64.b64encode(picture).decode()
     openai = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
     source = {"type": "base64", "media_type": "image/png", "data": data}
+    begun = Agent(ScriptedModel(["A dot."]), log=taofold.MemoryLog())
+    run = await begun.begin("What is it?", history=[{"role": "user", "content": [openai]}])
+    assert begun.opened_log is not None
+    assert await begun.opened_log.blob(blob_digest(picture)) == picture
+    assert (await begun.resume(run)).output == "A dot."
     for part in (openai, {"type": "image", "source": source}):
         agent = Agent(ScriptedModel(["A dot."]))
         result = await agent.run("What is it?", history=[{"role": "user", "content": [part]}])

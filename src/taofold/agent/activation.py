@@ -13,7 +13,7 @@ from taofold.core import events as e
 from taofold.core.content import Part, TextPart, media_of, parts_of
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached
-from taofold.core.state import fold, live
+from taofold.core.state import RunState, fold, live
 from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal
 from taofold.policy import Limits
 from taofold.policy.redaction import Redactor
@@ -33,7 +33,7 @@ from taofold.store.log import Log
 from taofold.store.memory import MemoryLog
 from taofold.store.store import Store, clock
 from taofold.tools import Tool
-from taofold.tools.media import Attachment, Prompt, Showing, showing
+from taofold.tools.media import Prompt, Showing, prompted
 
 if TYPE_CHECKING:
     from taofold.agent.agent import Agent
@@ -56,11 +56,6 @@ def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[L
     if log is None:
         raise ConfigError("the agent has no log: pass log=… or the RunResult instead of an id")
     return log, run
-
-
-def _given(goal: Prompt) -> Showing:
-    """The goal with the bytes of its media, read and checked."""
-    return showing([goal] if isinstance(goal, str | Attachment) else goal)
 
 
 def _recorded(redactor: Redactor, given: Showing) -> tuple[Part, ...]:
@@ -181,10 +176,8 @@ class Activation:
         settings: Mapping[str, Any] | None = None,
     ) -> RunResult[Any]:
         """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
-        given, earlier = _given(goal), History(history)
-        started = await self._described(given, session, data, ui_context, earlier, settings)
+        started, blobs = await self._described(goal, session, data, ui_context, history, settings)
         run = run_id or new_id()
-        blobs = {**given.blobs, **earlier.blobs}
         store = await runs.start(self.log, started, run, self.strategy(started), self.setup, blobs)
         return await self._result(store)
 
@@ -200,23 +193,23 @@ class Activation:
         settings: Mapping[str, Any] | None = None,
     ) -> str:
         """Put a run into the log without driving it. Returns its id."""
-        given, earlier = _given(goal), History(history)
-        started = await self._described(given, session, data, ui_context, earlier, settings)
+        started, blobs = await self._described(goal, session, data, ui_context, history, settings)
         run = run_id or new_id()
-        await runs.begin(self.log, started, run, self.setup, given.blobs)
+        await runs.begin(self.log, started, run, self.setup, blobs)
         return run
 
     async def _described(
         self,
-        given: Showing,
+        goal: Prompt,
         session: str,
         data: Mapping[str, JSON] | None,
         ui_context: str,
-        earlier: History,
+        history: Sequence[Earlier],
         settings: Mapping[str, Any] | None,
-    ) -> e.RunStarted:
-        """The fixed facts of a new run, without secrets."""
+    ) -> tuple[e.RunStarted, dict[str, bytes]]:
+        """The fixed facts of a new run, without secrets, and the bytes of its media by digest."""
         agent, redactor = self.agent, self.setup.redactor
+        given, earlier = prompted(goal), History(history)
         text, parts = given.text, _recorded(redactor, given)
         if not text.strip():
             raise ConfigError("the goal is empty: say what the agent should do", path="goal")
@@ -232,7 +225,7 @@ class Activation:
         session = redactor.text(session)
         told = [unsaid(redactor, message) for message in earlier.messages]
         model = self.models["executor"]
-        return e.RunStarted(
+        started = e.RunStarted(
             goal=redactor.text(text),
             agent=agent.name,
             strategy=self.strategy_name,
@@ -248,6 +241,7 @@ class Activation:
             depth=self.setup.depth,
             parts=parts,
         )
+        return started, {**given.blobs, **earlier.blobs}
 
     def _settings(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
         """What is kept with the run: for the rules, for replay, and what the caller gave."""
@@ -283,11 +277,7 @@ class Activation:
         """How far a run has come, from the log."""
         await self._started(run)
         records = await self.log.read(run)
-        state = fold(records)
-        waiting = state.status == "waiting"
-        questions = tuple(await pending(self.log, run)) if waiting else ()
-        shown = tuple(live(records) if state.rewinds else records)
-        return result_of(self.log, state, shown, questions, self.output.load)
+        return await self._so_far(run, fold(records), records)
 
     async def fork(self, run: str, *, at: int | None, run_id: str = "") -> RunResult[Any]:
         """Branch off and go on."""
@@ -309,12 +299,17 @@ class Activation:
             self.setup.limits = self.agent.limits.within(share)
         return started
 
+    async def _so_far(
+        self, run: str, state: RunState, records: Sequence[e.Record]
+    ) -> RunResult[Any]:
+        waiting = state.status == "waiting"
+        questions = tuple(await pending(self.log, run)) if waiting else ()
+        shown = tuple(live(records) if state.rewinds else records)
+        return result_of(self.log, state, shown, questions, self.output.load)
+
     async def _result(self, store: Store) -> RunResult[Any]:
         state = store.state
-        waiting = state.status == "waiting"
-        questions = tuple(await pending(self.log, store.run)) if waiting else ()
-        records = tuple(live(store.records) if state.rewinds else store.records)
-        result = result_of(self.log, state, records, questions, self.output.load)
+        result = await self._so_far(store.run, state, store.records)
         if self.agent.raise_on_limit and self.parent is None and state.status == "limited":
             raise LimitReached(f"run {store.run!r} ended with {state.stop_reason}", result)
         return result

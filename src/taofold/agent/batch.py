@@ -12,10 +12,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from taofold.agent.result import Out, RunResult
-from taofold.core.content import described
 from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.values import Usage
-from taofold.tools.media import Attachment, Prompt, showing
+from taofold.tools.media import Prompt, prompted
 
 if TYPE_CHECKING:
     from taofold.agent.agent import Agent
@@ -191,8 +190,7 @@ def run_ids(batch: str, goals: Sequence[str]) -> list[str]:
 
 
 def _text(prompt: Prompt) -> str:
-    whole = [prompt] if isinstance(prompt, str | Attachment) else prompt
-    return described(showing(whole).parts)
+    return prompted(prompt).text
 
 
 def _status(result: RunResult[Any] | Failure | None) -> str:

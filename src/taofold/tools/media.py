@@ -198,6 +198,11 @@ class Showing:
         return described(self.parts)
 
 
+def prompted(prompt: Prompt) -> Showing:
+    """What a person says, read and checked: see `showing`."""
+    return showing([prompt] if isinstance(prompt, str | Attachment) else prompt)
+
+
 def showing(said: Iterable[Shown]) -> Showing:
     """The pieces, read and checked.
 
