@@ -35,7 +35,7 @@ def test_every_prefix_is_refused_or_gives_the_whole_value(slip):
 
 def test_the_prefix_check_would_catch_a_parser_that_closes_what_is_open(monkeypatch):
     """A mutant: pretend that nothing was closed by the end of the text."""
-    from taofold.parsing import reader
+    from taofold.parsing.jsonlike import reader as reader
 
     plain = reader.Reader.read
 

@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.parsing import Repair, Turn, Unparsed, read_reply
-from taofold.parsing.seams import doubt_of
+from taofold.parsing.jsonlike.seams import doubt_of
 
 TOOLS = {
     "send": {

@@ -9,8 +9,7 @@ from tests.runtime.kit import act, batch, finish
 from taofold.core.effects import Act, Answer, Ask, Begin, Halt, Note, Outlook
 from taofold.core.values import Action, Message, Observation, Reply, Thought
 from taofold.reasoning import Offer, Output, Task, react
-from taofold.reasoning.prompt import system_prompt
-from taofold.reasoning.talk import Talk
+from taofold.reasoning.conversation import Talk, system_prompt
 
 LOOK = Offer("look", "Look at it.\nClosely.", {"type": "object", "properties": {"x": {}}}, "read")
 

@@ -11,7 +11,7 @@ from taofold.core.effects import act as do
 from taofold.core.errors import ModelError
 from taofold.core.values import Action, Profile, Reply, Thought, ToolCall
 from taofold.reasoning import Task
-from taofold.reasoning.talk import Talk
+from taofold.reasoning.conversation import Talk
 
 from .kit import Memo, act, batch, finish, yes
 

@@ -13,7 +13,7 @@ from taofold.core import events as e
 from taofold.core.state import fold
 from taofold.core.values import Action, Observation, Principal, Profile, Reply, Thought, ToolCall
 from taofold.parsing import read_call
-from taofold.parsing.strict import is_finite
+from taofold.parsing.jsonlike.strict import is_finite
 from taofold.runtime.people import cancel
 from taofold.testing import FunctionModel
 

@@ -3,14 +3,11 @@
 Pure functions of text: no I/O, no clock, no randomness. Knows nothing about models or tools.
 """
 
-from taofold.parsing.native import read_call
-from taofold.parsing.outcome import Level, Parsed, Repair, Unparsed
-from taofold.parsing.partial import parse_partial
-from taofold.parsing.prompt import render_schema
-from taofold.parsing.reply import has_marks, read_reply
+from taofold.parsing.outcome import Call, Level, Parsed, Prose, Remark, Repair, Turn, Unparsed
+from taofold.parsing.reply import has_marks, read_call, read_reply
+from taofold.parsing.schema.prompt import render_schema
 from taofold.parsing.stream import ReplyStream
-from taofold.parsing.turn import Call, Prose, Remark, Turn
-from taofold.parsing.typed import parse
+from taofold.parsing.typed import parse, parse_partial
 
 __all__ = [
     "Call",

@@ -1,17 +1,36 @@
 """Reads the labelled text forms: TAO (`THOUGHT [Type]: … ACTION: tool …`) and ReAct.
 
-One pass over the lines. Knows nothing about types or which tools exist.
+One pass over the lines gives labels and their bodies; a reply in labels is a thought, a tool and
+its parameters. Knows nothing about which tools exist but the schemas it is given.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-from taofold.parsing.conversion import Text
-from taofold.parsing.outline import dedent, scalar
+from msgspec.structs import replace as cut
+
+from taofold.parsing.decision import (
+    FINISH,
+    PARAMETER_KEYS,
+    Tools,
+    call_of_request,
+    calls_in,
+    parameter_names,
+    turn_of,
+)
+from taofold.parsing.jsonlike.reader import Reader, Reading
+from taofold.parsing.markup.calls import CallReader, Request
+from taofold.parsing.outcome import RAW_LIMIT, Call, Remark, Repair, Turn, Unparsed
+from taofold.parsing.outline import dedent, outline_in, scalar
+from taofold.parsing.schema.coercion import refusal
+from taofold.parsing.schema.scalars import Text
+from taofold.parsing.schema.shape import ANYTHING, fold, is_list, is_object
+from taofold.parsing.schema.target import request_of
+from taofold.parsing.spans import unescaped
 
 _LEAD = r"[ \t#*_]{0,8}(?:(?:-|\d{1,2}[.)])[ \t]{1,3}[*_]{0,2})?"
 _LABEL = re.compile(
@@ -263,3 +282,260 @@ def literal(text: str) -> Any:
     if len(body) > 1 and body[0] in "\"'" and body[-1] == body[0]:
         return scalar(body)
     return Text(body)
+
+
+__all__ = ["NO_TOOL", "is_labelled", "labelled", "read_labelled"]
+NO_TOOL: Final = "The action names no tool."
+BESIDE = Repair("beside_prose", "none", content=True)
+_OPEN_END = "open_end"
+_HEADINGS = frozenset(map(fold, PARAMETER_KEYS))
+_OBJECTS = re.compile(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
+_TOOL = re.compile(r"[\s`*\"'\[]*(?P<name>[A-Za-z_][\w.-]{0,127}?)[`*\"'\]]{0,4}(?=$|[\s({:|,;-])")
+_HEADING = re.compile(r"\s*([A-Za-z_ ]{1,20})[ \t]*[:：]\s*(?=\{|```(?:json)?\s*\{)")
+"""What some models put over parameters that are an object."""
+_REASONS = ("rationale", "justification")
+
+
+def read_labelled(text: str, tools: Tools, was_cut: bool, finished: bool) -> Turn | Unparsed | None:
+    """The turn of a labelled reply; `None` when it has no labelled part.
+
+    Args:
+        text: The reply without its reasoning.
+        tools: The offered tools, with their schemas if these are known.
+        was_cut: Whether the provider says that the output limit ended the text.
+        finished: Whether the provider says that the model ended it.
+    """
+    parts = sections_of(text)
+    if was_cut and not parts.ended:
+        return refusal("incomplete", text)
+    if not parts.sections:
+        return None
+    notes: tuple[Repair, ...] = (Repair("labels", "none"),)
+    lead = text[: parts.sections[0].at].strip().strip("`").strip()
+    remark = _remark(parts)
+    violation = parts.cut[:RAW_LIMIT]
+    deciding = ("action", "final_answer")
+    section = next((each for each in parts.sections if each.label in deciding), None)
+    if section is None:
+        return Turn(remark, (), notes, violation)
+    if lead:
+        notes = (*notes, BESIDE)
+    if section.label == "final_answer":
+        answer = Request(FINISH, {"answer": section.text.strip()})
+        return Turn(remark, (call_of_request(answer, tools),), notes, violation)
+    given = parts.text("action_input")
+    turn = None if given else _described_turn(section.text, text, tools)
+    if isinstance(turn, Turn):
+        return Turn(remark or turn.remark, turn.calls, (*notes, *turn.repairs), violation)
+    if turn is not None:
+        return turn
+    call = _called(parts, section, text, tools, finished)
+    return call if isinstance(call, Unparsed) else Turn(remark, (call,), notes, violation)
+
+
+def _called(
+    parts: Labelled, section: Section, text: str, tools: Tools, finished: bool
+) -> Call | Unparsed:
+    """The call of an action section that is no object."""
+    request = labelled(text, tools)
+    if request is None:
+        return refusal("invalid", text, note=NO_TOOL)
+    if not request.closed:
+        return refusal("incomplete", text)
+    if finished:  # a stop sequence takes the end line away
+        kept = tuple(each for each in request.repairs if each.kind != _OPEN_END)
+        request = replace(request, repairs=kept)
+    return cut(call_of_request(request, tools), rationale=_rationale(parts, section))
+
+
+def labelled(text: str, tools: Tools = ()) -> Request | None:
+    """The first action of a TAO or ReAct text; `None` when it names no tool."""
+    parts = sections_of(text)
+    thought = parts.text("thought") or None
+    section = next((each for each in parts.sections if each.label == "action"), None)
+    if section is None:
+        return None
+    blank = Request("", None, thought, section.at, closed=parts.ended)
+    if section.text.lstrip().startswith(("{", "```")):
+        return _described(section.text, blank)
+    return _action(section.text, parts.text("action_input"), blank, tools)
+
+
+def _action(text: str, given: str | None, blank: Request, tools: Tools) -> Request | None:
+    head = text.partition("\n")[0].strip().strip("`*\"'[]. ")
+    if given is not None:
+        return _encoded(given, replace(blank, tool=head)) if head else None
+    if head in tools and not text.partition("\n")[2].strip():
+        return _listed("", replace(blank, tool=head), tools)
+    named = _TOOL.match(text)
+    if named is None:
+        return None
+    request = replace(blank, tool=named["name"])
+    line, _, below = text[named.end() :].partition("\n")
+    rest = line.strip(" \t`*\"'|,;-]").strip() if line.lstrip()[:1] not in "({" else line.strip()
+    if rest[:1] == "(":
+        return _python(text, named.start("name"), request)
+    if rest[:1] in ("{", ":") and "{" in rest[:3]:
+        return _encoded(rest.lstrip(": ") + "\n" + below, request)
+    if rest:
+        return _on_one_line(rest.lstrip(":").strip(), below, request, tools)
+    if below.lstrip()[:1] in ("{", "`"):
+        return _encoded(below, request)
+    return _listed(below, request, tools)
+
+
+def _python(text: str, at: int, request: Request) -> Request | None:
+    block = CallReader(text).python_block(at)
+    if not block.calls:
+        return None
+    call = block.calls[0]
+    after = text[block.end :].strip().strip("`").strip()
+    trailing = (BESIDE,) if after else ()
+    repairs = (*call.repairs, *trailing)
+    return replace(call, thought=request.thought, at=request.at, repairs=repairs)
+
+
+def _on_one_line(rest: str, below: str, request: Request, tools: Tools) -> Request:
+    """Parameters beside the name of the tool: `path: a.py, mode: r`."""
+    names = parameter_names(request.tool, tools)
+    found = list(_keys_pattern(names).finditer(rest))
+    if not found or found[0].start() > 0:
+        if below.strip() or not rest:
+            return replace(request, error=f"expected parameters, got {rest[:80]!r}", closed=True)
+        return replace(request, parameters=Text(rest), closed=True)
+    values: dict[str, Any] = {}
+    for number, each in enumerate(found):
+        end = found[number + 1].start() if number + 1 < len(found) else len(rest)
+        key = each["key"]
+        if key in values:
+            return replace(request, error=f"the parameter {key!r} is given twice", closed=True)
+        values[key] = literal(rest[each.end() : end].strip().rstrip(",;|").strip())
+    more = parameters_of(below, names)
+    if more.error or not more.values.keys().isdisjoint(values):
+        note = more.error or "a parameter is given twice"
+        return replace(request, error=note, closed=True)
+    more.values = values | more.values
+    return _with_parameters(request, more)
+
+
+def _keys_pattern(names: Collection[str]) -> re.Pattern[str]:
+    key = "|".join(map(re.escape, names)) if names else r"[A-Za-z_]\w{0,63}"
+    return re.compile(rf"(?:^|(?<=[\s,;|]))(?P<key>{key})\s{{0,3}}[:：=]\s{{0,3}}")
+
+
+def _listed(text: str, request: Request, tools: Tools) -> Request:
+    """Parameters as `key: value` lines, which nothing but an end line closes."""
+    bare = text.lstrip()
+    if bare[:1] == '"':
+        reading = Reader(text, ANYTHING).read(len(text) - len(bare), headless=True)
+        if not reading.failed and not reading.cut and request.closed:
+            return replace(request, parameters=reading.value, repairs=tuple(reading.repairs))
+    names = parameter_names(request.tool, tools)
+    heading = _HEADING.match(text)
+    if heading and fold(heading[1]) in _HEADINGS and heading[1] not in names:
+        return _encoded(text[heading.end() :], request)
+    parameters = parameters_of(text, names)
+    if parameters.error:
+        return replace(request, error=parameters.error, closed=True)
+    return _with_parameters(request, parameters)
+
+
+def _with_parameters(request: Request, parameters: Parameters) -> Request:
+    values = parameters.values
+    for key in _REASONS:
+        values.pop(key, None)
+    values = _unwrapped(values)
+    ended = request.closed or parameters.whole
+    notes: list[Repair] = []
+    if not ended:
+        notes.append(Repair(_OPEN_END, "none", content=True, at=request.at))
+    if parameters.trailing:
+        notes.append(BESIDE)
+    closed = ended or not values or list(values.values())[-1] != ""
+    return replace(request, parameters=values or None, repairs=tuple(notes), closed=closed)
+
+
+def _unwrapped(values: dict[str, Any]) -> dict[str, Any]:
+    """Parameters without the heading that some models put over them."""
+    first = next(iter(values), "")
+    if fold(first) not in _HEADINGS:
+        return values
+    if len(values) == 1:
+        inner = values[first]
+        outline = outline_in(inner) if isinstance(inner, Text) else (inner, True)
+        return outline[0] if outline is not None and is_object(outline[0]) else values
+    if len(values) > 1 and values[first] == "":
+        return {key: value for key, value in values.items() if key != first}
+    return values
+
+
+def _encoded(text: str, request: Request) -> Request:
+    """Arguments as one JSON object; other text stays for the caller to refuse."""
+    if not text.strip():
+        return replace(request, parameters={})
+    body = unescaped(text) or text
+    reading = _object(body)
+    outline = outline_in(text.strip()) if reading is None and "```" in text else None
+    if outline is not None and is_object(outline[0]):
+        return replace(request, parameters=outline[0], closed=True)
+    if reading is None:
+        return replace(request, parameters=Text(text.strip()), closed=True)
+    after = body[reading.end :].strip().strip("`").strip()
+    repairs = tuple(reading.repairs) + ((BESIDE,) if after else ())
+    return replace(request, parameters=reading.value, repairs=repairs, closed=reading.whole)
+
+
+def _described_turn(section: str, reply: str, tools: Tools) -> Turn | Unparsed | None:
+    """An action that is one object, or a list of them; `None` if it is neither.
+
+    It is read as a reply in JSON is: nothing beside the parameters is lost without a trace.
+    """
+    reading = _object(section) if _OBJECTS.match(section) else None
+    if reading is None:
+        return None
+    if not reading.whole:
+        return refusal("incomplete", reply)
+    after = section[reading.end :].strip().strip("`").strip()
+    notes = tuple(reading.repairs) + ((BESIDE,) if after else ())
+    if is_object(reading.value):
+        turn = turn_of(reading.value, tools, notes)
+    else:
+        turn = Turn(None, tuple(calls_in(reading.value, tools)), notes)
+    return turn if turn.calls else refusal("invalid", reply, note=NO_TOOL)
+
+
+def _described(text: str, request: Request) -> Request | None:
+    """An action that is one object, tool and arguments together."""
+    reading = _object(text)
+    if reading is None:
+        return None
+    if not reading.whole:
+        return replace(request, closed=False)
+    value = reading.value[0] if is_list(reading.value) and len(reading.value) == 1 else None
+    found = request_of(value or reading.value)
+    if found is None:
+        return None
+    thought = request.thought or found.thought
+    repairs = tuple(reading.repairs)
+    return replace(found, thought=thought, at=request.at, repairs=repairs)
+
+
+def _object(text: str) -> Reading | None:
+    start = len(text) - len(text.lstrip(" \t\r\n`jsonJSON"))
+    if text[start : start + 1] not in ("{", "["):
+        return None
+    reading = Reader(text, ANYTHING).read(start)
+    return None if reading.failed else reading
+
+
+def _remark(parts: Labelled) -> Remark | None:
+    thought = next((p for p in parts.sections if p.label == "thought" and p.text), None)
+    return Remark(thought.text.strip(), thought.tag.strip().lower() or None) if thought else None
+
+
+def _rationale(parts: Labelled, section: Section) -> str:
+    reason = parts.text(*_REASONS)
+    if reason is None:
+        given = parameters_of(section.text.partition("\n")[2]).values
+        reason = next((given[key] for key in _REASONS if key in given), "")
+    return str(reason)

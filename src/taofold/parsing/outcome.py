@@ -1,12 +1,15 @@
-"""The two ends of a parse: a value with its receipt, or a refusal with a message for the model.
+"""What a reading ends in: a value with its receipt, calls, prose, or a refusal for the model.
 
-Knows nothing about text, schemas or agents.
+`Parsed` or `Unparsed` for one typed value; `Turn`, `Prose` or `Unparsed` for an agent's reply.
+Knows nothing about how a text was written down, nor whether the tools exist.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
+
+from taofold.core.values import Value
 
 T = TypeVar("T")
 Level = Literal["none", "syntax", "schema"]
@@ -64,3 +67,67 @@ class Unparsed:
     reason: Reason
     feedback: str
     raw: str = ""
+
+
+class Call(Value, frozen=True):
+    """One tool call as the model asked for it.
+
+    Attributes:
+        tool: The name as written.
+        parameters: The arguments; empty when `error` is set.
+        rationale: The model's reason for this call.
+        id: The provider's or the model's own identifier of the call.
+        repairs: What was changed to read this call.
+        error: Not empty when the call was recognised but its arguments could not be read: the
+            tool must not run, and the model should be told this text.
+    """
+
+    tool: str
+    parameters: dict[str, Any]
+    rationale: str = ""
+    id: str = ""
+    repairs: tuple[Repair, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """The thought of a reply.
+
+    Attributes:
+        content: The text.
+        type: Lower-case label as the model wrote it, unchecked; `None` when it gave none.
+        because: Numbers of the steps that it cites.
+        confidence: As the model claims, unchecked.
+        critical: Whether the model asks to pause.
+    """
+
+    content: str
+    type: str | None = None
+    because: tuple[int, ...] = ()
+    confidence: float | None = None
+    critical: bool = False
+
+
+class Turn(Value, frozen=True):
+    """A reply that follows a protocol.
+
+    Attributes:
+        remark: The thought, if any.
+        calls: The batch of actions; empty for a thought without an action.
+        repairs: What was changed to read the reply as a whole.
+        role_violation: What was cut because the model spoke in another's place: an invented
+            observation and everything after it (bounded excerpt).
+    """
+
+    remark: Remark | None
+    calls: tuple[Call, ...]
+    repairs: tuple[Repair, ...] = ()
+    role_violation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """A reply without any protocol marker; reasoning tags are removed, the rest is verbatim."""
+
+    text: str

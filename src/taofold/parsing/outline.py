@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from taofold.parsing.conversion import Text
-from taofold.parsing.reader import Reader
-from taofold.parsing.shape import ANYTHING
+from taofold.parsing.jsonlike.reader import Reader
+from taofold.parsing.schema.scalars import Text
+from taofold.parsing.schema.shape import ANYTHING
 
 _KEY = re.compile(r"([A-Za-z_][\w .-]{0,63}?)[ \t]*+[:：](?:[ \t]++(.*))?$")
 _FENCED = re.compile(

@@ -13,14 +13,17 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
+from msgspec.structs import replace
 from msgspec.structs import replace as cut
 
-from taofold.parsing.calls import Block, CallReader, Request
 from taofold.parsing.decision import (
+    NAMELESS,
+    PARAMETER_KEYS,
     RESERVED,
     Tools,
+    arguments_of,
     call_of,
     call_of_request,
     calls_in,
@@ -29,20 +32,57 @@ from taofold.parsing.decision import (
     parameter_names,
     turn_of,
 )
-from taofold.parsing.families import CALL_CLOSE, FOREIGN, NOISE, UNKNOWN
-from taofold.parsing.feedback import refusal
-from taofold.parsing.fitting import same
-from taofold.parsing.keys import PARAMETER_KEYS
-from taofold.parsing.kinds import is_list, is_object
-from taofold.parsing.labelled import is_labelled, read_labelled
-from taofold.parsing.native import finite
-from taofold.parsing.outcome import RAW_LIMIT, Reason, Repair, Unparsed
-from taofold.parsing.seams import doubt_of
-from taofold.parsing.shape import ANY, Plan, fold
+from taofold.parsing.jsonlike.seams import doubt_of
+from taofold.parsing.jsonlike.strict import DECODER, is_finite
+from taofold.parsing.labels import is_labelled, read_labelled
+from taofold.parsing.markup.calls import Block, CallReader, Request
+from taofold.parsing.markup.families import CALL_CLOSE, FOREIGN, NOISE, UNKNOWN
+from taofold.parsing.outcome import RAW_LIMIT, Call, Prose, Reason, Remark, Repair, Turn, Unparsed
+from taofold.parsing.schema.coercion import refusal
+from taofold.parsing.schema.shape import ANY, Plan, fold, is_list, is_object
+from taofold.parsing.schema.target import same
 from taofold.parsing.spans import Scan, Span, scan
-from taofold.parsing.strict import DECODER, is_finite
-from taofold.parsing.turn import Call, Prose, Remark, Turn
 from taofold.parsing.typed import is_cut
+
+WHOLE: Final = "tool_calls"
+"""The finish reason that says that the model has made its calls."""
+
+
+def read_call(
+    name: str,
+    arguments: str | dict[str, Any],
+    id: str = "",  # noqa: A002
+    *,
+    finish_reason: str | None = None,
+    schema: Mapping[str, Any] | None = None,
+) -> Call:
+    """Reads a provider's native tool call; unreadable arguments become `Call.error`.
+
+    No text at all stands for no arguments, unless the output limit ended it (`finish_reason`),
+    or the tool takes some (`schema`) and the provider does not say that the calls are whole:
+    then they were lost, and a call with nothing but defaults is not what the model asked for.
+    """
+    if not name.strip():
+        return Call("", {}, "", id, (), f"{NAMELESS}: call one that is on offer, by its name")
+    if isinstance(arguments, str) and not arguments.strip():
+        if is_cut(finish_reason):
+            lost = f"the arguments of {name!r} were cut off: send it again"
+            return Call(name, {}, "", id, (), lost)
+        if finish_reason != WHOLE and schema and schema.get("properties"):
+            lost = f"no arguments of {name!r} arrived: send them, or {{}} to call it without any"
+            return Call(name, {}, "", id, (), lost)
+    parameters, repairs, error = arguments_of(name, arguments, ())
+    call = Call(name, parameters, "", id, repairs, error)
+    return call if isinstance(arguments, str) else finite(call)  # what text holds is finite
+
+
+def finite(call: Call) -> Call:
+    """The call, or its refusal if it holds a number that JSON has not."""
+    if is_finite(call.parameters):
+        return call
+    error = f"the arguments of {call.tool!r} hold a number that is not finite: JSON has none"
+    return replace(call, parameters={}, error=error)
+
 
 _KEYS = (
     "thought thought_type because action actions tool parameters name arguments args"

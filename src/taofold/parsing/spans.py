@@ -11,19 +11,18 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from taofold.parsing.calls import Block, CallReader
-from taofold.parsing.families import (
+from taofold.parsing.jsonlike.reader import Reader, Reading
+from taofold.parsing.jsonlike.strict import DECODER, decoded, is_finite
+from taofold.parsing.markup.calls import Block, CallReader
+from taofold.parsing.markup.families import (
     CALL_OPEN,
     HEADER,
     REASONING_CLOSE,
     REASONING_OPEN,
     closer_of,
 )
-from taofold.parsing.kinds import is_object
 from taofold.parsing.outcome import Repair
-from taofold.parsing.reader import Reader, Reading
-from taofold.parsing.shape import ANYTHING, Plan
-from taofold.parsing.strict import DECODER, decoded, is_finite
+from taofold.parsing.schema.shape import ANYTHING, Plan, is_object
 
 _VALUE = (
     r"""\{(?=\s*+(?:["'“‘„`{}\\,/\#\ufeff\u200b]|[\w$][\w$.-]{0,63}+\s*+[:：=]|<\|"\|>))"""

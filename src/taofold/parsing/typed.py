@@ -1,31 +1,41 @@
-"""Reads one typed value out of a model's text.
+"""Reads one typed value out of a model's text, whole or as far as it has arrived.
 
 The stages, from the cheapest: the compiled validator on the text as it stands; JSON-like values
-in the text; tool-call dialects and labels; forms without brackets. Knows nothing about agents.
+in the text; tool-call dialects and labels; forms without brackets. A partial value is for display
+only: never executed, never stored as final. Knows nothing about agents.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from taofold.parsing.calls import CallReader, Request, blocks_in
-from taofold.parsing.coercion import Misfit
-from taofold.parsing.conversion import Text
-from taofold.parsing.families import CALL_OPEN, HEADER, NOISE, REASONING_CLOSE
-from taofold.parsing.feedback import refusal
-from taofold.parsing.fitting import Fit, fit, fit_request, request_of, same
-from taofold.parsing.kinds import is_list
-from taofold.parsing.labelled import labelled
-from taofold.parsing.labels import has_action, has_lead
+from pydantic_core import from_json
+
+from taofold.parsing.labels import has_action, has_lead, labelled
+from taofold.parsing.markup.calls import CallReader, Request, blocks_in
+from taofold.parsing.markup.families import CALL_OPEN, HEADER, NOISE, REASONING_CLOSE
+from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import Level, Parsed, Repair, Unparsed
 from taofold.parsing.outline import outline_in
+from taofold.parsing.schema.coercion import Misfit, refusal
+from taofold.parsing.schema.scalars import Text
+from taofold.parsing.schema.shape import is_list
+from taofold.parsing.schema.target import (
+    Fit,
+    Target,
+    fit,
+    fit_request,
+    is_overlooked,
+    request_of,
+    same,
+    target_of,
+)
 from taofold.parsing.spans import Scan, Span, scan, unescaped, without_opener
-from taofold.parsing.tags import elements_in
-from taofold.parsing.target import Target, is_overlooked, target_of
 
 T = TypeVar("T")
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length", "token_limit"})
@@ -322,3 +332,31 @@ _ENVELOPE = re.compile(
     r'|(?:\{\s*)?"[\w ]{1,40}"\s*:'
 )
 """What stands before a value on its line and is no prose."""
+
+
+_MARK = (Repair("partial", "syntax", content=True, cost=100),)
+
+
+def parse_partial(text: str, type_: Any) -> Parsed[Any] | Unparsed:
+    """The value that a text shows so far.
+
+    Returns:
+        The typed value when what is there already satisfies the type, else plain JSON data with
+        the members and the beginnings of strings that have arrived. It always carries the repair
+        `partial`, so nothing that respects receipts can run it.
+    """
+    target = target_of(type_)
+    found = scan(text, target.plan)
+    span = found.cut or (found.spans[-1] if found.spans else None)
+    if span is None:
+        return refusal("no_candidate" if text.strip() else "empty", text)
+    value = span.reading.value
+    if span is found.cut:
+        with suppress(
+            ValueError, TypeError
+        ):  # else what the reader understood, without the open string
+            value = from_json(text[span.start :], allow_partial="trailing-strings")
+    try:
+        return Parsed(fit(target, value).value, _MARK)
+    except Misfit:
+        return Parsed(value, _MARK)

@@ -18,7 +18,7 @@ from taofold.core.effects import Answer, Halt, Strategy, begin
 from taofold.core.errors import ConfigError
 from taofold.core.values import Reply, StepRole, Thought
 from taofold.parsing import Parsed, Repair, Unparsed, parse
-from taofold.reasoning.asking import Unread, ask_for, opening, stopped
+from taofold.reasoning.direct import Unread, ask_for, opening, stopped
 from taofold.reasoning.nested import closing
 from taofold.reasoning.task import Output, Task
 

@@ -2,7 +2,8 @@
 
 Parts that depend on nothing unsolved are solved at the same time, each in a branch of its
 own; a part that is itself complex is split again, down to `max_depth`. A part that fails is
-marked, and whoever needs its answer is told.
+marked, and whoever needs its answer is told. A cycle, an unknown or a repeated id goes back to
+the model as a correction first.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,16 +11,78 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from pydantic import BaseModel
+
 from taofold.core.effects import Act, Answer, Halt, Outlook, Strategy, begin, fork
 from taofold.core.errors import ConfigError
-from taofold.core.values import Action, Message, Observation, Thought
-from taofold.reasoning.asking import Unread, ask_for, opening, stopped
+from taofold.core.values import Action, Message, Observation, Reply, Thought
+from taofold.parsing import Parsed, Unparsed, parse
 from taofold.reasoning.cot import Cot, form, read_reasoned, schema_of, thought_of
-from taofold.reasoning.graph import waves
+from taofold.reasoning.dependencies import Tangle, waves
+from taofold.reasoning.direct import Read, Unread, Wrong, ask_for, opening, stopped
 from taofold.reasoning.nested import Inner, Solved, closing, named
 from taofold.reasoning.self_correct import shown
-from taofold.reasoning.split import Part, Split, split
 from taofold.reasoning.task import Output, Task
+
+_RULES: Final = """\
+Split the problem into at most %d parts that can be solved one by one and together solve it.
+Reply with exactly one JSON object, nothing before or after it:
+{"reasoning": "<why these parts>", "sub_problems": [{"id": "<short name>", \
+"description": "<the part, understandable by itself>", "dependencies": ["<ids of parts whose \
+answers it needs>"], "complex": <true if it should be split again>}]}
+If the problem is simple enough to be solved at once, "sub_problems" is empty."""
+
+
+class Part(BaseModel):
+    """A part of the problem, as the model writes it."""
+
+    id: str
+    description: str
+    dependencies: list[str] = []
+    complex: bool | None = None
+    """None: not said; then the part is asked about again as long as `max_depth` allows."""
+
+
+class Split(BaseModel):
+    """A problem in parts."""
+
+    reasoning: str = ""
+    sub_problems: list[Part]
+
+
+_SCHEMA: Final = Split.model_json_schema()
+
+
+def split(task: Task, most: int, heard: Sequence[Message] = ()) -> Strategy[Read[Split] | Unread]:
+    """Ask the planner for at most `most` parts of the task's goal."""
+
+    def read(reply: Reply) -> Parsed[Split] | Unparsed | Wrong:
+        parsed: Parsed[Split] | Unparsed = parse(
+            reply.text, Split, finish_reason=reply.finish or None
+        )
+        return parsed if isinstance(parsed, Unparsed) else _checked(parsed, most)
+
+    return (
+        yield from ask_for(
+            read,
+            opening(task, _RULES % most, task.goal, heard),
+            attempts=task.attempts,
+            role="planner",
+            schema=_SCHEMA,
+        )
+    )
+
+
+def _checked(parsed: Parsed[Split], most: int) -> Parsed[Split] | Wrong:
+    parts = parsed.value.sub_problems
+    if len(parts) > most:
+        return Wrong("too_many_parts", f"use at most {most} parts")
+    try:
+        waves([(part.id, part.dependencies) for part in parts])
+    except Tangle as tangle:
+        return Wrong(tangle.kind, str(tangle))
+    return parsed
+
 
 _SYNTHESIS: Final = "Put the answers of the parts together into one answer to the whole problem."
 _PART: Final = Output(str)

@@ -2,25 +2,379 @@
 
 The planner lists tool calls, the runtime carries them out in waves of independent ones, the
 evaluator says whether the goal is reached. Its objections are in the next plan's prompt;
-after `rejections` of them the run ends as not achieved, never as success. Roles: planner,
-executor (how to retry a failed task), evaluator, finalizer (the answer's form).
+after `rejections` of them the run ends as not achieved, never as success. What cannot run (a
+reference that leads nowhere, a task that needs one which failed) is observed as a failure with
+its reason and never reaches a tool. Roles: planner, executor (how to retry a failed task),
+evaluator, finalizer (the answer's form).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
+import msgspec
 from pydantic import BaseModel
 
-from taofold.core.effects import Act, Answer, Halt, Strategy, note
+from taofold.core.effects import Act, Answer, Halt, Outlook, Strategy, act, begin, note
 from taofold.core.errors import ConfigError
 from taofold.core.rules import detect_action_loop, detect_alternation, fingerprint
-from taofold.core.values import Action, Observation, Thought, ThoughtType
-from taofold.reasoning import planning as p
-from taofold.reasoning.asking import Unread, stopped, typed
-from taofold.reasoning.executing import Ended, Execution
-from taofold.reasoning.nested import failure
+from taofold.core.values import Action, Message, Observation, Reply, StepRole, Thought, ThoughtType
+from taofold.parsing import Parsed, Unparsed, parse
+from taofold.reasoning.conversation import signature
+from taofold.reasoning.dependencies import Tangle, Unresolved, referred, resolved, waves
+from taofold.reasoning.direct import (
+    Read,
+    Reader,
+    Unread,
+    Wrong,
+    answer,
+    ask_for,
+    opening,
+    stopped,
+    typed,
+)
+from taofold.reasoning.nested import closing, failure
 from taofold.reasoning.task import Task
+
+PLANNER: Final = """\
+You plan how to reach a goal with tools. You do not act: the tasks you list are carried out.
+Tools:
+%s
+Reply with exactly one JSON object, nothing before or after it:
+{"thought": "<why these tasks>", "tasks": [{"id": "task_1", "description": "<what for>", \
+"tool": "<name>", "args": {…}, "depends": ["<ids of tasks that come first>"]}]}
+Tasks that do not depend on each other run at the same time. Ids are never used twice.
+To pass on a result write "{{ task_1.output.key[0] }}" as an argument: the value itself is passed.
+If the results so far are enough, "tasks" is empty."""
+EXECUTOR: Final = """\
+A task failed. Say how to do it otherwise, or give it up.
+Tools:
+%s
+Reply with exactly one JSON object, nothing before or after it:
+{"thought": "<why it failed and what you change>", "tool": "<name>", "args": {…}, \
+"give_up": <true if it cannot be done>}
+Never repeat the call unchanged."""
+EVALUATOR: Final = """\
+You judge whether a goal is reached, by the results alone: what they do not show is not done.
+Reply with exactly one JSON object, nothing before or after it:
+{"reasoning": "<how you judged>", "achieved": <true or false>, "feedback": "<what is wrong>", \
+"missing": ["<what is missing>", …], "suggestions": ["<what to try>", …]}"""
+FINALIZER: Final = "Give the answer to the goal from these results. Invent nothing."
+SHOWN: Final = 4000
+"""Characters of one result that a prompt shows."""
+SHORT: Final = 200
+"""Characters of one result once the prompt is nearly full."""
+
+
+class PlannedTask(BaseModel):
+    """One task of a plan: a tool call that may refer to the results of others."""
+
+    id: str
+    description: str = ""
+    tool: str
+    args: dict[str, Any] = {}
+    depends: list[str] = []
+
+    def needs(self, known: Iterable[str] = ()) -> set[str]:
+        """The tasks that come first: those named, and those among `known` referred to."""
+        return set(self.depends) | (set(referred(self.args)) & set(known))
+
+
+class Tasks(BaseModel):
+    """A plan."""
+
+    thought: str = ""
+    tasks: list[PlannedTask]
+
+
+class Retry(BaseModel):
+    """How a failed task is to be done otherwise."""
+
+    thought: str = ""
+    tool: str = ""
+    args: dict[str, Any] = {}
+    give_up: bool = False
+
+
+class Evaluation(BaseModel):
+    """Is the goal reached, and if not, what is missing?"""
+
+    reasoning: str = ""
+    achieved: bool
+    feedback: str = ""
+    missing: list[str] = []
+    suggestions: list[str] = []
+
+
+def tools(task: Task) -> str:
+    """The tools, one line each."""
+    return "\n".join([signature(offer) for offer in task.offers]) or "(none)"
+
+
+def order(tasks: Sequence[PlannedTask], known: Iterable[str]) -> list[list[str]]:
+    """The ids of the tasks in waves. Raises Tangle."""
+    before = set(known)
+    ids = before | {task.id for task in tasks}
+    return waves([(task.id, task.needs(ids)) for task in tasks], before)
+
+
+def plan_reader(task: Task, known: Mapping[str, Observation]) -> Reader[Tasks]:
+    """Reads a plan: its tools exist, its ids are new, its order is possible."""
+
+    def read(reply: Reply) -> Parsed[Tasks] | Unparsed | Wrong:
+        parsed: Parsed[Tasks] | Unparsed = parse(
+            reply.text, Tasks, finish_reason=reply.finish or None
+        )
+        return parsed if isinstance(parsed, Unparsed) else _checked(parsed)
+
+    def _checked(parsed: Parsed[Tasks]) -> Parsed[Tasks] | Wrong:
+        for one in parsed.value.tasks:
+            wrong = unknown_tool(task, one.tool)
+            if wrong is not None:
+                return wrong
+            if one.id in known and known[one.id].status in ("success", "partial"):
+                return Wrong("duplicate_id", f"the id {one.id!r} has a result already: use new ids")
+        try:
+            order(parsed.value.tasks, known)
+        except Tangle as tangle:
+            return Wrong(tangle.kind, str(tangle))
+        return parsed
+
+    return read
+
+
+def retry_reader(task: Task) -> Reader[Retry]:
+    """Reads how to retry: its tool exists."""
+
+    def read(reply: Reply) -> Parsed[Retry] | Unparsed | Wrong:
+        parsed: Parsed[Retry] | Unparsed = parse(
+            reply.text, Retry, finish_reason=reply.finish or None
+        )
+        if isinstance(parsed, Unparsed) or parsed.value.give_up:
+            return parsed
+        return unknown_tool(task, parsed.value.tool) or parsed
+
+    return read
+
+
+def unknown_tool(task: Task, name: str) -> Wrong | None:
+    """What is wrong with the name of a tool, if anything."""
+    names = [offer.name for offer in task.offers]
+    if name in names:
+        return None
+    have = ", ".join(names) or "none; leave the tasks empty"
+    return Wrong("unknown_tool", f"there is no tool {name!r}; there is: {have}")
+
+
+def digest(tasks: Mapping[str, PlannedTask], seen: Mapping[str, Observation], budget: int) -> str:
+    """The results as a prompt shows them: the older ones short, the oldest left out.
+
+    `budget` is how many characters may be shown in full; half as many more are short.
+    """
+    lines: list[str] = []
+    used = 0
+    for left, id_ in enumerate(reversed(list(seen))):
+        line = _line(tasks[id_], seen[id_], SHOWN if used + SHOWN <= budget else SHORT)
+        used += len(line)
+        if used > budget + budget // 2:
+            lines.append(f"({len(seen) - left} older results are not shown)")
+            break
+        lines.append(line)
+    return "\n".join(reversed(lines)) or "(no results yet)"
+
+
+def _line(task: PlannedTask, seen: Observation, most: int) -> str:
+    result = seen.result
+    text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
+    if len(text) > most:
+        text = f"{text[:most]} […{len(text) - most} more characters]"
+    return f"[{task.id}] {task.tool} {task.description} [{seen.status}]: {text}"
+
+
+def feedback(evaluation: Evaluation) -> str:
+    """What the evaluator said, for the next plan."""
+    parts = [f"The goal is not reached yet: {evaluation.feedback or 'no reason was given'}"]
+    if evaluation.missing:
+        parts.append("Missing:\n" + "\n".join([f"- {one}" for one in evaluation.missing]))
+    if evaluation.suggestions:
+        parts.append("Suggestions:\n" + "\n".join([f"- {one}" for one in evaluation.suggestions]))
+    return "\n".join(parts)
+
+
+def strategy_hint(task: Task, used: Iterable[str]) -> str:
+    """The word to a planner that goes in circles: which tools were not tried."""
+    unused = sorted({offer.name for offer in task.offers} - set(used))
+    other = f"Tools not used yet: {', '.join(unused)}." if unused else "Every tool was used."
+    return f"This plan repeats an earlier one and was not run. Find another way. {other}"
+
+
+def question(goal: str, results: str, *words: str) -> str:
+    """The goal, the results so far, and whatever else is to be said."""
+    said = "".join([f"\n\n{word}" for word in words if word])
+    return f"The goal:\n{goal}\n\nResults so far:\n{results}{said}"
+
+
+PLAN_SCHEMA: Final = Tasks.model_json_schema()
+RETRY_SCHEMA: Final = Retry.model_json_schema()
+EVALUATION_SCHEMA: Final = Evaluation.model_json_schema()
+
+
+_FINAL: Final = ("denied", "expired", "limit", "unresolved", "skipped")
+"""Refusals that asking the executor cannot mend."""
+
+
+class Ended(Exception):
+    """The story is over: with this answer."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
+class Execution:
+    """The tasks so far and what came of them."""
+
+    def __init__(self, task: Task, retries: int) -> None:
+        self.task, self.retries = task, retries
+        self.tasks: dict[str, PlannedTask] = {}
+        self.seen: dict[str, Observation] = {}
+        self.heard: list[Message] = []
+        self.used: set[str] = set()
+        self.guessed: dict[str, tuple[str, ...]] = {}
+        """Tasks whose plan could only be read by changing what it says, and how (D7)."""
+        self.failed = False
+        """Did the last step fail? Then the next thought is an exception."""
+
+    def turn(self, *, last: bool = False) -> Strategy[Outlook]:
+        """Open a turn. Unless it may be the last one, a limit that is near ends the run."""
+        outlook = yield from begin()
+        self.heard += outlook.heard
+        if outlook.stop:
+            raise Ended(Answer(None, outlook.stop))
+        if outlook.wrap_up and not last:
+            yield from self.finish(outlook.wrap_up)
+        return outlook
+
+    def ask(
+        self,
+        role: StepRole,
+        rules: str,
+        reader: Reader[Any],
+        schema: dict[str, Any],
+        *words: str,
+    ) -> Strategy[Read[Any] | Unread]:
+        asked = question(self.task.goal, self.results(), *words)
+        planner = role == "planner"
+        conversation = opening(self.task, rules, asked, self.heard, history=planner)
+        return (
+            yield from ask_for(
+                reader, conversation, attempts=self.task.attempts, role=role, schema=schema
+            )
+        )
+
+    def results(self) -> str:
+        return digest(self.tasks, self.seen, self.task.budget // 2)
+
+    def kind(self, kind: ThoughtType) -> ThoughtType:
+        failed, self.failed = self.failed, False
+        return "exception" if failed else kind
+
+    def finish(self, limit: str) -> Strategy[None]:
+        """Put the results into the answer's form: the last call, and the last step."""
+        asked = question(self.task.goal, self.results(), FINALIZER)
+        got = yield from answer(self.task, asked, role="finalizer", heard=tuple(self.heard))
+        if isinstance(got, Unread):
+            error = f"the results could not be put into the answer's form: {got.error}"
+            raise Ended(Answer(None, limit or "error", error))
+        kind = self.kind("synthesis")
+        yield closing(Thought("The answer from the results.", kind, synthesized=True), got.value)
+        raise Ended(Answer(got.value, limit or "criteria_met"))
+
+    def wave(self, tasks: Sequence[PlannedTask], said: str) -> Strategy[None]:
+        """Run independent tasks at once, as one batch. What cannot run is observed as such."""
+        actions: list[Action] = []
+        local: list[Observation | None] = []
+        for one in tasks:
+            action, refused = self._action(one)
+            actions.append(action)
+            local.append(refused)
+        content = said or f"Next: {', '.join([one.description or one.id for one in tasks])}."
+        thought = Thought(content, self.kind("progress"), synthesized=not said)
+        observations = yield Act(thought, tuple(actions), tuple(local))
+        self.saw(tasks, observations)
+
+    def _action(self, task: PlannedTask) -> tuple[Action, Observation | None]:
+        """The call with its references resolved, or why it cannot be made."""
+        why = task.description or f"{task.id} of the plan"
+        failed = sorted([id_ for id_ in task.needs(self.seen) if not self._good(id_)])
+        if failed:
+            text = f"not run: it depends on {failed[0]!r}, which failed"
+            refused = Observation(text, "failure", text, refused="skipped")
+            return Action(task.tool, task.args, why, task.id), refused
+        try:
+            args = resolved(task.args, self._output, self.tasks.keys())
+        except Unresolved as error:
+            text = f"not run: {error}"
+            refused = Observation(text, "failure", text, refused="unresolved")
+            return Action(task.tool, task.args, why, task.id), refused
+        repairs = self.guessed.get(task.id, ())
+        return Action(task.tool, args, why, task.id, repairs, bool(repairs)), None
+
+    def _good(self, id_: str) -> bool:
+        seen = self.seen.get(id_)
+        return seen is not None and seen.status in ("success", "partial")
+
+    def _output(self, id_: str) -> Any:
+        seen = self.seen.get(id_)
+        if seen is None:
+            raise Unresolved(f"there is no result of a task {id_!r}")
+        if seen.blob or seen.cut:
+            raise Unresolved(f"the output of {id_!r} is too large to be passed on whole")
+        return seen.result
+
+    def saw(self, tasks: Sequence[PlannedTask], observations: Sequence[Observation]) -> None:
+        for one, seen in zip(tasks, observations, strict=True):
+            self.seen[one.id] = seen
+            if not seen.refused:
+                self.used.add(one.tool)
+        self.failed = any([seen.status in ("failure", "timeout") for seen in observations])
+
+    def mend(self, task: PlannedTask) -> Strategy[None]:
+        """Try a failed task in another way, as often as allowed."""
+        for _ in range(self.retries):
+            seen = self.seen[task.id]
+            if seen.status not in ("failure", "timeout") or seen.refused in _FINAL:
+                return
+            yield from self.turn()
+            asked = f"The failed task: {task.id} {task.description}\ntool {task.tool}, args "
+            asked += f"{task.args!r}\nIt failed: {seen.result}"
+            rules = EXECUTOR % tools(self.task)
+            got = yield from self.ask(
+                "executor", rules, retry_reader(self.task), RETRY_SCHEMA, asked
+            )
+            if isinstance(got, Unread) or got.value.give_up:
+                return
+            retry: Retry = got.value
+            task = task.model_copy(update={"tool": retry.tool, "args": retry.args})
+            self.guessed[task.id] = got.guessed
+            action, refused = self._action(task)
+            thought = Thought(retry.thought or "Try it in another way.", "exception")
+            self.tasks[task.id] = task
+            observations = (
+                yield from act(thought, action)
+                if refused is None
+                else _given(thought, action, refused)
+            )
+            self.saw([task], observations)
+
+
+def _given(
+    thought: Thought, action: Action, refused: Observation
+) -> Strategy[Sequence[Observation]]:
+    """A step whose observation is known beforehand."""
+    observations: Sequence[Observation] = yield Act(thought, (action,), (refused,))
+    return observations
+
 
 _SAID: Final = {"plan": "Plan the next tasks.", "evaluate": "Is the goal reached?"}
 """The thought of a step whose reply gave none."""
@@ -76,9 +430,9 @@ class _Planning(Execution):
         yield from self.turn()
         got = yield from self.ask(
             "planner",
-            p.PLANNER % p.tools(self.task),
-            p.plan_reader(self.task, self.seen),
-            p.PLAN_SCHEMA,
+            PLANNER % tools(self.task),
+            plan_reader(self.task, self.seen),
+            PLAN_SCHEMA,
             self.feedback,
             self.hint,
         )
@@ -100,7 +454,7 @@ class _Planning(Execution):
         action = Action(name, {"cycle": len(self.plans)})
         return Act(thought, (action,), (Observation(result, extraction=name, auto=True),))
 
-    def _circles(self, tasks: Sequence[p.PlannedTask]) -> bool:
+    def _circles(self, tasks: Sequence[PlannedTask]) -> bool:
         """Is this plan the last one again, or one of two that take turns?"""
         calls = [fingerprint(Action(one.tool, one.args)) for one in tasks]
         self.plans.append("\n".join(sorted(calls)))
@@ -111,18 +465,18 @@ class _Planning(Execution):
     def _flag(self) -> Strategy[None]:
         """Going in circles: a hint the first time, the end the second."""
         self.flags += 1
-        self.hint = p.strategy_hint(self.task, self.used)
+        self.hint = strategy_hint(self.task, self.used)
         yield from note("violation", rule="repetition", detail=self.hint)
         if self.flags > 1:
             yield from self.turn(last=True)
             yield from self.finish("loop_detected")
 
-    def _execute(self, plan: p.Tasks) -> Strategy[None]:
+    def _execute(self, plan: Tasks) -> Strategy[None]:
         self.hint = ""
         listed = {one.id: one for one in plan.tasks}
         known = dict(self.seen)
         self.tasks.update(listed)
-        for number, wave in enumerate(p.order(plan.tasks, known)):
+        for number, wave in enumerate(order(plan.tasks, known)):
             yield from self.turn()
             said = plan.thought if not number and plan.thought else ""
             yield from self.wave([listed[id_] for id_ in wave], said)
@@ -131,23 +485,21 @@ class _Planning(Execution):
 
     def _evaluate(self) -> Strategy[None]:
         yield from self.turn()
-        got = yield from self.ask(
-            "evaluator", p.EVALUATOR, typed(p.Evaluation), p.EVALUATION_SCHEMA
-        )
+        got = yield from self.ask("evaluator", EVALUATOR, typed(Evaluation), EVALUATION_SCHEMA)
         if isinstance(got, Unread):
             yield failure("evaluate", got.error, {"cycle": len(self.plans)})
             self.failed = True
-            self._reject(p.Evaluation(achieved=False, feedback="the evaluator gave no verdict"))
+            self._reject(Evaluation(achieved=False, feedback="the evaluator gave no verdict"))
             return
-        verdict: p.Evaluation = got.value
+        verdict: Evaluation = got.value
         yield self._step("evaluate", verdict.reasoning, "reasoning", verdict)
         if verdict.achieved:
             yield from self.finish("")
         self._reject(verdict)
 
-    def _reject(self, verdict: p.Evaluation) -> None:
+    def _reject(self, verdict: Evaluation) -> None:
         self.rejected += 1
-        self.feedback = p.feedback(verdict)
+        self.feedback = feedback(verdict)
         if self.rejected >= self.options.rejections:
             said = "; ".join([verdict.feedback, *verdict.missing]).strip("; ")
             raise Ended(

@@ -15,8 +15,7 @@ from pydantic import BaseModel, Field
 from taofold.core.effects import Act, Answer, Halt, Strategy, begin, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import Action, Message, Observation, Thought
-from taofold.reasoning.asking import Unread, ask_for, opening, typed
-from taofold.reasoning.direct import Direct
+from taofold.reasoning.direct import Direct, Unread, ask_for, opening, typed
 from taofold.reasoning.nested import Inner, Solved, alone, closing, failure
 from taofold.reasoning.task import Task
 

@@ -13,10 +13,19 @@ from pydantic import BaseModel
 
 from taofold.core.effects import Answer, Strategy, note
 from taofold.core.values import Action, Observation, Thought
-from taofold.reasoning import planning
-from taofold.reasoning.asking import Read, Reader, Unread, ask_for, opening, typed
-from taofold.reasoning.direct import answer
+from taofold.reasoning.direct import Read, Reader, Unread, answer, ask_for, opening, typed
 from taofold.reasoning.nested import closing
+from taofold.reasoning.plan import (
+    EVALUATION_SCHEMA,
+    EVALUATOR,
+    FINALIZER,
+    Evaluation,
+    PlannedTask,
+    digest,
+    feedback,
+    question,
+    tools,
+)
 from taofold.reasoning.react import react
 from taofold.reasoning.task import Task
 
@@ -56,7 +65,7 @@ class SystemActions:
         self.rejections = rejections
         self.achieved = False
         self.objections: list[str] = []
-        self._calls: dict[str, planning.PlannedTask] = {}
+        self._calls: dict[str, PlannedTask] = {}
         self._seen: dict[str, Observation] = {}
 
     def observed(self, actions: Sequence[Action]) -> Strategy[tuple[Observation | None, ...]]:
@@ -75,13 +84,13 @@ class SystemActions:
         """Remember what came back, for the next judgement."""
         for action, observation in zip(actions, observations, strict=True):
             id_ = str(len(self._seen) + 1)
-            self._calls[id_] = planning.PlannedTask(id=id_, tool=action.tool)
+            self._calls[id_] = PlannedTask(id=id_, tool=action.tool)
             self._seen[id_] = observation
 
     def ending(self) -> Strategy[Answer | None]:
         """The run's answer if the evaluator's word ends it; asks the finalizer if it said yes."""
         if self.achieved:
-            got = yield from answer(self.task, self._question(planning.FINALIZER), role="finalizer")
+            got = yield from answer(self.task, self._question(FINALIZER), role="finalizer")
             if isinstance(got, Unread):
                 error = f"the results could not be put into the answer's form: {got.error}"
                 return Answer(None, "error", error)
@@ -106,7 +115,7 @@ class SystemActions:
     def _plan(self, action: Action) -> Strategy[Observation]:
         steps: Any = action.parameters.get("steps") or action.parameters.get("plan")
         if not steps:
-            got = yield from self._ask("planner", _PLAN % planning.tools(self.task), typed(Steps))
+            got = yield from self._ask("planner", _PLAN % tools(self.task), typed(Steps))
             if isinstance(got, Unread):
                 return Observation(got.error, "failure")
             steps = got.value.steps
@@ -114,19 +123,17 @@ class SystemActions:
         return Observation(steps, extraction="plan written down", auto=True)
 
     def _evaluate(self) -> Strategy[Observation]:
-        got = yield from self._ask(
-            "evaluator", planning.EVALUATOR, typed(planning.Evaluation), planning.EVALUATION_SCHEMA
-        )
+        got = yield from self._ask("evaluator", EVALUATOR, typed(Evaluation), EVALUATION_SCHEMA)
         if isinstance(got, Unread):
             self.objections.append("the evaluator gave no verdict")
             return Observation(got.error, "failure")
-        verdict: planning.Evaluation = got.value
+        verdict: Evaluation = got.value
         self.achieved = verdict.achieved
         yield from note("state", achieved=verdict.achieved, evaluation=verdict.model_dump())
         if verdict.achieved:
             return Observation(verdict.model_dump(), extraction="goal achieved", auto=True)
         self.objections.append("; ".join([verdict.feedback, *verdict.missing]).strip("; "))
-        return Observation(planning.feedback(verdict), extraction="not achieved yet", auto=True)
+        return Observation(feedback(verdict), extraction="not achieved yet", auto=True)
 
     def _summarize(self) -> Strategy[Observation]:
         got = yield from self._ask("finalizer", _SUMMARY, typed(str))
@@ -146,8 +153,8 @@ class SystemActions:
         )
 
     def _question(self, *words: str) -> str:
-        results = planning.digest(self._calls, self._seen, self.task.budget // 2)
-        return planning.question(self.task.goal, results, *words)
+        results = digest(self._calls, self._seen, self.task.budget // 2)
+        return question(self.task.goal, results, *words)
 
 
 def tagent(task: Task, names: Sequence[str] = tuple(SYSTEM_ACTIONS)) -> Strategy[Answer]:

@@ -11,7 +11,7 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic import create_model as model_of
 
-from taofold.parsing.strict import decoded
+from taofold.parsing.jsonlike.strict import decoded
 from taofold.server.endpoint import invalid
 from taofold.server.problem import Problem
 from taofold.store.fields import is_list, is_mapping

@@ -28,7 +28,7 @@ from taofold.core.values import (
 )
 from taofold.parsing import Parsed
 from taofold.reasoning import Task
-from taofold.reasoning.asking import Read, Unread, ask_for
+from taofold.reasoning.direct import Read, Unread, ask_for
 
 T = TypeVar("T")
 DONE: Final = "Completed."

@@ -8,7 +8,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from taofold.agent.agent import Agent
 from taofold.core.errors import RunError
-from taofold.reasoning import planning
+from taofold.reasoning import plan as planning
 from taofold.runtime.model import ModelSpec
 from taofold.tools.actions import custom_actions
 from taofold.tools.documentation import get_tool_documentation

@@ -1,4 +1,4 @@
-"""Fits a value to a shape by lossless changes only, each with a price.
+"""Fits a value to a shape by lossless changes only, each with a price, and words a refusal.
 
 Never drops items, and refuses what only the end of the text closed. Depth is bounded by the
 reader's, work by a budget. Knows nothing about text.
@@ -7,19 +7,18 @@ reader's, work by a budget. Knows nothing about text.
 from __future__ import annotations
 
 import json
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from taofold.parsing.conversion import Text, convert, expectation, plain
-from taofold.parsing.kinds import is_list, is_object
-from taofold.parsing.outcome import Repair
+from taofold.parsing.jsonlike.reader import Reader
+from taofold.parsing.jsonlike.tokens import MISSING
+from taofold.parsing.markup.tags import elements_in
+from taofold.parsing.outcome import RAW_LIMIT, Reason, Repair, Unparsed
 from taofold.parsing.outline import outline_in
-from taofold.parsing.reader import Reader
-from taofold.parsing.scalar import MISSING
-from taofold.parsing.shape import ANY, ANYTHING, Shape, fold
-from taofold.parsing.tags import elements_in
+from taofold.parsing.schema.scalars import Text, convert, expectation, plain
+from taofold.parsing.schema.shape import ANY, ANYTHING, Shape, fold, is_list, is_object
 
 Path = tuple[str | int, ...]
 _DEPTH = 110
@@ -265,3 +264,47 @@ def _nearest(misfits: list[Misfit], shape: Shape, value: Any, path: Path, rival:
         cut = any(each.cut for each in misfits)
         return Misfit([Fault(path, expectation(shape), value)], cut)
     return near
+
+
+_ECHO = 60
+_FAULTS_TOLD = 5
+_WORDS: dict[Reason, str] = {
+    "empty": "The reply is empty. Send the answer as one JSON value.",
+    "incomplete": "The reply was cut off before it was complete. Send it again, shorter.",
+    "ambiguous": "The reply holds several different answers. Send exactly one.",
+    "no_candidate": "No answer was found. Send one JSON value and nothing else.",
+    "too_large": "The reply is too large or too deeply nested. Send a smaller one.",
+    "invalid": "The answer does not fit.",
+}
+
+
+def refusal(reason: Reason, text: str, faults: Sequence[Fault] = (), note: str = "") -> Unparsed:
+    """Builds a refusal; `faults` name the failing paths, `note` replaces the standard words."""
+    if faults:
+        parts = [_sentence(fault) for fault in faults[:_FAULTS_TOLD]]
+        if len(faults) > _FAULTS_TOLD:
+            parts.append(f"and {len(faults) - _FAULTS_TOLD} more")
+        return Unparsed(reason, "Correct only this: " + "; ".join(parts), text[:RAW_LIMIT])
+    return Unparsed(reason, note or _WORDS[reason], text[:RAW_LIMIT])
+
+
+def _sentence(fault: Fault) -> str:
+    path = ".".join(map(str, fault.path)) or "the value"
+    if fault.got is MISSING:
+        return f"{path} is missing ({fault.expected})"
+    return f"{path}: expected {fault.expected}, got {echo(fault.got)}"
+
+
+def echo(value: object) -> str:
+    """A value as the model wrote it, at most 60 characters."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, str):
+        value = value[: _ECHO + 1]
+    try:
+        shown = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):
+        shown = type(value).__name__
+    return shown if len(shown) <= _ECHO else shown[:_ECHO] + "…"

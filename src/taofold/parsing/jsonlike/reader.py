@@ -11,11 +11,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from taofold.parsing.jsonlike.quoting import CLOSING, MARK
+from taofold.parsing.jsonlike.tokens import MISSING, RAW_QUOTE, TextEnd, Tokens
 from taofold.parsing.outcome import Repair
-from taofold.parsing.quoting import CLOSING, MARK
-from taofold.parsing.scalar import MISSING
-from taofold.parsing.shape import Plan
-from taofold.parsing.tokens import RAW_QUOTE, TextEnd, Tokens
+from taofold.parsing.schema.shape import Plan
 
 DEPTH = 100
 """The deepest nesting that is read; deeper text is refused as too large."""

@@ -10,7 +10,7 @@ from taofold.core.effects import Act, Answer, Ask, Fork, Outlook
 from taofold.core.errors import ConfigError
 from taofold.core.values import Message
 from taofold.reasoning import Cot, Decompose, Direct, Output, SelfCorrect, Task
-from taofold.reasoning.graph import Tangle, waves
+from taofold.reasoning.dependencies import Tangle, waves
 
 from .kit import Play, play
 

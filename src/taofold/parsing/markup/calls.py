@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from taofold.parsing.families import (
+from taofold.parsing.jsonlike.reader import Reader
+from taofold.parsing.markup.families import (
     CALL_CLOSE,
     CALL_OPEN,
     CHILD,
@@ -25,10 +26,9 @@ from taofold.parsing.families import (
     closer_of,
     closing,
 )
+from taofold.parsing.markup.tags import TagReader
 from taofold.parsing.outcome import Repair
-from taofold.parsing.reader import Reader
-from taofold.parsing.shape import ANYTHING
-from taofold.parsing.tags import TagReader
+from taofold.parsing.schema.shape import ANYTHING
 
 LIMIT = 64
 """The most calls that one text may hold."""

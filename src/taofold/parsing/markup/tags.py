@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from html import unescape
 from typing import Any
 
-from taofold.parsing.conversion import Text
-from taofold.parsing.families import (
+from taofold.parsing.markup.families import (
     CALL_CLOSE,
     CALL_OPEN,
     CHILD,
@@ -26,6 +25,7 @@ from taofold.parsing.families import (
     closing,
 )
 from taofold.parsing.outcome import Repair
+from taofold.parsing.schema.scalars import Text
 
 DEPTH = 40
 _BLANK = re.compile(r"[\s\ufeff\u200b]*")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from taofold.parsing.kinds import is_list
-from taofold.parsing.target import target_of
+from taofold.parsing.schema.shape import is_list
+from taofold.parsing.schema.target import target_of
 
 Schema = Mapping[str, Any]
 _DEPTH = 12

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from taofold.parsing.scalar import LITERALS, MISSING, number_of, quantity_of
-from taofold.parsing.shape import Shape, fold
+from taofold.parsing.jsonlike.tokens import LITERALS, MISSING, number_of, quantity_of
+from taofold.parsing.schema.shape import Shape, fold
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})

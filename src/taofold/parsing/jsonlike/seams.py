@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from taofold.parsing.kinds import is_list, is_object
 from taofold.parsing.outcome import Repair
+from taofold.parsing.schema.shape import is_list, is_object
 
 Path = tuple[str | int, ...]
 _IN_KEY = re.compile(r"[\"{}\[\]:,\n]")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Set
 from typing import Literal
 
-from taofold.parsing.shape import fold
+from taofold.parsing.schema.shape import fold
 
 Role = Literal["key", "member", "item"]
 

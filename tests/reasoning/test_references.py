@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from taofold.reasoning.references import Unresolved, referred, resolved
+from taofold.reasoning.dependencies import Unresolved, referred, resolved
 
 RESULTS: dict[str, Any] = {
     "task_1": {"path": ["a.txt", {"deep": 3}], "n": 7, "odd key": None, "t": "{{ task_2.output }}"},

@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeGuard, cast
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from taofold.parsing.kinds import is_list, is_object
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether a JSON value is a list."""
+    return isinstance(value, list)
+
 
 Kind = Literal[
     "any", "object", "array", "string", "integer", "number", "boolean", "null", "enum", "union"

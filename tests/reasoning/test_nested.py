@@ -5,7 +5,7 @@ from typing import Any
 from taofold.core.effects import Answer, Strategy, ask, begin, fork, step
 from taofold.core.values import Thought
 from taofold.reasoning import SelfCorrect, Task
-from taofold.reasoning.asking import opening
+from taofold.reasoning.direct import opening
 from taofold.reasoning.nested import Solved, alone, closing
 
 from .kit import play

@@ -10,7 +10,7 @@ import json
 from math import isfinite
 from typing import Any
 
-from taofold.parsing.kinds import is_list, is_object
+from taofold.parsing.schema.shape import is_list, is_object
 
 
 def _constant(name: str) -> Any:
