@@ -17,7 +17,7 @@ from streams import Bench, Corrupter, Row, Shuffler, Ticks, learner, stream, wro
 from taofold.learning.patterns.bodies import ErrorFix, Fix, Signature
 from taofold.learning.patterns.values import Pattern
 from taofold.learning.settings import Extraction
-from taofold.loop.learner import CrossLoopLearner
+from taofold.loop.learner.cross_loop import CrossLoopLearner
 
 Done = list[Row] | dict[str, Any]
 MESSAGES = (

@@ -12,7 +12,7 @@ from taofold.learning.extraction.history import Change
 from taofold.learning.patterns.case import Case
 from taofold.learning.settings import Injection, Learning
 from taofold.logs.registry import open_registry
-from taofold.loop.learner import CrossLoopLearner
+from taofold.loop.learner.cross_loop import CrossLoopLearner
 
 from .make import BOUND, GUARD, attempt, fault, history
 

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 
+from taofold.core.checks import Check
 from taofold.core.events import Record
 from taofold.learning.extraction.history import History
-from taofold.loop.check import Check, Gate, GateResult, Verdict
 from taofold.loop.events import BaselineTaken, IterationEnded
-from taofold.loop.learner_history import history_of
+from taofold.loop.learner.cross_loop import history_of
 from taofold.loop.state import Iteration, LoopState
 from taofold.loop.values import Wish
+from taofold.loop.verdict import Gate, GateResult, Verdict
 
 from .make import GREEN, Log, red
 

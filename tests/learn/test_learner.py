@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from taofold.core.checks import Check, Place
 from taofold.learning.patterns.notes import LoopNote
 from taofold.learning.patterns.values import Pattern
 from taofold.learning.settings import Extraction, Injection, Learning
 from taofold.logs.registry import memory_registry
-from taofold.loop.check import Check, Place, Verdict
 from taofold.loop.events import BaselineTaken
-from taofold.loop.learned import Used
-from taofold.loop.learner import CrossLoopLearner
-from taofold.loop.learner_case import case_of
+from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
+from taofold.loop.learner.lessons import Used
 from taofold.loop.state import LoopState
 from taofold.loop.values import Wish
+from taofold.loop.verdict import Verdict
 
 from .make import GUARD, attempt, fault, history
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from taofold.agent import Agent
+from taofold.core.checks import Check, Place
 from taofold.loop import events as e
-from taofold.loop.check import Check, Gate, GateResult, Place, Verdict, unexecuted
 from taofold.loop.driver import Means
-from taofold.loop.ground import Judged, Settled
-from taofold.loop.learned import Learnt, Lessons
+from taofold.loop.environment import Judged, Settled
+from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import Bounds, Left, Spent, Wish
+from taofold.loop.verdict import Gate, GateResult, Verdict, unexecuted
 from taofold.store.journal import MemoryJournal
 from taofold.store.memory import MemoryLog
 from taofold.testing.models import FunctionModel, ScriptedModel

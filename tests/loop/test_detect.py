@@ -3,10 +3,10 @@
 import pytest
 
 from taofold.loop import events as e
-from taofold.loop.check import Verdict
 from taofold.loop.decide import Close, Iterate, Wait, decide
 from taofold.loop.detect import detect
 from taofold.loop.values import Spent
+from taofold.loop.verdict import Verdict
 
 from .kit import begun, iteration, scored, state_after, verdict
 

@@ -11,10 +11,9 @@ import pytest
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError, Refused
 from taofold.loop import events as e
-from taofold.loop.learned import Lessons
-from taofold.loop.lifecycle import new_id, paths, resume, rows, start
+from taofold.loop.learner.lessons import Lessons
+from taofold.loop.lifecycle import abort, new_id, paths, resume, rows, start
 from taofold.loop.state import LoopState
-from taofold.loop.stopping import abort
 from taofold.loop.stream import Stream, inject, load
 from taofold.loop.values import Bounds
 from taofold.runtime.lease import LEASE_MS
@@ -256,7 +255,7 @@ async def test_a_loop_that_changes_nothing_ends_as_no_progress(tmp_path: Path) -
 
 
 async def test_tampering_ends_the_loop(tmp_path: Path) -> None:
-    from taofold.loop.check import Change
+    from taofold.loop.verdict import Change
 
     def judging(root: Path) -> Any:
         cheated = (root / "test_a.py").exists()

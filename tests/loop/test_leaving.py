@@ -18,8 +18,8 @@ from tests.terminal import Taofold
 from taofold.core.errors import ConfigError
 from taofold.logs.journal import SqliteJournal
 from taofold.loop import events as e
-from taofold.loop.catching import catch_up
-from taofold.loop.site import Site, open_site
+from taofold.loop.environment import Site, open_site
+from taofold.loop.lifecycle import catch_up
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
 from taofold.loop.values import Bounds, Wish
@@ -167,8 +167,7 @@ async def test_a_revert_that_was_refused_can_be_tried_again(tmp_path: Path) -> N
     from dataclasses import replace as but
 
     from taofold.core.errors import Refused
-    from taofold.loop.lifecycle import start
-    from taofold.loop.stopping import abort
+    from taofold.loop.lifecycle import abort, start
 
     given = means(tmp_path, [*rounds_and_a_question()], contains("x"))
     made = given.agent(tmp_path, LoopState()).but(ask_user=True)

@@ -13,9 +13,8 @@ from tests.terminal import Started, Taofold, until
 from taofold.core.errors import Refused
 from taofold.loop import events as e
 from taofold.loop.driver import Means
-from taofold.loop.lifecycle import resume, start
+from taofold.loop.lifecycle import abort, pause, resume, start
 from taofold.loop.state import LoopState
-from taofold.loop.stopping import abort, pause
 from taofold.loop.stream import load
 from taofold.loop.values import Bounds
 from taofold.store.journal import MemoryJournal

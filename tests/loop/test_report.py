@@ -3,13 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
+from taofold.core.checks import Check, Place
 from taofold.loop import events as e
-from taofold.loop.check import Check, Gate, GateResult, Place, Verdict
-from taofold.loop.debugging import debug_memory
-from taofold.loop.export import state_json, trajectory
-from taofold.loop.findings import failing, signatures, slim
-from taofold.loop.learned import Extracted, Learnt, Lessons, Used
-from taofold.loop.report import fenced, report_markdown
+from taofold.loop.learner.lessons import Extracted, Learnt, Lessons, Used
+from taofold.loop.report import debug_memory, fenced, report_markdown, state_json, trajectory
+from taofold.loop.verdict import Gate, GateResult, Verdict, failing, signatures, slim
 
 from .kit import begun, iteration, scored, state_after, verdict
 

@@ -6,8 +6,17 @@ import pytest
 
 from taofold.core.errors import Refused
 from taofold.loop import events as e
-from taofold.loop.status import ENDED, NEXT, RESUMABLE, allowed, check, exit_code, status_of
-from taofold.loop.values import STATUSES, Status
+from taofold.loop.values import (
+    ENDED,
+    NEXT,
+    RESUMABLE,
+    STATUSES,
+    Status,
+    allowed,
+    check,
+    exit_code,
+    status_of,
+)
 
 from .kit import begun, iteration, scored, state_after
 

@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from taofold.agent import Agent
+from taofold.core.checks import Check
 from taofold.core.values import Reply, Usage
 from taofold.logs.journal import SqliteJournal
 from taofold.logs.sqlite import SqliteLog
-from taofold.loop.catching import catch_up
-from taofold.loop.check import Check, Verdict
 from taofold.loop.decide import Stop, decide
 from taofold.loop.driver import Means
-from taofold.loop.ground import Judged
-from taofold.loop.learned import Learnt, Lessons
-from taofold.loop.lifecycle import resume, start
+from taofold.loop.environment import Judged
+from taofold.loop.learner.lessons import Learnt, Lessons
+from taofold.loop.lifecycle import catch_up, resume, start
 from taofold.loop.state import LoopState
-from taofold.loop.status import DRIVEN
 from taofold.loop.stream import load
-from taofold.loop.values import Bounds, Wish
+from taofold.loop.values import DRIVEN, Bounds, Wish
+from taofold.loop.verdict import Verdict
 from taofold.store.journal import Fact, StreamRow
 from taofold.testing.crash import CrashLog, CrashModel, Points
 from taofold.testing.models import FunctionModel

@@ -10,7 +10,7 @@ from taofold.learning.extraction.history import Attempt, Change, History
 from taofold.learning.patterns.case import Case
 from taofold.learning.settings import Injection, Learning
 from taofold.logs.registry import memory_registry
-from taofold.loop.learner import CrossLoopLearner
+from taofold.loop.learner.cross_loop import CrossLoopLearner
 from taofold.parsing.failures import failing_checks
 
 ALWAYS = Learning(injection=Injection(control_share=0.0))

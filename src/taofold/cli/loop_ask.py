@@ -47,7 +47,7 @@ def at_terminal() -> Ask:
 
 def inferred(task: str, root: Path) -> str:
     """The gate that a task like "fix the tests" means in this project; "" if it means none."""
-    from taofold.loop.gate import suggestion
+    from taofold.loop.gates.criteria import suggestion
 
     return suggestion(task, root)
 
@@ -72,7 +72,7 @@ def confirmed(task: str, root: Path, ask: Ask | None = None) -> tuple[str, ...]:
 
 async def gate(ask: Ask, guess: str, root: Path) -> tuple[str, ...]:
     """Ask which commands prove completion, until one can be run. () = given up."""
-    from taofold.loop.gate import gates
+    from taofold.loop.gates.criteria import gates
 
     while True:
         offer = f" [enter = {guess}]" if guess else ""

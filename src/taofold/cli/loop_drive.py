@@ -76,7 +76,7 @@ def shown(
 
 def finish(loop: str, state: "LoopState | None", *, json: bool = False) -> None:
     """The result on standard output, what to do next on standard error, and the exit code."""
-    from taofold.loop.status import exit_code
+    from taofold.loop.values import exit_code
 
     if state is None:
         raise typer.Exit(INTERRUPTED)
@@ -93,7 +93,7 @@ def finish(loop: str, state: "LoopState | None", *, json: bool = False) -> None:
 
 def as_json(loop: str, state: "LoopState") -> dict[str, Any]:
     """The result as one JSON object."""
-    from taofold.loop.export import cross_loop
+    from taofold.loop.report import cross_loop
 
     ended = state.ended
     return {
@@ -115,7 +115,7 @@ def as_json(loop: str, state: "LoopState") -> dict[str, Any]:
 
 def _next(loop: str, state: "LoopState") -> list[str]:
     """Commands that a person may want now."""
-    from taofold.loop.status import RESUMABLE
+    from taofold.loop.values import RESUMABLE
 
     call = invocation()
     lines: list[str] = []

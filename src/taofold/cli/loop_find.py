@@ -51,7 +51,7 @@ def _some(names: "Sequence[str]", between: str) -> str:
 
 def checks(row: "Row") -> str:
     """How many checks pass, of how many."""
-    from taofold.loop.findings import counts
+    from taofold.loop.verdict import counts
 
     last = row.state.verdict
     if last is None:
@@ -62,9 +62,9 @@ def checks(row: "Row") -> str:
 
 def tell(row: "Row", *, verbose: bool) -> None:
     """Where a loop stands, on standard output."""
-    from taofold.loop.debugging import root_cause
-    from taofold.loop.findings import failing
-    from taofold.loop.findings import line as standing
+    from taofold.loop.report import root_cause
+    from taofold.loop.verdict import failing
+    from taofold.loop.verdict import line as standing
 
     state = row.state
     give(f"{row.loop}: {state.status}{f' ({row.note})' if row.note else ''}")

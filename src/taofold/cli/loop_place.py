@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.learning.settings import Learning
     from taofold.loop.driver import Hear, Means
+    from taofold.loop.environment import Ground
     from taofold.loop.events import LoopRecord
-    from taofold.loop.ground import Ground
     from taofold.loop.state import LoopState
     from taofold.runtime.setup import Approver
 
@@ -44,7 +44,7 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
     from taofold.cli.patterns_place import embedder
     from taofold.logs.beside import journal_beside, registry_beside
     from taofold.loop.driver import Means
-    from taofold.loop.learner import CrossLoopLearner
+    from taofold.loop.learner.cross_loop import CrossLoopLearner
     from taofold.models.repair import NAME
     from taofold.models.repair.search import RepairSearch
 
@@ -110,7 +110,7 @@ def settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
 
 def ground(loop: str, state: "LoopState", *, network: bool = False) -> "Ground":
     """The real place of a loop."""
-    from taofold.loop.site import open_site
+    from taofold.loop.environment import open_site
     from taofold.policy.redaction import Redactor
 
     redact = Redactor(Redactor.secrets_in(os.environ))

@@ -13,13 +13,13 @@ from taofold.cli.voices import coloured, key_line
 from taofold.core import events as run
 from taofold.core.values import FINISH, Action, Observation
 from taofold.loop import events as e
-from taofold.loop.debugging import root_cause
-from taofold.loop.findings import counts, failing
+from taofold.loop.report import root_cause
 from taofold.loop.state import START, LoopState, fold, reduce
+from taofold.loop.verdict import counts, failing
 
 if TYPE_CHECKING:
     from taofold.agent.result import Happening
-    from taofold.loop.check import Verdict
+    from taofold.loop.verdict import Verdict
 
 Part = str | tuple[str, str]
 

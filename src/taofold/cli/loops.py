@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from taofold.loop.driver import Means
-    from taofold.loop.editing import Word
-    from taofold.loop.lifecycle import Row
+    from taofold.loop.lifecycle import Row, Word
     from taofold.loop.state import LoopState
 
 app = typer.Typer(
@@ -39,7 +38,7 @@ def list_loops(
     from taofold.cli.loop_place import with_means
     from taofold.cli.tables import table
     from taofold.loop.lifecycle import rows
-    from taofold.loop.status import status_of
+    from taofold.loop.values import status_of
     from taofold.store.store import clock
 
     try:
@@ -74,7 +73,7 @@ def status(
     """Where a loop stands. One whose process is gone is marked as crashed."""
     from taofold.cli.loop_place import with_means
     from taofold.loop.lifecycle import row, rows
-    from taofold.loop.status import LIVE
+    from taofold.loop.values import LIVE
 
     async def work(given: "Means") -> "list[Row]":
         if every:
@@ -121,8 +120,8 @@ def resume(
     from taofold.cli.descent import refuse
     from taofold.cli.loop_place import with_means
     from taofold.loop.lifecycle import resume as go_on
-    from taofold.loop.status import DRIVEN, RESUMABLE
     from taofold.loop.stream import load
+    from taofold.loop.values import DRIVEN, RESUMABLE
 
     async def find(given: "Means") -> "tuple[str, Any]":
         name = await which(given, loop, {*RESUMABLE, *DRIVEN})
@@ -148,8 +147,8 @@ def resume(
 def pause(loop: options.Loop = "", json: options.Json = False) -> None:
     """Let a loop finish its iteration and stand still before the next. `loops resume` goes on."""
     from taofold.cli.loop_place import with_means
-    from taofold.loop.status import DRIVEN
-    from taofold.loop.stopping import pause as ask
+    from taofold.loop.lifecycle import pause as ask
+    from taofold.loop.values import DRIVEN
 
     async def work(given: "Means") -> "tuple[str, LoopState]":
         name = await which(given, loop, DRIVEN)
@@ -178,8 +177,8 @@ def abort(
 ) -> None:
     """End a loop for good. It cannot be resumed."""
     from taofold.cli.loop_place import settle, with_means
-    from taofold.loop.status import LIVE
-    from taofold.loop.stopping import abort as give_up
+    from taofold.loop.lifecycle import abort as give_up
+    from taofold.loop.values import LIVE
 
     async def work(given: "Means") -> "tuple[str, LoopState, Sequence[str]]":
         name = await which(given, loop, {*LIVE, "crashed"})
@@ -249,7 +248,7 @@ async def _diff(given: "Means", loop: str, state: "LoopState") -> str:
     import asyncio
 
     from taofold.core.errors import TaofoldError
-    from taofold.loop.select import choose
+    from taofold.loop.decide import choose
 
     choice = choose(state)
     if state.baseline is None or choice is None:
@@ -270,7 +269,7 @@ def export(
 ) -> None:
     """Write `loops/<id>/state.json` in the seed's layout: analytics, debug memory, learning."""
     from taofold.cli.loop_place import with_means
-    from taofold.loop.export import state_json
+    from taofold.loop.report import state_json
     from taofold.loop.stream import load
 
     async def work(given: "Means") -> "tuple[str, Any]":

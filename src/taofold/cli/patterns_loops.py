@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from taofold.learning.patterns.bodies import Kind
     from taofold.learning.settings import Injection
     from taofold.loop.driver import Means
-    from taofold.loop.learned import Learnt, Lessons
-    from taofold.loop.learner import CrossLoopLearner
+    from taofold.loop.learner.cross_loop import CrossLoopLearner
+    from taofold.loop.learner.lessons import Learnt, Lessons
     from taofold.loop.state import LoopState
 
 
@@ -60,7 +60,7 @@ async def _extracted(
     given: "Means", name: str, kinds: "tuple[Kind, ...]", *, named: bool
 ) -> "tuple[str, Learnt | None, str]":
     from taofold.loop.driver import LoopWork
-    from taofold.loop.learner_history import history_of
+    from taofold.loop.learner.cross_loop import history_of
     from taofold.loop.stream import load
 
     state = (await load(given.journal, name)).state
@@ -77,8 +77,8 @@ async def _extracted(
 
 def _silent(state: "LoopState") -> str:
     """Why nothing is learnt from a loop, "" if something is."""
-    from taofold.loop.learner import SILENT
-    from taofold.loop.status import ENDED
+    from taofold.loop.learner.cross_loop import SILENT
+    from taofold.loop.values import ENDED
 
     if state.status not in ENDED:
         return f"it is {state.status}"
@@ -91,10 +91,10 @@ def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> N
     """Tell a loop what was learnt; it reads it at its next iteration (XTL-30)."""
 
     async def work(given: "Means") -> "tuple[str, Lessons, int]":
-        from taofold.loop.learner_case import case_of
-        from taofold.loop.status import ENDED, LIVE, RESUMABLE
+        from taofold.loop.learner.cross_loop import case_of
         from taofold.loop.stream import inject as into
         from taofold.loop.stream import load
+        from taofold.loop.values import ENDED, LIVE, RESUMABLE
 
         name = await which(given, loop, LIVE | RESUMABLE)
         state = (await load(given.journal, name)).state
@@ -130,7 +130,7 @@ def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> N
 
 
 def _failing(state: "LoopState") -> "tuple[Any, ...]":
-    from taofold.loop.findings import failing
+    from taofold.loop.verdict import failing
 
     return () if state.verdict is None else failing(state.verdict)
 

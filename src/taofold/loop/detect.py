@@ -14,9 +14,9 @@ from itertools import pairwise
 from typing import Final
 
 from taofold.loop.events import Intervened, IterationEnded
-from taofold.loop.findings import failing, passing, signatures
 from taofold.loop.state import LoopState
 from taofold.loop.values import Kind, Level
+from taofold.loop.verdict import failing, passing, signatures
 
 LADDER: Final[tuple[Level, ...]] = ("log", "warn", "redirect", "pause", "abort")
 _RUNGS: Final[dict[Kind, tuple[Level, Level]]] = {

@@ -2,35 +2,224 @@
 
 It is the only place of a loop with effects. What it knows is in the stream; a process that
 dies leaves nothing that another cannot take up: `resume` folds the facts and asks again.
+An iteration is a run with a fresh context, then the gates; the run's id follows from the loop's
+and the number, so a half-done iteration is the run's ordinary resume. The verdict is always
+made anew from the files as they are.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, assert_never
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
+
+from msgspec import structs
 
 from taofold.agent import Agent
-from taofold.agent.result import Happening
-from taofold.core.errors import LogError, TaofoldError
+from taofold.agent.result import Happening, RunResult
+from taofold.core.errors import LogError, Refused, TaofoldError, UnknownRun
 from taofold.core.events import Record
+from taofold.core.state import ENDED, RunState, fold
 from taofold.loop import decide as d
 from taofold.loop import events as e
-from taofold.loop.check import Verdict
-from taofold.loop.findings import failing, slim
-from taofold.loop.finishing import finish
-from taofold.loop.gate import refusal
-from taofold.loop.gates.absent import absent
-from taofold.loop.ground import Ground, MakeGround
-from taofold.loop.iterating import iterate
-from taofold.loop.learned import Learnt, Lessons
-from taofold.loop.learning import Learner, NoLearner
+from taofold.loop import prompt
+from taofold.loop.account import account
+from taofold.loop.decide import Choice, choose
+from taofold.loop.detect import detect
+from taofold.loop.environment import Ground, Judged, MakeGround
+from taofold.loop.gates.criteria import absent, refusal
+from taofold.loop.learner.lessons import Learnt, Lessons
+from taofold.loop.learner.protocol import Learner, NoLearner
 from taofold.loop.state import LoopState
 from taofold.loop.stream import Overtaken, Stream
+from taofold.loop.verdict import Verdict, failing, line, slim
 from taofold.store.journal import Journal
 from taofold.store.log import Log
 from taofold.store.store import clock, steady
+
+TOLD: Final = 6000
+"""Characters of the gates' findings that an iteration is told."""
+_CUT: Final = "\n[… the diff is cut here; the snapshots have all of it]"
+
+
+async def iterate(driver: "Driver", move: d.Iterate) -> bool:
+    """Run an iteration to its end; False if it waits for a person."""
+    ground = driver.ground
+    if not move.going:
+        before = await ground.snapshot(f"before iteration {move.number}")
+        await driver.record(e.IterationStarted(number=move.number, run=move.run, before=before))
+    await _work(driver, move)
+    records = await _records(driver, move.run)
+    state = fold(records)
+    if state.status == "waiting":
+        await driver.record(await driver.paused(state.waiting_for, move.run))
+        return False
+    judged = await driver.during(ground.judge(f"iteration {move.number}"))
+    assert judged is not None
+    ended = await _ended(driver, move, records, judged)
+    await driver.record(ended, *detect(driver.state, ended))
+    return True
+
+
+def shaped(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState) -> Agent[Any, Any]:
+    """The agent as the loop needs it: its rules, the lessons, and what is left of the limits.
+
+    `had` is what the run has used already; its own counters go on from there.
+    """
+    bounds, limits = state.bounds, agent.limits
+    seconds = max(0.0, d.left_ms(state, now) / 1000) + had.active_ms / 1000
+    if limits.seconds is not None:
+        seconds = min(seconds, limits.seconds)
+    usd = limits.usd
+    if bounds.usd is not None:
+        left = max(0.0, bounds.usd - state.spent.usage.usd)
+        usd = left if usd is None else min(usd, left)
+    changes: dict[str, Any] = {"seconds": seconds, "usd": usd}
+    if bounds.steps is not None:
+        changes["steps"] = bounds.steps
+    strict = True if agent.strict is None else agent.strict
+    return agent.but(
+        instructions=prompt.instructions(agent.instructions, state),
+        limits=replace(limits, **changes),
+        strict=strict,
+    )
+
+
+async def _work(driver: "Driver", move: d.Iterate) -> None:
+    """Start the iteration's run, carry it on, or leave it if it ended already."""
+    state, means = driver.state, driver.means
+    records = await _records(driver, move.run)
+    had = fold(records)
+    if had.status in ENDED and had.status != "cancelled" and had.stop_reason != "error":
+        return
+    now = driver.now()
+    made = means.agent(driver.ground.root, state)
+    agent = shaped(made, state, now, had).but(log=means.log)
+    if records:
+        work = agent.resume(move.run, listener=driver.tell)
+    else:
+        told = prompt.goal(state, move.number, _failing(driver))
+        mine = {"loop": driver.loop, "iteration": move.number, "reference": prompt.BAR}
+        settings = {**means.settings(state, agent), **mine}
+        work = agent.run(told, run_id=move.run, listener=driver.tell, settings=settings)
+    left = max(0.0, d.left_ms(state, now) / 1000)
+    _: RunResult[Any] | None = await driver.during(work, left)
+
+
+def _failing(driver: "Driver") -> str:
+    """What the gates said last."""
+    last = driver.state.verdict
+    return "" if last is None else driver.ground.told(last, TOLD)
+
+
+async def _records(driver: "Driver", run: str) -> Sequence[Record]:
+    try:
+        return await driver.means.log.read(run)
+    except UnknownRun:
+        return ()
+
+
+async def _ended(
+    driver: "Driver", move: d.Iterate, records: Sequence[Record], judged: Judged
+) -> e.IterationEnded:
+    """Everything that is known of the iteration, as one fact."""
+    state, ground = driver.state, driver.ground
+    going = state.open
+    assert going is not None
+    assert state.baseline is not None
+    told = account(records)
+    changed = await ground.changed(going.before, judged.snapshot)
+    full = await ground.diff(going.before, judged.snapshot, 10 * e.DIFF)
+    diff = full if len(full) <= e.DIFF else full[: e.DIFF] + _CUT
+    apart = await ground.changed(state.baseline.snapshot, judged.snapshot)
+    files = dict(await ground.digests(apart))
+    blocked = "" if state.wish.unexecuted else judged.blocked
+    commit = ""
+    if state.wish.commit and changed:
+        body = f"{line(judged.verdict)}\n\n{state.wish.task[:500]}"
+        commit = await ground.commit(move.number, body, state.wish.branch)
+    return e.IterationEnded(
+        number=move.number,
+        run=move.run,
+        verdict=slim(judged.verdict),
+        snapshot=judged.snapshot,
+        status=told.status,
+        stop_reason=told.stop_reason,
+        said=told.said,
+        confidence=told.confidence,
+        diff=diff,
+        digest=sha256(full.encode("utf-8", "replace")).hexdigest()[:16],
+        changed=tuple(changed),
+        files=files,
+        failed=told.failed,
+        executed=told.executed,
+        blocked=blocked if changed or apart else "",
+        tools=told.tools,
+        spent=structs.replace(told.spent, ms=max(0, driver.now() - going.started_at)),
+        commit=commit,
+    )
+
+
+GREEN = (
+    "the gates passed before iteration 1: nothing was changed, and nothing is learnt from this "
+    "loop. If there is something to do, name a command that fails until it is done"
+)
+
+
+async def finish(driver: "Driver") -> None:
+    """Do what is left to do before the loop's last word, and say it."""
+    state, ground = driver.state, driver.ground
+    closing = state.closing
+    assert closing is not None
+    choice = choose(state)
+    if choice is not None and state.restored is None and choice.snapshot != _standing(state):
+        await ground.snapshot("as the last iteration left it")  # so that nothing is lost
+        await ground.restore(choice.snapshot)
+        await driver.record(
+            e.Restored(number=choice.number, snapshot=choice.snapshot, reason=choice.reason)
+        )
+    delivered = closing.ending == "completed"
+    warning = GREEN if delivered and not state.iterations else ""
+    if delivered and state.iterations:
+        warning = await _delivered(driver)
+        delivered = not warning
+    elif state.iterations and state.wish.mode != "in-place":
+        warning = f"the work is in {ground.root}; it was not brought to {state.wish.root}"
+    if state.iterations and not delivered and state.wish.mode != "in-place":
+        left = await ground.clear(keep=warning)
+        warning += f". When you have what you want of it: {left.remove}"
+    await driver.record(_last_word(closing, choice, warning, delivered=delivered), disk=True)
+
+
+def _standing(state: LoopState) -> str:
+    """The snapshot of the files as they are."""
+    return state.done[-1].snapshot if state.done else ""
+
+
+async def _delivered(driver: "Driver") -> str:
+    """Bring the work to the project; what is to be said if that cannot be done."""
+    try:
+        await driver.ground.deliver()
+    except Refused as refused:
+        return f"the work stays in {driver.ground.root}: {refused}"
+    return ""
+
+
+def _last_word(
+    closing: e.Completing, choice: Choice | None, warning: str, *, delivered: bool
+) -> e.LoopEnded:
+    return e.LoopEnded(
+        ending=closing.ending,
+        reason=closing.reason,
+        best=choice.number if choice is not None else 0,
+        why_best=choice.reason if choice is not None else "",
+        degraded=choice.degraded if choice is not None else False,
+        delivered=delivered,
+        warning=warning,
+    )
+
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from taofold.core.values import Value
-from taofold.loop.check import Verdict
-from taofold.loop.learned import Learnt, Lessons
+from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.values import Bounds, Ending, Kind, Left, Level, Spent, Wish
+from taofold.loop.verdict import Verdict
 
 PREFIX: Final = "loop/"
 

@@ -1,37 +1,141 @@
-"""What people do to loops: start, resume, and see which there are.
+"""What people do to loops: start, resume, pause, abort, and see which there are.
 
 Everything goes through the stream, so it works from any process; a loop whose process is
-gone is found here and marked as crashed.
+gone is found here and marked as crashed. Protected files that were changed while a loop stood
+still need a person's word before it goes on: the agent's changes are its iteration's, and the
+next verdict finds them; everything else is refused until one of two things is said.
 """
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from taofold.agent.activation import Activation
-from taofold.core.errors import ConfigError, Conflict, LogError, Refused
+from taofold.core.errors import ConfigError, Conflict, LogError, Refused, TaofoldError
 from taofold.core.state import RunState
 from taofold.loop import events as e
-from taofold.loop.catching import catch_up
-from taofold.loop.driver import Driver, Means
-from taofold.loop.editing import Word, edits
-from taofold.loop.ground import Ground
-from taofold.loop.iterating import shaped
-from taofold.loop.liveness import frozen, lost
+from taofold.loop.decide import Clear, Learn, decide
+from taofold.loop.driver import Driver, LoopWork, Means, shaped
+from taofold.loop.environment import Ground
 from taofold.loop.state import LoopState
-from taofold.loop.status import DRIVEN, RESUMABLE
-from taofold.loop.stream import Stream, ids, load
-from taofold.loop.values import MOST_MEMORY, Bounds, Wish
+from taofold.loop.stream import Stream, frozen, ids, load, lost
+from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, Bounds, Wish
 from taofold.runtime import owner
 from taofold.runtime.lease import HEART, release
 from taofold.store.memory import MemoryLog
+
+Word: TypeAlias = Literal["", "keep", "restore"]
+"""What a person says about them; "" = nothing yet."""
+
+
+async def edits(
+    loop: str,
+    state: LoopState,
+    ground: Ground,
+    word: Word,
+    by: str,
+    warn: Callable[[str], None] = lambda text: None,
+) -> list[e.LoopEvent]:
+    """The facts about such files before a loop goes on: none, or the person's word.
+
+    Raises:
+        Refused: there are such files and nothing was said of them.
+    """
+    if state.baseline is None:
+        return []
+    found = await ground.touched()
+    before = known(state)
+    paths = tuple([one for one in found if before is None or before.get(one) != found[one]])
+    if not paths:
+        if word:
+            warn("no protected file was changed while the loop stood still")
+        return []
+    if not word:
+        raise Refused(_question(loop, state, ground, {one: found[one] for one in paths}, before))
+    done = await ground.settle(paths, keep=word == "keep")
+    if done.lost:
+        some = ", ".join(done.dropped[:5]) + (", …" if done.lost > 5 else "")
+        warn(f"{done.lost} test{'s' * (done.lost != 1)} need not be there any more: {some}")
+    kept = word == "keep"
+    return [e.Edited(paths=paths, kept=kept, baseline=done.baseline, dropped=done.dropped, by=by)]
+
+
+def known(state: LoopState) -> Mapping[str, str] | None:
+    """What the open iteration had changed when it paused; None if nobody can say."""
+    if state.open is None:
+        return {}  # the verdict that ended the last one put everything right
+    return state.pause.touched if state.pause is not None else None
+
+
+def _question(
+    loop: str,
+    state: LoopState,
+    ground: Ground,
+    found: Mapping[str, str],
+    before: Mapping[str, str] | None,
+) -> str:
+    named: list[str] = []
+    for path, mark in found.items():
+        did = "changed" if mark else "deleted"
+        also = ", and it was not as at the start when the loop paused" * (path in (before or {}))
+        named.append(f"  {path} ({did}{also})")
+    head = f"protected files were changed while loop {loop!r} stood still"
+    if before is None and state.open is not None:
+        head = (
+            f"protected files were changed, and loop {loop!r} stopped in the middle of iteration "
+            f"{state.open.number}: this may be its agent's work"
+        )
+    listed = "\n".join(named)
+    return (
+        f"{head}:\n{listed}\nlook at them in {ground.root}, and say which holds:\n"
+        "  --keep-edits  the gates are compared with these files from now on\n"
+        "  --restore     they are put back as they were; what is there is moved aside"
+    )
+
+
+RECENT = 20
+"""Loops that are looked at, the newest first."""
+
+
+async def catch_up(means: Means, *, but: str = "") -> list[str]:
+    """Clear up after, and learn from, loops that were missed; the ids of those learnt from.
+
+    What cannot be done now is left.
+    """
+    caught: list[str] = []
+    for loop in (await ids(means.journal))[:RECENT]:
+        if loop == but:
+            continue
+        with suppress(TaofoldError):
+            if await _caught(means, await load(means.journal, loop, means.now)):
+                caught.append(loop)
+    return caught
+
+
+async def _caught(means: Means, stream: Stream) -> bool:
+    state, loop = stream.state, stream.loop
+    move = decide(loop, state, means.now())
+    if not isinstance(move, Learn | Clear):
+        return False
+    row = await means.journal.row(stream.name)
+    if row is not None and row.held and not owner.gone(state.owner):
+        return False  # its driver is at it
+    ground = await asyncio.to_thread(means.ground, loop, state)
+    if isinstance(move, Clear):
+        await stream.append(e.Cleared(left=await ground.clear()))
+        return await _caught(means, stream)
+    learnt = await means.learner.learn(loop, state, LoopWork(means.log, ground))
+    with suppress(Conflict, Refused):  # somebody else was quicker
+        await stream.append(e.Taught(learnt=learnt))
+    return True
+
 
 AT_ONCE: Final = 4
 """Loops that may run at the same time without force."""
@@ -257,3 +361,105 @@ def _leaves_room(state: LoopState, bounds: Bounds) -> None:
 
 async def _loaded(means: Means, loop: str) -> Stream:
     return await load(means.journal, loop, now=means.now)
+
+
+_PATIENCE: Final = 30.0
+"""Seconds to wait for the process of an aborted loop to let go."""
+
+
+async def pause(means: Means, loop: str, *, by: str = "local") -> LoopState:
+    """Ask whoever drives the loop to stop before the next iteration. To ask twice changes nothing.
+
+    Raises:
+        UnknownRun: there is no such loop.
+        Refused: nobody drives it, or it is about to end.
+    """
+    stream = await load(means.journal, loop, now=means.now)
+    while True:
+        state = stream.state
+        row = await means.journal.row(stream.name)
+        gone = "" if frozen(state) else lost(means.journal, state, row, means.now())
+        why = _idle(state, gone)
+        if why:
+            raise Refused(f"loop {loop!r} {why}")
+        if state.asked is not None:
+            return state
+        try:
+            return await stream.append(e.PauseAsked(by=by))
+        except Conflict:
+            continue
+
+
+def _idle(state: LoopState, gone: str) -> str:
+    """Why there is nothing to pause, "" if there is."""
+    if gone or state.status == "crashed":
+        return f"is crashed, nothing goes on: {gone or (state.crash and state.crash.why) or ''}"
+    match state.status:
+        case "paused":
+            return f"is paused already: {state.pause.reason if state.pause else ''}"
+        case "completing":
+            return "is about to end, there is no further iteration"
+        case "pending" | "running":
+            return ""
+        case _:
+            more = "; it can be resumed" if state.status in RESUMABLE else ""
+            return f"has ended already: {state.status}{more}"
+
+
+async def abort(
+    means: Means, loop: str, *, keep: bool = True, force: bool = False, by: str = "local"
+) -> tuple[LoopState, Sequence[str]]:
+    """End a loop for good; with `keep` off its files are put back as they were at the start.
+
+    One that was aborted already can still have its files put back. Returns the state and the
+    paths that were put back; `state.cleared` says what became of a worktree or a copy.
+
+    Raises:
+        UnknownRun: there is no such loop.
+        Refused: it has ended already, or files were changed by others since.
+    """
+    stream = await load(means.journal, loop, now=means.now)
+    while True:
+        state = stream.state
+        if not keep and state.status == "aborted" and not _reverted(state):
+            break
+        if state.status not in LIVE and state.status != "crashed":
+            raise Refused(f"loop {loop!r} has ended already: {state.status}")
+        try:
+            word = e.LoopEnded(ending="aborted", reason=f"aborted by {by}", by=by)
+            await stream.append(word, disk=True)
+            break
+        except Conflict:
+            continue
+    await _let_go(means, stream.name, state)
+    if state.baseline is None:
+        return stream.state, ()
+    try:
+        ground = await asyncio.to_thread(means.ground, loop, stream.state)
+    except ConfigError:
+        if keep:  # there is nothing left to keep
+            return stream.state, ()
+        raise
+    if state.open is not None and state.status != "aborted":
+        await ground.snapshot("as it was given up")  # since the last one the agent worked
+    paths = await ground.leave(keep=keep, force=force)
+    left = await ground.clear(keep="the changes are there, and were to be kept" if keep else "")
+    await stream.append(e.Cleared(left=left, reverted=None if keep else tuple(paths)))
+    return stream.state, paths
+
+
+def _reverted(state: LoopState) -> bool:
+    return state.cleared is not None and state.cleared.reverted is not None
+
+
+async def _let_go(means: Means, name: str, state: LoopState) -> None:
+    """Wait until the process that drove the loop has stopped."""
+    if state.status not in DRIVEN or owner.mine(state.owner):
+        return
+    waited = 0.0
+    while waited < _PATIENCE and not owner.gone(state.owner):
+        row = await means.journal.row(name)
+        if row is None or not row.held:
+            return
+        await means.sleep(0.1)
+        waited += 0.1

@@ -12,9 +12,9 @@ from typing import Final
 from taofold.core.excerpt import excerpt
 from taofold.core.visible import visible
 from taofold.loop.events import Failed, IterationEnded
-from taofold.loop.findings import line
-from taofold.loop.learned import Lessons
+from taofold.loop.learner.lessons import Lessons
 from taofold.loop.state import LoopState
+from taofold.loop.verdict import line
 
 RULES: Final = (
     "You work in a loop: each iteration is a fresh attempt, and you remember nothing of the ones "

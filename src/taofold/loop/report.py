@@ -1,19 +1,302 @@
 """The report of a loop: history, what the gates said, and the diff. Markdown and JSON. Pure.
 
-Text of models, tools and gates stands in fences that it cannot close.
+The JSON has the layout of the seed's `state.json` (D20) with its debug memory: what was tried,
+what failed, why, and whether the fix held, all derived from the loop's facts. Text of models,
+tools and gates stands in fences that it cannot close.
 """
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from hashlib import sha256
+from itertools import pairwise
+from typing import Any, Final
 
+from taofold.core.checks import Check
 from taofold.core.instant import iso
 from taofold.core.visible import visible
 from taofold.loop import events as e
-from taofold.loop.export import ended_at, state_json
-from taofold.loop.findings import counts, failing, line
-from taofold.loop.gates.verdict import limits
+from taofold.loop.gates.results import limits
 from taofold.loop.state import LoopState, fold
+from taofold.loop.values import OLD
+from taofold.loop.verdict import Verdict, counts, failing, line
+
+_CATEGORY: Final = {
+    "AssertionError": "logic_error",
+    "TypeError": "edge_case_miss",
+    "AttributeError": "edge_case_miss",
+    "IndexError": "edge_case_miss",
+    "KeyError": "edge_case_miss",
+    "ZeroDivisionError": "edge_case_miss",
+    "ValueError": "incorrect_assumption",
+    "NameError": "incomplete_implementation",
+    "NotImplementedError": "incomplete_implementation",
+    "SyntaxError": "incomplete_implementation",
+    "ImportError": "integration_error",
+    "ModuleNotFoundError": "integration_error",
+    "timeout": "inefficient_planning",
+}
+_SHOWN: Final = 10
+_DIFF: Final = 600
+
+
+def debug_memory(loop: str, state: LoopState, at: dict[int, int]) -> dict[str, Any]:
+    """The session in the layout of the seed; `at` has the time at which iterations ended."""
+    verdicts: list[tuple[int, Verdict, dict[str, str]]] = []
+    if state.baseline is not None:
+        verdicts.append((0, state.baseline.verdict, {}))
+    verdicts += [(one.number, one.verdict, one.files) for one in state.done]
+    fixes = {one.number: one for one in state.done}
+    return {
+        "session_id": loop,
+        "status": _status(state),
+        "executions": [
+            _execution(number, verdict, files, fixes.get(number + 1), at.get(number, 0))
+            for number, verdict, files in verdicts
+        ],
+    }
+
+
+def _status(state: LoopState) -> str:
+    if state.status == "completed":
+        return "passed"
+    if state.status in ("pending", "running", "completing"):
+        return "in_progress"
+    return "escalated" if state.status == "paused" else "failed"
+
+
+def _execution(
+    number: int, verdict: Verdict, files: dict[str, str], fix: e.IterationEnded | None, at: int
+) -> dict[str, Any]:
+    broken = failing(verdict)
+    return {
+        "attempt": number,
+        "timestamp": iso(at) if at else None,
+        "code_hash": code_hash(files),
+        "test_results": results(verdict),
+        "failures": [_failure(one) for one in broken[:_SHOWN]],
+        "analysis": _analysis(broken, fix),
+        "fix_applied": None if fix is None else _fix(broken, fix),
+    }
+
+
+def code_hash(files: dict[str, str]) -> str:
+    """SHA-256 over what differs from the baseline; that of nothing is the baseline's."""
+    said = "\n".join([f"{path} {digest}" for path, digest in sorted(files.items())])
+    return sha256(said.encode("utf-8", "replace")).hexdigest()
+
+
+def results(verdict: Verdict) -> dict[str, int]:
+    """Counts of checks by status, and how long the gates took."""
+    checks = [one for result in verdict.results for one in result.checks]
+    good, every = counts(verdict)
+    return {
+        "total": every + sum(one.status == "skipped" for one in checks),
+        "passed": good,
+        "failed": every - good - sum(one.status == "error" for one in checks),
+        "errors": sum(one.status == "error" for one in checks),
+        "skipped": sum(one.status == "skipped" for one in checks),
+        "duration_ms": sum(result.ms for result in verdict.results),
+    }
+
+
+def place(check: Check) -> str:
+    """Where it went wrong, as `path:line in function`."""
+    if not check.places:
+        return ""
+    last = check.places[-1]
+    where = f"{last.path}:{last.line}" if last.line else last.path
+    return f"{where} in {last.function}" if last.function else where
+
+
+def root_cause(check: Check) -> str:
+    """What is wrong and where, in one sentence."""
+    said = " ".join(check.message.split())[:200] or "no message"
+    where = place(check)
+    return f"{check.error_type or 'failure'}: {said}" + (f" (at {where})" if where else "")
+
+
+def _failure(check: Check) -> dict[str, Any]:
+    return {
+        "test": check.id,
+        "error_type": check.error_type,
+        "message": check.message[:500],
+        "location": place(check),
+        "traceback": check.traceback[:2000],
+    }
+
+
+def _analysis(broken: tuple[Check, ...], fix: e.IterationEnded | None) -> dict[str, Any] | None:
+    if not broken:
+        return None
+    first = broken[0]
+    said = " ".join(fix.said.split())[:300] if fix is not None else ""
+    return {
+        "root_cause": root_cause(first).ljust(20, "."),
+        "category": _CATEGORY.get(first.error_type, "other"),
+        "fix_strategy": said,
+        "confidence": fix.confidence if fix is not None else None,
+        "similar_past_issues": [],
+    }
+
+
+def _fix(broken: tuple[Check, ...], fix: e.IterationEnded) -> dict[str, Any]:
+    left = {one.id for one in failing(fix.verdict)}
+    cured = sorted(one.id for one in broken if one.id not in left)
+    return {
+        "diff_summary": ", ".join(fix.changed) or "nothing changed",
+        "diff": fix.diff[:_DIFF],
+        "cured": cured,
+        "verification": "passed" if fix.verdict.passed and not fix.blocked else "failed",
+    }
+
+
+VERSION: Final = "1.0.0"
+_BAND: Final = 2.0
+"""Points of quality that count as a change in the trajectory."""
+
+
+def state_json(loop: str, records: Sequence[e.LoopRecord]) -> dict[str, Any]:
+    """Everything that is known of the loop, for `loops/<id>/state.json`."""
+    state = fold(records)
+    at = ended_at(records)
+    old = {ours: word for word, ours in OLD.items()}
+    return {
+        "version": VERSION,
+        "loop_id": loop,
+        "task": state.wish.task,
+        "completion_criteria": list(state.wish.commands),
+        "status": state.status,
+        "seed_status": old.get(state.status, state.status),
+        "started_at": iso(state.started_at),
+        "updated_at": iso(state.at),
+        "max_iterations": state.bounds.iterations,
+        "current_iteration": len(state.iterations),
+        "reason": state.ended.reason if state.ended is not None else None,
+        "limits": {
+            "iterations": state.bounds.iterations,
+            "seconds": state.bounds.seconds,
+            "usd": state.bounds.usd,
+            "steps": state.bounds.steps,
+        },
+        "iterations": [_analytics(loop, state, one, at) for one in state.done],
+        "trajectory": trajectory(state),
+        "interventions": [
+            {"iteration": one.number, "level": one.level, "kind": one.kind, "why": one.why}
+            for one in state.interventions
+        ],
+        "best_output": _best(state),
+        "debug_memory": debug_memory(loop, state, at),
+        "cross_loop_learning": cross_loop(state),
+    }
+
+
+def ended_at(records: Sequence[e.LoopRecord]) -> dict[int, int]:
+    """When each iteration ended; 0 = when the baseline was taken. Milliseconds since the epoch."""
+    found: dict[int, int] = {}
+    for record in records:
+        if isinstance(record.event, e.IterationEnded):
+            found[record.event.number] = record.at
+        elif isinstance(record.event, e.BaselineTaken):
+            found[0] = record.at
+    return found
+
+
+def cross_loop(state: LoopState) -> dict[str, Any]:
+    """`cross_loop_learning` with the seed's names (XTL-31)."""
+    learnt = state.learnt
+    used = {one.pattern: one for one in learnt.injected} if learnt is not None else {}
+    ids = dict.fromkeys([one for given in state.injected for one in given.lessons.patterns])
+    return {
+        "control": any(one.lessons.control for one in state.injected),
+        "injected_patterns": [
+            {
+                "pattern_id": one,
+                "applied": one in used and used[one].applied,
+                "successful": one in used and used[one].successful,
+                "iteration_used": used[one].iteration or None if one in used else None,
+            }
+            for one in ids
+        ],
+        "extracted_patterns": [
+            {"pattern_id": one.pattern, "new": one.new, "success_rate": one.success_rate}
+            for one in (learnt.extracted if learnt is not None else ())
+        ],
+        "improvement_estimate": {
+            "baseline_iterations": learnt.baseline_iterations if learnt is not None else None,
+            "actual_iterations": len(state.done),
+            "improvement": learnt.improvement if learnt is not None else None,
+            "n": learnt.n if learnt is not None else 0,
+        },
+        "notes": list(learnt.notes) if learnt is not None else [],
+    }
+
+
+def trajectory(state: LoopState) -> str:
+    """improving, declining, stable or fluctuating; "" with fewer than three iterations."""
+    scores = [100 * one.quality for one in state.done]
+    if len(scores) < 3:
+        return ""
+    moves = [now - then for then, now in pairwise(scores)]
+    for name, count in (
+        ("improving", sum(move > _BAND for move in moves)),
+        ("declining", sum(move < -_BAND for move in moves)),
+        ("stable", sum(abs(move) <= _BAND for move in moves)),
+    ):
+        if count / len(moves) >= 2 / 3:
+            return name
+    return "fluctuating"
+
+
+def _analytics(
+    loop: str, state: LoopState, one: e.IterationEnded, at: dict[int, int]
+) -> dict[str, Any]:
+    """One iteration in the layout of the seed's analytics."""
+    then = state.quality_before(one.number)
+    errors = failing(one.verdict)
+    return {
+        "loop_id": loop,
+        "iteration_number": one.number,
+        "run_id": one.run,
+        "timestamp": iso(at.get(one.number, 0)),
+        "quality_score": round(100 * one.quality, 1),
+        "quality_delta": round(100 * (one.quality - then), 1),
+        "tokens_used": one.spent.usage.tokens,
+        "token_cost_usd": round(one.spent.usage.usd, 9),
+        "execution_time_ms": one.spent.ms,
+        "verification_status": "passed" if one.verdict.passed and not one.blocked else "failed",
+        "blocked": one.blocked or None,
+        "test_results": results(one.verdict),
+        "output_snapshot_path": one.snapshot,
+        "changed": list(one.changed),
+        "steps": one.spent.steps,
+        "tools": one.tools,
+        "confidence": one.confidence,
+        "commit": one.commit or None,
+        "reflections": [
+            {
+                "iteration": one.number,
+                "type": "success_pattern" if one.verdict.passed else "error_analysis",
+                "content": root_cause(errors[0]) if errors else "every check passes",
+                "effectiveness": _effect(one.quality - then),
+            }
+        ],
+    }
+
+
+def _effect(gain: float) -> str:
+    return "helpful" if gain > 0 else "unhelpful" if gain < 0 else "neutral"
+
+
+def _best(state: LoopState) -> dict[str, Any] | None:
+    ended = state.ended
+    if ended is None:
+        return None
+    return {
+        "selected_iteration": ended.best or None,
+        "reason": ended.why_best,
+        "degradation_detected": ended.degraded,
+        "restored": state.restored is not None,
+    }
 
 
 def report_json(loop: str, records: Sequence[e.LoopRecord], diff: str = "") -> dict[str, Any]:

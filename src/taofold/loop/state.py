@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from taofold.core.errors import Refused
 from taofold.core.values import Value
 from taofold.loop import events as e
-from taofold.loop.check import Verdict
-from taofold.loop.learned import Learnt
-from taofold.loop.status import ENDED, RESUMABLE, check
-from taofold.loop.values import Bounds, Spent, Status, Wish
+from taofold.loop.learner.lessons import Learnt
+from taofold.loop.values import ENDED, RESUMABLE, Bounds, Spent, Status, Wish, check
+from taofold.loop.verdict import Verdict
 
 
 class Iteration(Value, frozen=True):

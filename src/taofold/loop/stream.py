@@ -1,7 +1,8 @@
 """The stream of one loop in a journal: read, append, and notice that somebody else wrote.
 
 Other processes append too: a person injects lessons, aborts, or takes over. Whoever drives
-the loop finds out at its next write or when it looks, and decides again.
+the loop finds out at its next write or when it looks, and decides again. Whether anybody drives
+it is told by its lease, the one that runs have too (`taofold.runtime.lease`), or by its process.
 """
 
 import asyncio
@@ -10,10 +11,12 @@ from typing import Final
 
 from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
 from taofold.loop import events as e
-from taofold.loop.learned import Lessons
+from taofold.loop.learner.lessons import Lessons
 from taofold.loop.state import START, LoopState, fold
-from taofold.runtime.lease import LEASE_MS
-from taofold.store.journal import Journal
+from taofold.loop.values import DRIVEN
+from taofold.runtime import owner
+from taofold.runtime.lease import HEART, LEASE_MS
+from taofold.store.journal import Journal, StreamRow
 from taofold.store.store import clock
 
 Heard = Callable[[e.LoopRecord], None]
@@ -174,3 +177,22 @@ async def inject(journal: Journal, loop: str, lessons: Lessons, by: str = "local
         except Conflict:
             continue
         return number
+
+
+def lost(journal: Journal, state: LoopState, row: StreamRow | None, now: int) -> str:
+    """Why nobody drives the loop any more; "" if somebody does, or nobody should."""
+    if state.status not in DRIVEN:
+        return ""
+    if row is not None and owner.mine(state.owner):
+        return "" if HEART.drives(journal, row.stream) else "this process has let it go"
+    if owner.alive(state.owner) is False:
+        return "the process that drove it is gone"
+    if row is not None and row.held:
+        return ""
+    silent = max(0, now - (row.lease_until if row is not None else state.at)) / 1000
+    return f"no sign of life: the lease of its process has been over for {silent:.0f} s"
+
+
+def frozen(state: LoopState) -> bool:
+    """Is the loop's process certainly there, whether it gives signs of life or not?"""
+    return owner.alive(state.owner) is True and not owner.mine(state.owner)

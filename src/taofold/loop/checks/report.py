@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from taofold.core.checks import Check, Place, Status
 from taofold.core.excerpt import excerpt
 from taofold.core.values import Value
-from taofold.loop.check import Check, Place, Status
 
 MOST: Final = 20_000
 """Checks of one gate; a report with more is not taken."""

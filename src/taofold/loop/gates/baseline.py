@@ -14,10 +14,11 @@ from typing import Final
 
 import msgspec
 
+from taofold.core.checks import Status
 from taofold.core.errors import LogError
 from taofold.core.values import Value
-from taofold.loop.check import Gate, Status
 from taofold.loop.gates.scope import Rules, rules
+from taofold.loop.verdict import Gate
 
 FILE: Final = "baseline.json"
 LARGEST: Final = 64_000_000

@@ -1,35 +1,103 @@
 """Runs one gate in a laid tree, and brings back what happened.
 
 A clean environment, programs found at the loop's start, an isolated interpreter, scripts and
-reports outside the tree, in a container where there is one. Knows nothing about baselines and
-verdicts.
+reports outside the tree, in a container where there is one. A gate's interpreter reads no
+bytecode that an agent could have written, and so would compile its runner, the plugins and the
+standard library anew, seconds for each verdict: `warm` keeps what was compiled with one trial
+test, in a container, without a file of the project. Knows nothing about baselines and verdicts.
 """
 
 import asyncio
+import json
 import os
+import secrets
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from time import monotonic, time
 from typing import Final
 
 from taofold.core.errors import ConfigError
-from taofold.loop.check import Gate
-from taofold.loop.checks import linters, recognise
-from taofold.loop.checks.recognise import Plan
+from taofold.loop.checks import plan as recognise
+from taofold.loop.checks import tools as linters
+from taofold.loop.checks.plan import Plan
 from taofold.loop.checks.report import Report, stream
 from taofold.loop.gates.programs import environment, homes, interpreter
 from taofold.loop.gates.tree import Tree
-from taofold.loop.gates.wire import Wire
+from taofold.loop.verdict import Gate
 from taofold.places.reserved import MARK
 from taofold.tools import process, uplink
 from taofold.tools.command import Contain
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.output import Output
 from taofold.tools.scratch import scratch
+
+MOST: Final = 64_000_000
+"""Bytes of a report; what comes after them is not read."""
+
+
+class Wire:
+    """The two pipes: settings to the reporter, its report back."""
+
+    def __init__(self, settings: dict[str, object]) -> None:
+        self.nonce = secrets.token_hex(16)
+        self.source, writer = os.pipe()
+        self._reader, self.target = os.pipe()
+        self.given = (self.source, self.target)
+        self._settings = json.dumps({**settings, "nonce": self.nonce}).encode()
+        self._writer, self._raw, self._open = writer, bytearray(), True
+
+    def listen(self) -> None:
+        """Give the settings and take the report as it comes."""
+        loop = asyncio.get_running_loop()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        loop.add_reader(self._reader, self._readable)
+        loop.add_writer(self._writer, self._writable)
+
+    def _writable(self) -> None:
+        try:
+            done = os.write(self._writer, self._settings)
+        except BlockingIOError:
+            return
+        except OSError:
+            done = len(self._settings)
+        self._settings = self._settings[done:]
+        if not self._settings:
+            self._stop_writing()
+
+    def _stop_writing(self) -> None:
+        if self._writer >= 0:
+            asyncio.get_running_loop().remove_writer(self._writer)
+            os.close(self._writer)
+            self._writer = -1
+
+    def _readable(self) -> bool:
+        try:
+            chunk = os.read(self._reader, 65_536)
+        except BlockingIOError:
+            return False
+        self._raw += chunk[: MOST - len(self._raw)]
+        return bool(chunk)
+
+    def taken(self) -> bytes:
+        """All that was reported, now that every process has ended."""
+        self._stop_writing()
+        while self._readable():
+            pass
+        return bytes(self._raw)
+
+    def close(self) -> None:
+        """Let go of the pipes."""
+        self._stop_writing()
+        asyncio.get_running_loop().remove_reader(self._reader)
+        for fd in (self._reader, *self.given):
+            os.close(fd)
+
 
 MOST_PRINTED: Final = 16_000_000
 _STRICT: Final = ("/bin/bash", "--posix", "-o", "pipefail", "-c")
@@ -276,3 +344,58 @@ def contained(contain: Contain, *, network: bool = False) -> str:
     if open_ and contain == "always":
         raise ConfigError(f"gates cannot be contained: {open_}")
     return reason
+
+
+SECONDS: Final = 120.0
+"""Patience with the trial."""
+_TRIAL: Final = """import unittest
+
+
+class Trial(unittest.TestCase):
+    def test_fails(self):
+        self.assertEqual({"a": [1]}, {"a": [2]})
+
+
+def test_fails():
+    assert {"a": [1]} == {"a": [2]}
+"""
+_WORDS: Final = {"pytest": ("-q", "-c", "/dev/null", "--rootdir=."), "unittest": ("discover",)}
+
+
+async def warm(bench: Bench, gate: Gate) -> None:
+    """Fill the bench's `bytecode` with what `gate`'s runner needs, unless that was done.
+
+    Nothing is done for an interpreter in the work root: its modules are within reach of the
+    agent; and nothing where gates are not contained, because there a product could write to it.
+    """
+    plan, kept = planned(gate), bench.bytecode
+    if kept is None or bench.why_not or plan.runner not in _WORDS or plan.program:
+        return
+    program = Path(bench.program(gate))
+    if not _outside(program, bench.tree.root):
+        return
+    mark = kept / f"{plan.runner}-{sha256(str(program).encode()).hexdigest()[:16]}"
+    if mark.exists():
+        return
+    kept.mkdir(parents=True, exist_ok=True)
+    with scratch("trial") as folder:
+        root = _trial(folder)
+        words = (str(program), "-m", plan.runner, *_WORDS[plan.runner])
+        trial = Gate(" ".join(words), timeout=SECONDS, argv=words)
+        tree = Tree(root, root, root, contained=True)
+        ran = await replace(bench, tree=tree, network=False, keeps=True).run(trial)
+    if not ran.fault:
+        mark.touch()
+
+
+def _outside(program: Path, root: Path) -> bool:
+    """Is it surely beyond the reach of who works in `root`?"""
+    ways = (program, program.resolve())
+    return program.is_absolute() and not any([one.is_relative_to(root) for one in ways])
+
+
+def _trial(folder: Path) -> Path:
+    """A project of one test that fails, so that what tells of failures is compiled too."""
+    root = folder.resolve()
+    (root / "test_trial.py").write_text(_TRIAL, encoding="utf-8")
+    return root

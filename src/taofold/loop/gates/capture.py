@@ -8,15 +8,14 @@ import msgspec
 from msgspec import structs
 
 from taofold.core.errors import ConfigError
-from taofold.loop.check import Gate
 from taofold.loop.gates import expect, insource
 from taofold.loop.gates.baseline import MOST, MOST_BYTES, Baseline, Files, Kept, Walk, content
 from taofold.loop.gates.bench import Bench, Ran
 from taofold.loop.gates.programs import named, search_path, targets, wanted
-from taofold.loop.gates.restore import above
 from taofold.loop.gates.scope import role
 from taofold.loop.gates.tree import Tree, copied, removed
-from taofold.loop.gates.work import linked
+from taofold.loop.gates.work import above, linked
+from taofold.loop.verdict import Gate
 
 _NAMES: Final = """
 import json, os, sys

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import structs
 
-from taofold.loop.check import TESTS, Check, Runner, Status
+from taofold.core.checks import Check, Status
 from taofold.loop.checks.report import Report
 from taofold.loop.gates.baseline import Expected
+from taofold.loop.verdict import TESTS, Runner
 
 _TESTING = re.compile(r"(?:\A|_)(?:tests?|checks?|specs?)(?:_|\.)")
 _JOINTS = {"pytest": "::", "unittest": ".", "go": ".", "node": " > ", "cargo": "::"}

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
-from taofold.loop.check import TESTS, Gate
-from taofold.loop.checks.recognise import plan
+from taofold.loop.checks.plan import plan
+from taofold.loop.verdict import TESTS, Gate
 from taofold.tools.command import ALLOWED
 
 _SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?|'''exec' '?([^' ]+)")

@@ -1,15 +1,30 @@
-"""What was done to a work root since the baseline, and which of it joins the proof."""
+"""What was done to a work root since the baseline, what of it joins the proof, what is put back.
 
+Nothing is thrown away: what is taken out is moved to a folder outside. Every component of a path
+is opened without following links, because the tree may hold links that were laid to have this
+write elsewhere.
+"""
+
+import hashlib
 import os
+import re
+import shutil
+import stat
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from taofold.core.errors import ConfigError
+from msgspec import structs
+
+from taofold.core.errors import ConfigError, LogError
 from taofold.core.values import Value
-from taofold.loop.check import Change, Did
-from taofold.loop.gates.baseline import MOST, Baseline, Files, Kept, Walk
+from taofold.loop.gates.baseline import MOST, Baseline, Files, Kept, Walk, content, store
+from taofold.loop.gates.insource import replaces_assertions, spliced
+from taofold.loop.gates.results import some
 from taofold.loop.gates.scope import DECIDES, TEST_FOLDERS, TEST_ROOTS, allowed, excluded, role
+from taofold.loop.verdict import Change, Did, Runner
+from taofold.tools.jail import Jail
 
 LINK: Final = "links are not followed"
 
@@ -134,3 +149,157 @@ def _with(files: Mapping[str, Kept], changes: Mapping[str, Kept | None]) -> dict
 
 def _above(path: str) -> list[str]:
     return [path[:at] for at, sign in enumerate(path) if sign == "/"]
+
+
+PARENTS: Final = (
+    *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini"),
+    *("pyproject.toml", "setup.cfg", "package.json", "ruff.toml", ".ruff.toml", "mypy.ini"),
+    *("setup.py", "tsconfig.json", "go.work", "Cargo.toml", ".cargo/config.toml", "go.mod"),
+)
+"""Files that also count in the directories above a tree, where those are in sight."""
+
+
+def above(tree: Path) -> dict[str, str]:
+    """Digests of what configures runners in the directories above `tree`."""
+    found: dict[str, str] = {}
+    for folder in tree.parents:
+        for name in PARENTS:
+            with suppress(OSError):
+                found[str(folder / name)] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    return found
+
+
+def restored(root: Path, folder: Path, baseline: Baseline, path: str, now: Kept | None) -> Change:
+    """Put the file at `path` back as the baseline has it; what is there is moved aside.
+
+    Raises:
+        LogError: the baseline's own content was changed.
+    """
+    was = baseline.files[path]
+    did: Did = "deleted" if now is None else "changed"
+    try:
+        if not was.stored:
+            raise ValueError("its content is too large to have been kept")
+        data = content(folder / "objects", was.digest) if was.digest else b""
+        _clear(root, folder, path)
+        if was.link:
+            place = root / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(was.link)
+        else:
+            jail = Jail(root, (), ())
+            jail.write(path, data)
+            _mode(jail, path, was.mode)
+    except (OSError, ValueError) as error:
+        return Change(path, did, "reported", f"it is protected; it could not be put right: {error}")
+    return Change(path, did, "restored", "it is protected")
+
+
+def removed(root: Path, folder: Path, path: str, why: str) -> Change:
+    """Move what was planted out of the tree."""
+    try:
+        _aside(root, folder, path)
+    except (OSError, ValueError) as error:
+        return Change(path, "planted", "reported", f"{why}; it could not be moved: {error}")
+    return Change(path, "planted", "set aside", why)
+
+
+def _clear(root: Path, folder: Path, path: str) -> None:
+    """Make way for `path`: links and files where directories were, and what has its name."""
+    parts = path.split("/")
+    for count in range(1, len(parts) + 1):
+        part = "/".join(parts[:count])
+        try:
+            found = (root / part).lstat()
+        except FileNotFoundError:
+            return
+        last = count == len(parts)
+        if last or not stat.S_ISDIR(found.st_mode):
+            _aside(root, folder, part)
+            return
+
+
+def _aside(root: Path, folder: Path, path: str) -> None:
+    """Move `path` out of the tree; nobody has to guess what it was."""
+    for number in range(1, 100_000):
+        target = folder / "set-aside" / str(number) / path
+        if not os.path.lexists(target) and not os.path.lexists(target.parents[path.count("/")]):
+            break
+    else:
+        raise LogError(f"{str(folder)!r} is full of files that were set aside")
+    target.parent.mkdir(parents=True)
+    with Jail(root, (), ()).directory(tuple(path.split("/")[:-1])):
+        shutil.move(root / path, target)
+
+
+def _mode(jail: Jail, path: str, mode: int) -> None:
+    *folders, name = path.split("/")
+    with jail.directory(tuple(folders)) as opened:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened)
+        with suppress(OSError):
+            os.fchmod(fd, mode)
+        os.close(fd)
+
+
+SILENCERS: Final[Mapping[Runner, re.Pattern[str]]] = {
+    "ruff": re.compile(r"#\s*(?:(?:ruff|flake8)\s*:\s*)?noqa\b", re.IGNORECASE),
+    "mypy": re.compile(r"#\s*(?:type:\s*ignore|mypy:)|@(?:typing\.)?no_type_check\b"),
+    "tsc": re.compile(r"@ts-(?:ignore|nocheck|expect-error)\b"),
+}
+"""Comments that hide a finding from the tool that would report it."""
+_LANGUAGES: Final = (".py", ".rs")
+
+
+class Texts:
+    """The changed source files of one piece of work. Blocks while it is made."""
+
+    def __init__(self, baseline: Baseline, work: Work, objects: Path) -> None:
+        self._baseline, self._work, self._objects = baseline, work, objects
+        self._changed = {
+            path: (self._text(baseline.files.get(path)), self._text(kept))
+            for path, kept in work.now.items()
+            if path not in work.left_out and not allowed(path, baseline.allow_edit)
+        }
+
+    def proof(self) -> dict[str, Kept]:
+        """The files of the proof: in changed sources stand the baseline's tests."""
+        files = self._work.proof(self._baseline)
+        for path, (old, new) in self._changed.items():
+            if path not in files or not path.endswith(_LANGUAGES):
+                continue
+            if path.endswith(".py") and not self._holds_tests(path):
+                continue
+            text = spliced(path, old, new)
+            if text != new:
+                data = text.encode("utf-8", "surrogateescape")
+                digest = hashlib.sha256(data).hexdigest()
+                store(self._objects, digest, data)
+                files[path] = structs.replace(files[path], digest=digest)
+        return files
+
+    def doubts(self, runner: Runner) -> tuple[str, ...]:
+        """What the changed texts say against a verdict of `runner`."""
+        doubts: list[str] = []
+        pattern = SILENCERS.get(runner)
+        if pattern is not None:
+            counts = {
+                path: len(pattern.findall(new)) - len(pattern.findall(old))
+                for path, (old, new) in self._changed.items()
+            }
+            if sum(counts.values()) > 0:
+                where = some([path for path, count in counts.items() if count > 0])
+                doubts.append(f"findings were silenced in place, not mended: {where}")
+        if runner == "cargo":
+            found = replaces_assertions(self._changed)
+            doubts += [f"{path} replaces what tests assert with" for path in found]
+        return tuple(doubts)
+
+    def _holds_tests(self, path: str) -> bool:
+        """Does a runner collect tests from this Python file?"""
+        ids = [name for one in self._baseline.expected for name in (*one.checks, *one.names)]
+        return any([name == path or name.startswith(f"{path}::") for name in ids])
+
+    def _text(self, kept: Kept | None) -> str:
+        if kept is None or not kept.digest or not kept.stored:
+            return ""
+        return content(self._objects, kept.digest).decode("utf-8", "surrogateescape")

@@ -1,0 +1,203 @@
+"""Reads what cargo, go, ruff, mypy and tsc print. Pure.
+
+`go test -json` prints one event per line (`Package`, `Test`, `Action`, `Output`). A finding of a
+linter or type checker is a failing check; its id holds the file, the rule and the message but no
+line, so that it stays the same when lines move. What is no longer found passes.
+"""
+
+import re
+from typing import Any, Final
+
+from taofold.core.checks import Check, Place, Status
+from taofold.loop.checks.report import Report, check, numbered, relative, rows, worst
+from taofold.loop.verdict import Runner
+
+_BINARY: Final = re.compile(
+    r"(?m)^\s+(?:Running (?P<run>.+?) \((?P<file>\S+)\)|Doc-tests (?P<doc>\S+))\s*$"
+)
+_RUNNING: Final = re.compile(r"(?m)^running (\d+) tests?$")
+_TEST: Final = re.compile(
+    r"(?m)^test (?P<name>.+?)(?: - should panic)? \.\.\. (?P<said>ok|FAILED|ignored)\b"
+)
+_RESULT: Final = re.compile(
+    r"(?m)^test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored;"
+)
+_OUTPUT: Final = re.compile(
+    r"(?ms)^---- (?P<name>.+?) stdout ----\n(?P<said>.*?)(?=^---- .+? stdout ----$|^failures:$|\Z)"
+)
+_PANIC: Final = re.compile(r"panicked at (?:'.*?', )?(?P<path>[^\s:]+):(?P<line>\d+):\d+:?\n?")
+_COMPILER: Final = re.compile(
+    r"(?m)^error(?:\[(?P<code>E\d+)\])?: (?P<said>.+)\n\s+--> (?P<path>[^:\n]+):(?P<line>\d+)"
+)
+_LINE: Final = re.compile(r" \(line \d+\)\Z")
+"""Where an example of the documentation stands: it moves when lines above it do."""
+_STATUS: Final[dict[str, Status]] = {"ok": "passed", "FAILED": "failed", "ignored": "skipped"}
+
+
+def cargo(text: str) -> Report:
+    """One check per test, named by its binary's source; compiler errors are errors."""
+    checks: list[Check] = []
+    doubts: list[str] = []
+    heads = list(_BINARY.finditer(text))
+    for index, head in enumerate(heads):
+        end = heads[index + 1].start() if index + 1 < len(heads) else len(text)
+        part = text[head.end() : end]
+        found, doubt = _binary(part, head["run"] or f"doc {head['doc']}")
+        checks += found
+        doubts += [doubt] if doubt else []
+    errors = [
+        check(
+            f"{match['path']}: {match['code'] or 'error'} {match['said']}",
+            "error",
+            match["code"] or "error",
+            match["said"],
+            [Place(match["path"], int(match["line"]))],
+        )
+        for match in _COMPILER.finditer(text)
+    ]
+    whole = bool(heads) and not doubts and not errors
+    return Report(worst([*errors, *checks]), whole=whole, doubts=tuple(doubts))
+
+
+def _binary(text: str, name: str) -> tuple[list[Check], str]:
+    said = {match["name"]: match["said"] for match in _OUTPUT.finditer(text)}
+    tests = list(_TEST.finditer(text))
+    found = [
+        _cargo_check(name, m["name"], _STATUS[m["said"]], said.get(m["name"], "")) for m in tests
+    ]
+    running, results = _RUNNING.findall(text), _RESULT.findall(text)
+    if len(running) != 1 or len(results) != 1:
+        return found, f"{name} did not come to its end"
+    counts = [sum([one.status == status for one in found]) for status in _STATUS.values()]
+    if counts != [int(count) for count in results[0]] or len(tests) != int(running[0]):
+        return found, f"{name} printed other results than it counted"
+    return found, ""
+
+
+def _cargo_check(binary: str, name: str, status: Status, said: str) -> Check:
+    name = _LINE.sub("", name)
+    if status != "failed":
+        return check(f"{binary}::{name}", status)
+    panic = _PANIC.search(said)
+    places = [Place(panic["path"], int(panic["line"]))] if panic else []
+    message = said[panic.end() :].strip().partition("\nnote:")[0] if panic else said.strip()
+    return check(f"{binary}::{name}", status, "panic", message, places, said)
+
+
+_PLACE: Final = re.compile(r"(?m)^\s*(?P<path>[\w./-]+\.go):(?P<line>\d+): ?(?P<said>.*)$")
+_ENDED: Final[dict[str, Status]] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+
+
+def go(text: str, root: str) -> Report:
+    """One check per test; a package that failed without a failing test is an error."""
+    output: dict[tuple[str, str], list[str]] = {}
+    checks: list[Check] = []
+    open_packages: set[str] = set()
+    failed: set[str] = set()
+    for row in rows(text):
+        package, test = str(row.get("Package") or row.get("ImportPath") or ""), _said(row, "Test")
+        action = _said(row, "Action")
+        if action == "start":
+            open_packages.add(package)
+        elif action in ("output", "build-output"):
+            output.setdefault((package, test), []).append(_said(row, "Output"))
+        elif action in _ENDED and test:
+            said = "".join(output.get((package, test), ()))
+            failed |= {package} if action == "fail" else set()
+            checks.append(_go_check(f"{package}.{test}", _ENDED[action], said, row))
+        elif action in ("fail", "build-fail") and package not in failed:
+            said = "".join(output.get((package, ""), ()))
+            checks.append(_go_check(package, "error", said, row))
+            open_packages.discard(package)
+        elif action in _ENDED:
+            open_packages.discard(package)
+    return Report(worst(checks), whole=bool(checks) and not open_packages - failed)
+
+
+def _go_check(name: str, status: Status, said: str, row: dict[str, Any]) -> Check:
+    elapsed = row.get("Elapsed", 0)
+    ms = int(elapsed * 1000) if isinstance(elapsed, int | float) else 0
+    if status in ("passed", "skipped"):
+        return check(name, status, ms=ms)
+    found = list(_PLACE.finditer(said))
+    places = [Place(match["path"], int(match["line"])) for match in found]
+    kind = "panic" if "panic: " in said else "build" if status == "error" else "FAIL"
+    message = found[0]["said"] if found else said.strip().partition("\n")[0]
+    return check(name, status, kind, message, places, said, ms)
+
+
+def _said(row: dict[str, Any], key: str) -> str:
+    value = row.get(key)
+    return value if isinstance(value, str) else ""
+
+
+_TSC: Final = re.compile(
+    r"(?m)^(?P<path>[^\s(][^(\n]*)\((?P<line>\d+),\d+\): error (?P<code>TS\d+): (?P<said>.*)$"
+)
+_PARSING: Final = re.compile(r"(?m)^LOG:  Parsing (.+) \([\w.]+\)$")
+_LISTED: Final = re.compile(r"(?m)^(/.+\.(?:[cm]?[jt]sx?|pyi?|ipynb))$")
+_CHATTER: Final = re.compile(r"(?m)^(?:LOG:  .*|/.+\.d\.ts)\n?")
+_INSTALLED: Final = ("node_modules", "site-packages", "typeshed")
+_TSC_BARE: Final = re.compile(r"(?m)^error (?P<code>TS\d+): (?P<said>.*)$")
+
+
+def ruff(text: str, root: str) -> Report:
+    """Lines of `ruff check --output-format json-lines`."""
+    found: list[Check] = []
+    for row in rows(text):
+        if "filename" in row and "message" in row:
+            path = relative(str(row["filename"]), root)
+            line = _number(row.get("location"), "row")
+            found.append(_finding(path, line, str(row.get("code") or "syntax"), row["message"]))
+    return Report(numbered(found), whole=True)
+
+
+def mypy(text: str, root: str) -> Report:
+    """Lines of `mypy --output json`; notes are left out."""
+    found: list[Check] = []
+    for row in rows(text):
+        if row.get("severity") == "error" and "file" in row:
+            path = relative(str(row["file"]), root)
+            line = _number(row, "line")
+            found.append(_finding(path, line, str(row.get("code") or "misc"), row.get("message")))
+    return Report(numbered(found), whole=True)
+
+
+def tsc(text: str, root: str) -> Report:
+    """Lines of `tsc --pretty false`."""
+    found = [
+        _finding(relative(m["path"], root), int(m["line"]), m["code"], m["said"])
+        for m in _TSC.finditer(text)
+    ]
+    found += [_finding("", 0, m["code"], m["said"]) for m in _TSC_BARE.finditer(text)]
+    return Report(numbered(found), whole=True)
+
+
+def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
+    """The files of the project that a linter says it looked at."""
+    match runner:
+        case "mypy":
+            names = _PARSING.findall(text)
+        case "ruff" | "tsc":
+            names = _LISTED.findall(text)
+        case _:
+            return ()
+    found = {relative(name, root) for name in names}
+    inside = [n for n in found if not n.startswith("/") and not {*n.split("/")} & {*_INSTALLED}]
+    return tuple(sorted(inside))
+
+
+def shown(runner: Runner, text: str) -> str:
+    """What a person wants to read of it."""
+    return _CHATTER.sub("", text) if runner in ("mypy", "tsc") else text
+
+
+def _finding(path: str, line: int, code: str, said: Any) -> Check:
+    message = str(said)
+    name = f"{path}: {code} {message}".lstrip(": ")
+    return check(name, "failed", code, message, [Place(path, line)] if path else [])
+
+
+def _number(row: Any, key: str) -> int:
+    value = row.get(key, 0) if isinstance(row, dict) else 0  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return value if isinstance(value, int) else 0

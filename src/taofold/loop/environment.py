@@ -1,0 +1,288 @@
+"""Where a loop works, and who judges it: a workspace and the gates, as the driver needs them.
+
+`Ground` is the seam; `Site` has real files and real commands behind it.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from taofold.core.errors import ConfigError, Refused
+from taofold.core.values import Value
+from taofold.loop.gates import judge as edits
+from taofold.loop.gates.criteria import gates
+from taofold.loop.gates.judge import Judge
+from taofold.loop.gates.results import observation
+from taofold.loop.state import LoopState
+from taofold.loop.values import Left, Wish
+from taofold.loop.verdict import Settled, Verdict, unexecuted
+from taofold.loop.workspace.git import repository, usable
+from taofold.loop.workspace.workspace import Workspace, open_workspace, state_folder
+from taofold.policy.redaction import Redactor
+
+
+class Judged(Value, frozen=True):
+    """A verdict, the tree that it is about, and why it may not be returned ("" = it may)."""
+
+    verdict: Verdict
+    snapshot: str
+    blocked: str = ""
+
+
+class Ground(Protocol):
+    """A place to work in, with snapshots and gates."""
+
+    @property
+    def root(self) -> Path:
+        """The work root of the agent's tools."""
+        ...
+
+    @property
+    def contained(self) -> bool:
+        """Do the gates run in a container?"""
+        ...
+
+    def told(self, verdict: Verdict, limit: int) -> str:
+        """What a model is told of a verdict: data, bounded, without secrets."""
+        ...
+
+    async def begin(self) -> tuple[Judged, str]:
+        """Judge the untouched files and keep the baseline; with its digest."""
+        ...
+
+    async def snapshot(self, label: str) -> str:
+        """Keep the files as they are now."""
+        ...
+
+    async def judge(self, label: str) -> Judged:
+        """Put protected files back, run the gates, and keep what was judged."""
+        ...
+
+    async def touched(self) -> Mapping[str, str]:
+        """Protected paths that are not as the baseline has them, with a mark of what is there."""
+        ...
+
+    async def settle(self, paths: Collection[str], *, keep: bool) -> Settled:
+        """A person's word about such files: they hold from now on, or they are put back."""
+        ...
+
+    async def changed(self, a: str, b: str) -> tuple[str, ...]:
+        """Paths that differ between two snapshots."""
+        ...
+
+    async def diff(self, a: str, b: str, limit: int) -> str:
+        """The unified diff between two snapshots."""
+        ...
+
+    async def digests(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """SHA-256 of each file as it is now, "" if it is gone."""
+        ...
+
+    async def text(self, snapshot: str, path: str) -> str | None:
+        """A file of a snapshot; None if it was not there or is no text."""
+        ...
+
+    async def restore(self, snapshot: str) -> tuple[str, ...]:
+        """Put the files of a snapshot in place."""
+        ...
+
+    async def commit(self, number: int, body: str, branch: str) -> str:
+        """Commit the files as they are; "" if there is nothing to commit."""
+        ...
+
+    async def deliver(self) -> tuple[str, ...]:
+        """Bring what was made to the project, if the work was done elsewhere."""
+        ...
+
+    async def leave(self, *, keep: bool, force: bool = False) -> tuple[str, ...]:
+        """Give the work up: keep the files as they are, or put back the ones of the start."""
+        ...
+
+    async def clear(self, *, keep: str = "") -> Left:
+        """Remove a worktree or a copy if nothing would be lost; `keep` is a reason not to."""
+        ...
+
+
+MakeGround = Callable[[str, LoopState], Ground]
+"""Opens the place of a loop (blocking): made at its start, found again later."""
+
+
+_SPACES = {"in-place": "place", "worktree": "worktree", "copy": "copy"}
+
+
+class Site:
+    """A `Ground` of real files and real commands."""
+
+    def __init__(self, space: Workspace, judge: Judge) -> None:
+        self._space, self._judge = space, judge
+
+    @property
+    def root(self) -> Path:
+        """The work root."""
+        return self._space.root
+
+    @property
+    def contained(self) -> bool:
+        """Whether bubblewrap holds the gates."""
+        return self._judge.contained
+
+    def told(self, verdict: Verdict, limit: int) -> str:
+        """The gates' own words."""
+        return observation(verdict, limit)
+
+    async def begin(self) -> tuple[Judged, str]:
+        """The verdict before anything was done."""
+        verdict = await self._judge.begin()
+        baseline = self._judge.baseline
+        if baseline is None:
+            raise ConfigError("the baseline could not be taken")
+        return Judged(verdict, self._space.first.id), baseline.digest
+
+    async def snapshot(self, label: str) -> str:
+        """Keep the files."""
+        return (await asyncio.to_thread(self._space.snapshot, label)).id
+
+    async def judge(self, label: str) -> Judged:
+        """The verdict on the files as they are.
+
+        What a gate itself changes was not judged: then it is run once more, and if that changes
+        files again there is no record of execution for what would be returned.
+        """
+        planted = await self._judge.disarm()
+        before = await self.snapshot(label)
+        verdict = await self._verdict(before)
+        after = await self.snapshot(label)
+        known = {*await self.changed(self._space.first.id, before)}
+        if verdict.passed and await self._touched(before, after, known):
+            before = after
+            verdict = await self._verdict(before)
+            after = await self.snapshot(label)
+        verdict = replace(verdict, notes=(*planted, *verdict.notes))
+        blocked = ""
+        if verdict.passed:
+            own = await self._touched(before, after, known)
+            blocked = unexecuted(verdict, after if own else verdict.tree)
+        return Judged(verdict, after, blocked)
+
+    async def _verdict(self, snapshot: str) -> Verdict:
+        """The verdict on what the snapshot keeps: what is not delivered proves nothing."""
+        names = await asyncio.to_thread(self._space.names, snapshot)
+        return await self._judge.verdict(tree=snapshot, snapshot=names)
+
+    async def _touched(self, before: str, after: str, work: set[str]) -> bool:
+        """Did the gate change a file that is part of the work (not only leave one of its own)?"""
+        return before != after and bool(work & {*await self.changed(before, after)})
+
+    async def touched(self) -> Mapping[str, str]:
+        """Protected paths that are not as they were."""
+        return await edits.touched(self._judge)
+
+    async def settle(self, paths: Collection[str], *, keep: bool) -> Settled:
+        """They hold from now on, or they are put back."""
+        return await (edits.keep if keep else edits.restore)(self._judge, paths)
+
+    async def changed(self, a: str, b: str) -> tuple[str, ...]:
+        """Paths that differ."""
+        return await asyncio.to_thread(self._space.changed, a, b)
+
+    async def diff(self, a: str, b: str, limit: int) -> str:
+        """The unified diff."""
+        return await asyncio.to_thread(lambda: self._space.diff(a, b, limit=limit))
+
+    async def digests(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """SHA-256 of each file."""
+        return await asyncio.to_thread(lambda: {one: _digest(self.root / one) for one in paths})
+
+    async def text(self, snapshot: str, path: str) -> str | None:
+        """A file of a snapshot."""
+        return await asyncio.to_thread(self._space.text, snapshot, path)
+
+    async def restore(self, snapshot: str) -> tuple[str, ...]:
+        """Put the files in place."""
+        return await asyncio.to_thread(self._space.restore, snapshot)
+
+    async def commit(self, number: int, body: str, branch: str) -> str:
+        """A commit on a branch of its own."""
+        return await asyncio.to_thread(lambda: self._space.commit(number, body, branch=branch))
+
+    async def deliver(self) -> tuple[str, ...]:
+        """From the worktree or the copy to the project."""
+        return await asyncio.to_thread(self._space.bring_back)
+
+    async def leave(self, *, keep: bool, force: bool = False) -> tuple[str, ...]:
+        """Keep or revert."""
+        return await asyncio.to_thread(lambda: self._space.abort(keep=keep, force=force))
+
+    async def clear(self, *, keep: str = "") -> Left:
+        """Remove it, or say why not."""
+        return await asyncio.to_thread(lambda: self._space.close(keep=keep))
+
+
+def open_site(
+    loop: str,
+    state: LoopState,
+    home: Path,
+    *,
+    network: bool = False,
+    redact: Redactor | None = None,
+    timeout: float = 600.0,
+) -> Site:
+    """The real place of a loop. Blocks.
+
+    Raises:
+        ConfigError: a criterion is no runnable command, or what was kept is gone or changed.
+    """
+    wish = state.wish
+    project = Path(wish.root)
+    folder = state_folder(project, home, loop)
+    if state.baseline is None and wish.commit:
+        _committable(project, wish.branch)
+    given: dict[str, Any] = {
+        "network": network,
+        "redact": redact or Redactor(),
+        "second": wish.second_judge,
+    }
+    space = _space(project, folder, wish, loop, begun=state.baseline is not None)
+    if state.baseline is not None:
+        return Site(space, Judge.resume(space.root, folder, state.baseline.baseline, **given))
+    wanted = gates(wish.commands, space.root, timeout=timeout)
+    return Site(space, Judge(space.root, folder, wanted, allow_edit=wish.allow_edit, **given))
+
+
+def _committable(project: Path, branch: str) -> None:
+    """Find out before the loop whether its iterations can be committed.
+
+    Raises:
+        ConfigError: they cannot, and why.
+    """
+    found = repository(project)
+    if found is None:
+        raise ConfigError(f"{str(project)!r} is no git repository", path="--commit")
+    try:
+        if branch:
+            usable(found, branch)
+    except Refused as refused:
+        raise ConfigError(str(refused), path="--branch") from refused
+
+
+def _space(project: Path, folder: Path, wish: Wish, loop: str, *, begun: bool) -> Workspace:
+    """The workspace. Of a loop that has begun it is never opened anew: snapshots would be lost."""
+    try:
+        return Workspace.load(project, folder)
+    except (ConfigError, OSError) as error:
+        if begun:
+            raise ConfigError(
+                f"the workspace of {loop} cannot be used any more: {error}"
+            ) from error
+        mode = _SPACES[wish.mode]
+        return open_workspace(project, folder, mode=mode, loop_id=loop)  # type: ignore[arg-type]
+
+
+def _digest(path: Path) -> str:
+    if path.is_symlink() or not path.is_file():
+        return ""
+    return sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,359 @@
+"""From what a person calls done to gates that can be run, or a refusal that says what to write.
+
+`A AND B` are two gates, both of which must hold; so are `A && B` where both are simple
+commands. Looks at the work root and at `PATH`, runs nothing. `absent` looks at the run before
+iteration 1: only the program's own word counts, about exactly what the command names, because a
+module that a test cannot import is what the loop may be there to repair.
+"""
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Final
+
+from msgspec import structs
+
+from taofold.core.errors import ConfigError
+from taofold.loop.gates.programs import search_path
+from taofold.loop.verdict import Gate, GateResult
+
+MOST: Final = 20
+"""Gates of one loop."""
+_AND: Final = re.compile(r"\s+AND\s+")
+_SHELL: Final = re.compile(r"[|;<>$`*?(){}&\n#~!]")
+_ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
+_BUILTINS: Final = frozenset({"test", "[", ":", "cd", "export", "source", ".", "if", "for", "set"})
+_WORD: Final = re.compile(r"[A-Za-z][a-z']*[.!?]?")
+_CD: Final = re.compile(r"\s*cd\s+([\w./-]+)\s*&&\s*(.+)", re.DOTALL)
+_LOADERS: Final = re.compile(r"(?:LD_|DYLD_)\w+\Z")
+_SUGGESTED: Final = (
+    (r"\b(?:lint|style|format)\w*", (("ruff check .", ("pyproject.toml", "ruff.toml", "*.py")),)),
+    (
+        r"\b(?:types?|typing|mypy|typecheck\w*)\b",
+        (("npx tsc --noEmit", ("tsconfig.json",)), ("mypy .", ("pyproject.toml", "*.py"))),
+    ),
+    (
+        r"\b(?:build|compil)\w*",
+        (
+            ("cargo build", ("Cargo.toml",)),
+            ("go build ./...", ("go.mod",)),
+            ("npm run build", ("package.json",)),
+            ("make", ("Makefile",)),
+        ),
+    ),
+    (
+        r"",
+        (
+            ("cargo test", ("Cargo.toml",)),
+            ("go test ./...", ("go.mod",)),
+            ("npm test", ("package.json",)),
+            ("python -m pytest -q", ("pyproject.toml", "tests", "test_*.py", "setup.py", "*.py")),
+            ("make test", ("Makefile",)),
+        ),
+    ),
+)
+
+
+def gates(
+    criteria: Sequence[str],
+    root: Path | str,
+    *,
+    path: str | None = None,
+    timeout: float = 600.0,
+    output: str = "",
+) -> tuple[Gate, ...]:
+    """The gates that `criteria` name; all of them must hold.
+
+    Args:
+        criteria: Commands; each may join several with ` AND `.
+        root: The work root, where commands and their arguments are looked for.
+        path: Where programs are looked for; None = where gates look for them.
+        timeout: Seconds that each may take.
+        output: What the last gate's output must hold: text, or `/a regular expression/`.
+
+    Raises:
+        ConfigError: there is none, or one is no command that can be run.
+    """
+    parts = [part.strip() for text in criteria for part in _AND.split(f" {text} ")]
+    if not parts or not all(parts):
+        raise ConfigError(
+            "a loop needs a command that proves completion: --completion 'python -m pytest -q'"
+        )
+    if len(parts) > MOST:
+        raise ConfigError(f"{len(parts)} completion commands; at most {MOST} are taken")
+    place = Path(root).resolve()
+    path = search_path(place) if path is None else path
+    found: list[Gate] = []
+    for part in parts:
+        found += _gates(part, place, path, timeout)
+    if output:
+        _pattern(output)
+        found[-1] = structs.replace(found[-1], output=output)
+    return tuple(found)
+
+
+def holds(output: str, wanted: str) -> bool:
+    """Does a gate's output hold what its `output` asks for?"""
+    pattern = _pattern(wanted)
+    return wanted in output if pattern is None else pattern.search(output) is not None
+
+
+def suggestion(text: str, root: Path | str) -> str:
+    """The command that most likely proves what `text` wishes for; "" if nothing fits."""
+    place = Path(root)
+    for words, commands in _SUGGESTED:
+        if re.search(words, text.lower()):
+            for command, signs in commands:
+                if any([next(place.glob(sign), None) for sign in signs]):
+                    return command
+    return ""
+
+
+def _gates(text: str, root: Path, path: str | None, timeout: float) -> list[Gate]:
+    folder = "."
+    moved = _CD.fullmatch(text)
+    if moved and (root / moved[1]).is_dir() and (root / moved[1]).resolve().is_relative_to(root):
+        folder, rest = moved[1], moved[2]
+    else:
+        rest = text
+    simple = [part.strip() for part in rest.split("&&")]
+    if all([part and not _shell(part) and not part.startswith("cd ") for part in simple]):
+        return [_gate(part, root, folder, path, timeout) for part in simple]
+    first = _first_word(rest)
+    _checked(text, [first], root, folder, path)
+    return [Gate(rest, timeout=timeout, folder=folder, shell=True)]  # noqa: S604 - no process here
+
+
+def _gate(text: str, root: Path, folder: str, path: str | None, timeout: float) -> Gate:
+    words = _words(text)
+    env: dict[str, str] = {}
+    if words and words[0] == "env":
+        words = words[1:]
+    while words and _ASSIGNED.match(words[0]):
+        name, _, value = words.pop(0).partition("=")
+        if _LOADERS.match(name):
+            raise ConfigError(f"{name} may not be set for a gate: {text!r}")
+        env[name] = value
+    _checked(text, words, root, folder, path)
+    return Gate(text, timeout=timeout, folder=folder, env=env, argv=tuple(words))
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"the completion command {text!r} cannot be read: {error}") from error
+
+
+def _shell(text: str) -> bool:
+    """Does it need a shell? What stands in single quotes does not count."""
+    return _SHELL.search(re.sub(r"'[^']*'", "", text)) is not None
+
+
+def _first_word(text: str) -> str:
+    for word in re.split(r"[\s;|&()]+", text.strip().lstrip("!({ ")):
+        if word and not _ASSIGNED.match(word):
+            return word
+    return ""
+
+
+def _checked(text: str, words: list[str], root: Path, folder: str, path: str | None) -> None:
+    if not words or not words[0]:
+        raise refusal(text, "it names no program", root)
+    program = words[0]
+    if program in _BUILTINS:
+        known = True
+    elif "/" in program:
+        known = shutil.which(str(root / folder / program)) is not None
+    else:
+        known = program == "python" or shutil.which(program, path=path) is not None
+    if not known and "/" in program and (root / folder / program).is_file():
+        why = f"{program} is not executable; make it so (chmod +x), or say: sh {program}"
+        raise refusal(text, why, root)
+    if not known:
+        raise refusal(text, f"there is no program {program!r}", root)
+    if program == "make" and not _targets(words[1:], root / folder):
+        raise refusal(text, "the Makefile has no such target", root)
+    script = _script(words) if program == "npm" else ""
+    if script and script not in _scripts(root / folder):
+        raise refusal(text, f"package.json has no script {script!r}", root)
+    if len(words) >= 3 and _prose(words, root / folder):
+        raise refusal(text, "it reads like a sentence, not like a command", root)
+
+
+_SPOKEN: Final = frozenset(
+    {
+        "make",
+        "test",
+        "find",
+        "time",
+        "sort",
+        "cut",
+        "join",
+        "split",
+        "check",
+        "look",
+        "watch",
+        "yes",
+        "true",
+        "false",
+        "kill",
+        "who",
+        "last",
+        "write",
+        "file",
+        "less",
+        "more",
+        "install",
+        "run",
+        "clean",
+        "fix",
+        "which",
+        "at",
+        "head",
+        "tail",
+        "type",
+        "what",
+        "all",
+        "build",
+        "apply",
+        "code",
+        "ensure",
+        "verify",
+        "no",
+        "pr",
+        "as",
+        "dd",
+        "man",
+        "host",
+        "link",
+        "mount",
+        "update",
+    }
+)
+"""Programs whose names are English words that a wish may begin with."""
+
+
+def _prose(words: list[str], folder: Path) -> bool:
+    if words[0] not in _SPOKEN or words[0] in ("make", "[", "echo"):
+        return False
+    rest = words[1:]
+    return all([_WORD.fullmatch(word) and not (folder / word).exists() for word in rest])
+
+
+def _targets(words: list[str], folder: Path) -> bool:
+    """May `make` know what it is asked for? Only a plain Makefile can be looked through."""
+    if any([word.startswith(("-C", "-f", "--")) for word in words]):
+        return True
+    makefile = next(
+        (folder / n for n in ("GNUmakefile", "makefile", "Makefile") if (folder / n).is_file()),
+        None,
+    )
+    if makefile is None:
+        return False
+    text = makefile.read_text(encoding="utf-8", errors="replace")
+    if re.search(r"(?m)^-?include\s|^[^\t#\n]*%[^\n]*:|\$\(eval", text):
+        return True
+    targets = [word for word in words if not word.startswith("-") and "=" not in word]
+    named = set(" ".join(re.findall(r"(?m)^([^\t#\n:=]+):(?!=)", text)).split())
+    return named >= set(targets) or "$" in "".join(named)
+
+
+def _script(words: list[str]) -> str:
+    """The script of package.json that `npm` is to run, "" if that cannot be seen."""
+    match words[1:]:
+        case [("test" | "t"), *_]:
+            return "test"
+        case ["run" | "run-script", name, *_] if not name.startswith("-"):
+            return name
+        case _:
+            return ""
+
+
+def _scripts(folder: Path) -> Mapping[str, object]:
+    try:
+        said = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+        return dict(said["scripts"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+
+
+def refusal(text: str, why: str, root: Path) -> ConfigError:
+    """The error for a command that proves nothing, with what to write instead."""
+    wish = suggestion(text, root) or "python -m pytest -q"
+    such = f", such as {wish!r}" if wish != text else ""
+    return ConfigError(
+        f"{text!r} cannot be run to prove completion: {why}. "
+        f"Write a command that exits with 0 when the work is done{such}"
+    )
+
+
+def _pattern(wanted: str) -> re.Pattern[str] | None:
+    if len(wanted) < 3 or not (wanted.startswith("/") and wanted.endswith("/")):
+        return None
+    try:
+        return re.compile(wanted[1:-1])
+    except re.error as error:
+        raise ConfigError(f"the output match {wanted!r} is no expression: {error}") from error
+
+
+_PYTHON: Final = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")
+_SHELL_LACKS: Final = re.compile(
+    r"^\S*sh: (?:line \d+: |\d+: )?(\S+): (?:command )?not found", re.MULTILINE
+)
+_NOT_FOUND: Final = 127
+_PYTHON_TOOLS: Final = {"pytest": "pytest", "unittest": "unittest"}
+
+
+def absent(results: Iterable[GateResult]) -> tuple[Gate, str] | None:
+    """The first gate that can never be run as it is written, and why; None if all could."""
+    for result in results:
+        why = "" if result.passed else _why(result)
+        if why:
+            return result.gate, why
+    return None
+
+
+def _why(result: GateResult) -> str:
+    if result.code is None and not result.timed_out and not result.output:
+        return next((one for one in result.reasons if "cannot be started" in one), "")
+    if result.code == _NOT_FOUND:
+        words = set(re.split(r"[\s;|&()]+", result.gate.command))
+        lacking = [name for name in _SHELL_LACKS.findall(result.output) if name in words]
+        return f"there is no program {lacking[0]!r}" if lacking else ""
+    name = _module(result)
+    if name and not result.checks and _lacks(result.output, name):
+        python = next((one for one in result.ran if _is_python(one)), "python")
+        made = shlex.join(["sh", "-c", result.gate.command])
+        return (
+            f"{python} has no module {name!r}. Install it there; or, if the work is to make it, "
+            f"say {made!r}"
+        )
+    return ""
+
+
+def _module(result: GateResult) -> str:
+    """The module that the command starts with `python -m`, or that a test runner is."""
+    words = result.gate.argv
+    for at, word in enumerate(words[:-2]):
+        if _is_python(word) and words[at + 1] == "-m":
+            return words[at + 2]
+    return _PYTHON_TOOLS.get(result.runner, "")
+
+
+def _is_python(word: str) -> bool:
+    return _PYTHON.fullmatch(PurePath(word).name) is not None
+
+
+def _lacks(output: str, name: str) -> bool:
+    """Does Python end with the word that it has no such module?"""
+    last = output.strip().rpartition("\n")[2].strip()
+    top = name.partition(".")[0]
+    return (
+        last.endswith((f": No module named {name}", f": No module named {name!r}"))
+        or last == f"ModuleNotFoundError: No module named {name!r}"
+        or (f"finding module specification for {name!r}" in last and f"named {top!r}" in last)
+    )

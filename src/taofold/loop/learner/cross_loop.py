@@ -1,0 +1,388 @@
+"""What loops learn from one another: one `Learner` for real loops, command line and benchmark.
+
+At the start it makes a case of the task, the failing checks and the code around them, and asks
+the registry; at the end it attributes what was injected, settles it, and takes in what the loop
+teaches. Every step may be repeated with the same loop id: the registry counts a loop once. What
+the runs themselves say about tests is believed only as far as the gates agree: a test run inside
+an iteration belongs to the agent, the gate does not.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from taofold.core.checks import Check, is_test
+from taofold.core.events import Proposed, Record
+from taofold.learning.attribution.applications import Application, applications
+from taofold.learning.commands import Found, UnknownPattern
+from taofold.learning.extraction.generalise import language_of
+from taofold.learning.extraction.history import Attempt, Change, History
+from taofold.learning.extraction.lessons import KINDS, extract
+from taofold.learning.extraction.runs import RunReading, changed, read_run
+from taofold.learning.extraction.words import task_category
+from taofold.learning.patterns.bodies import Kind
+from taofold.learning.patterns.case import Case
+from taofold.learning.patterns.notes import LoopNote
+from taofold.learning.patterns.values import Pattern
+from taofold.learning.registry import Registry
+from taofold.learning.retrieval.question import context_of
+from taofold.learning.settings import Injection, Learning
+from taofold.loop.events import IterationEnded
+from taofold.loop.learner.lessons import Extracted, Learnt, Lessons, Used
+from taofold.loop.learner.protocol import SearchPolicy, Work
+from taofold.loop.state import LoopState
+from taofold.loop.verdict import Verdict, failing
+
+_MOST_CODE: Final = 8_000
+_MOST_FILE: Final = 1_000_000
+_AROUND: Final = 20
+"""Lines above and below a failing place that are compared with patterns."""
+_MOST_PLACES: Final = 4
+_MOST_MODULES: Final = 8
+_IMPORT: Final = re.compile(r"(?m)^\s*(?:from|import) ([\w.]{1,200})(?: import ([\w, ]{1,400}))?")
+
+
+def case_of(task: str, faults: Sequence[Check], root: str, repository: str = "") -> Case:
+    """What the loop is about. Without a `root` no code is read."""
+    languages = [language_of(fault.place.path) for fault in faults if fault.place.path]
+    named = next((one for one in languages if one != "other"), "")
+    return Case(
+        task,
+        task_category(task),
+        named,
+        repository,
+        failing=tuple(faults),
+        code=_code(faults, Path(root)) if root else "",
+    )
+
+
+def first_faults(history: History) -> tuple[Check, ...]:
+    """What failed when the loop began."""
+    return history.attempts[0].before if history.attempts else ()
+
+
+def _code(faults: Sequence[Check], root: Path) -> str:
+    """The lines around the failing places; of a test, the modules that it imports as well."""
+    parts: list[str] = []
+    seen: set[tuple[str, int]] = set()
+    for fault in faults:
+        key = (fault.place.path, fault.place.line // (2 * _AROUND))
+        if not fault.place.path or key in seen:
+            continue
+        seen.add(key)
+        if is_test(fault.place.path):
+            parts += _imported(root, fault.place.path, seen)
+        else:
+            parts.append(_around(root, fault.place.path, fault.place.line))
+        if len(seen) >= _MOST_PLACES:
+            break
+    return "\n".join(parts)[:_MOST_CODE]
+
+
+def _imported(root: Path, test: str, seen: set[tuple[str, int]]) -> list[str]:
+    """The project's modules that a Python test names in its imports."""
+    parts: list[str] = []
+    for name, members in _IMPORT.findall(_text(root, test)):
+        stem = name.replace(".", "/")
+        inner = [f"{stem}/{one.strip()}.py" for one in members.split(",") if one.strip()]
+        for path in (f"{stem}.py", f"src/{stem}.py", *inner):
+            if (path, -1) not in seen and len(seen) < _MOST_MODULES:
+                text = _text(root, path)
+                if text:
+                    seen.add((path, -1))
+                    parts.append(text)
+    return parts
+
+
+def _around(root: Path, path: str, line: int) -> str:
+    """Some lines of a file below `root`."""
+    lines = _text(root, path).splitlines()
+    return "\n".join(lines[max(line - 1 - _AROUND, 0) : line + _AROUND])
+
+
+def _text(root: Path, path: str) -> str:
+    """A file below `root`; "" for one that is not there, too large, or elsewhere."""
+    try:
+        file = (root / path).resolve()
+        if not file.is_relative_to(root.resolve()) or file.stat().st_size > _MOST_FILE:
+            return ""
+        return file.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return ""
+
+
+_MOST_FILES: Final = 20
+_MOST_CHARS: Final = 200_000
+
+
+async def history_of(
+    loop: str, state: LoopState, work: Work, *, repository: str = "", by: str = ""
+) -> History:
+    """The loop's attempts: as fine as the runs' logs allow, else one for each iteration."""
+    before = state.baseline.verdict if state.baseline else Verdict(passed=False)
+    snapshot = state.baseline.snapshot if state.baseline else ""
+    attempts: list[Attempt] = []
+    for ended in state.done:
+        attempts += await _attempts(ended, before, snapshot, work)
+        before, snapshot = ended.verdict, ended.snapshot
+    lessons = [name for one in state.injected for name in one.lessons.patterns]
+    return History(
+        loop,
+        state.wish.task,
+        _language(attempts),
+        state.status,
+        tuple(attempts),
+        len(state.done),
+        state.at,
+        repository,
+        by,
+        tuple(dict.fromkeys(lessons)),
+    )
+
+
+async def _attempts(
+    ended: IterationEnded, before: Verdict, snapshot: str, work: Work
+) -> list[Attempt]:
+    """The attempts of one iteration, none of which claims more than the gates saw.
+
+    Where the run's own edits do not explain what the checks or the files show, as when a shell
+    command edited them, the files before and after the iteration are compared instead.
+    """
+    failed, fails = failing(before), failing(ended.verdict)
+    left = {name for check in fails for name in _names(check.id)}
+    turned = {name for f in failed if f.id not in {g.id for g in fails} for name in _names(f.id)}
+    records = await work.records(ended.run)
+    texts = await _texts(records, snapshot, work)
+    reading = read_run(records, ended.number, failed, texts)
+    fine = [
+        replace(one, kept=one.kept and not _doubtful(one, left), quality=ended.quality)
+        for one in reading.attempts
+        if one.judged
+    ]
+    shown = {name for one in fine if one.kept for f in one.turned for name in _names(f.id)}
+    unexplained = turned and await _edited_otherwise(ended, reading, work)
+    if unexplained or not turned <= shown or (ended.changed and not fine):
+        changes = await _changes(ended, snapshot, work)
+        whole = Attempt(
+            ended.number, failed, changes, fails, True, tuple(sorted(ended.tools)),
+            ended.quality, ended.spent.usage.tokens,
+        )  # fmt: skip
+        if unexplained:
+            return [*(one for one in fine if not one.kept), whole]
+        fine.append(whole)
+    return fine
+
+
+async def _texts(records: Sequence[Record], snapshot: str, work: Work) -> dict[str, str]:
+    """What the files that a run edited held when it began; "" for one that was not there."""
+    actions = [
+        action
+        for record in records
+        if isinstance(record.event, Proposed)
+        for action in record.event.actions
+    ]
+    paths = dict.fromkeys([change.path for one in actions if (change := changed(one)) is not None])
+    if not snapshot:
+        return {}
+    return {path: await work.text(snapshot, path) or "" for path in list(paths)[:_MOST_FILES]}
+
+
+async def _edited_otherwise(ended: IterationEnded, reading: RunReading, work: Work) -> bool:
+    """Did something beside the edits in the log change files that are no tests?"""
+    if not ended.snapshot:
+        return False
+    for path in [path for path in ended.changed if not is_test(path)][:_MOST_FILES]:
+        if path not in reading.texts or reading.texts[path] != await work.text(
+            ended.snapshot, path
+        ):
+            return True
+    return False
+
+
+def _doubtful(attempt: Attempt, left: set[str]) -> bool:
+    """Does it claim that a check passes which the gates found failing?"""
+    claimed = [name for fault in attempt.turned for name in _names(fault.id)]
+    return bool(claimed) and all(name in left for name in claimed)
+
+
+def _names(check: str) -> tuple[str, ...]:
+    """What a check is called, whoever reports it: a test's own name with its parameters."""
+    return (check.replace("::", ".").rpartition(".")[2] if "[" not in check else check,)
+
+
+async def _changes(ended: IterationEnded, snapshot: str, work: Work) -> tuple[Change, ...]:
+    found: list[Change] = []
+    for path in [path for path in ended.changed if not is_test(path)][:_MOST_FILES]:
+        old = await work.text(snapshot, path) if snapshot else None
+        new = await work.text(ended.snapshot, path) if ended.snapshot else None
+        if old != new and len(old or "") + len(new or "") <= _MOST_CHARS:
+            found.append(Change(path, old or "", new or ""))
+    return tuple(found)
+
+
+def _language(attempts: Sequence[Attempt]) -> str:
+    """The language of most changes."""
+    known = [language_of(change.path) for one in attempts for change in one.changes]
+    named = [one for one in known if one != "other"]
+    return max(set(named), key=lambda one: (named.count(one), one)) if named else ""
+
+
+Describe = Callable[[Pattern], Awaitable[str]]
+"""A seam for a model: better words for the name of a new pattern. It decides nothing."""
+
+SILENT: Final = frozenset({"aborted", "tampered"})
+"""Endings that teach nothing: a person stopped it, or its proof is worthless."""
+_MOST_NAME: Final = 80
+
+
+class CrossLoopLearner:
+    """A `Learner` over the registry of patterns.
+
+    `repository` scopes what is learnt, `by` says who contributed it. Loops whose model is
+    `search` are told its rates as well, and add to them.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        learning: Learning = Learning(),
+        *,
+        repository: str = "",
+        by: str = "loop",
+        describe: Describe | None = None,
+        search: SearchPolicy | None = None,
+    ) -> None:
+        self.registry, self.learning = registry, learning
+        self.repository, self.by, self.describe = repository, by, describe
+        self.search = search
+
+    async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
+        """What earlier loops have to say to this one, frozen for its whole life."""
+        injection = self.learning.injection
+        if state.wish.min_success_rate is not None:
+            injection = replace(injection, min_success_rate=state.wish.min_success_rate)
+        folder = state.baseline.folder if state.baseline else ""
+        case = case_of(
+            state.wish.task,
+            failing,
+            folder or state.wish.root,
+            self.repository,
+        )
+        lessons = await self.inject(loop, case, injection)
+        if lessons.control or not injection.enabled or not self._searches(state):
+            return lessons
+        return replace(lessons, rates=await self.rates())
+
+    def _searches(self, state: LoopState) -> bool:
+        return self.search is not None and state.wish.model == self.search.name
+
+    async def rates(self) -> str:
+        """The section of a search policy's prompt; "" without one."""
+        return self.search.section(await self.registry.rates()) if self.search else ""
+
+    async def searched(self, loop: str, records: Sequence[Record]) -> None:
+        """Count what a run's search came to, if an edit of it won."""
+        if self.search is not None:
+            outcome = self.search.outcome(records, await self.registry.rates())
+            if outcome is not None:
+                await self.registry.searched(loop, *outcome)
+
+    async def inject(
+        self, loop: str, case: Case, injection: Injection, *, manual: bool = False
+    ) -> Lessons:
+        """Ask the registry. What a person asks for is never withheld for the control share."""
+        chosen = await self.registry.inject(
+            loop,
+            case,
+            injection,
+            min_uses=self.learning.extraction.min_usage_count_for_evaluation,
+            manual=manual,
+        )
+        return Lessons(
+            chosen.text,
+            chosen.ids,
+            chosen.control,
+            tuple([f"{name}: {why}" for name, why in chosen.reasons]),
+        )
+
+    async def learn(self, loop: str, state: LoopState, work: Work) -> Learnt:
+        """Take in a loop that has ended; what the settings switch off is left out."""
+        if state.status in SILENT or state.green_before:
+            return Learnt(notes=(f"a loop that ended as {state.status} teaches nothing",))
+        wanted = self.learning.extraction
+        history = await history_of(loop, state, work, repository=self.repository, by=self.by)
+        automatic = wanted.enabled and wanted.auto_extract_on_completion
+        if automatic and history.succeeded and state.done and self._searches(state):
+            await self.searched(loop, await work.records(state.done[-1].run))
+        return await self.take_in(history, KINDS if automatic else ())
+
+    async def take_in(self, history: History, kinds: Collection[Kind] = KINDS) -> Learnt:
+        """Attribute, settle, extract: in this order, so that no loop judges its own lessons."""
+        await self.registry.reopened(
+            history.loop, iterations=history.iterations, solved=history.succeeded
+        )
+        note = await self.registry.loop(history.loop)
+        uses = await self._attributed(history, note)
+        if kinds or (note is not None and note.decided):
+            await self.registry.ended(
+                history.loop,
+                iterations=history.iterations,
+                solved=history.succeeded,
+            )
+        found = await self._extracted(history, kinds, note)
+        estimate = await self.registry.improvement(history.loop)
+        return Learnt(
+            uses,
+            tuple([Extracted(one.id, one.new, one.rate or 0.0) for one in found]),
+            estimate.baseline if estimate else None,
+            estimate.share if estimate else None,
+            estimate.n if estimate else 0,
+        )
+
+    async def _attributed(self, history: History, note: LoopNote | None) -> tuple[Used, ...]:
+        """Which edits that patterns propose the loop made: told to the registry, and returned."""
+        looked: list[Pattern] = []
+        for one in note.shown if note is not None else ():
+            try:
+                looked.append(await self.registry.show(one.id))
+            except UnknownPattern:  # Pruned meanwhile.
+                continue
+        uses = applications(history, looked)
+        for use in uses:
+            await self.registry.applied(
+                history.loop, use.pattern, won=use.won, iteration=use.iteration, by=history.agent
+            )
+        shown = note.ids if note is not None else frozenset[str]()
+        return tuple([_used(pattern.id, uses) for pattern in looked if pattern.id in shown])
+
+    async def _extracted(
+        self, history: History, kinds: Collection[Kind], note: LoopNote | None
+    ) -> list[Found]:
+        least = self.learning.extraction.min_success_rate_threshold
+        drafts = [await self._named(draft) for draft in extract(history, kinds, least)]
+        if not drafts:
+            return []
+        if note is not None and note.decided:
+            context = note.context
+        else:
+            context = context_of(case_of(history.task, first_faults(history), "", self.repository))
+        return await self.registry.discover(
+            history.loop, drafts, self.learning.extraction, context=context, by=self.by
+        )
+
+    async def _named(self, draft: Pattern) -> Pattern:
+        """The draft under the name that a model gives it, if there is one to ask."""
+        if self.describe is None:
+            return draft
+        said = " ".join((await self.describe(draft)).split())[:_MOST_NAME]
+        return replace(draft, name=said) if said else draft
+
+
+def _used(pattern: str, uses: Sequence[Application]) -> Used:
+    mine = [one for one in uses if one.pattern == pattern]
+    won = [one.iteration for one in mine if one.won]
+    first = min(won or [one.iteration for one in mine], default=0)
+    return Used(pattern, bool(mine), bool(won), first)

@@ -1,0 +1,71 @@
+"""The seam between a loop and what earlier loops learnt. Knows no registry.
+
+`lessons` is asked once at the start, after the baseline gate, and its answer is frozen in
+the loop's stream; `learn` once at the end. Both may be asked again after a crash, with the
+same loop id: whoever implements this counts a loop once.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from taofold.core.checks import Check
+from taofold.core.events import Record
+from taofold.learning.attribution.rates import Rates
+from taofold.learning.patterns.values import Rate
+from taofold.loop.learner.lessons import Learnt, Lessons
+from taofold.loop.state import LoopState
+
+
+class Work(Protocol):
+    """What a learner may read of a finished loop besides its state."""
+
+    async def records(self, run: str) -> Sequence[Record]:
+        """The log of an iteration's run; empty if there is none."""
+        ...
+
+    async def text(self, snapshot: str, path: str) -> str | None:
+        """A file as it was in a snapshot; None if it was not there or is no text."""
+        ...
+
+
+class SearchPolicy(Protocol):
+    """A model that searches: it ranks edits, and learns how often kinds of edits were right."""
+
+    name: str
+    """The model's name."""
+
+    def section(self, rates: Rates) -> str:
+        """The rates as a section of its prompt; "" if they would change nothing."""
+        ...
+
+    def outcome(
+        self, records: Sequence[Record], rates: Rates
+    ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
+        """What a run's log says, as a `Searched` event holds it; None if no edit of it won."""
+        ...
+
+
+class Learner(Protocol):
+    """Gives lessons to a loop and learns from it."""
+
+    async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
+        """What to tell the loop about; `failing` are the checks of its baseline."""
+        ...
+
+    async def learn(self, loop: str, state: LoopState, work: Work) -> Learnt:
+        """Take in a loop that has ended."""
+        ...
+
+
+class NoLearner:
+    """A `Learner` without memory."""
+
+    async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
+        """Nothing."""
+        del loop, state, failing
+        return Lessons()
+
+    async def learn(self, loop: str, state: LoopState, work: Work) -> Learnt:
+        """Nothing."""
+        del loop, state, work
+        return Learnt()

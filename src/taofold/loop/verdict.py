@@ -1,0 +1,193 @@
+"""What gates find: what one command's run showed, and the verdict over all of them. Pure.
+
+Values with one JSON form. A gate whose runner gave no report is read like a person would read
+it, from its output; one that printed nothing recognisable counts as one check, named after its
+command. Knows nothing about processes, files or test runners.
+"""
+
+from typing import Final, Literal
+
+from msgspec.structs import replace
+
+from taofold.core.checks import Check
+from taofold.core.values import Value
+from taofold.parsing.failures import failing_checks
+
+Runner = Literal["pytest", "unittest", "node", "go", "cargo", "tsc", "ruff", "mypy", "command"]
+"""Whose machine-readable results are read; of a "command" only the exit code is known."""
+TESTS: Final[frozenset[str]] = frozenset({"pytest", "unittest", "node", "go", "cargo"})
+"""Runners whose checks have names that must be found again; the others report findings."""
+Did = Literal["changed", "deleted", "planted", "added"]
+Done = Literal["restored", "set aside", "kept", "reported", "left out"]
+
+
+class Gate(Value, frozen=True):
+    """A command that proves completion by its exit code."""
+
+    command: str
+    """As the person wrote it: arguments, or shell text if `shell`."""
+    output: str = ""
+    """Text that must stand in the output; a regular expression between slashes."""
+    timeout: float = 600.0
+    """Seconds."""
+    folder: str = "."
+    """Directory below the work root."""
+    shell: bool = False
+    env: dict[str, str] = {}
+    """What the person set in front of the command."""
+    argv: tuple[str, ...] = ()
+
+
+class Change(Value, frozen=True):
+    """A path that is not what it was and does not join the proof, and what became of it."""
+
+    path: str
+    did: Did
+    done: Done
+    why: str = ""
+    tampering: bool = True
+
+
+class GateResult(Value, frozen=True):
+    """The record of one execution of a gate."""
+
+    gate: Gate
+    passed: bool
+    code: int | None = None
+    """Exit code; negative = killed by that signal; None = it did not start or end."""
+    runner: Runner = "command"
+    ran: tuple[str, ...] = ()
+    """The arguments that were run, without the container's."""
+    checks: tuple[Check, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Baseline checks that were not run, or skipped instead of run."""
+    output: str = ""
+    """Bounded and redacted."""
+    reasons: tuple[str, ...] = ()
+    """Why it did not pass."""
+    contained: bool = False
+    reported: bool = False
+    """Did the runner's machine-readable report arrive whole?"""
+    timed_out: bool = False
+    started_ms: int = 0
+    ms: int = 0
+
+    @property
+    def failing(self) -> tuple[Check, ...]:
+        """The checks that failed, in the order in which they ran."""
+        return tuple([check for check in self.checks if check.status in ("failed", "error")])
+
+
+class Verdict(Value, frozen=True):
+    """What all gates together say about one state of the tree."""
+
+    passed: bool
+    results: tuple[GateResult, ...] = ()
+    quality: float = 0.0
+    """Share of baseline and new checks that pass, 0 to 1."""
+    tampered: bool = False
+    changes: tuple[Change, ...] = ()
+    missing: tuple[str, ...] = ()
+    contained: bool = False
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a person should know though it decides nothing."""
+    tree: str = ""
+    """The snapshot that was judged, where the caller named one."""
+
+    @property
+    def failing(self) -> tuple[Check, ...]:
+        """The checks of all gates that failed."""
+        return tuple([check for result in self.results for check in result.failing])
+
+
+class Settled(Value, frozen=True):
+    """What became of protected files that a person edited.
+
+    `baseline` is the digest of what verdicts are compared with from now on; `dropped` names some
+    of the tests that need not be there any more, `lost` counts all of them.
+    """
+
+    baseline: str = ""
+    dropped: tuple[str, ...] = ()
+    lost: int = 0
+
+
+def unexecuted(last: Verdict | None, tree: str) -> str:
+    """Why `tree` may not be returned: "" if the last execution judged exactly this tree."""
+    if last is None:
+        return "no gate was run: there is no record of execution"
+    if not any([result.ran for result in last.results]):
+        return "no gate could be started: there is no record of execution"
+    if last.tree != tree:
+        return "the code changed after the last execution of the gates"
+    return ""
+
+
+_TAIL: Final = 400
+_OUTPUT: Final = 4000
+
+
+def failing(verdict: Verdict) -> tuple[Check, ...]:
+    """Every failing check, and one for each failing gate that names none."""
+    found: list[Check] = []
+    for result in verdict.results:
+        named = result.failing
+        found += named
+        if not named and not result.passed:
+            found += failing_checks(result.output) or [_whole(result)]
+    return tuple(found)
+
+
+def _whole(result: GateResult) -> Check:
+    """A gate of which nothing is known but that it failed: its last words, never its exit code."""
+    return Check(
+        result.gate.command,
+        "failed",
+        "timeout" if result.timed_out else "command",
+        result.output[-_TAIL:].strip(),
+        traceback="; ".join(result.reasons),
+    )
+
+
+def passing(verdict: Verdict) -> frozenset[str]:
+    """The ids of the checks that passed."""
+    ids = [one.id for result in verdict.results for one in result.checks if one.status == "passed"]
+    ids += [one.gate.command for one in verdict.results if one.passed and not one.checks]
+    return frozenset(ids)
+
+
+def signatures(verdict: Verdict) -> frozenset[str]:
+    """The errors of a verdict."""
+    return frozenset([one.signature for one in failing(verdict)])
+
+
+def slim(verdict: Verdict) -> Verdict:
+    """The verdict without what the loop's stream need not keep: details of what passed."""
+    return replace(verdict, results=tuple([_slim(one) for one in verdict.results]))
+
+
+def _slim(result: GateResult) -> GateResult:
+    checks = [
+        one if one.status in ("failed", "error") else Check(one.id, one.status)
+        for one in result.checks
+    ]
+    output = result.output if len(result.output) <= _OUTPUT else result.output[-_OUTPUT:]
+    return replace(result, checks=tuple(checks), output=output)
+
+
+def counts(verdict: Verdict) -> tuple[int, int]:
+    """How many checks pass, and how many there are."""
+    good, bad = len(passing(verdict)), len(failing(verdict))
+    return good, good + bad
+
+
+def line(verdict: Verdict) -> str:
+    """`12 of 14 checks pass`, and what else decides."""
+    good, every = counts(verdict)
+    said = f"{good} of {every} check{'s' * (every != 1)} pass{'es' * (every == 1)}"
+    if verdict.missing:
+        said += f"; {len(verdict.missing)} of the baseline did not run"
+    if verdict.tampered:
+        said += "; protected files were tampered with"
+    return said

@@ -1,0 +1,264 @@
+"""Git as a content-addressed store outside the work root, and as the project's own history.
+
+Nothing that lies in the tree is obeyed. Snapshots have a store, an index, a configuration and
+attributes of their own. The project's repository is found once, before an agent has worked, and
+asked only for what runs nothing: its configuration may name programs (filters, monitors, hooks),
+so each of them is overridden by name, and what is written to it is made with plumbing.
+"""
+
+import os
+import subprocess
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from taofold import host
+from taofold.core.errors import ConfigError, Refused, RunError
+
+SECONDS: Final = 300
+MADE_AGAIN: Final = (
+    *(".taofold/", "__pycache__/", "*.pyc", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/"),
+    *(".venv/", "node_modules/", ".hypothesis/", ".tox/", ".nox/", ".coverage", "target/debug/"),
+    *("target/release/", ".DS_Store"),
+)
+"""Caches and installed packages: never kept, and no loss."""
+_PLAIN: Final = "* -text -eol -filter -ident -working-tree-encoding\n"
+_HARMLESS: Final = (
+    *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.directory=*"),
+    *("-c", "safe.bareRepository=explicit", "-c", "core.attributesFile=/dev/null"),
+    *("-c", "core.pager=cat", "-c", "core.editor=true", "-c", "core.sshCommand=false"),
+    *("-c", "submodule.recurse=false", "-c", "protocol.allow=never", "-c", "gpg.program=false"),
+)
+"""Nothing that git would run by its configuration, wherever that lies."""
+_AUTHOR: Final = {
+    "GIT_AUTHOR_NAME": "taofold", "GIT_AUTHOR_EMAIL": "taofold@localhost",
+    "GIT_COMMITTER_NAME": "taofold", "GIT_COMMITTER_EMAIL": "taofold@localhost",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """One repository with one work tree and, if given, an index of its own."""
+
+    store: Path
+    tree: Path
+    index: Path | None = None
+    own: bool = True
+    """Is it ours, outside the work root? Else it is the project's."""
+
+    def run(
+        self,
+        *words: str,
+        given: bytes = b"",
+        more: Mapping[str, str] | None = None,
+        codes: Sequence[int] = (0,),
+    ) -> bytes:
+        """Standard output of `git words`.
+
+        Raises:
+            RunError: git failed; the message is git's.
+        """
+        git = host.program("git", self.tree)
+        if not git:
+            raise RunError("git is not installed, or lies only where an agent works")
+        flags = ["--literal-pathspecs", *_HARMLESS, "-c", "gc.auto=0", "-c", "core.quotePath=false"]
+        if self.own:
+            flags += ["-c", "core.autocrlf=false", "-c", "core.symlinks=true"]
+            flags += ["-c", "core.preloadIndex=true", "-c", "core.untrackedCache=false"]
+        try:
+            done = subprocess.run(
+                [git, *flags, *words], cwd=self.tree, env=self._environment(more or {}),
+                input=given, capture_output=True, timeout=SECONDS, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RunError(f"git {words[0]} failed: {error}") from error
+        if done.returncode not in codes:
+            said = done.stderr.decode("utf-8", "replace").strip()[-800:]
+            raise RunError(f"git {words[0]} failed: {said}")
+        return done.stdout
+
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        kept |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+        kept |= {"GIT_ATTR_NOSYSTEM": "1", "GIT_PAGER": "cat", "GIT_EDITOR": "true"}
+        kept |= {"GIT_DIR": str(self.store), "GIT_WORK_TREE": str(self.tree)}
+        if self.own:
+            kept |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", **_AUTHOR}
+        else:
+            kept |= _overridden(self.filters())
+        if self.index is not None:
+            kept["GIT_INDEX_FILE"] = str(self.index)
+        return {**kept, **more}
+
+    def filters(self) -> tuple[str, ...]:
+        """Settings of the project's configuration that name programs to filter files with."""
+        git = host.program("git", self.tree)
+        given = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        done = subprocess.run(
+            [git, *_HARMLESS, "config", "--list", "--name-only", "-z"],
+            cwd=self.tree, env={**given, "GIT_DIR": str(self.store)},
+            capture_output=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
+        keys = os.fsdecode(done.stdout).split("\0")
+        return tuple(dict.fromkeys([key for key in keys if key.startswith("filter.")]))
+
+    def text(self, *words: str) -> str:
+        """The same as one line of text."""
+        return self.run(*words).decode("utf-8", "surrogateescape").strip()
+
+    def names(self, *words: str, given: bytes = b"") -> tuple[str, ...]:
+        """Output that is separated by NUL."""
+        raw = self.run(*words, given=given)
+        return tuple([os.fsdecode(part) for part in raw.split(b"\0") if part])
+
+
+def _overridden(keys: Iterable[str]) -> dict[str, str]:
+    """Variables with which git runs none of these filters."""
+    given = {"GIT_CONFIG_COUNT": "0"}
+    for number, name in enumerate(keys):
+        given["GIT_CONFIG_COUNT"] = str(number + 1)
+        given[f"GIT_CONFIG_KEY_{number}"] = name
+        given[f"GIT_CONFIG_VALUE_{number}"] = "false" if name.endswith(".required") else ""
+    return given
+
+
+def shadow(folder: Path, root: Path) -> Git:
+    """A store of our own in `folder` for the tree at `root`, made if need be.
+
+    Raises:
+        ConfigError: there is no git.
+    """
+    if not host.program("git", root):
+        raise ConfigError("a loop keeps snapshots with git, and git is not installed")
+    store = folder / "snapshots.git"
+    git = Git(store, root, store / "index")
+    if not (store / "HEAD").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        git.run("init", "--quiet", "--template=", str(root))
+    (store / "info").mkdir(exist_ok=True)
+    (store / "info" / "exclude").write_text("\n".join(MADE_AGAIN) + "\n", encoding="utf-8")
+    (store / "info" / "attributes").write_text(_PLAIN, encoding="utf-8")
+    return git
+
+
+def repository(root: Path) -> Git | None:
+    """The project's own repository around `root`; None if there is none.
+
+    Ask before an agent has worked, and keep the answer. A directory that only looks like a
+    repository, without being called `.git`, is none.
+    """
+    git = host.program("git", root)
+    if not git:
+        return None
+    names = ("PATH", "HOME")
+    environment = {name: os.environ[name] for name in names if name in os.environ}
+    words = ["rev-parse", "--path-format=absolute", "--git-dir", "--show-toplevel"]
+    done = subprocess.run(
+        [git, "-C", str(root), *_HARMLESS, *words],
+        capture_output=True, env=environment, timeout=SECONDS, check=False,
+    )  # fmt: skip
+    lines = os.fsdecode(done.stdout).splitlines()
+    if done.returncode or len(lines) != 2:
+        return None
+    store = Path(lines[0])
+    if store.is_relative_to(root) and ".git" not in store.relative_to(root).parts:
+        return None
+    return Git(store, Path(lines[1]), own=False)
+
+
+def nul(paths: Iterable[str]) -> bytes:
+    """Paths as git reads them from standard input."""
+    return b"".join([os.fsencode(path) + b"\0" for path in paths])
+
+
+def committed(
+    project: Git,
+    root: Path,
+    index: Path,
+    branch: str,
+    title: str,
+    body: str,
+    changed: Collection[str] = (),
+) -> str:
+    """Commit the files below `root` on `branch`, after its last commit or the current one.
+
+    No filter is run. A file that the project filters (large files, secrets) stays as it was
+    committed unless it is one of `changed`, relative to `root`; then it is committed as it is.
+
+    Returns:
+        The commit; "" if nothing changed since.
+
+    Raises:
+        Refused: the branch is checked out, or its name is none.
+        RunError: git failed.
+    """
+    git = Git(project.store, project.tree, index, own=False)
+    reference = usable(git, branch)
+    parent = _commit(git, reference) or _commit(git, "HEAD")
+    index.unlink(missing_ok=True)
+    git.run("read-tree", parent or "--empty")
+    git.run("add", "--all", "--", str(root))
+    _unfiltered(git, parent, {(root / path).relative_to(git.tree).as_posix() for path in changed})
+    tree = git.text("write-tree")
+    if parent and git.text("rev-parse", f"{parent}^{{tree}}") == tree:
+        return ""
+    text = f"{title}\n\n{body}".strip() + "\n"
+    above = ["-p", parent] if parent else []
+    raw = git.run("commit-tree", tree, *above, given=text.encode(), more=_author(git))
+    commit = os.fsdecode(raw).strip()
+    git.run("update-ref", "-m", title, reference, commit, _commit(git, reference) or "0" * 40)
+    return commit
+
+
+def _unfiltered(git: Git, parent: str, changed: Collection[str]) -> None:
+    """Have the entries of the parent for files that a filter would have made smaller or other."""
+    if not parent:
+        return
+    names = git.names("diff-index", "--cached", "-z", "--name-only", "--no-renames", parent)
+    said = git.names("check-attr", "-z", "--stdin", "filter", given=nul(names))
+    filtered = [
+        path
+        for path, value in zip(said[::3], said[2::3], strict=True)
+        if value not in ("unspecified", "unset") and path not in changed
+    ]
+    if filtered:
+        entries = git.run("ls-tree", "-z", "-r", parent, "--", *filtered)
+        git.run("update-index", "-z", "--index-info", given=entries)
+
+
+def usable(git: Git, branch: str) -> str:
+    """The reference of a branch that may be committed to beside the person's own work.
+
+    Raises:
+        Refused: the branch is checked out, or its name is none.
+    """
+    reference = f"refs/heads/{branch}"
+    try:
+        git.run("check-ref-format", reference)
+    except RunError:
+        raise Refused(f"{branch!r} is no name for a branch") from None
+    if any([f"branch {reference}" == line for line in _worktrees(git)]):
+        raise Refused(f"the branch {branch!r} is checked out; commit to another one")
+    return reference
+
+
+def _commit(git: Git, name: str) -> str:
+    try:
+        return git.text("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+    except RunError:
+        return ""
+
+
+def _worktrees(git: Git) -> list[str]:
+    return git.text("worktree", "list", "--porcelain").splitlines()
+
+
+def _author(git: Git) -> dict[str, str]:
+    """The person's name, if git knows one; else ours."""
+    try:
+        git.run("var", "GIT_COMMITTER_IDENT")
+    except RunError:
+        name = {"NAME": "taofold", "EMAIL": "taofold@localhost"}
+        return {f"GIT_{who}_{k}": v for who in ("AUTHOR", "COMMITTER") for k, v in name.items()}
+    return {}

@@ -1,0 +1,408 @@
+"""Where a loop works: in the project itself, in a git worktree of it, or in a copy.
+
+Nothing that was not committed is lost: a worktree and a copy start with the project's files
+as they are, every state is kept outside the work root, commits are made beside the person's
+branch, index and files, and whatever would overwrite somebody else's change is refused. A
+worktree or a copy is removed only if nothing in it would be lost: what a snapshot keeps is not,
+caches and installed packages are made again.
+"""
+
+import hashlib
+import os
+import shlex
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from filecmp import cmp
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from taofold.core.errors import ConfigError, Refused, RunError
+from taofold.core.values import Value
+from taofold.loop.values import Left
+from taofold.loop.workspace import snapshots as snapshots
+from taofold.loop.workspace.git import MADE_AGAIN, Git, committed, repository, shadow
+from taofold.loop.workspace.snapshots import DIFF, Snapshot, changed, take
+
+_SHOWN: Final = 5
+
+
+def losses(
+    git: Git, project: Path, root: Path, top: Path, last: Snapshot, now: Snapshot, whole: str
+) -> str:
+    """What would be lost with the folder `top`; "" if nothing would be.
+
+    Args:
+        git: The snapshots of `root`, the part of `top` where the work was done.
+        project: The person's own files.
+        last: The state that was brought back, or that was put back.
+        now: The state as it is.
+        whole: A snapshot of all of `top` at its beginning, where `root` is a part of it.
+
+    Raises:
+        RunError: git failed.
+    """
+    found: list[tuple[str, list[str]]] = [
+        ("changed since", list(changed(git, last.id, now.id))),
+        ("too large to be kept", [one for one in now.skipped if not _same(project, root, one)]),
+        ("ignored, and only there", _ignored(git, root)),
+        ("repositories of their own", _repositories(git)),
+    ]
+    if whole:
+        inner = root.relative_to(top).as_posix()
+        then = outer(git, top)
+        beyond = [one for one in changed(git, whole, then) if not one.startswith(f"{inner}/")]
+        found.append(("changed beside the work root", beyond))
+    said = [f"{what}: {_some(names)}" for what, names in found if names]
+    alone = _commits(project, top)
+    if alone:
+        said.append(f"commits on no branch: {alone}")
+    return "; ".join(said)
+
+
+def outer(git: Git, top: Path) -> str:
+    """A snapshot of the whole worktree, of which the work root is a part."""
+    return take(Git(git.store, top, git.store / "top.index"), None).id
+
+
+def remove(project: Path, top: Path, *, worktree: bool) -> None:
+    """Remove the folder, and what the project's repository knows of it.
+
+    Raises:
+        RunError: git refuses, as for a worktree that is locked.
+        OSError: something in it cannot be removed.
+    """
+    home = repository(project) if worktree else None
+    if home is not None and top.exists():
+        home.run("worktree", "remove", "--force", str(top))
+    if top.exists():
+        shutil.rmtree(top)
+    if home is not None:
+        with suppress(RunError):
+            home.run("worktree", "prune")
+
+
+def command(project: Path, top: Path, *, worktree: bool) -> str:
+    """How a person removes it."""
+    if worktree:
+        return shlex.join(["git", "-C", str(project), "worktree", "remove", "--force", str(top)])
+    return shlex.join(["rm", "-rf", str(top)])
+
+
+def _same(project: Path, root: Path, name: str) -> bool:
+    try:
+        return cmp(project / name, root / name, shallow=False)
+    except OSError:
+        return False
+
+
+def _ignored(git: Git, root: Path) -> list[str]:
+    """What the project ignores and no snapshot has; of caches and the like nothing."""
+    names = git.names(
+        "ls-files", "-z", "--others", "--ignored", "--exclude-per-directory=.gitignore"
+    )
+    return [one for one in names if not _made_again(one) and (root / one).exists()]
+
+
+def _made_again(name: str) -> bool:
+    parts = name.rstrip("/").split("/")
+    plain = {one.rstrip("/") for one in MADE_AGAIN}
+    inside = any([f"{part}/" in MADE_AGAIN for part in parts])
+    built = any([one in name for one in MADE_AGAIN if "/" in one.rstrip("/")])
+    return inside or built or parts[-1] in plain or parts[-1].endswith(".pyc")
+
+
+def _repositories(git: Git) -> list[str]:
+    names = git.names("ls-files", "-z", "--others", "--exclude-standard")
+    return [one for one in names if one.endswith("/")]
+
+
+def _commits(project: Path, top: Path) -> int:
+    """Commits of the worktree's HEAD that nothing else in the repository leads to."""
+    home, there = repository(project), repository(top)
+    if home is None or there is None or there.tree != top:
+        return 0
+    others = ["--branches", "--tags", "--remotes", home.text("rev-parse", "HEAD")]
+    return int(there.text("rev-list", "--count", "HEAD", "--not", *others))
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+Mode = Literal["place", "worktree", "copy"]
+FILE: Final = "workspace.json"
+
+
+class _Kept(Value, frozen=True):
+    """What is needed to find a workspace again."""
+
+    project: str
+    mode: Mode
+    root: str
+    first: Snapshot
+    last: Snapshot
+    loop_id: str = ""
+    top: str = ""
+    """The worktree, of which the root may be a part."""
+    whole: str = ""
+    """Snapshot of the whole worktree at its beginning, if the root is a part of it."""
+    closed: bool = False
+    """Was the worktree or the copy removed? Its snapshots can still be read."""
+    repository: tuple[str, str] | None = None
+    """Git's directory and the top of its tree around the root, as found before any agent worked;
+    empty = there was none; None = kept by an older release, which looked each time."""
+
+
+@dataclass(slots=True)
+class Workspace:
+    """The work root of one loop and its states. All methods block."""
+
+    project: Path
+    folder: Path
+    root: Path
+    mode: Mode
+    first: Snapshot
+    last: Snapshot
+    loop_id: str = ""
+    top: str = ""
+    whole: str = ""
+    closed: bool = False
+    repository: tuple[str, str] | None = None
+
+    @classmethod
+    def load(cls, project: Path | str, folder: Path | str) -> "Workspace":
+        """Find the workspace again that was opened in `folder`.
+
+        Raises:
+            ConfigError: there is none, or its work root is gone.
+        """
+        try:
+            kept = msgspec.json.decode((Path(folder) / FILE).read_bytes(), type=_Kept)
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigError(f"there is no workspace in {str(folder)!r}: {error}") from error
+        home = Path(project).resolve()
+        if kept.project != str(home):
+            raise ConfigError(f"this loop belongs to {kept.project!r}, not to {str(home)!r}")
+        if not kept.closed and not Path(kept.root).is_dir():
+            raise ConfigError(f"the work root {kept.root!r} is gone")
+        return cls(
+            home, Path(folder).resolve(), Path(kept.root), kept.mode, kept.first, kept.last,
+            kept.loop_id, kept.top, kept.whole, kept.closed, kept.repository,
+        )  # fmt: skip
+
+    @property
+    def git(self) -> Git:
+        """The store of the snapshots."""
+        return shadow(self.folder, self.folder if self.closed else self.root)
+
+    @property
+    def own(self) -> Git | None:
+        """The project's repository around the root."""
+        if self.repository is None:
+            return repository(self.root)
+        store, tree = self.repository
+        return Git(Path(store), Path(tree), own=False) if store else None
+
+    def snapshot(self, label: str = "") -> Snapshot:
+        """Keep the files as they are now."""
+        self.last = snapshots.take(self.git, self.own, label)
+        self._save()
+        return self.last
+
+    def names(self, snapshot: str) -> frozenset[str]:
+        """The paths of a snapshot."""
+        return frozenset(self.git.names("ls-tree", "-r", "-z", "--name-only", snapshot))
+
+    def changed(self, a: str, b: str) -> tuple[str, ...]:
+        """Paths that differ between two snapshots."""
+        return snapshots.changed(self.git, a, b)
+
+    def diff(self, a: str, b: str, *, limit: int = DIFF) -> str:
+        """The unified diff between two snapshots, of at most about `limit` characters."""
+        return snapshots.diff(self.git, a, b, limit)
+
+    def text(self, snapshot: str, path: str) -> str | None:
+        """A file of a snapshot; None if it was not there or is no text."""
+        found = snapshots.content(self.git, snapshot, path)
+        try:
+            return None if found is None else found.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+
+    def restore(self, snapshot: str) -> tuple[str, ...]:
+        """Put the files of a snapshot in place; the paths that this changed."""
+        now = self.snapshot("before restoring")
+        touched = snapshots.restore(self.git, snapshot, now.id)
+        self.snapshot("restored")
+        return tuple(touched)
+
+    def commit(self, number: int, body: str = "", *, branch: str = "") -> str:
+        """Commit the files as they are on a branch of the loop's own.
+
+        The person's branch, index and files are not touched, no hook runs.
+
+        Returns:
+            The commit; "" if the project is no git repository or nothing changed.
+
+        Raises:
+            Refused: the branch is checked out somewhere.
+        """
+        project = self.own
+        if project is None:
+            return ""
+        name = branch or f"ralph/{self.loop_id or 'loop'}"
+        title = f"ralph: iteration {number}"
+        index = self.folder / "commit.index"
+        now = snapshots.take(self.git, project, "committed")
+        changed = self.changed(self.first.id, now.id)
+        return committed(project, self.root, index, name, title, body, changed)
+
+    def bring_back(self) -> tuple[str, ...]:
+        """Bring what was made to the project; the paths that this changed there.
+
+        Raises:
+            Refused: the same files were changed in the project meanwhile.
+        """
+        if self.mode == "place":
+            return ()
+        result = self.snapshot("brought back")
+        paths = self.changed(self.first.id, result.id)
+        home = Git(self.git.store, self.project, self.folder / "project.index")
+        now = snapshots.take(home, repository(self.project), "project")
+        foreign = set(snapshots.changed(home, self.first.id, now.id))
+        same = set(snapshots.changed(home, result.id, now.id))
+        clash = sorted(path for path in paths if path in foreign and path in same)
+        if clash:
+            raise Refused(
+                f"changed in {str(self.project)!r} meanwhile: {', '.join(clash[:10])}. The "
+                f"loop's files are in {str(self.root)!r}; bring them together by hand"
+            )
+        touched = snapshots.restore(home, result.id, now.id, paths)
+        return tuple(touched)
+
+    def abort(self, *, keep: bool = True, force: bool = False) -> tuple[str, ...]:
+        """Give up: keep the files, or put back those of the start.
+
+        Raises:
+            Refused: somebody changed files after the last snapshot (unless `force`).
+        """
+        if keep:
+            return ()
+        before = self.last
+        now = self.snapshot("before reverting")
+        others = self.changed(before.id, now.id)
+        if others and not force:
+            self.last = before
+            self._save()
+            raise Refused(
+                f"changed after the loop's last iteration, not by it: {', '.join(others[:10])}. "
+                "Keep the changes, or force the way back"
+            )
+        touched = snapshots.restore(self.git, self.first.id, now.id)
+        self.snapshot("reverted")
+        return tuple(touched)
+
+    def close(self, *, keep: str = "") -> Left:
+        """Remove the worktree or the copy, unless something would be lost. Its states stay.
+
+        `keep` is a reason to leave it in any case. What was brought back or put back last is
+        no loss, so this comes after `bring_back` or `abort`.
+        """
+        top = Path(self.top or self.root)
+        if self.mode == "place":
+            return Left(str(top), why=keep)
+        worktree = self.mode == "worktree"
+        how = command(self.project, top, worktree=worktree)
+        try:
+            why = keep
+            if not why and not self.closed:
+                now = snapshots.take(self.git, self.own, "closed")
+                why = losses(self.git, self.project, self.root, top, self.last, now, self.whole)
+            if why:
+                return Left(str(top), why=why, remove=how)
+            self.closed = True
+            self._save()  # before it goes, so that a process that dies here leaves no riddle
+            remove(self.project, top, worktree=worktree)
+        except (OSError, RunError) as error:
+            return Left(str(top), why=f"it could not be removed: {error}", remove=how)
+        return Left(str(top), removed=True)
+
+    def _save(self) -> None:
+        kept = _Kept(
+            str(self.project), self.mode, str(self.root), self.first, self.last, self.loop_id,
+            self.top, self.whole, self.closed, self.repository,
+        )  # fmt: skip
+        temporary = self.folder / f"{FILE}.{os.getpid()}"
+        temporary.write_bytes(msgspec.json.encode(kept))
+        temporary.rename(self.folder / FILE)
+
+
+def open_workspace(
+    project: Path | str, folder: Path | str, *, mode: Mode = "place", loop_id: str = ""
+) -> Workspace:
+    """A workspace for a new loop, whose first snapshot is taken.
+
+    Args:
+        project: The person's files.
+        folder: A directory outside the project, for as long as the loop is known.
+        mode: "place" works on them; "worktree" and "copy" beside them.
+        loop_id: Names the branch of the commits.
+
+    Raises:
+        ConfigError: the project is no directory, or no git repository for a worktree.
+        RunError: git failed.
+    """
+    home, place = Path(project).resolve(), Path(folder).resolve()
+    if not home.is_dir():
+        raise ConfigError(f"{str(project)!r} is no directory")
+    if place.is_relative_to(home):
+        raise ConfigError(f"{str(folder)!r} lies in the project; an agent could write there")
+    place.mkdir(parents=True, exist_ok=True)
+    own = Git(shadow(place, home).store, home, place / "project.index")
+    first = snapshots.take(own, repository(home), "before iteration 1")
+    root, top, whole = home, "", ""
+    if mode == "worktree":
+        root, top = _worktree(home, place / "work")
+    elif mode == "copy":
+        root = place / "work"
+        root.mkdir()
+    if mode != "place":
+        git = shadow(place, root)
+        whole = outer(git, Path(top)) if top and Path(top) != root else ""
+        now = snapshots.take(git, None)
+        snapshots.restore(git, first.id, now.id)
+    around = repository(root)
+    found = (str(around.store), str(around.tree)) if around is not None else ("", "")
+    space = Workspace(home, place, root, mode, first, first, loop_id, top, whole, repository=found)
+    space.snapshot("before iteration 1")
+    return space
+
+
+def state_folder(project: Path | str, home: Path | str, loop_id: str) -> Path:
+    """Where a loop keeps what its agent may not reach: in `home` unless that is in the project."""
+    root, place = Path(project).resolve(), Path(home).resolve()
+    if not place.is_relative_to(root):
+        return place / "loops" / loop_id
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    mark = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return Path(state) / "taofold" / "loops" / mark / loop_id
+
+
+def _worktree(project: Path, target: Path) -> tuple[Path, str]:
+    """A worktree of the project's repository at its commit; the work root in it."""
+    git = repository(project)
+    if git is None:
+        raise ConfigError(f"{str(project)!r} is no git repository: use a copy")
+    with suppress(RunError):
+        git.run("worktree", "prune")
+    try:
+        git.run("worktree", "add", "--quiet", "--detach", str(target))
+    except RunError as error:
+        raise ConfigError(f"no worktree can be made: {error}") from error
+    inner = target / project.relative_to(git.tree)
+    inner.mkdir(parents=True, exist_ok=True)
+    return inner, str(target)

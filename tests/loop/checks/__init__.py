@@ -1,0 +1,1 @@
+"""What runners, linters and compilers report."""

@@ -1,0 +1,100 @@
+"""What a linter looks at: not less than before, and nothing silenced in place. Pure, and real."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from taofold.loop.checks.plan import plan
+from taofold.loop.checks.tools import files, shown
+from taofold.loop.gates.baseline import Expected
+from taofold.loop.gates.expect import unchecked
+from taofold.loop.gates.work import SILENCERS
+
+from .projects import again, judged, written
+
+WAS = Expected(files=("a.py", "b.py"))
+
+
+@pytest.mark.parametrize(
+    ("now", "tree", "doubt"),
+    [
+        ({"a.py", "b.py"}, {"a.py", "b.py"}, ""),
+        ({"a.py", "c.py"}, {"a.py", "c.py"}, ""),
+        ({"a.py"}, {"a.py", "b.py"}, "not checked any more: b.py"),
+        ({"a.py"}, {"a.py"}, "1 files were checked, 2 before"),
+        (
+            {"a.py", "dummy.py"},
+            {"a.py", "dummy.py", "vendor/b.py"},
+            "b.py is gone, and vendor/b.py",
+        ),
+        ({"a.py", "b.py"}, {"a.py", "b.py", "vendor/c.py"}, ""),
+    ],
+)
+def test_a_linter_must_look_at_what_it_looked_at(now: set[str], tree: set[str], doubt: str) -> None:
+    found = unchecked(WAS, now, tree)
+    assert bool(found) is bool(doubt)
+    assert doubt in " ".join(found)
+
+
+def test_what_a_linter_looked_at_is_read_from_what_it_prints() -> None:
+    log = (
+        "LOG:  Parsing shop/till.py (shop.till)\nLOG:  Parsing /x/typeshed/a.pyi (a)\n"
+        '{"file": "a"}\n/root/a.ts\n'
+    )
+    assert files("mypy", log, "/root") == ("shop/till.py",)
+    assert shown("mypy", log) == '{"file": "a"}\n/root/a.ts\n'
+    listed = "/usr/lib/lib.d.ts\n/root/node_modules/x/i.d.ts\n/root/src/a.ts\n"
+    assert files("tsc", listed, "/root") == ("src/a.ts",)
+    assert files("pytest", log, "/root") == ()
+    assert plan(["ruff", "check", "--fix", "."]).census == ("ruff", "check", "--output-format"
+        "=json-lines", "--no-cache", ".", "--show-files")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("runner", "text", "count"),
+    [
+        ("ruff", "x = 1  # noqa\n# ruff: noqa: F401\n# flake8: NOQA\n", 3),
+        ("ruff", "noqa = 1\n# the noqa comment\n", 0),
+        ("mypy", "x = 1  # type: ignore[assignment]\n# mypy: ignore-errors\n", 2),
+        ("mypy", "# type: int\n# mypy is a type checker\n", 0),
+        ("tsc", "// @ts-nocheck\n/* @ts-ignore */ // @ts-expect-error\n", 3),
+    ],
+)
+def test_comments_that_silence_are_counted(runner: str, text: str, count: int) -> None:
+    assert len(SILENCERS[runner].findall(text)) == count  # type: ignore[index]
+
+
+TS = {
+    "tsconfig.json": '{"compilerOptions": {"strict": true, "noEmit": true, "types": []},'
+    ' "include": ["src"]}',
+    "src/till.ts": "export const total = (p: number[]): number => 'x';\n",
+    "src/other.ts": "export const name = 'other';\n",
+}
+
+
+def _typescript(root: Path) -> str:
+    """A compiler beside the project; the test is skipped where there is none."""
+    found = shutil.which("tsc")
+    if found is None:
+        pytest.skip("tsc is not installed: npm install --global typescript")
+    return found
+
+
+def test_typescript_cannot_be_blinded(tmp_path: Path) -> None:
+    root = written(tmp_path / "shop", TS)
+    judge, first = judged(root, f"{_typescript(root)} -p .")
+    assert [one.error_type for one in first.failing] == ["TS2322"], first.results[0].output
+    for path, text in {
+        "src/till.d.ts": "export declare const total: any;\n",
+        "src/tsconfig.json": '{"include": []}',
+        "src/till.ts": "// @ts-nocheck\n" + TS["src/till.ts"],
+    }.items():
+        written(root, {**TS, path: text})
+        assert not again(judge).passed, path
+    (root / "src/till.d.ts").unlink()
+    (root / "src/till.ts").rename(root / "src/till.js")
+    assert not again(judge).passed
+    (root / "src/till.js").unlink()
+    written(root, {"src/till.ts": TS["src/till.ts"].replace("'x'", "p.length")})
+    assert again(judge).passed

@@ -1,0 +1,145 @@
+"""A judge goes on with its baseline in another process, and trusts nothing that was changed."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.loop.gates.projects import PYTEST, RIGHT, SHOP, again, judged, written
+
+from taofold.core.checks import Check, Place
+from taofold.core.errors import ConfigError, LogError
+from taofold.loop.gates.criteria import gates
+from taofold.loop.gates.judge import Judge
+from taofold.loop.gates.results import observation
+from taofold.loop.verdict import Gate, GateResult, Verdict, unexecuted
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    return written(tmp_path / "shop", SHOP)
+
+
+def digest(judge: Judge) -> str:
+    assert judge.baseline is not None
+    return judge.baseline.digest
+
+
+def test_a_judge_goes_on_where_another_process_left_off(shop: Path) -> None:
+    judge, _ = judged(shop)
+    resumed = Judge.resume(shop, judge.folder, digest(judge))
+    (shop / "tests/test_till.py").unlink()
+    verdict = again(resumed)
+    assert (verdict.tampered, verdict.passed) == (True, False)
+    written(shop, {"shop/till.py": RIGHT})
+    assert again(resumed).passed
+
+
+def test_a_baseline_that_was_changed_is_not_used(shop: Path) -> None:
+    judge, _ = judged(shop)
+    kept = judge.folder / "baseline.json"
+    kept.write_text(kept.read_text().replace("test_all_prices_count", "test_nothing_costs_nothing"))
+    with pytest.raises(LogError, match="was changed"):
+        Judge.resume(shop, judge.folder, digest(judge))
+    kept.unlink()
+    with pytest.raises(LogError, match="cannot be read"):
+        Judge.resume(shop, judge.folder, digest(judge))
+
+
+def test_contents_that_were_changed_are_not_restored(shop: Path) -> None:
+    judge, _ = judged(shop)
+    for path in (judge.folder / "objects").rglob("*"):
+        if path.is_file():
+            path.write_text("def test_all_prices_count(): pass\n")
+    (shop / "tests/test_till.py").unlink()
+    with pytest.raises(LogError, match="was changed"):
+        again(judge)
+    assert not (shop / "tests/test_till.py").exists()
+
+
+def test_a_baseline_belongs_to_one_work_root(shop: Path, tmp_path: Path) -> None:
+    judge, _ = judged(shop)
+    with pytest.raises(ConfigError, match="works in"):
+        Judge.resume(written(tmp_path / "other", SHOP), judge.folder, digest(judge))
+
+
+def test_a_baseline_lies_outside_the_work_root(shop: Path) -> None:
+    judge = Judge(shop, shop / ".taofold" / "loops", gates([PYTEST], shop))
+    with pytest.raises(ConfigError, match="could write there"):
+        asyncio.run(judge.begin())
+
+
+def test_there_is_no_verdict_without_a_baseline(shop: Path) -> None:
+    with pytest.raises(ConfigError, match=r"begin\(\) comes first"):
+        again(Judge(shop, shop.parent / "kept", gates([PYTEST], shop)))
+
+
+def test_a_large_file_that_was_changed_is_reported_and_does_not_pass(shop: Path) -> None:
+    large = shop / "tests" / "large.bin"
+    with large.open("wb") as file:
+        file.truncate(65_000_000)
+    judge, _ = judged(shop)
+    written(shop, {"shop/till.py": RIGHT})
+    large.write_bytes(b"small")
+    verdict = again(judge)
+    assert (verdict.tampered, verdict.passed) == (True, False)
+    assert [change.done for change in verdict.changes] == ["reported"]
+
+
+def test_modes_are_restored(shop: Path) -> None:
+    script = written(shop, {"tests/run.sh": "true\n"}) / "tests/run.sh"
+    script.chmod(0o755)
+    judge, _ = judged(shop)
+    script.chmod(0o644)
+    assert again(judge).tampered
+    assert script.stat().st_mode & 0o111 == 0o111
+
+
+def test_tests_run_in_one_process_although_several_were_asked_for(tmp_path: Path) -> None:
+    config = "[tool.pytest.ini_options]\naddopts = '-n 2 -p no:cacheprovider'\n"
+    root = written(tmp_path / "shop", {**SHOP, "pyproject.toml": config})
+    judge, first = judged(root)
+    assert first.quality == 0.5, first.reasons
+    written(root, {"shop/till.py": RIGHT})
+    verdict = again(judge)
+    assert verdict.passed, verdict.reasons
+    assert "bringing up nodes" not in verdict.results[0].output
+
+
+def test_a_module_that_unittest_cannot_load_is_an_error(tmp_path: Path) -> None:
+    test = "import unittest, till\nclass T(unittest.TestCase):\n    def test_a(self): pass\n"
+    root = written(tmp_path / "shop", {"test_till.py": test})
+    judge, verdict = judged(root, "python -m unittest")
+    assert [(c.id, c.status) for c in verdict.failing] == [("test_till", "error")]
+    written(root, {"till.py": "import unittest\nraise unittest.SkipTest('later')\n"})
+    assert not again(judge).passed
+    written(root, {"till.py": ""})
+    good = again(judge)
+    assert good.passed, good.reasons
+
+
+def test_a_gate_without_any_test_does_not_pass(tmp_path: Path) -> None:
+    root = written(tmp_path / "shop", {"test_none.py": "x = 1\n"})
+    _, verdict = judged(root, "python -m unittest")
+    assert not verdict.passed
+
+
+@pytest.mark.scenario("RLP-16")
+def test_what_was_not_executed_is_known() -> None:
+    ran = GateResult(Gate("true"), passed=True, ran=("true",))
+    assert "no gate was run" in unexecuted(None, "t1")
+    assert "could be started" in unexecuted(Verdict(False, (GateResult(Gate("x"), False),)), "")
+    assert "changed after" in unexecuted(Verdict(True, (ran,), tree="t1"), "t2")
+    assert unexecuted(Verdict(True, (ran,), tree="t1"), "t1") == ""
+
+
+def test_an_observation_is_bounded_and_names_every_failing_check() -> None:
+    checks = tuple(
+        [
+            Check(f"t{n}", "failed", "E", "m" * 900, (Place("a.py", n),), "trace\n" * 500)
+            for n in range(40)
+        ]
+    )
+    result = GateResult(Gate("pytest"), False, checks=checks, reasons=("exit code 1",))
+    told = observation(Verdict(False, (result,)), 6_000)
+    assert len(told) < 8_000
+    assert "FAILED t0 (a.py:0) E: m" in told

@@ -1,0 +1,40 @@
+"""Gates with a network: one of their own, or every verdict says that there is none.
+
+Mutants it catches: the note is left out; `contain="always"` is content without a helper.
+"""
+
+from pathlib import Path
+
+import pytest
+from tests.prerequisites import CONTAINMENT
+
+from taofold.core.errors import ConfigError
+from taofold.loop.gates.judge import Judge
+from taofold.loop.verdict import Gate
+from taofold.tools import uplink
+
+pytestmark = [pytest.mark.anyio, CONTAINMENT.mark]
+NONE = "pasta and slirp4netns are not installed"
+
+
+@pytest.fixture
+def no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uplink, "why_not", lambda: NONE)
+
+
+@pytest.mark.usefixtures("no_helper")
+@pytest.mark.parametrize("network", [True, False])
+async def test_gates_that_share_the_network_say_so(tmp_path: Path, network: bool) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    judge = Judge(root, tmp_path / "kept", [Gate("true", argv=("true",))], network=network)
+    verdict = await judge.begin()
+    said = f"the gates share this machine's network: {NONE}"
+    assert (said in verdict.notes) is network
+
+
+@pytest.mark.usefixtures("no_helper")
+def test_who_wants_them_contained_in_any_case_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="pasta"):
+        Judge(tmp_path, tmp_path / "kept", [Gate("true")], network=True, contain="always")
+    Judge(tmp_path, tmp_path / "kept", [Gate("true")], contain="always")

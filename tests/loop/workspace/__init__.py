@@ -1,0 +1,1 @@
+"""Worktrees, copies, snapshots and commits of loops."""
