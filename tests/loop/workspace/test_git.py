@@ -10,11 +10,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.loop.gates.projects import RIGHT, SHOP, git, judged, written
 
 from taofold.loop.workspace.git import repository
 from taofold.loop.workspace.workspace import Workspace, open_workspace
-
-from .projects import RIGHT, SHOP, git, judged, written
 
 
 @pytest.fixture
