@@ -61,9 +61,9 @@ def test_importing_taofold_loads_no_provider_server_cli_or_telemetry_module() ->
     ).stdout.split()
     heavy = {"aiohttp", "typer", "rich", "ruamel", "jinja2", "openai", "anthropic", "opentelemetry"}
     assert not heavy & {name.partition(".")[0] for name in loaded}
-    assert not [
-        n for n in loaded if n.startswith(("taofold.models", "taofold.cli", "taofold.logs"))
-    ]
+    adapters = ("models", "cli", "logs", "log.adapters", "log.sqlite", "log.postgres")
+    assert not [n for n in loaded if n.startswith(tuple(f"taofold.{name}" for name in adapters))]
+    assert not {"sqlite3", "psycopg"} & set(loaded)
 
 
 @pytest.mark.scenario("PEER-23")

@@ -6,7 +6,7 @@ from typing import assert_type
 from pydantic import BaseModel
 
 from taofold import Agent, Limits, RunContext, RunResult, Store, Tool, tool
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.effects import Strategy, act, ask, begin
 from taofold.core.values import Action, Observation, Reply, Thought
 

@@ -71,14 +71,14 @@ from taofold import Decision  # noqa: E402
 from taofold.core import events as e  # noqa: E402
 from taofold.core.errors import LogError, Refused  # noqa: E402
 from taofold.core.values import Principal  # noqa: E402
-from taofold.logs.check import check as damaged  # noqa: E402
-from taofold.logs.journal import SqliteJournal  # noqa: E402
-from taofold.logs.sqlite import SqliteLog  # noqa: E402
+from taofold.log.log import ENDED, RunRow  # noqa: E402
+from taofold.log.sqlite.check import check as damaged  # noqa: E402
+from taofold.log.sqlite.journal import SqliteJournal  # noqa: E402
+from taofold.log.sqlite.log import SqliteLog  # noqa: E402
 from taofold.loop.stream import ids, load  # noqa: E402
-from taofold.runtime.calling import effect_id  # noqa: E402
-from taofold.runtime.people import decide, pending  # noqa: E402
+from taofold.runtime.control import decide, pending  # noqa: E402
+from taofold.runtime.tool_calls import effect_id  # noqa: E402
 from taofold.server.tokens import Tokens  # noqa: E402
-from taofold.store.log import ENDED, RunRow  # noqa: E402
 from taofold.tools.scratch import sweep  # noqa: E402
 
 PLANS = ("lpf", "ps", "yl", "fsp", "hl", "ypf", "sls", "lfy", "ld")

@@ -13,10 +13,12 @@ from typing import Any
 
 from taofold.core import events as e
 from taofold.engine.local import LocalEngine
-from taofold.logs.sqlite import SqliteLog
-from taofold.runtime import acting, doubting, lease
-from taofold.runtime.tape import Tape
-from taofold.store.store import Store
+from taofold.log.sqlite.log import SqliteLog
+from taofold.log.store import Store
+from taofold.runtime import actions as acting
+from taofold.runtime import attempts as doubting
+from taofold.runtime import lease
+from taofold.runtime.ledger import Tape
 
 
 def stale() -> None:

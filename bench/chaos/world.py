@@ -17,8 +17,8 @@ from typing import Any
 from taofold import Agent, Limits, Outcome, RunContext, tool
 from taofold.core.errors import Conflict
 from taofold.engine import LocalEngine
-from taofold.logs.sqlite import SqliteLog
-from taofold.store.store import clock
+from taofold.log.sqlite.log import SqliteLog
+from taofold.log.store import clock
 from taofold.testing.models import FunctionModel
 
 EFFECTS = Path("effects.log")

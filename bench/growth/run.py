@@ -26,10 +26,10 @@ from taofold.cli.find import find
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.values import Principal
-from taofold.logs.sqlite import SqliteLog
+from taofold.log.log import RunRow
+from taofold.log.sqlite.log import SqliteLog
+from taofold.log.store import clock
 from taofold.server import Server, Settings, create_app
-from taofold.store.log import RunRow
-from taofold.store.store import clock
 from taofold.testing.models import FunctionModel
 
 Work = Callable[[], Awaitable[Any]]

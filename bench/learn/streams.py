@@ -21,7 +21,7 @@ from taofold.learning.patterns.bodies import ErrorFix, Fix, Template
 from taofold.learning.patterns.values import Pattern, Rate
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Injection, Learning
-from taofold.logs.registry import memory_registry
+from taofold.log.registry.registry import memory_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
 from taofold.models.repair import NAME
 from taofold.models.repair.search import RepairSearch

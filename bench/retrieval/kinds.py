@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from taofold.learning.extraction.history import Attempt, Change, History
 from taofold.learning.settings import Injection, Learning
-from taofold.logs.registry import memory_registry
+from taofold.log.registry.registry import memory_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
 from taofold.parsing.failures import failing_checks
 

@@ -28,9 +28,10 @@ from taofold.learning.retrieval.meaning import Embedder, meanings
 from taofold.learning.retrieval.question import ask, terms_of
 from taofold.learning.retrieval.relevance import closest
 from taofold.learning.settings import Injection
-from taofold.logs import journal, registry_tables
-from taofold.logs.connect import connect
-from taofold.logs.registry import SqliteBook, open_registry
+from taofold.log.registry import tables as registry_tables
+from taofold.log.registry.registry import SqliteBook, open_registry
+from taofold.log.sqlite import journal as journal
+from taofold.log.sqlite.schema import connect
 
 SETS = {  # name: docs, queries
     "rustc": ("rustc", "rustc"),
@@ -152,7 +153,7 @@ import asyncio, sys, taofold.learning.registry
 from taofold.core.checks import Check, Place
 from taofold.learning.patterns.case import Case
 from taofold.learning.settings import Injection
-from taofold.logs.registry import open_registry
+from taofold.log.registry.registry import open_registry
 from time import perf_counter, process_time
 async def main(path, loop):
     wall, cpu = perf_counter(), process_time()

@@ -62,7 +62,7 @@ class Contestant:
 def build(n_steps, mode, variant="agent", base_url="", path=None, gate=None, **_):
     log = None
     if variant == "agent+sqlite":
-        from taofold.logs.sqlite import SqliteLog
+        from taofold.log.sqlite.log import SqliteLog
 
         log = SqliteLog(Path(path) / "taofold.db")
     agent = Agent(

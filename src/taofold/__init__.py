@@ -17,12 +17,12 @@ if TYPE_CHECKING:
         Tier,
         Usage,
     )
+    from taofold.log.memory import MemoryLog
+    from taofold.log.open import open_log
+    from taofold.log.store import Store
     from taofold.policy import Limits, Policy
-    from taofold.runtime.people import decide
+    from taofold.runtime.control import decide
     from taofold.runtime.setup import Approval, Decision
-    from taofold.store.memory import MemoryLog
-    from taofold.store.opening import open_log
-    from taofold.store.store import Store
     from taofold.tools import Outcome, RunContext, Tool, Toolset, tool
     from taofold.tools.actions import register_custom_action
     from taofold.tools.media import Audio, Document, Image
@@ -33,17 +33,17 @@ _HOME = {
     "Approval": "runtime.setup",
     "Audio": "tools.media",
     "ConfigError": "core.errors",
-    "decide": "runtime.people",
+    "decide": "runtime.control",
     "Decision": "runtime.setup",
     "Delta": "agent",
     "Document": "tools.media",
     "Image": "tools.media",
     "LimitReached": "core.errors",
     "Limits": "policy",
-    "MemoryLog": "store.memory",
+    "MemoryLog": "log.memory",
     "Message": "core.values",
     "Observation": "core.values",
-    "open_log": "store.opening",
+    "open_log": "log.open",
     "Outcome": "tools",
     "Policy": "policy",
     "Principal": "core.values",
@@ -53,7 +53,7 @@ _HOME = {
     "run_agent": "compat.tagent",
     "RunContext": "tools",
     "RunResult": "agent",
-    "Store": "store.store",
+    "Store": "log.store",
     "Stream": "agent",
     "Thought": "core.values",
     "Tier": "core.values",

@@ -15,12 +15,12 @@ from taofold.agent import Agent, RunResult
 from taofold.agent.result import Happening
 from taofold.core.effects import Strategy
 from taofold.core.values import Principal
+from taofold.log.log import Log
 from taofold.policy import Limits, Policy
 from taofold.reasoning import Cot, Decompose, Example, Plan, SelfCorrect, Task
 from taofold.reasoning.variables import variables as variables_of
 from taofold.runtime.model import ModelSpec
 from taofold.runtime.setup import Approver
-from taofold.store.log import Log
 
 __all__ = ["Example", "Reasoned", "cot", "decompose", "plan", "react", "self_correct"]
 

@@ -21,7 +21,7 @@ from taofold import (
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.values import Message, Reply, Usage
-from taofold.runtime.registry import register_provider
+from taofold.runtime.model import register_provider
 from taofold.testing import FunctionModel, ScriptedModel
 from taofold.tools.actions import forget_action
 from taofold.tools.discovery import DiscoveryWarning

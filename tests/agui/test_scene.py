@@ -14,7 +14,7 @@ from taofold.agent.result import Delta
 from taofold.core import events as e
 from taofold.core.errors import ModelError
 from taofold.core.state import fold
-from taofold.runtime import people
+from taofold.runtime import control as people
 from taofold.server.agui_scene import Scene
 from taofold.server.agui_state import patch, view
 from taofold.testing.models import ScriptedModel

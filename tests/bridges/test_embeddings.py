@@ -20,7 +20,7 @@ from taofold.learning.patterns.case import Case
 from taofold.learning.patterns.values import Pattern
 from taofold.learning.retrieval.meaning import Embedder
 from taofold.learning.settings import Extraction, Injection
-from taofold.logs.registry import memory_registry
+from taofold.log.registry.registry import memory_registry
 
 
 @pytest.fixture(scope="module")

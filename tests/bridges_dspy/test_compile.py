@@ -13,7 +13,7 @@ from tests import environments
 from tests.bridges_dspy.scripts.model import GOOD, say
 
 from taofold.bridges import dspy
-from taofold.store.opening import open_log
+from taofold.log.open import open_log
 from taofold.testing.models import FunctionModel
 
 pytestmark = [pytest.mark.dspy, pytest.mark.anyio]

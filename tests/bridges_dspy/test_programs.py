@@ -19,8 +19,8 @@ from taofold.bridges.dspy.metrics import Score, metric_of, read_score
 from taofold.bridges.dspy.program import plain
 from taofold.bridges.dspy.signature import written_of
 from taofold.core.errors import ConfigError, ModelError
-from taofold.runtime.people import steer
-from taofold.store.memory import MemoryLog
+from taofold.log.memory import MemoryLog
+from taofold.runtime.control import steer
 from taofold.testing.models import FunctionModel, ScriptedModel
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from tests.terminal import Taofold
 from taofold import RunContext
 from taofold.cli import descent
 from taofold.core.errors import Refused
-from taofold.places.reserved import MARK
+from taofold.reserved import MARK
 from taofold.tools.command import command_tool
 
 linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc here")

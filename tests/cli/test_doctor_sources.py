@@ -8,7 +8,7 @@ import pytest
 
 from taofold.cli.probe import Finding, examine
 from taofold.models.transport import Answer, Body, Bounds, OnBytes, answered_by
-from taofold.runtime.probed import known
+from taofold.runtime.model import known
 
 
 class Says:

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from tests.terminal import Taofold
 
-from taofold.runtime import registry
+from taofold.runtime import model as registry
 from taofold.spec.document import load
 from taofold.testing.models import ScriptedModel
 

@@ -14,7 +14,9 @@ ROOT = Path(package.__file__).parents[2]
 HEAVY = (
     "taofold.runtime",
     "taofold.models",
-    "taofold.logs",
+    "taofold.log.sqlite",
+    "taofold.log.adapters",
+    "taofold.log.registry",
     "taofold.agent",
     "pydantic",
     "aiohttp",

@@ -15,8 +15,8 @@ from tests.terminal import Taofold
 
 from taofold.cli.prompt import Asking
 from taofold.core.values import Action, Tier
+from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
-from taofold.runtime.signals import Park
 
 
 class Script:

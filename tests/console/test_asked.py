@@ -11,8 +11,8 @@ from tests.console.browser import seated
 from tests.server.agents import Bench, act, finish
 
 from taofold import Limits, RunContext, tool
+from taofold.log.store import clock
 from taofold.runtime.run import rewind
-from taofold.store.store import clock
 from taofold.tools import InputRequired
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]

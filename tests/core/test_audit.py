@@ -3,9 +3,9 @@
 import pytest
 
 from taofold import Agent, Decision, MemoryLog, Policy, Principal, tool
-from taofold.core.audit import Entry
-from taofold.runtime.people import decide, sweep
-from taofold.store.store import clock
+from taofold.core.trace import AuditEntry
+from taofold.log.store import clock
+from taofold.runtime.control import decide, sweep
 from taofold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,7 @@ async def test_denied_expired_and_refused_calls_are_audited_too() -> None:
     slow = agent(calling("pay", '{"euros": 5}'), policy=Policy(approve_seconds=0.001))
     waiting = await slow.run("x")
     await sweep(waiting.log, now=lambda: clock() + 1000)
-    expired: Entry = (await slow.resume(waiting)).audit[0][0]
+    expired: AuditEntry = (await slow.resume(waiting)).audit[0][0]
     assert (expired.decision, expired.resolver, expired.outcome) == ("expired", "clock", "expired")
 
     unknown = await agent(calling("dance")).run("x")

@@ -6,9 +6,9 @@ import pytest
 
 from taofold import Agent, MemoryLog, tool
 from taofold.core import events as e
-from taofold.core.codec import decode, encode
 from taofold.core.content import (
     Content,
+    Conversation,
     Issuer,
     MediaPart,
     Message,
@@ -24,10 +24,10 @@ from taofold.core.content import (
     result_message,
     unbound,
 )
-from taofold.core.conversation import Conversation
+from taofold.core.events import decode, encode
 from taofold.core.values import Profile
-from taofold.store.log import RunRow
-from taofold.store.ndjson import loads
+from taofold.log.formats.ndjson import loads
+from taofold.log.log import RunRow
 from taofold.testing.models import ScriptedModel
 
 OLD = Path(__file__).with_name("schema1.ndjson")

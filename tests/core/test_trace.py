@@ -3,11 +3,10 @@ import pytest
 from story import Story
 
 from taofold.core import events as e
-from taofold.core.chat import format_conversation_as_chat
-from taofold.core.instant import iso, milliseconds
-from taofold.core.spans import trace
+from taofold.core.content import format_conversation_as_chat
 from taofold.core.state import fold
-from taofold.core.trace import turns
+from taofold.core.text import iso, milliseconds
+from taofold.core.trace import trace, turns
 from taofold.core.values import Action, Message, Observation
 
 

@@ -15,14 +15,12 @@ from typing import Any
 import msgspec
 
 from taofold import Agent, Approval, Decision, Limits, Outcome, RunContext, tool
-from taofold.core.codec import encode
 from taofold.core.errors import LogError, UnknownRun
-from taofold.core.events import Record
+from taofold.core.events import Record, encode
 from taofold.core.state import ENDED
-from taofold.runtime.people import decide, pending
-from taofold.store.log import Claim, RunRow, Signal
-from taofold.store.memory import MemoryLog
-from taofold.store.wrapped import WrappedLog
+from taofold.log.log import Claim, RunRow, Signal, WrappedLog
+from taofold.log.memory import MemoryLog
+from taofold.runtime.control import decide, pending
 from taofold.testing.models import FunctionModel
 from taofold.tools import InputRequired, Tool
 

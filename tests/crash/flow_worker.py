@@ -13,8 +13,8 @@ from tests.spec_flow.test_resuming import FLOW, say
 from taofold import Agent, Decision
 from taofold.core.errors import UnknownRun
 from taofold.core.values import Principal
-from taofold.logs.sqlite import SqliteLog
-from taofold.runtime.people import decide, pending
+from taofold.log.sqlite.log import SqliteLog
+from taofold.runtime.control import decide, pending
 from taofold.spec import Config, build, read_agent
 from taofold.testing.crash import CrashLog, CrashModel, Points, crashing
 from taofold.testing.models import FunctionModel

@@ -10,7 +10,7 @@ from tests.pictures import PICTURE
 from taofold import Agent, Image
 from taofold.core.errors import LogError, UnknownRun
 from taofold.core.events import blobs_of
-from taofold.store.log import ENDED
+from taofold.log.log import ENDED
 from taofold.testing.models import FunctionModel
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from tests.runtime.kit import neutral
 from taofold.core import events as e
 from taofold.core.events import Record
 from taofold.core.state import fold
-from taofold.logs.sqlite import SqliteLog
+from taofold.log.sqlite.log import SqliteLog
 
 pytestmark = pytest.mark.crash
 

@@ -13,10 +13,10 @@ from typing import Any
 from taofold import Agent, Decision, Limits, Outcome, RunContext, tool
 from taofold.core.errors import UnknownRun
 from taofold.core.values import Principal
-from taofold.logs.sqlite import SqliteLog
-from taofold.runtime.calling import effect_id
-from taofold.runtime.people import decide, pending
-from taofold.store.log import Log
+from taofold.log.log import Log
+from taofold.log.sqlite.log import SqliteLog
+from taofold.runtime.control import decide, pending
+from taofold.runtime.tool_calls import effect_id
 from taofold.testing.crash import CrashLog, CrashModel, Points, crashing
 from taofold.testing.models import FunctionModel
 

@@ -15,13 +15,13 @@ from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.state import fold
 from taofold.engine import LocalEngine
 from taofold.engine import local as engine_module
+from taofold.log.log import AT_ONCE, Log, RunRow, Signal
+from taofold.log.store import clock
 from taofold.runtime import owner
 from taofold.runtime import run as runs
+from taofold.runtime.endings import Advanced
 from taofold.runtime.lease import LEASE_MS
 from taofold.runtime.setup import Pause
-from taofold.runtime.waiting import Advanced
-from taofold.store.log import AT_ONCE, Log, RunRow, Signal
-from taofold.store.store import clock
 from taofold.testing.models import FunctionModel
 
 pytestmark = pytest.mark.anyio

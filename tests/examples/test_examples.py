@@ -11,11 +11,11 @@ from tests.spec_flow.kit import reasoned, with_model
 
 from taofold import Agent
 from taofold.cli.agents import chosen, make
-from taofold.runtime import registry
+from taofold.log.formats import react_json as react_json
+from taofold.runtime import model as registry
 from taofold.runtime.model import Request
 from taofold.spec import Config, build, read_agent
 from taofold.spec.names import load
-from taofold.store import react_json
 from taofold.testing.models import FunctionModel, ScriptedModel
 
 HERE = Path(__file__).parents[2] / "examples"

@@ -11,7 +11,7 @@ from tests.terminal import Result, Taofold, enter, taofold
 from taofold.learning.extraction.history import Change
 from taofold.learning.patterns.case import Case
 from taofold.learning.settings import Injection, Learning
-from taofold.logs.registry import open_registry
+from taofold.log.registry.registry import open_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner
 
 from .make import BOUND, GUARD, attempt, fault, history

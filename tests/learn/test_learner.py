@@ -10,7 +10,7 @@ from taofold.core.checks import Check, Place
 from taofold.learning.patterns.notes import LoopNote
 from taofold.learning.patterns.values import Pattern
 from taofold.learning.settings import Extraction, Injection, Learning
-from taofold.logs.registry import memory_registry
+from taofold.log.registry.registry import memory_registry
 from taofold.loop.events import BaselineTaken
 from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
 from taofold.loop.learner.lessons import Used

@@ -7,7 +7,7 @@ import pytest
 
 from taofold.learning.attribution.rates import POWERS, Rates, key_of, outcome
 from taofold.learning.patterns.values import Rate
-from taofold.logs.registry import memory_registry
+from taofold.log.registry.registry import memory_registry
 
 S, L = key_of("s", "swap"), key_of("l", "swap", "a line")
 OTHER = key_of("s", "other"), key_of("l", "other", "a line")

@@ -11,6 +11,8 @@ from typing import Any
 
 from taofold.agent import Agent
 from taofold.core.checks import Check, Place
+from taofold.log.journal import MemoryJournal
+from taofold.log.memory import MemoryLog
 from taofold.loop import events as e
 from taofold.loop.driver import Means
 from taofold.loop.environment import Judged, Settled
@@ -18,8 +20,6 @@ from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import Bounds, Left, Spent, Wish
 from taofold.loop.verdict import Gate, GateResult, Verdict, unexecuted
-from taofold.store.journal import MemoryJournal
-from taofold.store.memory import MemoryLog
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools.files import file_tools
 

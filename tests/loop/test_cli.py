@@ -11,7 +11,7 @@ from tests.prerequisites import GIT
 from tests.terminal import Started, Taofold, until
 
 from taofold.cli.program import invocation
-from taofold.logs.journal import SqliteJournal
+from taofold.log.sqlite.journal import SqliteJournal
 from taofold.tools.containment import why_not
 
 from .conftest import GATE

@@ -12,8 +12,8 @@ from tests.loop.worker import LOOP, USD
 
 from taofold.core import events as run
 from taofold.core.events import Record
-from taofold.logs.journal import SqliteJournal
-from taofold.logs.sqlite import SqliteLog
+from taofold.log.sqlite.journal import SqliteJournal
+from taofold.log.sqlite.log import SqliteLog
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
 

@@ -10,6 +10,7 @@ import pytest
 
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError, Refused
+from taofold.log.journal import MemoryJournal
 from taofold.loop import events as e
 from taofold.loop.learner.lessons import Lessons
 from taofold.loop.lifecycle import abort, new_id, paths, resume, rows, start
@@ -17,7 +18,6 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import Stream, inject, load
 from taofold.loop.values import Bounds
 from taofold.runtime.lease import LEASE_MS
-from taofold.store.journal import MemoryJournal
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools import tool
 
@@ -113,7 +113,7 @@ async def test_a_loop_has_its_minutes_though_the_machines_clock_is_set(
 ) -> None:
     """Red where the driver asks the machine's clock for each move."""
     real, ahead = time.time_ns, 0
-    monkeypatch.setattr("taofold.store.store.time.time_ns", lambda: real() + ahead)
+    monkeypatch.setattr("taofold.log.store.time.time_ns", lambda: real() + ahead)
     given = means(tmp_path, rounds("bad", "good"), contains("good"))
     make = given.agent
 
@@ -295,7 +295,7 @@ async def test_code_that_changed_after_its_last_execution_is_not_returned(
 
 
 async def test_a_waiting_run_pauses_the_loop_and_resume_goes_on_with_it(tmp_path: Path) -> None:
-    from taofold.runtime.people import decide, pending
+    from taofold.runtime.control import decide, pending
     from taofold.runtime.setup import Decision
     from taofold.tools.files import file_tools
 

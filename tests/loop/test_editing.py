@@ -42,7 +42,7 @@ def questioner(root: Path, *before: str) -> Means:
 
 
 async def answered(given: Means) -> None:
-    from taofold.runtime.people import decide, pending
+    from taofold.runtime.control import decide, pending
     from taofold.runtime.setup import Decision
 
     [asked] = await pending(given.log, "x.1")

@@ -16,7 +16,7 @@ from tests.prerequisites import GIT
 from tests.terminal import Taofold
 
 from taofold.core.errors import ConfigError
-from taofold.logs.journal import SqliteJournal
+from taofold.log.sqlite.journal import SqliteJournal
 from taofold.loop import events as e
 from taofold.loop.environment import Site, open_site
 from taofold.loop.lifecycle import catch_up

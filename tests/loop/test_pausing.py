@@ -11,13 +11,13 @@ from tests.prerequisites import GIT
 from tests.terminal import Started, Taofold, until
 
 from taofold.core.errors import Refused
+from taofold.log.journal import MemoryJournal
 from taofold.loop import events as e
 from taofold.loop.driver import Means
 from taofold.loop.lifecycle import abort, pause, resume, start
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
 from taofold.loop.values import Bounds
-from taofold.store.journal import MemoryJournal
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 

@@ -13,8 +13,9 @@ from typing import Any
 from taofold.agent import Agent
 from taofold.core.checks import Check
 from taofold.core.values import Reply, Usage
-from taofold.logs.journal import SqliteJournal
-from taofold.logs.sqlite import SqliteLog
+from taofold.log.journal import Fact, StreamRow
+from taofold.log.sqlite.journal import SqliteJournal
+from taofold.log.sqlite.log import SqliteLog
 from taofold.loop.decide import Stop, decide
 from taofold.loop.driver import Means
 from taofold.loop.environment import Judged
@@ -24,7 +25,6 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import load
 from taofold.loop.values import DRIVEN, Bounds, Wish
 from taofold.loop.verdict import Verdict
-from taofold.store.journal import Fact, StreamRow
 from taofold.testing.crash import CrashLog, CrashModel, Points
 from taofold.testing.models import FunctionModel
 from taofold.tools.files import file_tools

@@ -13,7 +13,7 @@ from taofold.bridges.mcp_pins import Pins
 from taofold.bridges.mcp_place import Place
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
-from taofold.runtime.people import decide
+from taofold.runtime.control import decide
 
 from .kit import Lister, act, agent, finish, lister, tool
 

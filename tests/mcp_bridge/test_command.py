@@ -12,7 +12,7 @@ from taofold import RunContext
 from taofold.bridges.mcp import McpServer
 from taofold.cli.mcp import serve_mcp
 from taofold.core.errors import ConfigError
-from taofold.logs.sqlite import SqliteLog
+from taofold.log.sqlite.log import SqliteLog
 
 from .kit import SCRIPTS
 

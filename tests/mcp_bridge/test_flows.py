@@ -11,7 +11,7 @@ from tests.runtime.kit import Memo
 from taofold import Agent, Decision, decide
 from taofold.bridges import mcp_connection
 from taofold.core.errors import ConfigError
-from taofold.logs.sqlite import SqliteLog
+from taofold.log.sqlite.log import SqliteLog
 from taofold.spec import Config, build, read_agent
 
 from .kit import SCRIPTS

@@ -7,7 +7,7 @@ from mcp import types
 
 from taofold import Decision, MemoryLog, RunResult
 from taofold.bridges.mcp_asking import Unaskable, filled, worded
-from taofold.runtime.people import decide
+from taofold.runtime.control import decide
 from taofold.testing.replay import assert_replays
 
 from .kit import act, agent, bridged, finish, lister, sample, text, tool

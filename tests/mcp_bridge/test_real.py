@@ -18,8 +18,8 @@ from tests.runtime.kit import Memo, act, finish
 from taofold import Agent, Decision, RunContext
 from taofold.bridges.mcp import McpServer
 from taofold.core.errors import ConfigError
-from taofold.logs.sqlite import SqliteLog
-from taofold.runtime.people import decide
+from taofold.log.sqlite.log import SqliteLog
+from taofold.runtime.control import decide
 from taofold.tools import InputRequired, Outcome
 
 from . import servers

@@ -12,7 +12,7 @@ from taofold.bridges.mcp_offers import Offers
 from taofold.bridges.mcp_server import make_server
 from taofold.core.errors import ConfigError
 from taofold.core.state import fold
-from taofold.runtime.people import decide, pending
+from taofold.runtime.control import decide, pending
 from taofold.tools import InputRequired
 
 from .kit import act, finish

@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from taofold.core.content import result_message
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation, result_message
 from taofold.core.values import Message, Profile, ToolCall
 from taofold.models.limiter import Limiter
 from taofold.models.retry import Retry
-from taofold.runtime.model import Model, Request, ToolSpec
-from taofold.runtime.registry import resolve
+from taofold.runtime.model import Model, Request, ToolSpec, resolve
 from taofold.testing.cassette import Cassette
 
 FULL = Profile(window=100_000, window_known=True, native_tools=True, json_schema=True)

@@ -15,8 +15,7 @@ from tests.pictures import PDF, PICTURE
 from taofold import Agent, Document, Image, Limits, tool
 from taofold.models.limiter import Limiter
 from taofold.models.retry import Retry
-from taofold.runtime.model import Model
-from taofold.runtime.registry import resolve
+from taofold.runtime.model import Model, resolve
 from taofold.testing.cassette import Cassette
 from taofold.tools.media import Shown
 

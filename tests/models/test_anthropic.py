@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from conftest import Connect
-from taofold.core.content import result_message
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, Profile, ToolCall, Usage
 from taofold.runtime.model import Request, ToolSpec

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Reply
 from taofold.models.endpoint import Endpoint

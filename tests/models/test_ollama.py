@@ -6,11 +6,10 @@ import msgspec
 import pytest
 
 from conftest import Connect
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import ModelSettings, ToolCall, Usage
-from taofold.runtime.model import Request, ToolSpec
-from taofold.runtime.registry import resolve
+from taofold.runtime.model import Request, ToolSpec, resolve
 
 pytestmark = pytest.mark.anyio
 

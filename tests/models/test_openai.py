@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from conftest import FULL, Connect
-from taofold.core.content import result_message
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Profile, ToolCall, Usage
 from taofold.models.openai import closed
@@ -61,7 +60,7 @@ async def test_a_reply_with_usage_and_cost(connect: Connect, hello: Request) -> 
 async def test_a_stream_is_heard_as_it_comes_and_equals_the_reply(
     cassette: Cassette, hello: Request
 ) -> None:
-    from taofold.runtime.registry import resolve
+    from taofold.runtime.model import resolve
 
     heard: list[str] = []
     reply = await resolve("openai-chat:gpt-4o").complete(hello, heard.append)
@@ -75,7 +74,7 @@ async def test_a_stream_is_heard_as_it_comes_and_equals_the_reply(
 async def test_tool_call_deltas_are_assembled(
     cassette: Cassette, hello: Request, add: ToolSpec
 ) -> None:
-    from taofold.runtime.registry import resolve
+    from taofold.runtime.model import resolve
 
     model = resolve("openai-chat:gpt-4o")
     reply = await model.complete(msgspec.structs.replace(hello, tools=(add,)), lambda text: None)

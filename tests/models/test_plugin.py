@@ -7,8 +7,7 @@ import pytest
 from taofold.core.errors import ConfigError, ModelError
 from taofold.models.retry import Retry
 from taofold.models.transport import Bounds, guard
-from taofold.runtime.model import Request
-from taofold.runtime.registry import resolve
+from taofold.runtime.model import Request, resolve
 from taofold.testing import Cassette
 from taofold.testing.cassette import CassetteMismatch
 

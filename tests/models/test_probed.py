@@ -6,8 +6,7 @@ import pytest
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Profile
-from taofold.runtime.probed import keep, known
-from taofold.runtime.registry import resolve
+from taofold.runtime.model import keep, known, resolve
 
 SMALL = Profile(window=4096, window_known=True, json_schema=True)
 NAME = "llamacpp:tiny"

@@ -8,15 +8,13 @@ import pytest
 from tests.llama import KEY, serving
 from tests.prerequisites import LLAMA
 
-from taofold.core.content import result_message
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Profile
 from taofold.models.http import aclose_all
 from taofold.models.limiter import Limiter
 from taofold.models.retry import Retry
-from taofold.runtime.model import Model, Request, ToolSpec
-from taofold.runtime.registry import resolve
+from taofold.runtime.model import Model, Request, ToolSpec, resolve
 
 pytestmark = [
     pytest.mark.anyio,

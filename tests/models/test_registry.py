@@ -7,11 +7,14 @@ import pytest
 
 from taofold.core.errors import ConfigError, ModelError, RunError
 from taofold.core.values import ModelSettings, Profile, Reply
-from taofold.runtime import registry
-from taofold.runtime.fallback import FallbackModel, Speaker
-from taofold.runtime.model import Model, OnText, Request
-from taofold.runtime.registry import (
+from taofold.runtime import model as registry
+from taofold.runtime.model import (
+    FallbackModel,
+    Model,
+    OnText,
     ReplayModel,
+    Request,
+    Speaker,
     providers,
     register_provider,
     resolve,

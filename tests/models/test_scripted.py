@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, Reply
 from taofold.runtime.model import Request

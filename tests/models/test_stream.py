@@ -11,7 +11,7 @@ from taofold.core.content import Issuer
 from taofold.models.chat_reply import ChatReader
 from taofold.models.sse import Events, Lines
 from taofold.models.wire import Frame
-from taofold.runtime.fallback import Speaker
+from taofold.runtime.model import Speaker
 
 ISSUER = Issuer("chat", "h", "m")
 texts = st.lists(st.text(st.characters(codec="utf-8"), max_size=8), max_size=6)

@@ -10,7 +10,7 @@ from taofold.models import catalogue
 from taofold.models.catalogue import find, snapshot_date
 from taofold.models.prices import FREE, Price, Rates, own_price
 from taofold.models.rules import UNKNOWN, rules_for
-from taofold.runtime.registry import resolve
+from taofold.runtime.model import resolve
 
 OLDEST = 30
 """Days: prices and windows that are older are no longer to be relied on."""

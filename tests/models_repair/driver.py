@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.values import Message
 from taofold.models.repair import RepairModel
 from taofold.runtime.model import Request

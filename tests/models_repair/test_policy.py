@@ -9,7 +9,7 @@ import pytest
 from corpus import PROGRAMS
 from driver import GOAL, SYSTEM, Outcome, Pytest, ask, drive
 
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError
 from taofold.core.grounding import ground
 from taofold.core.values import Action, Message, Observation, Step, Thought

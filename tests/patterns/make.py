@@ -21,7 +21,7 @@ from taofold.learning.patterns.case import Case
 from taofold.learning.patterns.values import Pattern, Scope
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Extraction, Injection
-from taofold.logs.registry import memory_registry, open_registry
+from taofold.log.registry.registry import memory_registry, open_registry
 
 T = TypeVar("T")
 DAY = 86_400_000

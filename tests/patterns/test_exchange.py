@@ -22,8 +22,8 @@ from tests.patterns.make import (
 from taofold.core.errors import LogError
 from taofold.learning.extraction.words import DOES
 from taofold.learning.registry import Registry
-from taofold.logs.registry import memory_registry
-from taofold.logs.registry_files import export_to, import_from
+from taofold.log.registry.files import export_to, import_from
+from taofold.log.registry.registry import memory_registry
 
 SEED: dict[str, Any] = {
     "pattern_id": "pat-error-null-check-015",

@@ -15,7 +15,7 @@ from taofold.learning.retrieval.meaning import sense
 from taofold.learning.retrieval.question import ask, terms_of
 from taofold.learning.retrieval.relevance import closest
 from taofold.learning.settings import Injection
-from taofold.logs.registry import memory_registry, open_registry
+from taofold.log.registry.registry import memory_registry, open_registry
 
 SIDES = ("payment", "refund"), ("parser", "token")
 """Words that mean the same to the model below."""

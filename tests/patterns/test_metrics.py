@@ -9,7 +9,7 @@ from tests.patterns.make import ALWAYS, EXTRACT, NEVER, Clock, anti, case, error
 from taofold.learning.metrics import benefit, impact, improvement, measure
 from taofold.learning.patterns.notes import LoopNote, Stats
 from taofold.learning.patterns.values import Arm
-from taofold.logs.registry import memory_registry
+from taofold.log.registry.registry import memory_registry
 
 
 def arm(*iterations: int) -> Arm:

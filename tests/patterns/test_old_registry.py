@@ -7,9 +7,9 @@ from pathlib import Path
 from taofold.learning.events import STREAM
 from taofold.learning.patterns.bodies import ErrorFix
 from taofold.learning.settings import Injection
-from taofold.logs.journal import SqliteJournal
-from taofold.logs.registry import memory_registry, open_registry
-from taofold.store.journal import MemoryJournal
+from taofold.log.journal import MemoryJournal
+from taofold.log.registry.registry import memory_registry, open_registry
+from taofold.log.sqlite.journal import SqliteJournal
 
 from .make import case
 

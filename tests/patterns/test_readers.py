@@ -9,7 +9,7 @@ from taofold.core.checks import Check, Place
 from taofold.learning.extraction.history import Attempt, Change, History
 from taofold.learning.patterns.case import Case
 from taofold.learning.settings import Injection, Learning
-from taofold.logs.registry import memory_registry
+from taofold.log.registry.registry import memory_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner
 from taofold.parsing.failures import failing_checks
 

@@ -26,8 +26,8 @@ from taofold.learning.commands import UnknownPattern
 from taofold.learning.patterns.query import Query
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Extraction, Injection, Pruning
-from taofold.logs.registry import memory_registry, open_registry
-from taofold.store.journal import MemoryJournal
+from taofold.log.journal import MemoryJournal
+from taofold.log.registry.registry import memory_registry, open_registry
 
 
 @on_both

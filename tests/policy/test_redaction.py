@@ -17,8 +17,8 @@ import pytest
 from taofold.core.effects import Act
 from taofold.core.values import Action, Thought
 from taofold.policy.redaction import MARK, Redactor
-from taofold.policy.streaming import Trickle
-from taofold.runtime.cleaning import cleaned, plain
+from taofold.policy.redaction.stream import Trickle
+from taofold.runtime.redaction import cleaned, plain
 
 LETTERS = string.ascii_letters + string.digits
 LOWER = string.ascii_lowercase + string.digits

@@ -10,8 +10,7 @@ from taofold import Policy, Principal
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.policy import Facts
-from taofold.policy.rights import RIGHTS, Right, missing
-from taofold.policy.roles import ROLES
+from taofold.policy.policy import RIGHTS, ROLES, Right, missing
 
 HAD = {
     "": set[str](),

@@ -25,8 +25,7 @@ from google import genai
 from google.genai import types
 from google.oauth2.credentials import Credentials as GoogleCredentials
 
-from taofold.core.content import Issuer
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation, Issuer
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings
 from taofold.models.anthropic import MessagesReader
@@ -34,8 +33,7 @@ from taofold.models.clouds import _EventStream
 from taofold.models.http import aclose_all
 from taofold.models.retry import Retry
 from taofold.models.wire import Frame
-from taofold.runtime.model import Request
-from taofold.runtime.registry import resolve
+from taofold.runtime.model import Request, resolve
 
 KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "eu-west-1"
 CLAUDE = "us.anthropic.claude-opus-5-5-v1:0"

@@ -14,8 +14,7 @@ from tests.providers.servers import Server
 
 from taofold import Agent, Limits, tool
 from taofold.models.retry import Retry
-from taofold.runtime.model import Model, OnText, Request
-from taofold.runtime.registry import resolve
+from taofold.runtime.model import Model, OnText, Request, resolve
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,10 @@ from tests.runtime.kit import Memo, neutral, planted, settled
 
 from taofold import Agent, Limits, MemoryLog, RunResult, tool
 from taofold.core import events as e
-from taofold.core.checklist import check
+from taofold.core.rules import check
 from taofold.core.state import ENDED, fold
 from taofold.reasoning import Decompose, Plan, react
-from taofold.runtime.people import steer
+from taofold.runtime.control import steer
 from taofold.testing.replay import assert_replays
 
 from .stories import STORIES, J, Story

@@ -13,9 +13,9 @@ from taofold import Agent, Decision, MemoryLog, RunResult
 from taofold.core import events as e
 from taofold.core.state import RunState, fold
 from taofold.core.values import Principal, Profile, Reply, Usage
+from taofold.log.log import Log, RunRow
+from taofold.runtime.control import decide, pending
 from taofold.runtime.model import OnText, Request
-from taofold.runtime.people import decide, pending
-from taofold.store.log import Log, RunRow
 from taofold.testing.models import ROOMY
 
 KINDS = ("goal", "progress", "extraction", "reasoning", "exception", "synthesis")
@@ -168,7 +168,7 @@ def memory(_: Path) -> Log:
 
 
 def sqlite(folder: Path) -> Log:
-    from taofold.logs.sqlite import SqliteLog
+    from taofold.log.sqlite.log import SqliteLog
 
     return SqliteLog(folder / "runs.db", sync=lambda _: None)
 

@@ -10,7 +10,7 @@ from taofold import Agent, Decision, MemoryLog, Policy, Principal, Tier, tool
 from taofold.core import events as e
 from taofold.core.errors import Refused, UnknownRun
 from taofold.policy import Facts
-from taofold.runtime.people import REFUSALS, decide, find, pending, sweep
+from taofold.runtime.control import REFUSALS, decide, find, pending, sweep
 from taofold.testing.replay import assert_replays
 
 from .kit import LOGS, Memo, act, batch, events, finish, kinds

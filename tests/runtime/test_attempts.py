@@ -6,7 +6,7 @@ import pytest
 
 from taofold import Agent, Decision, MemoryLog, RunResult, tool
 from taofold.core import events as e
-from taofold.runtime.people import decide, pending
+from taofold.runtime.control import decide, pending
 from taofold.testing import ScriptedModel
 
 from .kit import act, finish

@@ -9,7 +9,7 @@ from taofold import Agent, Decision, Limits, MemoryLog, Policy, Principal, RunCo
 from taofold.core import events as e
 from taofold.core.state import fold
 from taofold.core.values import Reply, Usage
-from taofold.runtime.people import decide, pending
+from taofold.runtime.control import decide, pending
 from taofold.testing.replay import assert_replays
 
 from .kit import Memo, act, batch, events, finish

@@ -12,7 +12,7 @@ from taofold.core.effects import Act
 from taofold.core.errors import ModelError
 from taofold.core.values import Action, Reply, Thought, ToolCall, Usage
 from taofold.policy.redaction import MARK, Redactor
-from taofold.runtime.cleaning import DEEPEST, MOST, Walk, checked, clean, cleaned
+from taofold.runtime.redaction import DEEPEST, MOST, Walk, checked, clean, cleaned
 
 KNOWN = "correct horse"
 NUMBER = "1234567890"

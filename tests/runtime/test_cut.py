@@ -9,7 +9,7 @@ import pytest
 from taofold import MemoryLog, RunResult
 from taofold.core import events as e
 from taofold.core.state import ENDED, fold
-from taofold.store.log import Log
+from taofold.log.log import Log
 from taofold.testing.replay import assert_replays
 
 from .kit import LOGS, neutral, planted, settled

@@ -13,14 +13,14 @@ from tests.loop import kit as loops
 
 from taofold import Decision
 from taofold.core.state import fold
-from taofold.logs.identity import creator
-from taofold.logs.journal import SqliteJournal
-from taofold.logs.sqlite import SqliteLog
+from taofold.log.formats.export import export, read
+from taofold.log.memory import MemoryLog
+from taofold.log.sqlite.identity import creator
+from taofold.log.sqlite.journal import SqliteJournal
+from taofold.log.sqlite.log import SqliteLog
 from taofold.loop.lifecycle import resume
 from taofold.loop.stream import load
-from taofold.runtime.people import decide, pending
-from taofold.store.formats import export, read
-from taofold.store.memory import MemoryLog
+from taofold.runtime.control import decide, pending
 from taofold.testing.replay import assert_replays
 
 from .kit import finish, planted

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from taofold import Agent, Approval, Decision, Limits, MemoryLog, Policy, tool
-from taofold.runtime.people import steer
+from taofold.runtime.control import steer
 from taofold.testing import ScriptedModel
 from taofold.testing.replay import assert_replays
 

@@ -12,12 +12,13 @@ from taofold import Agent, Decision, MemoryLog, Outcome, tool
 from taofold.core import events as e
 from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
 from taofold.core.values import Principal
-from taofold.logs import SqliteLog
-from taofold.runtime import lease, owner, people
+from taofold.log.log import AT_ONCE, LONGEST_LEASE_MS, Log, RunRow
+from taofold.log.sqlite.log import SqliteLog
+from taofold.runtime import control as people
+from taofold.runtime import lease, owner
 from taofold.runtime import run as runs
+from taofold.runtime.endings import Finished, More, Share, Waiting
 from taofold.runtime.lease import LEASE_MS, Heartbeat
-from taofold.runtime.waiting import Finished, More, Share, Waiting
-from taofold.store.log import AT_ONCE, LONGEST_LEASE_MS, Log, RunRow
 from taofold.testing import ScriptedModel
 from taofold.testing.models import FunctionModel
 

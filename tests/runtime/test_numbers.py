@@ -13,10 +13,10 @@ import pytest
 
 from taofold import Limits, Outcome, Store, tool
 from taofold.core import events as e
-from taofold.core.codec import encode
 from taofold.core.errors import ConfigError, LogError
+from taofold.core.events import encode
+from taofold.log.formats.ndjson import dumps
 from taofold.spec.template import Template, Unrenderable
-from taofold.store.ndjson import dumps
 from taofold.testing.replay import assert_replays
 
 from .kit import LOGS, act, finish, sqlite

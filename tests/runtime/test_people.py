@@ -11,8 +11,8 @@ from taofold.core import events as e
 from taofold.core.errors import Conflict, Refused
 from taofold.core.state import fold
 from taofold.core.values import Principal
-from taofold.runtime.people import cancel, decide, pending, steer
-from taofold.store.log import RunRow
+from taofold.log.log import RunRow
+from taofold.runtime.control import cancel, decide, pending, steer
 from taofold.testing import FunctionModel
 from taofold.testing.replay import assert_replays
 

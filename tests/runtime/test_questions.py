@@ -7,7 +7,7 @@ import pytest
 
 from taofold import Agent, Decision, MemoryLog, RunContext, tool
 from taofold.core import events as e
-from taofold.runtime.people import decide
+from taofold.runtime.control import decide
 from taofold.testing.replay import assert_replays
 from taofold.tools import Answer, InputRequired
 

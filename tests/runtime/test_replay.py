@@ -7,13 +7,13 @@ import pytest
 
 from taofold import Agent, Decision, Limits, MemoryLog, Policy, Store, tool
 from taofold.core import events as e
-from taofold.core.codec import encode
 from taofold.core.effects import note
 from taofold.core.errors import Refused, ReplayDiverged
+from taofold.core.events import encode
 from taofold.core.state import fold
 from taofold.policy import Ruling
 from taofold.reasoning import Task, react
-from taofold.runtime.people import decide
+from taofold.runtime.control import decide
 from taofold.runtime.run import rewind
 from taofold.testing.replay import assert_replays
 

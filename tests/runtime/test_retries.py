@@ -7,7 +7,7 @@ import pytest
 from taofold import Agent, Limits, MemoryLog, tool
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
-from taofold.runtime import calling
+from taofold.runtime import tool_calls as calling
 
 from .kit import Memo, act, events, finish
 

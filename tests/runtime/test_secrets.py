@@ -12,8 +12,8 @@ from taofold.core.errors import Refused
 from taofold.core.values import Message, Principal, Profile, Reply, ToolCall
 from taofold.policy import Policy
 from taofold.policy.redaction import MARK, Redactor
-from taofold.policy.streaming import Trickle
-from taofold.runtime.people import cancel, decide, pending, steer
+from taofold.policy.redaction.stream import Trickle
+from taofold.runtime.control import cancel, decide, pending, steer
 from taofold.testing import ScriptedModel
 
 from .kit import Memo, act, finish

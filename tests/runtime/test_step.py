@@ -14,7 +14,7 @@ from taofold.core.state import fold
 from taofold.core.values import Action, Observation, Principal, Profile, Reply, Thought, ToolCall
 from taofold.parsing import read_call
 from taofold.parsing.jsonlike.strict import is_finite
-from taofold.runtime.people import cancel
+from taofold.runtime.control import cancel
 from taofold.testing import FunctionModel
 
 from .kit import Memo, act, batch, finish, kinds, settled

@@ -9,12 +9,12 @@ import time
 import pytest
 
 from taofold import Limits, MemoryLog, tool
-from taofold.core import codec
+from taofold.core import events as codec
 from taofold.core import events as e
 from taofold.core.state import fold
-from taofold.runtime.branch import copied
-from taofold.store.ndjson import dumps, loads
-from taofold.store.store import Store
+from taofold.log.formats.ndjson import dumps, loads
+from taofold.log.store import Store
+from taofold.runtime.run import copied
 from taofold.testing.replay import assert_replays
 
 from .kit import act, finish
@@ -82,7 +82,7 @@ async def test_a_run_goes_on_though_the_machines_clock_is_set_ahead(
 ) -> None:
     ahead = 0
     real = time.time_ns
-    monkeypatch.setattr("taofold.store.store.time.time_ns", lambda: real() + ahead)
+    monkeypatch.setattr("taofold.log.store.time.time_ns", lambda: real() + ahead)
 
     @tool(effect="read")
     def jump(hours: int) -> str:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import httpx2
 
 from taofold import Agent
-from taofold.logs.sqlite import SqliteLog
+from taofold.log.log import Log
+from taofold.log.sqlite.log import SqliteLog
 from taofold.server import Server, Settings, create_app
 from taofold.server.listening import server_for
 from taofold.server.tokens import Tokens
-from taofold.store.log import Log
 
 QUICK = Settings(look_s=0.02, tail_s=0.01, grace_s=0.05, stop_s=1.0)
 PATIENCE = 60.0

@@ -11,8 +11,8 @@ from tests.server.agents import Bench, act, batch, finish
 from tests.server.live import QUICK, Client, serving
 
 from taofold import Agent, Limits, Policy
+from taofold.log.store import clock
 from taofold.server.tokens import Tokens
-from taofold.store.store import clock
 
 pytestmark = pytest.mark.anyio
 
@@ -372,7 +372,7 @@ async def test_a_run_that_is_not_offered_here_is_decided_on_and_left_to_whoever_
     tmp_path: Path,
 ) -> None:
     """Red where the server wakes whatever is decided on: the run is then stuck in it."""
-    from taofold.logs.sqlite import SqliteLog
+    from taofold.log.sqlite.log import SqliteLog
 
     bench = Bench()
     log = SqliteLog(tmp_path / "runs.db")
@@ -394,8 +394,8 @@ async def test_a_run_that_is_not_offered_here_is_decided_on_and_left_to_whoever_
 
 
 async def test_a_decision_that_another_process_wrote_is_noticed(tmp_path: Path) -> None:
-    from taofold.logs.sqlite import SqliteLog
-    from taofold.runtime import people as persons
+    from taofold.log.sqlite.log import SqliteLog
+    from taofold.runtime import control as persons
     from taofold.runtime.setup import Decision
 
     bench = Bench()

@@ -9,12 +9,12 @@ from tests.server.live import serving
 from taofold.learning.patterns.bodies import ErrorFix, Fix, Signature
 from taofold.learning.patterns.values import Pattern
 from taofold.learning.settings import Extraction
-from taofold.logs.registry import memory_registry
+from taofold.log.journal import MemoryJournal
+from taofold.log.registry.registry import memory_registry
 from taofold.loop import events as e
 from taofold.loop.stream import Stream
 from taofold.loop.values import Wish
 from taofold.server.tokens import Tokens
-from taofold.store.journal import MemoryJournal
 
 pytestmark = pytest.mark.anyio
 

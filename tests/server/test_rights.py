@@ -16,8 +16,7 @@ from tests.server.agents import Bench, act, finish
 from tests.server.live import Client, serving
 
 from taofold import Policy
-from taofold.policy.rights import RIGHTS
-from taofold.policy.roles import ROLES
+from taofold.policy.policy import RIGHTS, ROLES
 from taofold.server import Settings, create_app
 from taofold.server.app import ENDPOINTS
 from taofold.server.door import Door

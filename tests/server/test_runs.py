@@ -10,10 +10,9 @@ from tests.server.agents import Bench, act, finish
 from tests.server.live import QUICK, Client, serving, settled
 
 from taofold import Limits
-from taofold.logs.sqlite import SqliteLog
+from taofold.log.log import Claim, Log, RunRow, WrappedLog
+from taofold.log.sqlite.log import SqliteLog
 from taofold.server import Settings
-from taofold.store.log import Claim, Log, RunRow
-from taofold.store.wrapped import WrappedLog
 
 pytestmark = pytest.mark.anyio
 

@@ -13,16 +13,16 @@ from tests.server.live import PATIENCE, QUICK
 from taofold import Agent
 from taofold.core.errors import ConfigError, LogError
 from taofold.engine import RemoteEngine
+from taofold.log.log import AT_ONCE
+from taofold.log.memory import MemoryLog
 from taofold.server import Server
 from taofold.server.kept import Shared
 from taofold.server.signin import Signin
 from taofold.server.tokens import Tokens
-from taofold.store.log import AT_ONCE
-from taofold.store.memory import MemoryLog
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
 
-from taofold.logs.postgres import Database, PostgresLog
+from taofold.log.postgres import Database, PostgresLog
 
 
 class Plain:

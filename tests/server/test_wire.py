@@ -9,10 +9,10 @@ from tests.server.agents import Bench, act, batch, finish
 from taofold import Agent, Limits, Policy
 from taofold.agent.result import RunResult
 from taofold.core.errors import ModelError
-from taofold.core.instant import milliseconds
+from taofold.core.text import milliseconds
+from taofold.log.store import clock
 from taofold.runtime.run import rewind
 from taofold.server.wire import Name, project
-from taofold.store.store import clock
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from tests.telemetry.kit import add, calculator, capturing, family, told
 from taofold import Agent, MemoryLog
 from taofold.core.traceparent import TraceContext, parse
 from taofold.core.values import Principal
-from taofold.runtime.tracecontext import TRACEPARENT, current
+from taofold.runtime.setup import TRACEPARENT, current
 from taofold.telemetry import otel
 from taofold.telemetry.attributes import attributes
 from taofold.telemetry.ids import trace_id

@@ -7,7 +7,7 @@ from tests.telemetry.kit import SECRET, calculator, family
 
 from taofold import Limits, MemoryLog
 from taofold.core import events as e
-from taofold.core.spans import trace
+from taofold.core.trace import trace
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.attributes import attributes, title
 from taofold.telemetry.ids import root_run, span_id, uuid7

@@ -3,8 +3,8 @@
 import pytest
 
 from taofold.core.events import Record, RunFinished, RunStarted
-from taofold.store.log import RunRow, Signal
-from taofold.store.memory import MemoryLog
+from taofold.log.log import RunRow, Signal
+from taofold.log.memory import MemoryLog
 from taofold.telemetry.traced import TracedLog
 from taofold.testing.log_conformance import contracts
 
@@ -32,7 +32,7 @@ async def test_a_traced_log_keeps(contract):
 
 @pytest.mark.parametrize("contract", contracts(persistent=True), ids=lambda c: c.__name__)
 async def test_a_traced_sqlite_log_keeps(contract, tmp_path):
-    from taofold.logs.sqlite import SqliteLog
+    from taofold.log.sqlite.log import SqliteLog
 
     def opened():
         return TracedLog(SqliteLog(tmp_path / "runs.db", sync=lambda _: None), Kept())

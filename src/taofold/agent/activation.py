@@ -1,42 +1,77 @@
-"""One activation of an agent: its description made live, and a run driven with it."""
+"""One activation of an agent: its description made live, and a run driven with it.
+
+Strategies are found by name here, ours and those that others register.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from os import urandom
 from time import time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from taofold import reasoning
 from taofold.agent.history import Earlier, History
 from taofold.agent.result import Delta, Happening, Progress, RunResult, result_of
-from taofold.agent.strategies import find_strategy
 from taofold.core import events as e
 from taofold.core.content import Part, TextPart, media_of, parts_of
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached
 from taofold.core.state import RunState, fold, live
+from taofold.core.text import near
 from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal
+from taofold.log.log import Log
+from taofold.log.memory import MemoryLog
+from taofold.log.store import Store, clock
 from taofold.policy import Limits
 from taofold.policy.redaction import Redactor
 from taofold.reasoning import Task
 from taofold.runtime import run as runs
-from taofold.runtime.calling import render
-from taofold.runtime.cleaning import Walk, shown, unsaid
-from taofold.runtime.model import Model
-from taofold.runtime.people import pending
-from taofold.runtime.registry import resolve
-from taofold.runtime.setup import Approver, ChildOutcome, Parent, Pause, Setup
-from taofold.runtime.terminal import approve_all, at_terminal
-from taofold.runtime.tracecontext import SETTING, current
-from taofold.runtime.unbegun import never_began, remove_unbegun
-from taofold.runtime.waiting import Advanced
-from taofold.store.log import Log
-from taofold.store.memory import MemoryLog
-from taofold.store.store import Store, clock
+from taofold.runtime.approvals import approve_all, at_terminal
+from taofold.runtime.control import pending
+from taofold.runtime.endings import Advanced
+from taofold.runtime.model import Model, resolve
+from taofold.runtime.owner import never_began, remove_unbegun
+from taofold.runtime.redaction import Walk, shown, unsaid
+from taofold.runtime.setup import SETTING, Approver, ChildOutcome, Parent, Pause, Setup, current
+from taofold.runtime.tool_calls import render
 from taofold.tools import Tool
 from taofold.tools.media import Prompt, Showing, prompted
 
 if TYPE_CHECKING:
     from taofold.agent.agent import Agent
+
+
+STRATEGIES: Final[dict[str, str]] = {
+    "react": "react",
+    "cot": "Cot",
+    "self_correct": "SelfCorrect",
+    "decompose": "Decompose",
+    "plan": "Plan",
+    "direct": "Direct",
+}
+"""Names in `taofold.reasoning`: loaded when an agent asks for them."""
+
+
+def find_strategy(
+    strategy: str | Callable[[Task], Strategy[Any]],
+) -> tuple[str, Callable[[Task], Strategy[Any]]]:
+    """The strategy's name and the function that makes it."""
+    if not isinstance(strategy, str):
+        return name_of(strategy), strategy
+    if strategy not in STRATEGIES:
+        raise ConfigError(
+            f"unknown strategy {strategy!r}; {near(strategy, STRATEGIES)}", path="strategy"
+        )
+    found: Any = getattr(reasoning, STRATEGIES[strategy])
+    return strategy, found() if isinstance(found, type) else found
+
+
+def name_of(strategy: Callable[[Task], Strategy[Any]]) -> str:
+    """What a strategy is called in the log: its own name, its function's, or "custom"."""
+    inner = getattr(strategy, "func", strategy)  # of a functools.partial
+    name = getattr(inner, "name", None) or getattr(inner, "__name__", None)
+    return name if isinstance(name, str) else "custom"
+
 
 UI_CONTEXT = 2000
 """Characters of the user interface's context that reach the prompt."""

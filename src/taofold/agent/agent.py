@@ -15,14 +15,13 @@ from typing import Any, Final, Generic, cast
 import msgspec
 
 from taofold.agent.activation import Activation, settle_log
-from taofold.agent.answer_text import ANSWERING, AnswerText
 from taofold.agent.batch import Batch, BatchState, run_batch
 from taofold.agent.history import Earlier
-from taofold.agent.result import Happening, Out, RunResult, Stream
+from taofold.agent.result import ANSWERING, AnswerText, Happening, Out, RunResult, Stream
 from taofold.agent.sync import run_now
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
-from taofold.core.nearest import near
+from taofold.core.text import near
 from taofold.core.values import (
     Effort,
     ModelSettings,
@@ -31,14 +30,14 @@ from taofold.core.values import (
     Reply,
     Tier,
 )
+from taofold.log.log import Log
+from taofold.log.open import open_log
 from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
 from taofold.reasoning import Offer, Output, Task
+from taofold.runtime.endings import Advanced
 from taofold.runtime.model import ModelSpec, ToolSpec
 from taofold.runtime.setup import Approver, Pause
-from taofold.runtime.waiting import Advanced
-from taofold.store.log import Log
-from taofold.store.opening import open_log
 from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.actions import custom_actions
 from taofold.tools.context import Deps

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from taofold.bridges.mcp_definitions import meant, safe, shown
 from taofold.core.errors import ConfigError
+from taofold.core.text import visible
 from taofold.core.values import Sideeffect
-from taofold.core.visible import visible
 from taofold.tools import BadArguments, RunContext, Tool, Toolset, external
 from taofold.tools.arguments import unknown
 from taofold.tools.declare import tidy

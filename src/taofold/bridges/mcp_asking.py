@@ -17,9 +17,9 @@ import msgspec
 
 from taofold.bridges.mcp_definitions import checker
 from taofold.bridges.mcp_sdk import plain
-from taofold.core.visible import visible
+from taofold.core.text import visible
+from taofold.log.formats.fields import is_mapping
 from taofold.policy.redaction import named
-from taofold.store.fields import is_mapping
 from taofold.tools import Answer, InputRequired
 
 MESSAGE: Final = 2_000

@@ -15,10 +15,10 @@ from taofold.core import events as e
 from taofold.core.effects import Act, Answer, Strategy
 from taofold.core.errors import ConfigError, ModelError, Refused, UnknownRun
 from taofold.core.values import Action, Observation, Principal, Profile, Reply, Thought, Tier
+from taofold.log.log import Log
 from taofold.policy import Policy
 from taofold.reasoning import Task
 from taofold.runtime.model import OnText, Request
-from taofold.store.log import Log
 from taofold.tools import Tool, Toolset
 
 PREFIX: Final = "mcp:"

@@ -17,7 +17,7 @@ import msgspec
 from taofold.bridges.mcp_definitions import Definition, bare
 from taofold.bridges.mcp_place import Place
 from taofold.core.errors import ConfigError
-from taofold.places.reserved import operator_folder
+from taofold.reserved import operator_folder
 
 FOLDER: Final = "mcp"
 _FORMAT: Final = 1

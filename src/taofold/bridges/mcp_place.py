@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from taofold.core.errors import ConfigError
+from taofold.log.formats.fields import is_list
 from taofold.policy.redaction import Redactor
-from taofold.store.fields import is_list
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 _AROUND: Final = re.compile(r"^(?:mcp[-_])?(?:server[-_])?|(?:[-_]mcp)?(?:[-_]server)?$")

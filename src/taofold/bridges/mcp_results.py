@@ -11,7 +11,7 @@ from taofold.bridges.mcp_sdk import get, plain
 from taofold.core.content import TextPart
 from taofold.core.content import described as shown_as_text
 from taofold.core.errors import ConfigError
-from taofold.core.excerpt import excerpt
+from taofold.core.text import excerpt
 from taofold.core.values import ObservationStatus
 from taofold.tools import Outcome
 from taofold.tools.media import Attachment, Showing, showing

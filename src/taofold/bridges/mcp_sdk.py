@@ -21,7 +21,7 @@ from taofold.bridges.mcp_http import CLOSED as CLOSED
 from taofold.bridges.mcp_http import LARGEST, Credentials, client_factory
 from taofold.bridges.mcp_place import Place, filled
 from taofold.core.errors import ConfigError
-from taofold.places.reserved import MARK, SERVER
+from taofold.reserved import MARK, SERVER
 
 HINT: Final = "the mcp package is missing: pip install 'taofold[mcp]'"
 URL_REQUIRED: Final = -32042

@@ -31,10 +31,10 @@ from taofold.bridges.mcp_offers import RESUME, Offer, Offers, said
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, Conflict, Refused, RunError
 from taofold.core.values import Principal, Tier
-from taofold.policy.rights import Right
-from taofold.runtime.calling import render
-from taofold.runtime.people import decide, pending
+from taofold.policy.policy import Right
+from taofold.runtime.control import decide, pending
 from taofold.runtime.setup import Approval, Decision
+from taofold.runtime.tool_calls import render
 from taofold.tools.arguments import BadArguments
 from taofold.tools.schema import Checker, is_object
 

@@ -21,8 +21,8 @@ from taofold.bridges.mcp_pins import Pins, offered
 from taofold.bridges.mcp_place import Place
 from taofold.bridges.mcp_sdk import URL_REQUIRED, Session, code, data, get, load, plain
 from taofold.core.errors import ConfigError
-from taofold.core.visible import visible
-from taofold.store.fields import is_list, is_mapping
+from taofold.core.text import visible
+from taofold.log.formats.fields import is_list, is_mapping
 from taofold.tools import InputRequired, Outcome, RunContext
 
 FRESH: Final = 60.0

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from taofold.core.errors import ConfigError
-from taofold.core.excerpt import excerpt
+from taofold.core.text import excerpt
 from taofold.tools.result import jsonable, utf8
 
 try:

@@ -18,7 +18,7 @@ from taofold.bridges.mcp_offers import Silent
 from taofold.bridges.monty import Bounds, Call, Done, Failed, Interpreter, Program, Reply, Turn
 from taofold.core.effects import Act, Answer, Halt, Strategy
 from taofold.core.errors import ConfigError
-from taofold.core.excerpt import excerpt
+from taofold.core.text import excerpt
 from taofold.core.values import Action, Observation, Sideeffect, Thought, Tier
 from taofold.policy import Limits
 from taofold.reasoning import Task

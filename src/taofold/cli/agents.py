@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from taofold.cli import place
 from taofold.cli.outcome import say
 from taofold.core.errors import ConfigError
-from taofold.store.fields import is_mapping
+from taofold.log.formats.fields import is_mapping
 from taofold.tools.discovery import DiscoveryWarning, discovered
 
 if TYPE_CHECKING:

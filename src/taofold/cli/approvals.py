@@ -11,11 +11,11 @@ from taofold.cli.find import find, with_log
 from taofold.cli.outcome import fail, give_json, say
 from taofold.cli.program import invocation
 from taofold.core.errors import Refused
-from taofold.store.fields import is_mapping
+from taofold.log.formats.fields import is_mapping
 
 if TYPE_CHECKING:
+    from taofold.log.log import Log
     from taofold.runtime.setup import Approval, Decision
-    from taofold.store.log import Log
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,8 +34,8 @@ def list_pending(
     from taofold.cli.ending import driven
     from taofold.cli.live import pending_json
     from taofold.cli.tables import approvals_table
-    from taofold.runtime import people
-    from taofold.store.store import clock
+    from taofold.log.store import clock
+    from taofold.runtime import control as people
 
     async def work(log: "Log") -> "tuple[list[Approval], set[str]]":
         waiting = await people.pending(log, await find(log, run) if run else "")
@@ -101,7 +101,7 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
     from taofold.cli.ending import driven
     from taofold.cli.place import operator_policy
     from taofold.policy.redaction import Redactor
-    from taofold.runtime import people
+    from taofold.runtime import control as people
 
     refuse("decide on an action")
     one = await _pending(log, said)
@@ -117,7 +117,7 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
 
 
 async def _pending(log: "Log", said: str) -> "Approval":
-    from taofold.runtime import people
+    from taofold.runtime import control as people
 
     name, colon, seq = said.partition(":")
     run = await find(log, name)

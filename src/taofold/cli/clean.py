@@ -5,7 +5,7 @@ not move the cursor, change colours or hide what a person is asked to approve. P
 import json
 from typing import Any, Final
 
-from taofold.core.visible import visible
+from taofold.core.text import visible
 
 clean = visible
 """What everything here goes through."""

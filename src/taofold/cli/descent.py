@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from taofold.core.errors import Refused
-from taofold.places.reserved import MARK, SERVER
+from taofold.reserved import MARK, SERVER
 
 
 def refuse(what: str, *, mcp: bool = False) -> None:

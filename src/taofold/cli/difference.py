@@ -14,7 +14,7 @@ from taofold.cli.essence import essence, kind
 from taofold.core import events as e
 from taofold.core.state import fold, live
 from taofold.core.values import Step
-from taofold.store.fields import is_list, is_mapping
+from taofold.log.formats.fields import is_list, is_mapping
 
 _BESIDE = (e.Resumed, e.Parked, e.Forked)
 """Say how a run was driven, not what it did."""

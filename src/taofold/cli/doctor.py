@@ -77,7 +77,7 @@ def _store() -> "Finding":
     from taofold.cli.place import FILE, home, log_address, open_store
     from taofold.cli.probe import Finding
     from taofold.core.errors import TaofoldError
-    from taofold.logs.check import check
+    from taofold.log.sqlite.check import check
 
     try:
         path, shared = home() / FILE, log_address()
@@ -115,7 +115,7 @@ def _configuration() -> "Finding":
 def _policy() -> "Finding":
     from taofold.cli.place import operator_policy
     from taofold.cli.probe import Finding
-    from taofold.places.reserved import operator_folder
+    from taofold.reserved import operator_folder
 
     path = operator_folder() / "policy.yaml"
     try:

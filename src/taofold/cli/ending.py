@@ -6,10 +6,11 @@ from taofold.core import events as e
 from taofold.core.errors import UnknownRun
 from taofold.core.state import ENDED, fold
 from taofold.core.values import Principal
-from taofold.runtime import owner, people
-from taofold.runtime.ending import cancelled
-from taofold.store.log import Log, RunRow
-from taofold.store.store import clock
+from taofold.log.log import Log, RunRow
+from taofold.log.store import clock
+from taofold.runtime import control as people
+from taofold.runtime import owner
+from taofold.runtime.endings import cancelled
 
 LOCAL = Principal()
 

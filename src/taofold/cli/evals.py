@@ -11,7 +11,7 @@ from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
 if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.evals import Report
-    from taofold.store.log import Log
+    from taofold.log.log import Log
 
 
 def register(app: typer.Typer) -> None:
@@ -160,7 +160,7 @@ async def _cases(log: "Log", said: list[str]) -> str:
     from taofold.cli.find import find
     from taofold.core.state import fold
     from taofold.evals.cases import UNSET, from_state
-    from taofold.store import yaml
+    from taofold.log.formats import fields as yaml
 
     cases: list[dict[str, Any]] = []
     for one in said:

@@ -11,7 +11,7 @@ from taofold.core.errors import ConfigError, UnknownRun
 
 if TYPE_CHECKING:
     from taofold.core.events import Record
-    from taofold.store.log import Log
+    from taofold.log.log import Log
 
 T = TypeVar("T")
 _SHOWN: Final = 5

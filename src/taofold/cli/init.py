@@ -83,7 +83,7 @@ def init(
     import json
 
     from taofold.cli.place import FOLDER
-    from taofold.logs.open import make_home
+    from taofold.log.adapters import make_home
     from taofold.spec.policy_file import PolicyFile
     from taofold.spec.schema import published
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from taofold.agent.result import Happening
     from taofold.cli.prompt import Asking
     from taofold.core.events import Record
+    from taofold.log.log import Log
     from taofold.runtime.setup import Approval, Approver, Decision
-    from taofold.store.log import Log
 
 T = TypeVar("T")
 
@@ -185,8 +185,8 @@ def approver(approve: str, before: Callable[[], None]) -> "Approver | None":
 
 def _everything(asking: "Asking | None") -> "Approver":
     """Approves every action. What only a person can know is asked, or waits."""
+    from taofold.runtime.ledger import Park
     from taofold.runtime.setup import Decision
-    from taofold.runtime.signals import Park
 
     async def approve(request: "Approval") -> "Decision":
         if not request.question:

@@ -20,7 +20,7 @@ def migrate(
     is; take it away afterwards, so that nobody goes on with it.
     """
     from taofold.cli.descent import refuse
-    from taofold.logs.migration import migrate as moved
+    from taofold.log.migration import migrate as moved
 
     refuse("move a log")
     done = moved(source, target)

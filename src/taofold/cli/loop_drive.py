@@ -131,7 +131,7 @@ def _questions(run: str) -> list[str]:
     """What an iteration's run waits for, and the commands that answer it."""
     from taofold.cli.asked import told
     from taofold.cli.loop_place import with_means
-    from taofold.runtime.people import pending
+    from taofold.runtime.control import pending
 
     found = with_means(lambda given: pending(given.log, run))
     return [text for one in found for text in told(one)]

@@ -42,7 +42,7 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
         ConfigError: there is no store yet, and it is not to be created.
     """
     from taofold.cli.patterns_place import embedder
-    from taofold.logs.beside import journal_beside, registry_beside
+    from taofold.log.adapters import journal_beside, registry_beside
     from taofold.loop.driver import Means
     from taofold.loop.learner.cross_loop import CrossLoopLearner
     from taofold.models.repair import NAME

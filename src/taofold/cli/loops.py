@@ -37,9 +37,9 @@ def list_loops(
     from taofold.cli.clean import ago, dollars, line
     from taofold.cli.loop_place import with_means
     from taofold.cli.tables import table
+    from taofold.log.store import clock
     from taofold.loop.lifecycle import rows
     from taofold.loop.values import status_of
-    from taofold.store.store import clock
 
     try:
         wanted = status_of(status) if status else ""

@@ -11,8 +11,8 @@ from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from taofold.log.log import Log
     from taofold.server.mcp import McpEntrance
-    from taofold.store.log import Log
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 UNNAMED: Final = "agent"

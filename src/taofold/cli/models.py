@@ -41,7 +41,7 @@ def live(
     Raises:
         ConfigError: there is no model, or it cannot be used.
     """
-    from taofold.runtime.registry import resolve
+    from taofold.runtime.model import resolve
 
     if model:
         one = resolve(model, provider=provider)

@@ -198,7 +198,7 @@ def export(
     json: options.Json = False,
 ) -> None:
     """Write everything that was learnt to a file, or to a folder in the seed's layout."""
-    from taofold.logs.registry_files import export_to
+    from taofold.log.registry.files import export_to
 
     target = output or team_shared
     if target is None:
@@ -224,7 +224,7 @@ def import_(
     json: options.Json = False,
 ) -> None:
     """Take in exported patterns. Their counts are shown, not believed; exit code 1 on faults."""
-    from taofold.logs.registry_files import import_from
+    from taofold.log.registry.files import import_from
 
     async def work(registry: "Registry") -> "Imported":
         return await import_from(registry, given)

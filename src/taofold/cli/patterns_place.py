@@ -48,7 +48,7 @@ def with_registry(work: "Callable[[Registry], Awaitable[T]]", *, create: bool = 
         LogError: it cannot be used.
     """
     from taofold.cli import place
-    from taofold.logs.beside import registry_beside
+    from taofold.log.adapters import registry_beside
 
     async def done() -> T:
         log = place.open_store(create=create, kind="patterns")

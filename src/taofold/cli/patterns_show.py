@@ -25,7 +25,7 @@ _YET: Final = "not enough loops yet"
 
 def day(at: int) -> str:
     """A time for people, "—" if there is none."""
-    from taofold.core.instant import iso
+    from taofold.core.text import iso
 
     return f"{iso(at)[:19]}Z" if at else "—"
 

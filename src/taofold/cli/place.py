@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError
-from taofold.places.reserved import operator_folder
+from taofold.reserved import operator_folder
 
 if TYPE_CHECKING:
+    from taofold.log.log import Log
     from taofold.policy import Policy
     from taofold.spec import Config
-    from taofold.store.log import Log
 
 FOLDER: Final = ".taofold"
 FILE: Final = "runs.db"
@@ -126,7 +126,7 @@ def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False)
 
 def _named(address: str) -> "Log":
     """The log that the environment names."""
-    from taofold.logs.open import open_log
+    from taofold.log.adapters import open_log
 
     if address == "memory":
         raise ConfigError("memory keeps nothing between two commands: name a database", path=LOG)
@@ -138,8 +138,8 @@ def _named(address: str) -> "Log":
 
 def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
     """The file in the project's folder."""
-    from taofold.logs.open import make_home
-    from taofold.logs.sqlite import SqliteLog
+    from taofold.log.adapters import make_home
+    from taofold.log.sqlite.log import SqliteLog
 
     folder = home()
     path = folder / FILE

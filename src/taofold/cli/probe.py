@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Message, ModelSettings, Profile, Reply
+from taofold.log.formats.fields import is_mapping
 from taofold.runtime.model import Model, Request, ToolSpec
-from taofold.store.fields import is_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,8 +71,7 @@ async def _closing(work: Awaitable[list[Finding]]) -> list[Finding]:
 async def _examine(name: str) -> list[Finding]:
     from datetime import UTC, datetime
 
-    from taofold.runtime.probed import keep
-    from taofold.runtime.registry import resolve
+    from taofold.runtime.model import keep, resolve
 
     plain = resolve(name)
     found = [Finding("model", True, plain.name)]
@@ -142,7 +141,7 @@ def _from(said: str, source: str) -> str:
 
 def _optioned(name: str) -> bool:
     """Does the provider take a profile? The built-in models have theirs."""
-    from taofold.runtime.registry import resolve
+    from taofold.runtime.model import resolve
 
     try:
         resolve(name, profile=Profile())
@@ -152,7 +151,7 @@ def _optioned(name: str) -> bool:
 
 
 def _able(name: str, profile: Profile) -> Model:
-    from taofold.runtime.registry import resolve
+    from taofold.runtime.model import resolve
 
     return resolve(name, profile=profile)
 

@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 
 from taofold.cli.asked import why
 from taofold.cli.clean import clean
+from taofold.log.formats.fields import is_mapping
+from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
-from taofold.runtime.signals import Park
-from taofold.store.fields import is_mapping
 
 _POLL_S: Final = 0.05
 _SHOWN: Final = 2000

@@ -13,7 +13,7 @@ from taofold.cli.program import invocation
 if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.core.events import Record
-    from taofold.store.log import Log, RunRow
+    from taofold.log.log import Log, RunRow
 
 
 def register(app: typer.Typer) -> None:
@@ -103,7 +103,7 @@ def steer(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model should know.")],
 ) -> None:
     """Send the model a message that it reads once, at its next turn."""
-    from taofold.runtime import people
+    from taofold.runtime import control as people
 
     if not text.strip():
         fail("the message is empty")
@@ -131,8 +131,8 @@ def fork(
 ) -> None:
     """Branch off at the last complete step at or before --at. Files are not taken back."""
     from taofold.agent.activation import new_id
+    from taofold.log.store import clock
     from taofold.runtime import run as runs
-    from taofold.store.store import clock
 
     new = new_id()
 

@@ -14,7 +14,7 @@ from taofold.core.errors import ConfigError, Conflict
 
 if TYPE_CHECKING:
     from taofold.core.events import Record
-    from taofold.store.log import Log
+    from taofold.log.log import Log
 
 FORMATS: Final = ("ndjson", "tao-yaml", "react-json")
 TRACES: Final = ("otlp", "opik")
@@ -59,7 +59,7 @@ def export_run(
 
     ndjson keeps everything, tao-yaml and react-json its thoughts, actions, observations.
     """
-    from taofold.store import formats
+    from taofold.log.formats import export as formats
 
     if format in TRACES:
         _export_trace(run, format, output, endpoint, content)
@@ -110,8 +110,8 @@ def import_run(
     What it says of decisions is history: whatever is not done is asked anew.
     """
     from taofold.agent.activation import new_id
-    from taofold.store import formats
-    from taofold.store.store import clock
+    from taofold.log.formats import export as formats
+    from taofold.log.store import clock
 
     form = format or _ENDS.get(file.suffix, "ndjson")
     _known(form)
@@ -135,8 +135,8 @@ async def _take(log: "Log", records: "list[Record]", source: str) -> str:
     from taofold.core.provenance import taken_in
     from taofold.core.state import fold
     from taofold.core.values import Principal
-    from taofold.store.log import RunRow
-    from taofold.store.store import clock
+    from taofold.log.log import RunRow
+    from taofold.log.store import clock
 
     owner = Principal()
     try:

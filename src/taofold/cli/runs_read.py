@@ -7,11 +7,11 @@ import typer
 from taofold.cli import options
 from taofold.cli.find import find, records_of, with_log
 from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
-from taofold.store.plain import plain
+from taofold.log.plain import plain
 
 if TYPE_CHECKING:
     from taofold.core.events import Record
-    from taofold.store.log import Log, RunRow
+    from taofold.log.log import Log, RunRow
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +41,7 @@ def list_runs(
 
     from taofold.cli import ending
     from taofold.cli.tables import runs_table
-    from taofold.store.store import clock
+    from taofold.log.store import clock
 
     if status and status not in STATUSES:
         fail(f"--status is one of {', '.join(STATUSES)}, not {status!r}")
@@ -84,7 +84,7 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
 
     from taofold.cli.essence import essence, kind
     from taofold.core.events import public
-    from taofold.core.instant import iso
+    from taofold.core.text import iso
 
     async def work(log: "Log") -> "tuple[str, list[Record]]":
         return await records_of(log, run, at)
@@ -122,7 +122,7 @@ def metrics(run: options.Run, json: options.Json = False) -> None:
 
 def check(run: options.Run, json: options.Json = False) -> None:
     """The seven points of the TAO checklist; exit code 1 if one fails."""
-    from taofold.core.checklist import check as judge
+    from taofold.core.rules import check as judge
 
     async def work(log: "Log") -> "tuple[str, list[Record]]":
         return await records_of(log, run)
@@ -169,7 +169,7 @@ def replay(run: options.Run, agent: options.AgentName = "", json: options.Json =
     from taofold.cli.agents import make, recorded
     from taofold.cli.report import started_of
     from taofold.core.errors import ReplayDiverged
-    from taofold.runtime.registry import ReplayModel
+    from taofold.runtime.model import ReplayModel
 
     async def work(log: "Log") -> tuple[str, int, ReplayDiverged | None]:
         name = await find(log, run)

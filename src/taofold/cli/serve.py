@@ -225,8 +225,7 @@ def work(
 def _tokens(file: Path | None) -> "Tokens":
     """The tokens of this project's servers."""
     from taofold.cli.place import home, log_address, open_store
-    from taofold.logs.beside import shelf_beside
-    from taofold.logs.open import make_home
+    from taofold.log.adapters import make_home, shelf_beside
     from taofold.server.kept import Shared
     from taofold.server.tokens import Tokens
 

@@ -15,7 +15,8 @@ from taofold.cli.outcome import fail, say
 from taofold.cli.place import home, open_store, operator_policy
 from taofold.cli.program import invocation
 from taofold.core.errors import ConfigError
-from taofold.logs.beside import journal_beside, registry_beside, shelf_beside
+from taofold.log.adapters import journal_beside, registry_beside, shelf_beside
+from taofold.log.log import Log
 from taofold.server import Server, Settings, create_app
 from taofold.server.catalog import Rebuild
 from taofold.server.door import LOOPBACK, loopback
@@ -23,7 +24,6 @@ from taofold.server.kept import Shared
 from taofold.server.listening import server_for
 from taofold.server.local_token import LocalToken
 from taofold.server.tokens import Tokens
-from taofold.store.log import Log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from taofold.cli.clean import ago, line
 
 if TYPE_CHECKING:
+    from taofold.log.log import RunRow
     from taofold.runtime.setup import Approval
-    from taofold.store.log import RunRow
 
 _COLOURS: Final = {
     "finished": "green",

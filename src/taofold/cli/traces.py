@@ -7,7 +7,7 @@ from taofold.cli.find import find, with_log
 if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.core.events import RunStarted
-    from taofold.store.log import Log
+    from taofold.log.log import Log
     from taofold.telemetry.projection import Root
     from taofold.telemetry.prompt import Prompt
     from taofold.telemetry.spans import Span
@@ -50,7 +50,7 @@ def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[An
     """The agent of a stored run, if it can be made: a child's is a tool of its caller's."""
     from taofold.cli.agents import make, recorded
     from taofold.core.errors import TaofoldError
-    from taofold.runtime.registry import ReplayModel
+    from taofold.runtime.model import ReplayModel
 
     stand_in = ReplayModel(started.model, started.profile)
     if caller is not None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.values import (
     Action,
     Message,

@@ -1,18 +1,60 @@
 """A run's state is a fold over its records. There is no other state.
 
-`reduce` costs the same however long the run is: the steps are a shared append-only
-`Chain`, everything else is counters and the few steps that are still open.
+`reduce` costs the same however long the run is: the steps are a shared append-only `Chain`,
+everything else is counters and the few steps that are still open.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias, assert_never
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, assert_never, overload
 
 import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
-from taofold.core.chain import Chain
 from taofold.core.values import Action, Message, Observation, Step, Thought, Usage, Value
+
+
+class Chain(Sequence[Step]):
+    """An immutable view of the first `len(self)` steps of a shared append-only list."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: list[Step] | None = None, length: int = 0) -> None:
+        self._items: list[Step] = [] if items is None else items
+        self._length = length
+
+    def plus(self, step: Step) -> "Chain":
+        """The chain with `step` at its end; `self` stays as it is."""
+        items = self._items if len(self._items) == self._length else self._items[: self._length]
+        items.append(step)
+        return Chain(items, self._length + 1)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Step]: ...
+    def __getitem__(self, index: int | slice) -> Step | list[Step]:
+        if isinstance(index, slice):
+            return self._items[: self._length][index]
+        if index < -self._length or index >= self._length:
+            raise IndexError(index)
+        return self._items[index if index >= 0 else self._length + index]
+
+    def __iter__(self) -> Iterator[Step]:
+        for position in range(self._length):
+            yield self._items[position]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chain) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Chain({list(self)!r})"
+
 
 Status: TypeAlias = Literal[
     "new", "running", "waiting", "finished", "limited", "failed", "cancelled"

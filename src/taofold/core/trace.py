@@ -1,15 +1,22 @@
-"""The log as a person reads it: one turn after the other, complete or not, with its times.
+"""The log as a person reads it: turn after turn with their times, as flat spans, and as an audit.
 
-`state.fold` keeps what a run needs to go on; `turns` keeps what can be judged, measured
-and exported. It takes any log, also an imported one that breaks the rules.
+`state.fold` keeps what a run needs to go on; `turns` keeps what can be judged, measured and
+exported. It takes any log, also an imported one that breaks the rules. `trace` gives one span per
+run, model call, step and tool call, ready for JSON lines and telemetry. `audit` gives for every
+call who asked, who decided, what happened and when (D10). Pure; secrets were taken out before
+anything was logged.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.state import live
-from taofold.core.values import RESERVED, Action, Observation, Step, Thought, Value
+from taofold.core.text import iso
+from taofold.core.values import JSON, RESERVED, Action, Observation, Step, Thought, Usage, Value
 
 
 class Call(Value, frozen=True):
@@ -177,3 +184,215 @@ def opening(records: Iterable[e.Record]) -> e.RunStarted | None:
         if isinstance(record.event, e.RunStarted):
             return record.event
     return None
+
+
+VERSION: Final = 1
+
+
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """A span. `step` is 0 outside of steps; `start` and `end` are ms since the epoch.
+
+    Ids are `run:seq` with the record that opened the span, so they are the same each time.
+    `key` is the effect's place in the strategy: what its branch was ("3.1.0": the second
+    of the branches forked at "3"), whatever ran at the same time.
+    """
+
+    version: int
+    id: str
+    parent: str
+    step: int
+    timestamp: str
+    type: Literal["run", "model", "step", "tool"]
+    name: str
+    input: Any
+    output: Any
+    status: str
+    usage: Usage | None
+    start: int
+    end: int
+    key: str = ""
+
+
+def trace(records: Iterable[e.Record]) -> tuple[Span, ...]:
+    """The entries of a log in the order of their start; what is open ends with the log."""
+    kept = live(records)
+    if not kept:
+        return ()
+    told = turns(kept)
+    root = f"{kept[0].run}:{kept[0].seq}"
+    found = [_run(kept, root), *_replies(kept, told, root)]
+    for turn in told:
+        found += _turn(turn, kept[-1], root)
+    return tuple(sorted(found, key=lambda entry: entry.start))
+
+
+def _entry(id: str, parent: str, step: int, start: int, **rest: Any) -> Span:  # noqa: A002
+    return Span(VERSION, id, parent, step, iso(start), start=start, **rest)
+
+
+def _run(kept: Sequence[e.Record], root: str) -> Span:
+    first, last = kept[0].event, kept[-1].event
+    opened = first if isinstance(first, e.RunStarted) else e.RunStarted(goal="")
+    done = last if isinstance(last, e.RunFinished) else None
+    return _entry(
+        root,
+        opened.parent,
+        0,
+        kept[0].at,
+        type="run",
+        name=opened.agent,
+        input=opened.goal,
+        output=done.output if done else None,
+        status=done.status if done else "open",
+        usage=None,
+        end=kept[-1].at,
+    )
+
+
+def _replies(kept: Sequence[e.Record], told: Sequence[Turn], root: str) -> list[Span]:
+    """Model calls. A reply belongs to the next step of its branch."""
+    numbers = {turn.seq: turn.number for turn in told}
+    following: dict[str, int] = {}
+    found: list[Span] = []
+    for record in reversed(kept):
+        event = record.event
+        if isinstance(event, e.Proposed):
+            following[branch(event.key)] = numbers.get(record.seq, 0)
+        elif isinstance(event, e.Replied):
+            found.append(
+                _entry(
+                    f"{record.run}:{record.seq}",
+                    root,
+                    following.get(branch(event.key), 0),
+                    record.at - round(event.ms),
+                    type="model",
+                    name=event.model,
+                    input=event.prompt,
+                    output=event.text or [msgspec.structs.asdict(call) for call in event.calls],
+                    status="success",
+                    usage=event.usage,
+                    end=record.at,
+                    key=event.key,
+                )
+            )
+    found.reverse()
+    return found
+
+
+def _turn(turn: Turn, last: e.Record, root: str) -> list[Span]:
+    """A step and the calls in it."""
+    own = f"{last.run}:{turn.seq}"
+    ends = [call.observed_at or last.at for call in turn.calls]
+    step = _entry(
+        own,
+        root,
+        turn.number,
+        turn.at,
+        type="step",
+        name=turn.thought.type,
+        input=turn.thought.content,
+        output=[call.observation.extraction for call in turn.calls if call.observation is not None],
+        status="success" if turn.complete else "interrupted",
+        usage=None,
+        end=max(ends, default=turn.at),
+        key=turn.key,
+    )
+    calls = [_call(call, f"{own}.{index}", turn, last.at) for index, call in enumerate(turn.calls)]
+    return [step, *calls]
+
+
+def _call(call: Call, own: str, turn: Turn, until: int) -> Span:
+    seen = call.observation
+    return _entry(
+        own,
+        own.rpartition(".")[0],
+        turn.number,
+        call.started_at or turn.at,
+        type="tool",
+        name=call.action.tool,
+        input=call.action.parameters,
+        output=seen.result if seen else None,
+        status=seen.status if seen else "interrupted",
+        usage=None,
+        end=call.observed_at or until,
+        key=turn.key,
+    )
+
+
+class AuditEntry(Value, frozen=True):
+    """One call. Times are milliseconds since the epoch, 0 where it never came so far."""
+
+    key: str
+    index: int
+    who: str
+    tool: str
+    parameters: dict[str, JSON]
+    tier: int = 0
+    decision: str = ""
+    """The last verdict: allow, deny, expired, void, done, or ask while it waits."""
+    resolver: str = ""
+    """Who decided: "policy", a person's id, "clock"."""
+    reason: str = ""
+    outcome: str = "open"
+    """success, failure, partial or timeout; why it was refused; or "open"."""
+    proposed_at: int = 0
+    decided_at: int = 0
+    started_at: int = 0
+    finished_at: int = 0
+
+
+class Attempt(Value, frozen=True):
+    """A decision that somebody tried to take and may not."""
+
+    id: str
+    who: str
+    why: str
+    at: int
+
+
+def audit(records: Iterable[e.Record]) -> tuple[tuple[AuditEntry, ...], tuple[Attempt, ...]]:
+    """Every call of the run in order of proposal, and every refused attempt to decide."""
+    who = ""
+    entries: dict[tuple[str, int], AuditEntry] = {}
+    attempts: list[Attempt] = []
+    for record in live(records):
+        event = record.event
+        match event:
+            case e.RunStarted():
+                who = event.principal.id
+            case e.Proposed():
+                for index, action in enumerate(event.actions):
+                    entries[event.key, index] = AuditEntry(
+                        event.key,
+                        index,
+                        who,
+                        action.tool,
+                        action.parameters,
+                        proposed_at=record.at,
+                    )
+            case e.Decided() | e.Started() | e.Observed():
+                place = (event.key, event.index)
+                entries[place] = _with(entries[place], event, record.at)
+            case e.DecisionRefused():
+                attempts.append(Attempt(event.id, event.by, event.why, event.at or record.at))
+            case _:
+                pass
+    return tuple(entries.values()), tuple(attempts)
+
+
+def _with(entry: AuditEntry, event: e.Decided | e.Started | e.Observed, at: int) -> AuditEntry:
+    if isinstance(event, e.Started):
+        return replace(entry, started_at=at)
+    if isinstance(event, e.Observed):
+        seen = event.observation
+        return replace(entry, outcome=seen.refused or seen.status, finished_at=at)
+    parameters = entry.parameters if event.action is None else event.action.parameters
+    return replace(
+        entry,
+        parameters=parameters,
+        tier=event.tier,
+        decision=event.verdict,
+        resolver=event.decider,
+        reason=event.reason,
+        decided_at=at,
+    )

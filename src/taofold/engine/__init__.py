@@ -6,8 +6,7 @@ process; several such processes share a log by its leases. `remote`
 leaves everything to other processes.
 """
 
-from taofold.engine.engine import Advance, Engine
+from taofold.engine.engine import Advance, Engine, RemoteEngine
 from taofold.engine.local import LocalEngine
-from taofold.engine.remote import RemoteEngine
 
 __all__ = ["Advance", "Engine", "LocalEngine", "RemoteEngine"]

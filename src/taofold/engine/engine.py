@@ -1,10 +1,13 @@
-"""The seam of engines: anything that has runs advanced."""
+"""The seam of engines: anything that has runs advanced; and the one that drives nothing itself."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
+from taofold.core.errors import Conflict, UnknownRun
+from taofold.log.log import AT_ONCE, Log
+from taofold.runtime import owner
+from taofold.runtime.endings import QUEUED, Advanced
 from taofold.runtime.setup import Pause
-from taofold.runtime.waiting import Advanced
 
 Advance: TypeAlias = Callable[[str, Pause], Awaitable[Advanced]]
 """Does what can be done for a run now; asks `Pause` before each model call whether it may go on.
@@ -41,3 +44,43 @@ class Engine(Protocol):
     async def stop(self, seconds: float) -> None:
         """Let every run come to a place where it can wait; cut off what takes longer."""
         ...
+
+
+class RemoteEngine:
+    """Has runs advanced by whoever else looks at the log: `taofold work`, another server.
+
+    Everything that makes a run due is in the log, so nothing has to be told to anybody.
+    """
+
+    active = queued = finished = 0
+    full = False
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.stuck: dict[str, str] = {}
+        self.stopping = False
+
+    def drives(self, run: str) -> bool:
+        """Nothing is driven here."""
+        return False
+
+    async def start(self) -> None:
+        """Nothing is to be started."""
+
+    async def wake(self, run: str) -> None:
+        """Let others have a run that was begun here; any other is due by itself."""
+        try:
+            row = await self._log.row(run)
+            if row.status == "running" and owner.mine(row.owner):
+                await self._log.append(
+                    run, row.epoch, [], status="waiting", waiting_for=QUEUED, wake_at=AT_ONCE
+                )
+        except (Conflict, UnknownRun):  # somebody was quicker
+            pass
+
+    def nudge(self) -> None:
+        """Nobody looks here."""
+
+    async def stop(self, seconds: float) -> None:
+        """Nothing is to be stopped."""
+        self.stopping = True

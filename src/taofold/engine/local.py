@@ -14,11 +14,12 @@ from typing import Final, assert_never
 
 from taofold.core.errors import Conflict, LogError, Refused, TaofoldError, UnknownRun
 from taofold.engine.engine import Advance
-from taofold.runtime import owner, people
+from taofold.log.log import AT_ONCE, ENDED, Log, RunRow
+from taofold.runtime import control as people
+from taofold.runtime import owner
+from taofold.runtime.endings import QUEUED, STOPPED, UNATTENDED, Finished, More, Waiting
 from taofold.runtime.lease import SILENT_S
-from taofold.runtime.unbegun import remove_unbegun
-from taofold.runtime.waiting import QUEUED, STOPPED, UNATTENDED, Finished, More, Waiting
-from taofold.store.log import AT_ONCE, ENDED, Log, RunRow
+from taofold.runtime.owner import remove_unbegun
 
 MOST: Final = 200
 """Runs that are driven at once."""

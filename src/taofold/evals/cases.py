@@ -27,8 +27,8 @@ from pydantic import Field
 
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError
-from taofold.core.nearest import near
 from taofold.core.state import RunState
+from taofold.core.text import near
 from taofold.evals.scorers import Scorer, command, contains, exact, judge, schema, success
 from taofold.spec.document import Document, Place, Strict, check, load
 from taofold.spec.faults import Fault, refuse

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from taofold.core.errors import Refused
-from taofold.core.instant import iso
+from taofold.core.text import iso
 from taofold.learning import events as e
 from taofold.learning.patterns.case import Case, Context
 from taofold.learning.patterns.identity import fresh

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from math import sqrt
 from typing import Any, Final, NamedTuple
 
-from taofold.core.instant import iso
+from taofold.core.text import iso
 from taofold.core.values import Value
 from taofold.learning.patterns.bodies import Kind
 from taofold.learning.patterns.notes import LoopNote, Stats

@@ -1,6 +1,6 @@
-"""Logs on disk. `open_log` turns what a user writes, such as a path, into a log."""
+"""The logs under the path that earlier releases documented; `taofold.log` is their room."""
 
-from taofold.logs.open import open_log
-from taofold.logs.sqlite import SqliteLog
+from taofold.log.adapters import open_log
+from taofold.log.sqlite.log import SqliteLog
 
 __all__ = ["SqliteLog", "open_log"]

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from taofold.core import events as run
-from taofold.core.excerpt import key_line
 from taofold.core.state import RunState, fold, live
+from taofold.core.text import key_line
 from taofold.core.values import FINISH, Action, Observation, Step, Value
 from taofold.loop.events import Failed
 from taofold.loop.values import Spent

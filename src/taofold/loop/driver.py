@@ -22,6 +22,9 @@ from taofold.agent.result import Happening, RunResult
 from taofold.core.errors import LogError, Refused, TaofoldError, UnknownRun
 from taofold.core.events import Record
 from taofold.core.state import ENDED, RunState, fold
+from taofold.log.journal import Journal
+from taofold.log.log import Log
+from taofold.log.store import clock, steady
 from taofold.loop import decide as d
 from taofold.loop import events as e
 from taofold.loop import prompt
@@ -35,9 +38,6 @@ from taofold.loop.learner.protocol import Learner, NoLearner
 from taofold.loop.state import LoopState
 from taofold.loop.stream import Overtaken, Stream
 from taofold.loop.verdict import Verdict, failing, line, slim
-from taofold.store.journal import Journal
-from taofold.store.log import Log
-from taofold.store.store import clock, steady
 
 TOLD: Final = 6000
 """Characters of the gates' findings that an iteration is told."""

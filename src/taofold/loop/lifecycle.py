@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from taofold.agent.activation import Activation
 from taofold.core.errors import ConfigError, Conflict, LogError, Refused, TaofoldError
 from taofold.core.state import RunState
+from taofold.log.memory import MemoryLog
 from taofold.loop import events as e
 from taofold.loop.decide import Clear, Learn, decide
 from taofold.loop.driver import Driver, LoopWork, Means, shaped
@@ -29,7 +30,6 @@ from taofold.loop.stream import Stream, frozen, ids, load, lost
 from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, Bounds, Wish
 from taofold.runtime import owner
 from taofold.runtime.lease import HEART, release
-from taofold.store.memory import MemoryLog
 
 Word: TypeAlias = Literal["", "keep", "restore"]
 """What a person says about them; "" = nothing yet."""

@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from taofold.core.excerpt import excerpt
-from taofold.core.visible import visible
+from taofold.core.text import excerpt, visible
 from taofold.loop.events import Failed, IterationEnded
 from taofold.loop.learner.lessons import Lessons
 from taofold.loop.state import LoopState

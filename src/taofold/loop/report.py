@@ -12,8 +12,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from taofold.core.checks import Check
-from taofold.core.instant import iso
-from taofold.core.visible import visible
+from taofold.core.text import iso, visible
 from taofold.loop import events as e
 from taofold.loop.gates.results import limits
 from taofold.loop.state import LoopState, fold

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
+from taofold.log.journal import Journal, StreamRow
+from taofold.log.store import clock
 from taofold.loop import events as e
 from taofold.loop.learner.lessons import Lessons
 from taofold.loop.state import START, LoopState, fold
 from taofold.loop.values import DRIVEN
 from taofold.runtime import owner
 from taofold.runtime.lease import HEART, LEASE_MS
-from taofold.store.journal import Journal, StreamRow
-from taofold.store.store import clock
 
 Heard = Callable[[e.LoopRecord], None]
 """Hears every fact that this process wrote or found."""

@@ -16,6 +16,7 @@ from typing_extensions import Unpack
 
 from taofold.core.content import (
     Content,
+    Conversation,
     MediaPart,
     OpaquePart,
     Part,
@@ -25,7 +26,6 @@ from taofold.core.content import (
     ToolResult,
     parts_of,
 )
-from taofold.core.conversation import Conversation
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Effort, Message, Reply, Usage
 from taofold.models.anyjson import is_object
@@ -51,8 +51,7 @@ from taofold.models.wire import (
     seen,
     wire_name,
 )
-from taofold.runtime.fallback import Speaker
-from taofold.runtime.model import Request
+from taofold.runtime.model import Request, Speaker
 
 VERSION: Final = "2023-06-01"
 _HOST: Final = "api.anthropic.com"

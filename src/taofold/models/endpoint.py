@@ -14,7 +14,7 @@ from taofold.models.http import Http
 from taofold.models.limiter import Limiter, shared
 from taofold.models.retry import Retry, failure
 from taofold.models.transport import Body, Bounds, Transport, guard, joined
-from taofold.runtime.fallback import Speaker
+from taofold.runtime.model import Speaker
 
 _network: Final = Http()
 _BOUNDS: Final = Bounds()

@@ -15,6 +15,7 @@ import msgspec
 from typing_extensions import Unpack
 
 from taofold.core.content import (
+    Conversation,
     MediaPart,
     OpaquePart,
     Part,
@@ -24,7 +25,6 @@ from taofold.core.content import (
     ToolResult,
     parts_of,
 )
-from taofold.core.conversation import Conversation
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Effort, Message, Reply, Usage
 from taofold.models.anyjson import is_object

@@ -11,8 +11,15 @@ from typing import Any, Final
 
 from typing_extensions import Unpack
 
-from taofold.core.content import MediaPart, Part, TextPart, ThinkingPart, ToolResult, parts_of
-from taofold.core.conversation import Conversation
+from taofold.core.content import (
+    Conversation,
+    MediaPart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolResult,
+    parts_of,
+)
 from taofold.core.errors import ConfigError
 from taofold.core.values import Effort, Profile
 from taofold.models.endpoint import Reader

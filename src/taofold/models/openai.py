@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from taofold.core.content import (
     Content,
+    Conversation,
     MediaPart,
     Part,
     TextPart,
@@ -20,7 +21,6 @@ from taofold.core.content import (
     ToolResult,
     parts_of,
 )
-from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import JSON, Effort, Reply
 from taofold.models.anyjson import is_array, is_object
@@ -43,8 +43,7 @@ from taofold.models.wire import (
     seen,
     wire_name,
 )
-from taofold.runtime.fallback import Speaker
-from taofold.runtime.model import Request, ToolSpec
+from taofold.runtime.model import Request, Speaker, ToolSpec
 
 _FORMATS: Final = ("json_schema", "json_object", "none")
 _DROPPABLE: Final = (

@@ -17,8 +17,7 @@ from taofold.core.values import EFFORTS, JSON, Effort, ModelSettings, Profile, R
 from taofold.models.endpoint import Endpoint, Reader
 from taofold.models.prices import Price
 from taofold.models.wire import Frame, Memo, estimate, names_of
-from taofold.runtime.fallback import Speaker
-from taofold.runtime.model import OnText, Request, ToolSpec
+from taofold.runtime.model import OnText, Request, Speaker, ToolSpec
 
 _SETTINGS = msgspec.json.Encoder().encode
 Parts: TypeAlias = list[bytes]

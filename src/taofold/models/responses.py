@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from taofold.core.content import (
+    Conversation,
     MediaPart,
     OpaquePart,
     Part,
@@ -24,7 +25,6 @@ from taofold.core.content import (
     parts_of,
     said,
 )
-from taofold.core.conversation import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import JSON, Message, Reply, Usage
 from taofold.models.anyjson import is_object
@@ -48,8 +48,7 @@ from taofold.models.wire import (
     seen,
     wire_name,
 )
-from taofold.runtime.fallback import Speaker
-from taofold.runtime.model import Request
+from taofold.runtime.model import Request, Speaker
 
 _DROPPABLE: Final = (
     "reasoning.summary", "prompt_cache_key", "include", "service_tier", "temperature", "top_p",

@@ -13,22 +13,22 @@ from msgspec.structs import replace
 
 from taofold.core.content import (
     Content,
+    Conversation,
     Issuer,
     MediaPart,
     Part,
+    Pieces,
     TextPart,
     ToolResult,
     content_of,
     parts_of,
     unbound,
 )
-from taofold.core.conversation import Conversation, Pieces
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, Reply, ToolCall, Usage
 from taofold.models.anyjson import is_array, is_object
 from taofold.models.prices import Price
-from taofold.runtime.fallback import Speaker
-from taofold.runtime.model import Request, ToolSpec
+from taofold.runtime.model import Request, Speaker, ToolSpec
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])

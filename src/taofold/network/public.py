@@ -1,21 +1,108 @@
 """Connections to the public internet only, decided on the address that is connected to.
 
-Whatever a URL spells, however a name resolves, whichever redirect led there: the decision is
-made where the socket for one address is created, and the connection goes to that address.
-There is nothing else to agree with: no second parser of URLs, no look-up that could say
-something different a moment later.
+Whatever a URL spells, however a name resolves, whichever redirect led there: the decision is made
+where the socket for one address is created, and the connection goes to that address. There is no
+second parser of URLs and no look-up that could disagree a moment later.
 """
 
 import errno
 import importlib
+import ipaddress
 import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from taofold.network.addresses import is_own, is_public
-
 if TYPE_CHECKING:
     import aiohttp
+
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_NEAR_4: Final = tuple(
+    ipaddress.IPv4Network(text)
+    for text in (
+        "0.0.0.0/8",  # this host
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # shared by a provider's customers; 100.100.100.200 of Alibaba
+        "127.0.0.0/8",
+        "169.254.0.0/16",  # link-local: metadata of most clouds
+        "172.16.0.0/12",
+        "192.0.0.0/24",  # protocol assignments; 192.0.0.192 of Oracle
+        "192.0.2.0/24",
+        "192.88.99.0/24",  # 6to4 relays
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+        "168.63.129.16/32",  # Azure's wire server
+        "161.26.0.0/16",  # IBM's services, reachable from its machines only
+        "166.8.0.0/14",
+    )
+)
+_GLOBAL_6: Final = ipaddress.IPv6Network("2000::/3")
+_NEAR_6: Final = tuple(
+    ipaddress.IPv6Network(text)
+    for text in (
+        "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID
+        "2001:db8::/32",
+        "2002::/16",  # 6to4: leads to any IPv4 address, and is retired
+        "3fff::/20",
+    )
+)
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_ISATAP: Final = 0x5EFE
+"""In the middle of an interface id: the last 32 bits are an IPv4 address (RFC 5214)."""
+
+
+def parsed(text: str) -> Address | None:
+    """The address that `text` spells, without a zone; None if it is none."""
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def is_public(text: str) -> bool:
+    """Is it an address of the public internet? What is no address is not public."""
+    address = parsed(text)
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped
+        if address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+        if inner is None:
+            return _is_public_6(address)
+        address = inner
+    return address is not None and not any(address in network for network in _NEAR_4)
+
+
+def _is_public_6(address: ipaddress.IPv6Address) -> bool:
+    if address not in _GLOBAL_6 or any(address in network for network in _NEAR_6):
+        return False
+    # The bits "universal" and "group" of an ISATAP interface id may be set.
+    isatap = (int(address) >> 32) & 0xFCFF_FFFF == _ISATAP
+    return not isatap or is_public(str(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)))
+
+
+def is_own(text: str) -> bool:
+    """Is it an address of this machine, as its routing table says? Sends nothing.
+
+    A machine may have public addresses of its own: what listens there behind a firewall is
+    reached from inside without passing it.
+    """
+    address = parsed(text)
+    if address is None:
+        return False
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))  # a datagram socket: only a route is looked up
+            source = parsed(probe.getsockname()[0])
+    except OSError:
+        return False
+    return source == address
+
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 """`(name, port) -> addresses`."""

@@ -11,8 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.core.content import Content, Part, TextPart, bound, parts_of, result_message, unbound
-from taofold.core.conversation import Conversation
+from taofold.core.content import (
+    Content,
+    Conversation,
+    Part,
+    TextPart,
+    bound,
+    parts_of,
+    result_message,
+    unbound,
+)
 from taofold.core.effects import Outlook
 from taofold.core.values import (
     ASK_USER,

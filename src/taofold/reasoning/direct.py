@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.effects import Answer, Halt, Strategy, ask, begin, note
 from taofold.core.values import Message, Reply, StepRole, Thought
 from taofold.parsing import Parsed, Unparsed, parse

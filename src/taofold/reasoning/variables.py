@@ -10,9 +10,8 @@ from typing import Any, Final, cast
 import msgspec
 
 from taofold.core import events as e
-from taofold.core.spans import Entry, trace
 from taofold.core.state import live
-from taofold.core.trace import Call, Turn, opening, turns
+from taofold.core.trace import Call, Span, Turn, opening, trace, turns
 from taofold.core.values import RESERVED
 
 _VERSIONS: Final = ("draft", "revise")
@@ -54,7 +53,7 @@ def trace_entries(records: Iterable[e.Record]) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(entry) for entry in sorted(trace(records), key=_place)]
 
 
-def _place(entry: Entry) -> tuple[int, ...]:
+def _place(entry: Span) -> tuple[int, ...]:
     """Where the entry's effect stands: branches in their order, whatever ran at once."""
     return tuple([int(part) for part in entry.key.split(".")]) if entry.key else ()
 

@@ -24,11 +24,10 @@ from taofold.core.effects import (
 )
 from taofold.core.values import Message
 from taofold.policy.limits import REFUSED_ROW, STOP_REASON
-from taofold.runtime.acting import act
-from taofold.runtime.asking import ask
-from taofold.runtime.cleaning import plain
-from taofold.runtime.ledger import Ledger
-from taofold.runtime.signals import EndOfTape, Park
+from taofold.runtime.actions import act
+from taofold.runtime.ledger import EndOfTape, Ledger, Park
+from taofold.runtime.model_calls import ask
+from taofold.runtime.redaction import plain
 
 
 class Drive(Ledger):

@@ -10,9 +10,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from taofold.core import events as e
+from taofold.log.log import Log, Signal
+from taofold.log.store import Store
 from taofold.policy.redaction import Redactor
-from taofold.store.log import Log, Signal
-from taofold.store.store import Store
 
 SHAPES: Final = Redactor()
 """Knows what secrets look like, and none of a run's own."""

@@ -45,7 +45,7 @@ class Leased(Protocol):
 class Heartbeat:
     """What this process drives, and the thread that says so.
 
-    >>> from taofold.store.memory import MemoryLog
+    >>> from taofold.log.memory import MemoryLog
     >>> beat, log = Heartbeat(), MemoryLog()
     >>> with beat.driving(log, "run-1"):
     ...     beat.drives(log, "run-1")

@@ -1,10 +1,28 @@
-"""The seam of models: anything that turns a conversation into a reply."""
+"""Models: the seam, finding one by its name, several as one, and what was measured of them.
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+A `Model` is anything that turns a conversation into a reply. `resolve` is a look-up: a provider's
+module is imported when it is asked for, by its dotted path or through the entry points of group
+`taofold.models`. `Fallback` moves on to the next model only after failures that another provider
+may not share: a bad key, a rate limit, an outage, no network, a timeout. What `taofold doctor
+MODEL` measured is kept in the operator's folder and is the profile of every later
+`provider:model` that is given none. No vendor is named here.
+"""
 
-from taofold.core.conversation import Conversation
-from taofold.core.values import JSON, ModelSettings, Profile, Reply, Value
+import importlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, NoReturn, Protocol, TypeAlias, cast, get_args
+
+import msgspec
+
+from taofold.core.content import Conversation, Issuer
+from taofold.core.errors import ConfigError, ModelError, RunError
+from taofold.core.values import JSON, ModelSettings, Profile, Reply, Thinking, Value
+from taofold.log.formats.fields import is_mapping
+from taofold.reserved import operator_folder
 
 OnText: TypeAlias = Callable[[str], None]
 """Hears the text of a reply as it arrives. Deltas are never logged."""
@@ -73,3 +91,338 @@ ModelUse: TypeAlias = str | Model | Mapping[str, Any]
 """`provider:model`, a model, or `{"model": "provider:model", "effort": "high", …}`."""
 ModelSpec: TypeAlias = ModelUse | Sequence[ModelUse]
 """A model, or a list of which the first that works is used."""
+
+
+NEXT: Final = frozenset({"auth", "server", "network", "rate", "timeout"})
+"""The kinds of `ModelError` after which the next model is asked."""
+_REST: Final = 60.0
+
+
+class Speaker:
+    """Tells a listener a text that may have to be started again.
+
+    What it has said is not said twice; once a new attempt says something else it falls
+    silent: the reply, not its deltas, is the fact.
+    """
+
+    __slots__ = ("_at", "_on_text", "_pieces", "_said", "_silent")
+
+    def __init__(self, on_text: OnText) -> None:
+        self._on_text = on_text
+        self._pieces: list[str] = []
+        self._said = ""
+        self._at = 0
+        self._silent = False
+
+    def rewind(self) -> None:
+        """A new attempt begins."""
+        self._said = "".join(self._pieces)
+        self._at = 0
+
+    def __call__(self, delta: str) -> None:
+        """The next piece of this attempt's text."""
+        if self._silent or not delta:
+            return
+        known = self._said[self._at : self._at + len(delta)]
+        if not delta.startswith(known):
+            self._silent = True
+            return
+        self._at += len(known)
+        if fresh := delta[len(known) :]:
+            self._pieces.append(fresh)
+            self._on_text(fresh)
+
+
+def quote(model: Model, input_tokens: int, output_tokens: int, tier: str = "") -> float | None:
+    """US dollars for a call of this size in a service tier ("" = the usual one)."""
+    priced = getattr(model, "price_at", None) if tier else None
+    if priced is None:
+        return model.price(input_tokens, output_tokens)
+    found: float | None = priced(input_tokens, output_tokens, tier)
+    return found
+
+
+def _common(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
+    """What all of them take; None if nothing is known of any."""
+    if not inputs:
+        return None
+    return tuple([kind for kind in inputs[0] if all(kind in others for others in inputs)])
+
+
+class FallbackModel:
+    """Asks `models` in order. A model that failed rests for `rest` seconds, so that a dead
+    one does not delay every call; `Reply.model` says which one answered.
+
+    Whoever answered last in a conversation is asked first: its reasoning and its cache are there.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        *,
+        rest: float = _REST,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not models:
+            raise ConfigError("a fallback list needs at least one model")
+        self._models = tuple(models)
+        self._rest, self._clock = rest, clock
+        self._until = [0.0] * len(self._models)
+        self.name = " | ".join(model.name for model in self._models)
+        profiles = [model.profile for model in self._models]
+        self.profile = Profile(
+            window=min(profile.window for profile in profiles),
+            window_known=all(profile.window_known for profile in profiles),
+            native_tools=all(profile.native_tools for profile in profiles),
+            json_schema=all(profile.json_schema for profile in profiles),
+            streaming=all(profile.streaming for profile in profiles),
+            inputs=_common([one.inputs for one in profiles if one.inputs is not None]),
+            thinking=max([one.thinking for one in profiles], key=get_args(Thinking).index),
+            prefix_bound=any(profile.prefix_bound for profile in profiles),
+        )
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
+        """The reply of the first model that works.
+
+        Raises `ModelError`: the last one's kind, everyone's reason.
+        """
+        speaker = Speaker(on_text) if on_text else None
+        reasons: list[str] = []
+        last = ModelError("nothing was asked")
+        for index in self._order(request.conversation.issuer):
+            model = self._models[index]
+            if speaker:
+                speaker.rewind()
+            try:
+                reply = await model.complete(request, speaker)
+            except ModelError as error:
+                if error.kind not in NEXT:
+                    raise
+                last = error
+                reasons.append(f"{model.name}: {error}")
+                self._until[index] = self._clock() + max(self._rest, error.retry_after or 0.0)
+            else:
+                self._until[index] = 0.0
+                return reply
+        raise ModelError(
+            "no model of the fallback list works: " + "; ".join(reasons),
+            kind=last.kind,
+            status=last.status,
+            retry_after=last.retry_after,
+        ) from last
+
+    def _order(self, last: Issuer | None) -> list[int]:
+        now = self._clock()
+        # A sort keeps the order of equals.
+        every = sorted(
+            range(len(self._models)),
+            key=lambda i: last is None or getattr(self._models[i], "issuer", None) != last,
+        )
+        # Those that rest are still better than none.
+        return [i for i in every if self._until[i] <= now] + [
+            i for i in every if self._until[i] > now
+        ]
+
+    def price_at(self, input_tokens: int, output_tokens: int, tier: str) -> float | None:
+        """The same in a service tier."""
+        prices = [quote(model, input_tokens, output_tokens, tier) for model in self._models]
+        known = [price for price in prices if price is not None]
+        return max(known) if len(known) == len(prices) else None
+
+    def price(self, input_tokens: int, output_tokens: int) -> float | None:
+        """The dearest model's price; None if one of them is unknown."""
+        prices = [model.price(input_tokens, output_tokens) for model in self._models]
+        known = [price for price in prices if price is not None]
+        return max(known) if len(known) == len(prices) else None
+
+
+NAME: Final = "profiles.json"
+
+
+def known(model: str) -> Profile | None:
+    """The profile of `provider:model`, None if it was never probed."""
+    said = _read().get(model)
+    if said is None:
+        return None
+    try:
+        return msgspec.convert(said.get("profile"), Profile)
+    except (msgspec.ValidationError, AttributeError) as error:
+        path = str(operator_folder() / NAME)
+        raise ConfigError(f"the profile of {model!r} is damaged: {error}", path=path) from error
+
+
+def keep(model: str, profile: Profile, at: str) -> str:
+    """Write the profile; the file's path is returned."""
+    folder = operator_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / NAME
+    told = {**_read(), model: {"probed_at": at, "profile": msgspec.structs.asdict(profile)}}
+    fresh = path.with_suffix(f".{os.getpid()}")
+    fresh.write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    fresh.replace(path)
+    return str(path)
+
+
+def _read() -> dict[str, Any]:
+    path = operator_folder() / NAME
+    try:
+        said: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot be read: {error}; delete it or mend it", path=str(path)
+        ) from error
+    return said if is_mapping(said) else {}
+
+
+Factory: TypeAlias = Callable[..., Model]
+"""`(model, **options) -> Model`. Raises `ConfigError`."""
+
+GROUP: Final = "taofold.models"
+
+BUILT_IN: Final[dict[str, str]] = {
+    "openai": "taofold.models.presets:openai",
+    "openai-chat": "taofold.models.presets:openai_chat",
+    "openai-compatible": "taofold.models.presets:compatible",
+    "openrouter": "taofold.models.presets:openrouter",
+    "groq": "taofold.models.presets:groq",
+    "deepseek": "taofold.models.presets:deepseek",
+    "together": "taofold.models.presets:together",
+    "fireworks": "taofold.models.presets:fireworks",
+    "mistral": "taofold.models.presets:mistral",
+    "xai": "taofold.models.presets:xai",
+    "moonshot": "taofold.models.presets:moonshot",
+    "zai": "taofold.models.presets:zai",
+    "cerebras": "taofold.models.presets:cerebras",
+    "gemini": "taofold.models.gemini:connect",
+    "gemini-compatible": "taofold.models.presets:gemini_compatible",
+    "azure": "taofold.models.clouds:azure",
+    "bedrock": "taofold.models.clouds:bedrock",
+    "vertex": "taofold.models.clouds:vertex",
+    "llamacpp": "taofold.models.presets:llamacpp",
+    "lmstudio": "taofold.models.presets:lmstudio",
+    "vllm": "taofold.models.presets:vllm",
+    "anthropic": "taofold.models.anthropic:connect",
+    "ollama": "taofold.models.ollama:connect",
+    "offline": "taofold.models.repair:connect",
+}
+"""Ours, so that finding one does not cost a scan of all installed packages (20 ms)."""
+
+_UNKNOWN: Final = Profile()
+_registered: Final[dict[str, Factory]] = {}
+
+
+def register_provider(name: str, factory: Factory) -> None:
+    """Let `name:model` mean `factory(model, **options)`, before any other meaning of `name`.
+
+    Raises `ConfigError` if the name cannot stand before a colon or the factory is not callable.
+    """
+    if not name or ":" in name or name != name.strip():
+        raise ConfigError(f"a provider's name must be non-empty, without colon or spaces: {name!r}")
+    if not callable(factory):
+        raise ConfigError(f"the factory of provider {name!r} must be callable, not {factory!r}")
+    _registered[name] = factory
+
+
+def forget_provider(name: str) -> None:
+    """Undo `register_provider`; an unknown name is no error."""
+    _registered.pop(name, None)
+
+
+def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Model:
+    """The model that `spec` names.
+
+    Args:
+        spec: `provider:model`, a bare model name, a model, a mapping with `model` and options
+            of its own, or a sequence of these of which the first that works answers.
+        provider: completes a bare model name.
+        options: for the factory: base_url, api_key, profile, timeout, prices, ...
+
+    Raises:
+        ConfigError: unknown provider, missing key, or an option the provider does not have.
+    """
+    if isinstance(spec, str):
+        return _named(spec, provider, options)
+    if callable(getattr(spec, "complete", None)):
+        return cast("Model", spec)
+    if isinstance(spec, Mapping):
+        own = dict(spec)
+        if not own.get("model"):
+            raise ConfigError(f"a model with settings names it: {{'model': …}}, not {own!r}")
+        return resolve(own.pop("model"), provider=provider, **{**options, **own})
+    if isinstance(spec, Sequence):
+        models = [resolve(one, provider=provider, **options) for one in spec]
+        return models[0] if len(models) == 1 else FallbackModel(models)
+    raise ConfigError(
+        f"{spec!r} is not a model: give 'provider:model', an object with `complete`, or a list"
+    )
+
+
+def providers() -> list[str]:
+    """The names of all providers that can be used."""
+    return sorted({*BUILT_IN, *_registered, *(entry.name for entry in _entries())})
+
+
+def _named(spec: str, provider: str, options: dict[str, Any]) -> Model:
+    name, colon, model = spec.partition(":")
+    if not colon:
+        name, model = provider, spec
+    if not model.strip():
+        raise ConfigError(f"no model is named in {spec!r}: write 'provider:model'")
+    name, model = name.strip(), model.strip()
+    if "profile" not in options and name in BUILT_IN and name not in _registered:
+        probed = known(f"{name}:{model}")
+        if probed is not None:
+            options = {**options, "profile": probed}
+    return _factory(name, spec)(model, **options)
+
+
+def _factory(name: str, spec: str) -> Factory:
+    if name in _registered:
+        return _registered[name]
+    if name in BUILT_IN:
+        return _load(BUILT_IN[name], name)
+    for entry in _entries():
+        if entry.name == name:
+            return _load(entry.value, name)
+    known = providers()
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    raise ConfigError(f"unknown provider {name!r} in {spec!r}: {hint}known are {', '.join(known)}")
+
+
+def _load(path: str, name: str) -> Factory:
+    module, _, attribute = path.partition(":")
+    try:
+        factory: Factory = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"provider {name!r} cannot be loaded from {path!r}: {error}; is its extra installed?"
+        ) from error
+    return factory
+
+
+def _entries() -> Iterable[Any]:
+    # Imported here because it costs more than half of what `import taofold` may.
+    metadata = importlib.import_module("importlib.metadata")
+    entries: Iterable[Any] = metadata.entry_points(group=GROUP)
+    return entries
+
+
+class ReplayModel:
+    """Stands where a model was while a log is replayed. It refuses to be called."""
+
+    def __init__(self, name: str = "replay:model", profile: Profile = _UNKNOWN) -> None:
+        self.name, self.profile = name, profile
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> NoReturn:
+        """Raise `RunError`."""
+        raise RunError(
+            f"{self.name!r} was asked for a reply while a log is replayed: the log holds none for "
+            f"this call (the conversation has {len(request.conversation)} messages)"
+        )
+
+    def price(self, input_tokens: int, output_tokens: int) -> float:
+        """Nothing is bought."""
+        return 0.0

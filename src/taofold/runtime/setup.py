@@ -1,10 +1,13 @@
 """What a run is driven with: the live things that a log cannot hold."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
+from taofold.core.traceparent import TraceContext, parse
 from taofold.core.values import (
     ASK_USER,
     FINISH,
@@ -15,10 +18,10 @@ from taofold.core.values import (
     Reply,
     Tier,
 )
+from taofold.log.store import Listener, clock
 from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
 from taofold.runtime.model import Model, Request, ToolSpec
-from taofold.store.store import Listener, clock
 from taofold.tools import Tool, Toolset
 
 RESERVED_SPECS: Final = {
@@ -175,3 +178,24 @@ class Setup:
     def model(self, role: str) -> Model:
         """The model that plays `role`."""
         return self.models.get(role) or self.models["executor"]
+
+
+TRACEPARENT: Final[ContextVar[str]] = ContextVar("taofold_traceparent", default="")
+"""A W3C `traceparent` for runs started in this context, as from a request's header."""
+SETTING: Final = "traceparent"
+"""The key of `RunStarted.settings`."""
+
+
+def current() -> TraceContext | None:
+    """The span in which this code runs: `TRACEPARENT`, else OpenTelemetry's current span."""
+    if given := TRACEPARENT.get():
+        return parse(given)
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return None
+    context = api.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    return TraceContext(
+        f"{context.trace_id:032x}", f"{context.span_id:016x}", bool(context.trace_flags & 1)
+    )

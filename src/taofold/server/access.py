@@ -1,9 +1,9 @@
 """Whose run it is: what a caller may see, and what he may change."""
 
 from taofold.core.errors import UnknownRun
+from taofold.log.log import RunRow
 from taofold.server.endpoint import Call
 from taofold.server.problem import Problem
-from taofold.store.log import RunRow
 
 
 async def seen(call: Call, run: str) -> RunRow:

@@ -17,6 +17,8 @@ from starlette.responses import Response
 
 from taofold.agent.activation import UI_CONTEXT, new_id
 from taofold.core.errors import Conflict, LogError
+from taofold.log.formats.fields import is_mapping
+from taofold.log.log import ENDED, RunRow
 from taofold.server import api_people, views
 from taofold.server.agui_ask import decision
 from taofold.server.agui_scene import Scene
@@ -31,8 +33,6 @@ from taofold.server.shapes_asked import LONGEST_GOAL, Decide
 from taofold.server.stream import LONGEST_REPORT
 from taofold.server.streaming import sent
 from taofold.server.watching import allowed
-from taofold.store.fields import is_mapping
-from taofold.store.log import ENDED, RunRow
 from taofold.tools.media import Attachment, Prompt
 
 LOOK_S: Final = 0.5

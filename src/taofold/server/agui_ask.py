@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from taofold.core import events as e
 from taofold.core.values import ASK_USER, Action
+from taofold.log.formats.fields import is_mapping
 from taofold.server import shapes_asked
 from taofold.server.problem import Problem
-from taofold.store.fields import is_mapping
 
 APPROVAL: Final = "tool_approval"
 INPUT: Final = "input_required"

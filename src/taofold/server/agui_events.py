@@ -12,7 +12,7 @@ from ag_ui.core import events as ag
 from taofold.core import events as e
 from taofold.core.state import RunState
 from taofold.core.values import Action, Observation, Thought, Usage
-from taofold.runtime.calling import render
+from taofold.runtime.tool_calls import render
 
 _BATCH: Final = "tools"
 

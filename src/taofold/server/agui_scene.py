@@ -13,7 +13,7 @@ from taofold.core import events as e
 from taofold.core.state import RunState, reduce
 from taofold.core.trace import child_id
 from taofold.core.values import FINISH, Action, Usage
-from taofold.runtime.calling import render
+from taofold.runtime.tool_calls import render
 from taofold.server import agui_events as told
 from taofold.server.agui_ask import interrupt
 from taofold.server.agui_state import patch, view

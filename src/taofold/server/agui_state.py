@@ -7,7 +7,7 @@ from typing import Any
 
 from taofold.core.state import RunState
 from taofold.core.values import JSON
-from taofold.store.fields import is_mapping
+from taofold.log.formats.fields import is_mapping
 
 
 def view(run: str, state: RunState) -> dict[str, JSON]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from taofold.core import events as e
 from taofold.core.trace import child_id
-from taofold.store.log import Log
+from taofold.log.log import Log
 
 BATCH: Final = 500
 """Records read at once."""

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from taofold.core.values import FINISH
-from taofold.store.fields import is_list, is_mapping
+from taofold.log.formats.fields import is_list, is_mapping
 
 _FIRST: Final = 24
 _PART: Final = 40

@@ -9,15 +9,15 @@ from taofold.agent.activation import new_id
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.trace import opening
-from taofold.runtime import people
+from taofold.log.log import ENDED
+from taofold.runtime import control as people
 from taofold.runtime import run as runs
-from taofold.runtime.ending import RESUMABLE
+from taofold.runtime.endings import RESUMABLE
 from taofold.server import shapes, views
 from taofold.server.access import mine
 from taofold.server.endpoint import Call, Endpoint, Nothing
 from taofold.server.problem import Problem
 from taofold.server.shapes_asked import Fork, Steer
-from taofold.store.log import ENDED
 
 
 async def cancel(call: Call) -> BaseModel:

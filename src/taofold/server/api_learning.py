@@ -8,10 +8,12 @@ from typing import Any, Final, NoReturn
 from pydantic import BaseModel
 
 from taofold.core.errors import Refused, UnknownRun
-from taofold.core.instant import iso
+from taofold.core.text import iso
 from taofold.learning.patterns.query import Query
 from taofold.learning.patterns.values import Arm, Pattern, Source
 from taofold.learning.registry import Registry
+from taofold.log.journal import Journal
+from taofold.log.plain import plain
 from taofold.loop.events import IterationEnded
 from taofold.loop.report import report_json
 from taofold.loop.state import LoopState
@@ -20,8 +22,6 @@ from taofold.server import shapes_learning as shapes
 from taofold.server.endpoint import Call, Endpoint
 from taofold.server.problem import Problem
 from taofold.server.shapes_asked import LoopsQuery, PatternsQuery
-from taofold.store.journal import Journal
-from taofold.store.plain import plain
 
 _NONE: Final = "this server keeps no loops and patterns"
 

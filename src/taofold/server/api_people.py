@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.trace import opening
 from taofold.core.values import ASK_USER, Principal
+from taofold.log.log import ENDED, RunRow
 from taofold.policy import Facts
-from taofold.policy.policy import Policy
-from taofold.policy.roles import may
-from taofold.runtime import people
+from taofold.policy.policy import Policy, may
+from taofold.runtime import control as people
 from taofold.runtime.inbox import SHAPES
 from taofold.runtime.setup import Approval, Decision
 from taofold.server import filling, shapes, views
@@ -24,7 +24,6 @@ from taofold.server.catalog import AnyAgent, facts_of
 from taofold.server.endpoint import Call, Endpoint
 from taofold.server.problem import Problem
 from taofold.server.shapes_asked import ApprovalsQuery, Decide
-from taofold.store.log import ENDED, RunRow
 
 _GONE: Final = ("EXPIRED", "approval expired")
 ELSEWHERE: Final = (

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from taofold.core.errors import UnknownRun
+from taofold.log.log import RunRow
 from taofold.server import shapes, views
 from taofold.server.access import seen
 from taofold.server.api_people import pending_of
@@ -15,7 +16,6 @@ from taofold.server.endpoint import Call, Endpoint
 from taofold.server.problem import Problem
 from taofold.server.shapes_asked import EventsQuery, RecordsQuery, RunsQuery, StateQuery
 from taofold.server.streaming import stream
-from taofold.store.log import RunRow
 
 _STREAMED: Final = "text/event-stream"
 

@@ -12,8 +12,9 @@ from starlette.responses import JSONResponse, Response
 
 from taofold.agent.activation import new_id
 from taofold.core.errors import Conflict, UnknownRun
+from taofold.core.text import visible
 from taofold.core.trace import opening
-from taofold.core.visible import visible
+from taofold.log.log import ENDED
 from taofold.server import shapes, views
 from taofold.server.attachments import prompt
 from taofold.server.catalog import SETTINGS, AnyAgent
@@ -22,7 +23,6 @@ from taofold.server.problem import Problem
 from taofold.server.server import Server
 from taofold.server.shapes_asked import NewRun
 from taofold.server.streaming import stream
-from taofold.store.log import ENDED
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 _SSE: Final = "text/event-stream"

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from taofold.core.instant import iso
-from taofold.places.reserved import reserve_file
+from taofold.core.text import iso
+from taofold.log.store import clock
 from taofold.policy.redaction import Redactor
-from taofold.store.store import clock
+from taofold.reserved import reserve_file
 
 REFUSALS_PER_S: Final = 50
 _LONGEST: Final = 300

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias, cast
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.core.events import RunStarted
+from taofold.log.log import Log
 from taofold.policy import Facts, Policy
-from taofold.runtime.registry import resolve
-from taofold.store.log import Log
+from taofold.runtime.model import resolve
 from taofold.tools import Tool
 
 AnyAgent: TypeAlias = Agent[Any, Any]

@@ -15,10 +15,10 @@ from taofold.agent.result import Progress
 from taofold.core import events as e
 from taofold.core.state import ENDED
 from taofold.core.trace import child_id
+from taofold.log.log import Log
 from taofold.server.answering import Answering
 from taofold.server.position import Place, Position, covers, further, write
 from taofold.server.wire import Projection, WireEvent
-from taofold.store.log import Log
 
 BATCH: Final = 500
 """Records read at once."""

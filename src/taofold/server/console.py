@@ -16,11 +16,11 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from taofold.core.state import fold
+from taofold.log.log import ENDED, Log
 from taofold.server import api_runs, shapes
 from taofold.server.endpoint import Call, Endpoint
 from taofold.server.problem import Problem
 from taofold.server.shapes_asked import RunsQuery
-from taofold.store.log import ENDED, Log
 
 MEDIA: Final[Mapping[str, str]] = {
     "html": "text/html; charset=utf-8",

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from taofold.core.values import Principal
-from taofold.policy.rights import Right
+from taofold.policy.policy import Right
 from taofold.server.problem import Problem
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Call:
 
 
 Access: TypeAlias = Right | Literal["public", "signed_in"]
-"""A right (`taofold.policy.rights`), or any credentials, or none."""
+"""A right (`taofold.policy.policy`), or any credentials, or none."""
 Handler: TypeAlias = Callable[[Call], Awaitable[Response | BaseModel]]
 
 

@@ -11,10 +11,10 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic import create_model as model_of
 
+from taofold.log.formats.fields import is_list, is_mapping
 from taofold.parsing.jsonlike.strict import decoded
 from taofold.server.endpoint import invalid
 from taofold.server.problem import Problem
-from taofold.store.fields import is_list, is_mapping
 
 _STRICT: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 _TYPES: Final[Mapping[str, Any]] = {"string": str, "integer": int, "number": float, "boolean": bool}

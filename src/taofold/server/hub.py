@@ -13,9 +13,9 @@ from typing import Final
 from taofold.agent.result import Delta, Happening, Progress
 from taofold.core import events as e
 from taofold.core.errors import LogError
+from taofold.log.log import Log
 from taofold.server.answering import Answering
 from taofold.server.channel import Channel
-from taofold.store.log import Log
 
 LOOK_S: Final = 0.2
 """Seconds between two looks at a run that another process drives."""

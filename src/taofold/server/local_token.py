@@ -3,7 +3,7 @@
 An address proves nothing: a command of an agent, a browser's page and another user of the
 machine all come from loopback. So a program on this machine proves with a secret that it runs
 with the user's rights. It lies outside every project, in a folder that no file tool and no
-contained command reaches (`taofold.places.reserved`).
+contained command reaches (`taofold.reserved`).
 """
 
 import hmac
@@ -11,9 +11,9 @@ from pathlib import Path
 from secrets import token_hex, token_urlsafe
 from typing import Any, Final
 
-from taofold.places.reserved import state_folder
+from taofold.log.formats.fields import is_mapping
+from taofold.reserved import state_folder
 from taofold.server.kept import Form, Kept
-from taofold.store.fields import is_mapping
 
 NAME: Final = "local-token.json"
 

@@ -14,10 +14,12 @@ from typing import Final
 from taofold.core.values import Principal
 from taofold.engine import LocalEngine, RemoteEngine
 from taofold.learning.registry import Registry
+from taofold.log.journal import Journal
+from taofold.log.log import Log, RunRow
+from taofold.log.store import clock
 from taofold.policy import Policy
-from taofold.policy.rights import Right
-from taofold.policy.roles import may
-from taofold.runtime import people
+from taofold.policy.policy import Right, may
+from taofold.runtime import control as people
 from taofold.runtime.setup import Approval
 from taofold.server.auditing import Audit
 from taofold.server.catalog import AnyAgent, Catalog, Rebuild
@@ -32,9 +34,6 @@ from taofold.server.signin import Signin
 from taofold.server.tokens import Tokens
 from taofold.server.watching import Watching
 from taofold.server.worker import Worker
-from taofold.store.journal import Journal
-from taofold.store.log import Log, RunRow
-from taofold.store.store import clock
 
 _REMEMBERED: Final = 5000
 CHAT_SECONDS: Final = 300.0

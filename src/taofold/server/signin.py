@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Principal
+from taofold.log.formats.fields import is_mapping
+from taofold.log.store import clock
 from taofold.server.kept import Form, Kept, Shared
 from taofold.server.tokens import Token, Tokens
-from taofold.store.fields import is_mapping
-from taofold.store.store import clock
 
 CODE_S: Final = 600
 """Seconds that a one-time link can be used."""

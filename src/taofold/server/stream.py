@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.core.instant import iso
+from taofold.core.text import iso
 from taofold.server.channel import Channel, Entry, Told
 
 MOST_BYTES: Final = 65_536

@@ -15,14 +15,14 @@ from starlette.types import Receive, Scope, Send
 
 from taofold.core.errors import TaofoldError
 from taofold.core.values import Principal
-from taofold.runtime import people
+from taofold.log.log import ENDED
+from taofold.runtime import control as people
 from taofold.server import position
 from taofold.server.endpoint import Call
 from taofold.server.problem import Problem
 from taofold.server.server import Server
 from taofold.server.stream import Reader, read_already
 from taofold.server.watching import allowed
-from taofold.store.log import ENDED
 
 RETRY_MS = 1000
 """How long a browser waits before it comes back."""

@@ -14,12 +14,12 @@ from secrets import token_hex, token_urlsafe
 from typing import Any, Final, TypeAlias
 
 from taofold.core.errors import ConfigError
-from taofold.core.instant import iso
+from taofold.core.text import iso
 from taofold.core.values import Principal
-from taofold.policy.roles import ROLES
+from taofold.log.formats.fields import is_list, is_mapping
+from taofold.log.store import clock
+from taofold.policy.policy import ROLES
 from taofold.server.kept import Form, Kept, Shared
-from taofold.store.fields import is_list, is_mapping
-from taofold.store.store import clock
 
 _RESERVED: Final = frozenset({"local", "policy", "clock", "interrupted"})
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")

@@ -10,19 +10,18 @@ import msgspec
 
 from taofold.agent import Agent
 from taofold.core import events as e
-from taofold.core.audit import audit
 from taofold.core.content import MediaPart, media_of
-from taofold.core.instant import iso
 from taofold.core.metrics import measure
 from taofold.core.state import RunState, fold
-from taofold.core.trace import opening
+from taofold.core.text import iso
+from taofold.core.trace import audit, opening
 from taofold.core.values import Principal
+from taofold.log.log import RunRow
+from taofold.log.plain import plain
 from taofold.policy import Facts
 from taofold.runtime.model import Model
 from taofold.runtime.setup import Approval
 from taofold.server import shapes
-from taofold.store.log import RunRow
-from taofold.store.plain import plain
 
 LOCAL = "local"
 """The principal of this machine: shares its sessions with the command line."""

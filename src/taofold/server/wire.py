@@ -13,8 +13,8 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.content import MediaPart, media_of
-from taofold.core.instant import iso
 from taofold.core.state import RunState, Slot, fold, live, reduce
+from taofold.core.text import iso
 from taofold.core.values import ASK_USER, FINISH, Action, Value
 from taofold.policy.limits import STOP_REASON
 

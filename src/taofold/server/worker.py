@@ -12,11 +12,11 @@ from taofold.core.events import RunStarted
 from taofold.core.trace import opening
 from taofold.core.values import Principal
 from taofold.engine import Engine
+from taofold.log.log import Log
+from taofold.runtime.endings import Advanced
 from taofold.runtime.setup import Pause
-from taofold.runtime.waiting import Advanced
 from taofold.server.catalog import AnyAgent, Catalog
 from taofold.server.hub import Hub
-from taofold.store.log import Log
 from taofold.tools.media import Prompt
 
 

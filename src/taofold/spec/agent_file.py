@@ -11,11 +11,12 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field
 
 from taofold.actions.types import NoType, type_of
-from taofold.agent.strategies import STRATEGIES
-from taofold.core.nearest import near
+from taofold.agent.activation import STRATEGIES
+from taofold.core.text import near
 from taofold.core.values import Effort, PromptCache
+from taofold.log.formats.fields import is_list, is_mapping
 from taofold.policy import Policy
-from taofold.runtime.registry import providers
+from taofold.runtime.model import providers
 from taofold.spec.config_file import LimitKeys
 from taofold.spec.document import Document, Strict, check, load
 from taofold.spec.faults import Fault
@@ -23,7 +24,6 @@ from taofold.spec.inline_tool import InlineTool, read_inline
 from taofold.spec.mcp_file import McpKeys, read_servers
 from taofold.spec.names import is_name
 from taofold.spec.policy_file import PolicyFile, tighten
-from taofold.store.fields import is_list, is_mapping
 
 NOT_IN_FILES: Final = {
     "deps_type": "for type checkers",

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped]
 
-from taofold.core.nearest import near
+from taofold.core.text import near
 from taofold.spec.template_bounds import TooMuch, binary, budget, charge, digits, made, skim
 
 _LONGEST: Final = 2_000

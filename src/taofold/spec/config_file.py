@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from taofold.core.nearest import near
+from taofold.core.text import near
 from taofold.spec.document import Strict, check, load
 from taofold.spec.faults import Fault
 from taofold.spec.learning_file import RalphKeys

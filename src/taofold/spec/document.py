@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from taofold.core.errors import ConfigError
-from taofold.core.nearest import near
+from taofold.core.text import near
+from taofold.log.formats import fields as yaml
+from taofold.log.formats.fields import is_mapping, spelled
 from taofold.spec.faults import Fault
-from taofold.store import yaml
-from taofold.store.fields import is_mapping, spelled
 
 _LARGEST: Final = 1 << 20
 """Bytes of a file that a person may have written."""

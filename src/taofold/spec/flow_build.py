@@ -17,7 +17,7 @@ from taofold.actions.web import backend, web_tools
 from taofold.agent import Agent
 from taofold.core.effects import Answer, Strategy
 from taofold.core.errors import ConfigError
-from taofold.core.nearest import near
+from taofold.core.text import near
 from taofold.core.values import RESERVED
 from taofold.policy import Limits
 from taofold.reasoning import Task

@@ -11,14 +11,14 @@ from pydantic import BaseModel, ValidationError
 
 from taofold.actions import Actions, Kind
 from taofold.actions.types import NoType, type_of
-from taofold.core.nearest import near
+from taofold.core.text import near
+from taofold.log.formats.fields import is_list, is_mapping
 from taofold.spec.condition import Condition, Unclear
 from taofold.spec.document import Document
 from taofold.spec.faults import Fault
 from taofold.spec.flow import Given, Place, templates
 from taofold.spec.flow_keys import FlowKeys
 from taofold.spec.template import Template, Unrenderable, is_template
-from taofold.store.fields import is_list, is_mapping
 
 _ALWAYS: Final = frozenset({"state", "variables", "goal"})
 _DEEPEST: Final = 50

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError
+from taofold.log.formats import fields as yaml
 from taofold.policy import Limits, Policy
 from taofold.spec.agent_file import NOT_IN_FILES, OUTPUTS, AgentFile
-from taofold.store import yaml
 from taofold.tools import Tool
 
 HINT: Final = "# yaml-language-server: $schema=.taofold/agent.schema.json\n"

@@ -21,6 +21,7 @@ from taofold.actions.acting import done, perform
 from taofold.actions.kind import Open, Text
 from taofold.actions.types import NoType, record
 from taofold.core.effects import Strategy
+from taofold.log.formats.fields import is_list, is_mapping
 from taofold.policy import Policy
 from taofold.spec.agent_file import AgentFile, read_document
 from taofold.spec.document import Document, check, load
@@ -31,7 +32,6 @@ from taofold.spec.flow_keys import FlowKeys
 from taofold.spec.flow_nodes import Nodes
 from taofold.spec.flow_run import nested
 from taofold.spec.names import is_name
-from taofold.store.fields import is_list, is_mapping
 
 _DEEPEST: Final = 5
 

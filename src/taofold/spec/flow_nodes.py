@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from taofold.actions.registry import canonical
-from taofold.core.nearest import near
+from taofold.core.text import near
+from taofold.log.formats.fields import is_list, is_mapping
 from taofold.spec.document import check
 from taofold.spec.flow import Edge, Given, Loop, Node, Place, Spread
 from taofold.spec.flow_compile import Compiler
 from taofold.spec.flow_keys import END, NodeKeys, OnError, Parallel
 from taofold.spec.template import Template
-from taofold.store.fields import is_list, is_mapping
 
 _DEEPEST: Final = 10
 

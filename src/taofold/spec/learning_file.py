@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final
 import msgspec
 from pydantic import Field, ValidationError
 
-from taofold.core.nearest import near
+from taofold.core.text import near
 from taofold.learning.settings import CONTROL_SHARE, MOST_INJECTED, Extraction, Injection, Learning
+from taofold.log.formats.fields import is_mapping
 from taofold.spec.document import Document, Strict, check, load
 from taofold.spec.faults import Fault
-from taofold.store.fields import is_mapping
 
 PREFIX: Final = "TAOFOLD_LEARNING_"
 KEY: Final = ("ralph", "cross_loop_learning")

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from taofold.core.errors import ConfigError
+from taofold.log.formats.fields import is_list, is_mapping
 from taofold.policy.redaction import Redactor, named
 from taofold.spec.document import Document, Strict
 from taofold.spec.faults import Fault
-from taofold.store.fields import is_list, is_mapping
 
 BRIDGE: Final = "taofold.bridges.mcp"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,30}")

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from taofold.core.errors import ConfigError
-from taofold.core.nearest import near
+from taofold.core.text import near
 from taofold.host import OUTSIDE
 
 

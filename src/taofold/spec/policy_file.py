@@ -8,8 +8,7 @@ from pydantic import Field
 
 from taofold.core.values import Tier
 from taofold.policy import Policy
-from taofold.policy.policy import Autonomy, loosened
-from taofold.policy.rights import Right
+from taofold.policy.policy import Autonomy, Right, loosened
 from taofold.spec.document import Document, Place, Strict, check, load
 from taofold.spec.faults import Fault
 

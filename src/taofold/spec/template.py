@@ -22,7 +22,7 @@ from jinja2 import Template as Compiled
 from jinja2.environment import TemplateExpression
 from jinja2.exceptions import TemplateError
 
-from taofold.core.nearest import near
+from taofold.core.text import near
 from taofold.spec.template_bounds import PASSED, TooMuch, budget, charge, sized, weigh
 from taofold.spec.template_environment import ENVIRONMENT, TESTS
 from taofold.spec.template_filters import FILTERS

@@ -17,7 +17,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from taofold.core.nearest import near
+from taofold.core.text import near
 from taofold.spec.template_bounds import binary, charge, made, sized, skim, spend
 from taofold.spec.template_filters import FILTERS, shown
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 from taofold.core.errors import ConfigError
-from taofold.store.log import Log
+from taofold.log.log import Log
 from taofold.telemetry.post import place
 from taofold.telemetry.spans import Span
 from taofold.telemetry.traced import Exporter, TracedLog

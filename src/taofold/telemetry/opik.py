@@ -16,11 +16,11 @@ from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
-from taofold.core.instant import iso
+from taofold.core.text import iso
 from taofold.core.values import Usage
+from taofold.log.log import Log
+from taofold.log.open import open_log
 from taofold.policy.redaction import Redactor
-from taofold.store.log import Log
-from taofold.store.opening import open_log
 from taofold.telemetry.attributes import attributes, model_of, title
 from taofold.telemetry.ids import uuid7
 from taofold.telemetry.outbox import Outbox

@@ -16,9 +16,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from taofold.core.errors import ConfigError
+from taofold.log.log import Log
+from taofold.log.open import open_log
 from taofold.policy.redaction import Redactor
-from taofold.store.log import Log
-from taofold.store.opening import open_log
 from taofold.telemetry import otlp
 from taofold.telemetry.attributes import (
     attributes,

@@ -13,7 +13,7 @@ from taofold.core.content import Message, Usage, result_message
 from taofold.core.trace import branch
 from taofold.core.traceparent import TraceContext, parse
 from taofold.core.values import Principal
-from taofold.runtime.tracecontext import SETTING
+from taofold.runtime.setup import SETTING
 from taofold.telemetry.calls import Calls, Origin, moment, text
 from taofold.telemetry.ids import dated, parent_part, root_run, span_id, trace_id
 from taofold.telemetry.prompt import EncodedMessages, Prompt

@@ -21,7 +21,7 @@ from taofold.core.content import (
     ToolCall,
     ToolResult,
 )
-from taofold.core.excerpt import excerpt
+from taofold.core.text import excerpt
 from taofold.policy.redaction import Redactor
 from taofold.runtime.model import Request, ToolSpec
 

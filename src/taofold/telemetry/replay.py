@@ -9,9 +9,8 @@ from typing import Any
 
 from taofold.agent import Agent
 from taofold.core.errors import TaofoldError
+from taofold.log.log import Log, WrappedLog
 from taofold.runtime.model import Request
-from taofold.store.log import Log
-from taofold.store.wrapped import WrappedLog
 from taofold.telemetry.prompt import EncodedMessages, Prompt, prompt_of
 
 

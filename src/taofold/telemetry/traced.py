@@ -20,9 +20,8 @@ from taofold.core.events import (
     RunStarted,
 )
 from taofold.core.trace import branch
+from taofold.log.log import Claim, Log, RunRow, WrappedLog
 from taofold.runtime.model import Request
-from taofold.store.log import Claim, Log, RunRow
-from taofold.store.wrapped import WrappedLog
 from taofold.telemetry.ids import root_run
 from taofold.telemetry.projection import Projection, Root, context_of
 from taofold.telemetry.prompt import EncodedMessages, Prompt, prompt_of

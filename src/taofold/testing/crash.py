@@ -14,9 +14,8 @@ from typing import Any
 
 from taofold.core.events import Record
 from taofold.core.values import Profile, Reply
+from taofold.log.log import Claim, Log, RunRow, Signal, WrappedLog
 from taofold.runtime.model import Model, OnText, Request
-from taofold.store.log import Claim, Log, RunRow, Signal
-from taofold.store.wrapped import WrappedLog
 from taofold.tools import Tool
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from taofold.core.errors import Conflict
-from taofold.store.journal import Fact, Journal
+from taofold.log.journal import Fact, Journal
 from taofold.testing.log_checks import Broken, refused, same
 
 __all__ = ["Broken", "Contract", "Opener", "contracts"]

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from taofold.core.events import Record, Updated
-from taofold.store.log import Log, RunRow
+from taofold.log.log import Log, RunRow
 
 Opener: TypeAlias = Callable[[], Log]
 Contract: TypeAlias = Callable[[Opener], Awaitable[None]]

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from taofold.core.errors import UnknownRun
 from taofold.core.events import Record
-from taofold.store.log import Log, RunRow, Signal
+from taofold.log.log import Log, RunRow, Signal
 from taofold.testing.log_checks import RUN, Broken, Opener, same, seqs, updates
 
 

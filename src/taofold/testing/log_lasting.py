@@ -7,7 +7,7 @@ from typing import Any
 from taofold.core.errors import Conflict, LogError, UnknownRun
 from taofold.core.events import Noted, Observed, Record, RunFinished
 from taofold.core.values import Observation
-from taofold.store.log import Log, RunRow, Signal
+from taofold.log.log import Log, RunRow, Signal
 from taofold.testing.log_checks import RUN, Broken, Opener, owned, refused, same, seqs, updates
 
 

@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from taofold.core.errors import Conflict, LogError, OutcomeUnknown, UnknownRun
-from taofold.store.certain import CertainLog
-from taofold.store.log import AT_ONCE, Log, RunRow, Signal
-from taofold.store.wrapped import WrappedLog
+from taofold.log.certain import CertainLog
+from taofold.log.log import AT_ONCE, Log, RunRow, Signal, WrappedLog
 from taofold.testing.log_checks import RUN, Broken, Opener, refused, same, seqs, updates
 
 LONG_MS = 50_000

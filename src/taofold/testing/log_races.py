@@ -16,7 +16,7 @@ from threading import Barrier, Thread
 from typing import Any, Final, Literal, TypeAlias
 
 from taofold.core.errors import Conflict
-from taofold.store.log import AT_ONCE, Log, RunRow, Signal
+from taofold.log.log import AT_ONCE, Log, RunRow, Signal
 from taofold.testing.log_checks import Broken, Opener, same, updates
 
 Side: TypeAlias = Callable[[Log, int], Awaitable[Any]]

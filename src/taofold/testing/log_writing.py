@@ -5,7 +5,7 @@ import asyncio
 from msgspec.structs import replace
 
 from taofold.core.errors import Conflict, LogError, UnknownRun
-from taofold.store.log import RunRow, Signal
+from taofold.log.log import RunRow, Signal
 from taofold.testing.log_checks import RUN, Opener, owned, refused, same, seqs, updates
 
 

@@ -7,7 +7,7 @@ per call. They know nothing about reply formats: what they return is what the te
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.errors import TaofoldError
 from taofold.core.values import Message, Profile, Reply, Value
 from taofold.runtime.model import OnText, Request, ToolSpec

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from taofold import host
-from taofold.places import reserved
+from taofold import reserved as reserved
 from taofold.tools import guard, process, uplink
 from taofold.tools.worker import WORKERS
 

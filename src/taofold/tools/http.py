@@ -10,8 +10,7 @@ import asyncio
 import importlib
 from typing import Any, Final
 
-from taofold.network.addresses import is_public
-from taofold.network.public import Allowed, Resolve, connector, reachable
+from taofold.network.public import Allowed, Resolve, connector, is_public, reachable
 from taofold.tools.context import Outcome
 from taofold.tools.make import make
 from taofold.tools.tool import Tool

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from taofold import reserved as reserved
 from taofold.host import OUTSIDE, frozen
-from taofold.places import reserved
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK a FIFO would hold the tool until somebody writes to it.

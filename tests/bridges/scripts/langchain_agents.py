@@ -28,9 +28,9 @@ from pydantic import BaseModel, Field
 import taofold
 from taofold import Agent
 from taofold.bridges.langchain import langchain_tool, tool_of
-from taofold.runtime.people import decide
+from taofold.log.open import open_log
+from taofold.runtime.control import decide
 from taofold.runtime.setup import Decision
-from taofold.store.opening import open_log
 from taofold.testing import ScriptedModel
 from taofold.tools import InputRequired, Outcome
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from taofold import Agent
 from taofold.bridges.mcp import McpServer
-from taofold.logs.sqlite import SqliteLog
+from taofold.log.sqlite.log import SqliteLog
 from taofold.testing import ScriptedModel
 
 

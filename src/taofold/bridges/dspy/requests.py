@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from taofold.bridges.dspy.program import ARGUMENTS, THOUGHT, TOOL
 from taofold.bridges.dspy.prompt import PredictorPrompt, jsonable
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.effects import Act, Ask, Begin, Halt, Outlook, Strategy
 from taofold.core.values import (
     FINISH,

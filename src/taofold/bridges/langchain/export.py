@@ -13,8 +13,8 @@ from taofold.agent.sync import run_now
 from taofold.bridges.foreign import require
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
-from taofold.runtime.calling import render
-from taofold.runtime.ending import words
+from taofold.runtime.endings import words
+from taofold.runtime.tool_calls import render
 from taofold.tools import BadArguments, Bound, InputRequired, Outcome, RunContext, Tool, as_tool
 
 Approve = Callable[[Tool, Mapping[str, Any]], bool]

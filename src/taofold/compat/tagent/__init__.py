@@ -21,7 +21,7 @@ from taofold.compat.tagent.decisions import (
 )
 from taofold.compat.tagent.front import OverIterations, run_agent
 from taofold.compat.tagent.store import AgentState, Store
-from taofold.core.chat import format_conversation_as_chat
+from taofold.core.content import format_conversation_as_chat
 from taofold.core.rules import detect_action_loop
 from taofold.tools.actions import register_custom_action
 from taofold.tools.documentation import get_tool_documentation

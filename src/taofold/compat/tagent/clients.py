@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from taofold.agent.sync import run_now
-from taofold.core.conversation import Conversation
+from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Message, ModelSettings, Profile, Reply
-from taofold.runtime.model import Model, ModelSpec, OnText, Request
-from taofold.runtime.registry import forget_provider, register_provider, resolve
-from taofold.store.fields import is_mapping
+from taofold.log.formats.fields import is_mapping
+from taofold.runtime.model import (
+    Model,
+    ModelSpec,
+    OnText,
+    Request,
+    forget_provider,
+    register_provider,
+    resolve,
+)
 from taofold.tools.worker import WORKERS
 
 _PROFILE: Final = Profile()

@@ -14,11 +14,11 @@ from taofold.agent.agent import Agent
 from taofold.agent.result import Happening, RunResult
 from taofold.core import events as e
 from taofold.core.errors import LimitReached
+from taofold.log.log import Log
 from taofold.policy import Limits, Policy
 from taofold.reasoning import tagent
 from taofold.reasoning.system import SYSTEM_ACTIONS
 from taofold.runtime.model import ModelSpec
-from taofold.store.log import Log
 from taofold.tools import Tool, as_tool
 from taofold.tools.make import external, make
 

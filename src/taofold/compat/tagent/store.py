@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from taofold.store import store as records
+from taofold.log import store as records
 from taofold.tools.make import make
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from taofold.core.instant import milliseconds
+from taofold.core.text import milliseconds
 from taofold.learning.exchange.wire import (
     WIRES,
     AnyWire,

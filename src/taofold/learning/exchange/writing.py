@@ -2,7 +2,7 @@
 
 import msgspec
 
-from taofold.core.instant import iso
+from taofold.core.text import iso
 from taofold.learning.exchange.wire import (
     AnyWire,
     Better,

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from taofold.core.checks import Check, Place, Status
-from taofold.core.excerpt import excerpt
+from taofold.core.text import excerpt
 from taofold.core.values import Value
 
 MOST: Final = 20_000

@@ -29,7 +29,7 @@ from taofold.loop.checks.report import Report, stream
 from taofold.loop.gates.programs import environment, homes, interpreter
 from taofold.loop.gates.tree import Tree
 from taofold.loop.verdict import Gate
-from taofold.places.reserved import MARK
+from taofold.reserved import MARK
 from taofold.tools import process, uplink
 from taofold.tools.command import Contain
 from taofold.tools.containment import HOME, Containment, python_homes, why_not

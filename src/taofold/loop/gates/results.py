@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from taofold.core.checks import Check
-from taofold.core.excerpt import excerpt
+from taofold.core.text import excerpt
 from taofold.loop.gates import expect
 from taofold.loop.gates.baseline import Baseline, Expected
 from taofold.loop.gates.criteria import holds

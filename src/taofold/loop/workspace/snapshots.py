@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from taofold.core.errors import RunError
-from taofold.core.excerpt import excerpt
+from taofold.core.text import excerpt
 from taofold.core.values import Value
 from taofold.loop.workspace.git import Git, nul
 from taofold.tools.jail import Jail

@@ -1,16 +1,373 @@
 """Secrets that their names give away: `password=`, `"apiKey": "…"`, `--token …`.
 
 Names and values are read as they stand in program texts, environment listings, JSON, YAML, XML,
-headers, addresses and command lines. Pure, and linear in the length of the text.
+headers, addresses and command lines; which names are telling, and which values under them look
+like a secret. Pure, and linear in the length of the text.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from enum import Enum, IntEnum
+from functools import lru_cache
+from math import log2
 from typing import Final
+from unicodedata import normalize
 
-from taofold.policy.redaction.names import LONGEST, STEMS, Says, says
 from taofold.policy.redaction.tokens import Span
-from taofold.policy.redaction.values import Form, secret
+
+LONGEST: Final = 128
+"""Characters of a name; longer ones are none."""
+STEMS: Final = (
+    "pass",
+    "pwd",
+    "pw",
+    "secret",
+    "token",
+    "key",
+    "cred",
+    "auth",
+    "cookie",
+    "session",
+    "pat",
+    "dsn",
+    "jwt",
+    "otp",
+    "sid",
+)
+"""Every name that says anything holds one of these, in whatever case."""
+
+
+class Says(IntEnum):
+    """How much a name says of its value."""
+
+    NOTHING = 0
+    PERHAPS = 1
+    """`key`, `sessionId`: a value that looks random is secret."""
+    LIKELY = 2
+    """`token`: whatever is not plainly a word is."""
+    SURELY = 3
+    """`password`, `apiKey`: whatever is not plainly a reference, a type or a label is."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SURE: Final = _words(
+    """
+    password passwords passwd passphrase passcode passwort pwd pw pass secret secrets
+    credential credentials creds cred apikey accesskey secretkey privatekey authkey authtoken
+    accesstoken masterkey encryptionkey signingkey apitoken apisecret clientsecret appsecret
+    appkey sharedkey accountkey functionkey hostkey licensekey userpass userpwd
+    """
+)
+_KEYS: Final = _words(
+    """
+    api access secret private auth signing encryption encrypt crypt cipher master account app
+    application consumer client license shared service deploy subscription integration admin
+    write ingest webhook function hmac aes rsa ssh pgp gpg jwt session root
+    """
+)
+"""What makes a `key` a secret one."""
+_TOKENS: Final = _words(
+    """
+    token tokens pat jwt
+    """
+)
+_SURE_TOKENS: Final = _words(
+    """
+    access auth refresh bearer api bot deploy personal private oauth secret security client
+    """
+)
+_SURE_TOKEN: Final = re.compile(r"(?:access|auth|api|refresh|bearer|bot)token\Z")
+_WEAK: Final = _words(
+    """
+    key keys auth authorization cookie session sid dsn otp bearer authentication
+    """
+)
+_STILL: Final = _words(
+    """
+    value string str text plain plaintext raw default old new current confirm confirmation
+    again prod production dev test staging stage live base b64 base64 env secure super real
+    main primary secondary backup v
+    """
+)
+"""Words behind the one that counts that change nothing: `password_prod`, `token_2`."""
+_NOT: Final = _words(
+    """
+    id ids name names field fields path paths file files filename folder dir directory url urls
+    uri type types length len size count limit limits policy policies regex pattern label hint
+    prompt placeholder error errors message messages required require validator validation
+    reset manager provider helper form input class usage index expiry expires expiration
+    expired expire ttl scope scopes endpoint header headers param params ref reference arn
+    version alias format stats budget budgets mode model info hash hashed hasher strength
+    changed change date time at on in by algorithm alg code codes event events handler callback
+    function fn func state status store storage cache map dict set list array prefix suffix
+    separator delimiter symbol kind role user username email host port present exists enabled
+    disabled valid invalid check checker verify verified verification rule rules schema spec
+    column table attr attribute property props generator factory service response request
+    result results generate create update delete get print printer press pressed down up
+    binding bindings board word words frame point pair pairs ring usages
+    """
+)
+"""Words behind it that make the name speak of something else: `password_field`, `token_count`."""
+_PLAIN_KEYS: Final = _words(
+    """
+    primary foreign public pub cache sort partition row hash range dict map lookup group unique
+    natural composite idx index bucket column object arrow hot short shortcut enter return
+    escape tab ctrl control shift alt meta last first next previous prev item list parent child
+    react translation i18n message msg s3 json yaml config attribute property field routing
+    order by schema data event metric label tag option param query form state context cookie
+    """
+)
+_PLAIN_TOKENS: Final = _words(
+    """
+    page next continuation continue continued sync start end stop bos eos pad unk mask cls sep
+    csrf xsrf special max min total num input output prompt completion cached reasoning lexer
+    parser punctuation cancellation cancel abort whitespace identifier operator keyword comment
+    resume paging nextpage cursor delimiter injection resource design first last prev previous
+    current peek expected unexpected string number literal bad invalid illegal
+    """
+)
+_FLAT_KEY: Final = re.compile(
+    r"(?<!mon)(?<!tur)(?<!hot)(?<!don)(?<!joc)(?<!hoc)(?<!whis)(?<!short)key\Z"
+)
+_ENDINGS: Final = re.compile(
+    r"(?:password|passwd|passphrase|secrete?|(?:api|access|secret|private|auth|storage|account|shared|master|signing|encryption|function)key|credentials?)\Z"
+)
+_TOKEN_ENDING: Final = re.compile(r"(?<!de)(?<!to)token\Z")
+
+
+@lru_cache(maxsize=4096)
+def says(name: str) -> Says:
+    """What `name` says of its value."""
+    if len(name) > LONGEST:
+        return Says.NOTHING
+    if not name.isascii():
+        name = normalize("NFKC", name)  # a long s, a wide letter
+    words = [word.lower() for word in _WORDS.findall(name)]
+    while words and (words[-1] in _STILL or words[-1].isdigit()):
+        words.pop()
+    if not words:
+        return Says.NOTHING
+    if "public" in words:
+        return Says.NOTHING
+    if words == ["pw"]:
+        return Says.NOTHING
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    if last in _SURE or (last not in _NOT and _ENDINGS.search(last)):
+        return (
+            Says.SURELY
+            if last != "pass" or before not in ("by", "first", "second")
+            else Says.NOTHING
+        )
+    if last in ("key", "keys") and before in _KEYS:
+        return Says.SURELY if last == "key" else Says.PERHAPS
+    if last in _TOKENS or _TOKEN_ENDING.search(last):
+        if last == "tokens" or before in _PLAIN_TOKENS:
+            return Says.NOTHING
+        sure = before in _SURE_TOKENS or _SURE_TOKEN.search(last)
+        return Says.SURELY if sure else Says.LIKELY
+    if last in ("key", "keys"):
+        return Says.NOTHING if before in _PLAIN_KEYS else Says.PERHAPS
+    if last in _WEAK or (last not in _NOT and _FLAT_KEY.search(last)):
+        return Says.PERHAPS
+    if last == "string" and before == "connection":
+        return Says.PERHAPS
+    if last in _NOT:
+        # `secret_id`, `session_id`, `key_id`: what looks random may well open something.
+        return Says.NOTHING
+    strong = any(word in _SURE or word in _TOKENS or _ENDINGS.search(word) for word in words)
+    return Says.PERHAPS if strong or (before == "key" and "api" in words) else Says.NOTHING
+
+
+SHORTEST: Final = 6
+"""Characters of a secret that only its name gives away."""
+_RANDOM: Final = 16
+"""Characters of one that looks random, under a name that does not say much."""
+_ENTROPY: Final = 2.8
+"""Bits per character of what looks random; 32 random hexadecimal digits have 3.3 and more."""
+_DISTINCT: Final = 3
+"""Different characters; fewer are a placeholder."""
+_CHANGES: Final = 3
+"""How often letters and digits, or cases, change in what looks random."""
+
+
+class Form(Enum):
+    """How the value is written."""
+
+    QUOTED = "quoted"
+    BARE = "bare"
+    """`name = value`, `name: value`, in whatever language."""
+    LISTED = "listed"
+    """`NAME=value`, `?name=value`, `<name>value</name>`: nobody writes a program so."""
+
+
+_REFERENCE: Final = re.compile(
+    r"""
+      \$\{.* | \$\(.* | \$[A-Za-z_].* | %[A-Za-z_]+% | %[(<].* | %[sdrqv]    # of a shell, printf
+    | .{0,8}\{\{\s*[\w.$@|()'"\s:-]+\}\}.* | \{[\w.!:\[\]]*\} | [\#@]\{.*     # of templates
+    | [^{}]*\{[A-Za-z_][\w.()\[\]:!'"-]*\}.* | <[^<>]*>? | @\w+@ | __\w+__
+    | env:\w+ | [!&](?=[A-Za-z_{(\[])[\w.(\[{].*                            # of YAML
+    | \*.* | \.{3}.* | \w{0,8}\.{3} | \\[nrt].* | \[redacted.*
+    | your[-_ ].* | (?i:my[-_ ]).{0,24}
+    | (?i:change[-_]?me.{0,8} | replace[-_]?me | example | dummy | redacted | placeholder
+        | required | optional | undefined | string | number | boolean | object | integer
+        | nullable | unknown | missing | invalid | incorrect | hidden | prompt | default
+        | disabled | enabled | expired)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""What only stands for a secret, or says that there is none."""
+_CODE: Final = re.compile(
+    r"""
+      (?=[^\#^~]*[()\[\]{}])[^\#^~]*
+    | [%?&*!][\w.(]+.*
+    | [A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*(?:[(\[{<!].*)?
+    | [(\[{&*+|].*
+    | .*=>.*
+    | \w+\(.*
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CLOSING: Final = {")": "(", "]": "[", "}": "{"}
+_DRAWN: Final = re.compile(
+    r"(?=.*[A-Za-z])(?=.{0,11}[0-9].|.{12,}[0-9])[^\s]{8,}|(?=.*[a-z][A-Z].*[a-z][A-Z])[^\s]{12,}"
+)
+"""A digit, not as the last of few characters; or cases in turn."""
+_PATH: Final = re.compile(
+    r"(?:[.~]{0,2}/|[A-Za-z]:\\|https?://|file:)[^\s]*|[\w.\-]+/[\w.\-/]*\.\w{1,5}"
+)
+_CALL: Final = re.compile(r"[A-Za-z_][\w.:]*[(\[].*", re.DOTALL)
+_VOWEL: Final = re.compile(r"[aeiouyAEIOUY]")
+_PIECES: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z_\-.: ]*")
+_NAMED: Final = re.compile(r"\w+(?:[\-_. :/]+\w+)+")
+_SENTENCE: Final = re.compile(
+    r"[A-Z][a-z]+(?:'[a-z]+)?[ ,.!?].*|.*[a-z][.!?:,]\s.*|.*[.!?:]", re.DOTALL
+)
+
+
+def secret(value: str, name: Says, form: Form) -> bool:
+    """Is `value`, under a name that says so much, a secret?"""
+    value = value.strip()
+    if len(value) < SHORTEST:
+        return False
+    if name >= Says.LIKELY and _crossed(value):
+        return True
+    if _REFERENCE.fullmatch(value):
+        return False
+    if form is not Form.LISTED and len(set(value)) < _DISTINCT:
+        return False
+    if _PATH.fullmatch(value) or (form is not Form.QUOTED and _program(value, name, form)):
+        return False
+    if name is Says.PERHAPS:
+        return random(value)
+    if name is Says.LIKELY:
+        return random(value) or drawn(value)
+    return form is Form.LISTED or not _label(value)
+
+
+def referring(value: str) -> bool:
+    """Does it only stand for a secret, or say that there is none?"""
+    return _REFERENCE.fullmatch(value.strip()) is not None
+
+
+def _crossed(value: str) -> bool:
+    """Do its brackets cross, as no program's and no template's do?"""
+    opened: list[str] = []
+    for character in value:
+        if character in "([{":
+            opened.append(character)
+        elif character in _CLOSING and opened and opened.pop() != _CLOSING[character]:
+            return True
+    return False
+
+
+def _program(value: str, name: Says, form: Form) -> bool:
+    """Is it a piece of a program: a name, a call, a type?"""
+    if form is Form.LISTED:
+        return _CALL.fullmatch(value) is not None
+    if value.isalnum() and not value.isalpha():
+        return says(value) is not Says.NOTHING if name is Says.SURELY else worded(value)
+    return _CODE.fullmatch(value) is not None and not any(mark in value for mark in "#^~")
+
+
+def drawn(value: str) -> bool:
+    """Does it have digits, or cases, where words have none?"""
+    if _DRAWN.fullmatch(value) is None:
+        return value.isdigit() and len(value) >= _RANDOM - 1
+    return len(value) >= _RANDOM or not worded(value)
+
+
+def random(value: str) -> bool:
+    """Does it look as if a machine had drawn it?"""
+    if len(value) < _RANDOM or any(character.isspace() for character in value):
+        return False
+    changes = sum(1 for _ in _CHANGE.finditer(value))
+    return changes >= _CHANGES and _entropy(value) >= _ENTROPY and not worded(value)
+
+
+_CHANGE: Final = re.compile(
+    r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])|[a-z](?=[A-Z])|[A-Z](?=[A-Z][a-z])"
+)
+
+
+def worded(value: str) -> bool:
+    """Is it made of words, as the names of a program are?"""
+    pieces = _PIECES.findall(value)
+    letters = [piece for piece in pieces if not piece.isdigit()]
+    digits = len(pieces) - len(letters)
+    long = sum(len(piece) for piece in letters if len(piece) >= 3 and _VOWEL.search(piece))
+    return (
+        bool(letters)
+        and digits <= max(1, len(letters) // 3)
+        and long >= 0.7 * sum(map(len, pieces))
+    )
+
+
+def _entropy(value: str) -> float:
+    size = len(value)
+    return -sum(n / size * log2(n / size) for n in Counter(value).values())
+
+
+def _label(value: str) -> bool:
+    """Is it what a form, a message or a program calls a secret?"""
+    if " " in value and _SENTENCE.fullmatch(value):
+        return True
+    if _PLAIN.fullmatch(value) is None:
+        return _NAMED.fullmatch(value) is not None and worded(value)
+    if value.isalpha() and value.islower():
+        return value in _EXACT
+    if " " in value:
+        return any(says(word) is not Says.NOTHING for word in value.split())
+    return says(value) is not Says.NOTHING or worded(value)
+
+
+_EXACT: Final = frozenset(
+    (
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "secrets",
+        "token",
+        "apikey",
+        "accesskey",
+        "secretkey",
+        "privatekey",
+        "accesstoken",
+        "credentials",
+        "credential",
+        "username",
+        "header",
+        "cookie",
+        "bearer",
+    )
+)
+
 
 FARTHEST: Final = 96
 """Characters between a name and its value, at most."""

@@ -7,11 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, cast
 
-from taofold.policy.redaction.assignments import assigned
-from taofold.policy.redaction.names import STEMS, Says, says
-from taofold.policy.redaction.places import PLACES, placed
+from taofold.policy.redaction.assignments import (
+    SHORTEST,
+    STEMS,
+    Form,
+    Says,
+    assigned,
+    drawn,
+    random,
+    referring,
+    says,
+    secret,
+)
+from taofold.policy.redaction.contexts import PLACES, placed
 from taofold.policy.redaction.tokens import LONG, Span, tokens
-from taofold.policy.redaction.values import SHORTEST, Form, drawn, random, referring, secret
 
 MARK: Final = "[redacted]"
 NUMBERS: Final = (int, float)

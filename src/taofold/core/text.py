@@ -1,0 +1,129 @@
+"""Text for people: excerpts, what is safe on a screen, near misses of a name, instants. Pure.
+
+What models, tools and files say must not act on the screen: move the cursor, change colours,
+reverse the reading direction or hide what a person is asked to approve. Instants are ISO 8601 in
+UTC with milliseconds; nothing here knows what time it is.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from itertools import islice
+from typing import Final
+
+_ERROR: Final = re.compile(
+    r"(?i)\b(?:error|exception|traceback|failed|failure|fatal|panic|assert(?:ion)?\w*)\b|^E\s"
+)
+_LINE: Final = 200
+
+
+def excerpt(text: str, limit: int) -> str:
+    """At most about `limit` characters of `text`: its head, its error lines, its tail.
+
+    What was left out is said in place, in characters.
+    """
+    if len(text) <= limit:
+        return text
+    part = max(limit * 3 // 10, 1)
+    head, tail = text[:part], text[-part:]
+    errors = _errors(text[part:-part], limit - 2 * part)
+    left = len(text) - 2 * part - len(errors)
+    middle = f"\n[… {left} characters left out …]\n"
+    if errors:
+        middle += f"{errors}\n[…]\n"
+    return head + middle + tail
+
+
+def _errors(text: str, limit: int) -> str:
+    """Lines that look like errors, from the start, within `limit` characters."""
+    kept: list[str] = []
+    for line in text.splitlines():
+        if _ERROR.search(line[:2000]):
+            line = line[:_LINE]
+            limit -= len(line) + 1
+            if limit < 0:
+                break
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def key_line(text: str, *, failed: bool = False) -> str:
+    """The first informative line, or with `failed` the first that looks like an error."""
+    first = ""
+    for line in text.splitlines():
+        line = line.strip()
+        if not line:
+            continue
+        first = first or line
+        if not failed:
+            break
+        if _ERROR.search(line[:2000]):
+            first = line
+            break
+    return first[:_LINE]
+
+
+_CONTROL: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    "\U000e0000-\U000e007f\ud800-\udfff]"
+)
+
+
+def visible(text: str) -> str:
+    """`text` with control, bidirectional and invisible characters made visible."""
+    return _CONTROL.sub(_shown, text.replace("\r\n", "\n"))
+
+
+def _shown(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return f"\\u{{{code:x}}}"
+
+
+_MOST: Final = 12
+"""Names listed when none is near."""
+_COMPARED: Final = 500
+"""Names that a word is compared with: data may have any number of keys."""
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """What `word` was probably meant to be, else what there is; "" if that is too much.
+
+    >>> near("reakt", ["react", "plan"])
+    "did you mean 'react'?"
+    """
+    names = sorted(islice(known, _COMPARED))
+    found = get_close_matches(word.lower(), names, n=2, cutoff=0.6)
+    if found:
+        return f"did you mean {' or '.join(map(repr, found))}?"
+    if not names or len(names) > _MOST:
+        return ""
+    return f"known are {', '.join(names)}"
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+
+
+def iso(ms: int) -> str:
+    """`ms` since the epoch as `2026-01-25T10:30:01.150Z`.
+
+    Raises:
+        OverflowError: the year is not between 1 and 9999.
+    """
+    instant = _EPOCH + timedelta(milliseconds=ms)
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def milliseconds(text: str) -> int:
+    """Milliseconds since the epoch; a time without an offset is taken as UTC.
+
+    Raises:
+        ValueError: `text` is not an ISO 8601 time.
+    """
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
+    return (instant - _EPOCH) // _MS

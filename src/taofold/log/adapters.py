@@ -1,0 +1,126 @@
+"""What a specification opens: `"sqlite:PATH"`, a path, `"postgresql://…"`, and what lies beside it.
+
+The journal and the registry of patterns are kept in the log's own file or database.
+"""
+
+import importlib
+from pathlib import Path
+from typing import Any, Final
+
+from taofold.core.errors import ConfigError, LogError
+from taofold.learning.registry import Registry
+from taofold.learning.retrieval.meaning import Embedder
+from taofold.log.certain import CertainLog
+from taofold.log.journal import Journal, MemoryJournal
+from taofold.log.log import Log, WrappedLog
+from taofold.log.memory import MemoryLog
+from taofold.log.registry.registry import memory_registry, open_registry
+from taofold.log.sqlite.journal import SqliteJournal
+from taofold.log.sqlite.log import SqliteLog
+
+HOME: Final = ".taofold"
+POSTGRES: Final = ("postgresql://", "postgres://")
+"""How the address of a PostgreSQL database begins."""
+
+
+def open_log(spec: str | Path, *, adopt: bool = False) -> Log:
+    """Open the log that `spec` names, and create its file, and its folder `.taofold`, if missing.
+
+    Args:
+        spec: "memory", "sqlite:PATH", a path, or "postgresql://USER@HOST/DATABASE".
+        adopt: Trust a file that another user or machine created, from now on.
+
+    Raises:
+        ConfigError: `spec` names no log.
+        LogError: the file or the database cannot be used; the message says why.
+    """
+    if spec == "memory":
+        return MemoryLog()
+    if isinstance(spec, str) and spec.startswith(POSTGRES):
+        return open_postgres(spec)
+    text = str(spec).removeprefix("sqlite:")
+    scheme, colon, _ = text.partition(":")
+    if not text or (colon and len(scheme) > 1 and "/" not in scheme and isinstance(spec, str)):
+        raise ConfigError(
+            f"{str(spec)!r} names no log; write 'memory', 'sqlite:PATH', a path or "
+            "postgresql://USER@HOST/DATABASE"
+        )
+    path = Path(text).expanduser()
+    if path.parent.name == HOME:
+        make_home(path.parent)
+    log = SqliteLog(path, adopt=adopt)
+    log.open()
+    return log
+
+
+def open_postgres(dsn: str) -> Log:
+    """The log in a PostgreSQL database; the tables are made if they are missing.
+
+    Raises:
+        ConfigError: psycopg is not installed, or `dsn` is no address.
+        LogError: the database cannot be used; the message says why.
+    """
+    try:
+        module = importlib.import_module("taofold.log.postgres")
+    except ImportError as error:
+        raise ConfigError(
+            "a log in PostgreSQL needs psycopg: pip install 'taofold[postgres]'", path="log"
+        ) from error
+    log = module.PostgresLog(dsn)
+    log.open()
+    return CertainLog(log)
+
+
+def make_home(folder: Path) -> None:
+    """Create the folder `.taofold`, for its owner only, and keep it out of git."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        ignore = folder / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise LogError(f"the folder {str(folder)!r} cannot be created: {error.strerror}") from error
+
+
+def innermost(log: Log) -> Log:
+    """The log itself, without those in front of it."""
+    while isinstance(log, WrappedLog):
+        log = log.log
+    return log
+
+
+def journal_beside(log: Log) -> Journal:
+    """The journal in the log's file or database. It is closed by its opener, before the log.
+
+    Raises:
+        ConfigError: the log keeps no journal.
+    """
+    inner: Any = innermost(log)
+    if isinstance(inner, SqliteLog):
+        return SqliteJournal(inner.path)
+    if isinstance(inner, MemoryLog):
+        return MemoryJournal()
+    make = getattr(inner, "journal", None)
+    if make is None:
+        raise ConfigError(f"{type(inner).__name__} keeps no journal: loops need one", path="log")
+    journal: Journal = make()
+    return journal
+
+
+def shelf_beside(log: Log) -> Any:
+    """What servers of several machines share, in the log's database; None: it has no place.
+
+    It has `kept(key)` and `keep(key, version, body)`.
+    """
+    return getattr(innermost(log), "database", None)
+
+
+def registry_beside(log: Log, *, embedder: Embedder | None = None) -> Registry:
+    """The registry of patterns in the log's file or database.
+
+    In a database its state is folded in memory from the facts, which others write too.
+    """
+    inner = innermost(log)
+    if isinstance(inner, SqliteLog):
+        return open_registry(inner.path, embedder=embedder)
+    return memory_registry(journal_beside(log), embedder=embedder)

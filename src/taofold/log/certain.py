@@ -1,0 +1,172 @@
+"""Finding out whether a write happened whose answer was lost.
+
+A connection may break after the server has committed: then nobody was told. Writing again blindly
+could be refused for being there already, or worse, hide that somebody else was quicker. So the log
+is asked first; everything that is needed lies in it: epochs, heads, and ids of messages.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from taofold.core.errors import Conflict, LogError, OutcomeUnknown, UnknownRun
+from taofold.core.events import Record
+from taofold.log.log import Claim, Log, RunRow, Signal, WrappedLog, overtaken
+
+T = TypeVar("T")
+
+PAUSES_S: Final = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
+"""Before each look at what became of a write, and each further attempt."""
+
+
+class CertainLog(WrappedLog):
+    """`log`, whose writes either happened or did not when they return.
+
+    A log that can lose the answer to a write (one behind a network) is opened behind this. What
+    stays unknown after some seconds is an `OutcomeUnknown` for the caller: the run's owner stops
+    there, its lease runs out, and whoever takes it over reads what is there.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        pauses_s: Sequence[float] = PAUSES_S,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        super().__init__(log)
+        self._pauses_s, self._sleep = tuple(pauses_s), sleep
+
+    def __getattr__(self, name: str) -> Any:
+        """What a log can do beyond the protocol."""
+        return getattr(self.log, name)
+
+    async def create(
+        self,
+        row: RunRow,
+        *,
+        records: Sequence[Record] = (),
+        blobs: Mapping[str, bytes] | None = None,
+        owner: str = "",
+        lease_ms: int = 0,
+        disk: bool = False,
+    ) -> Claim:
+        """Register a run; one that is there already is ours if it is as we would have made it."""
+
+        async def attempt() -> Claim:
+            return await super(CertainLog, self).create(
+                row, records=records, blobs=blobs, owner=owner, lease_ms=lease_ms, disk=disk
+            )
+
+        async def found() -> Claim | None:
+            try:
+                there = await self.log.row(row.run)
+            except UnknownRun:
+                return None
+            wanted = (row.goal, row.agent, row.created_at, owner, 1 if owner else 0, len(records))
+            got = (there.goal, there.agent, there.created_at, there.owner, there.epoch)
+            if (*got, there.events) != wanted:
+                raise Conflict(f"there is already a run {row.run!r}; choose another id")
+            return Claim(there.epoch)
+
+        return await self._certain(attempt, found)
+
+    async def claim(
+        self,
+        run: str,
+        owner: str,
+        *,
+        epoch: int | None = None,
+        lease_ms: int = 0,
+        force: bool = False,
+    ) -> Claim:
+        """Become the owner; a claim that happened unseen is one."""
+
+        async def attempt() -> Claim:
+            return await super(CertainLog, self).claim(
+                run, owner, epoch=epoch, lease_ms=lease_ms, force=force
+            )
+
+        async def found() -> Claim | None:
+            if epoch is None:  # one claim more is as good as the one that was lost
+                return None
+            row = await self.log.row(run)
+            if row.epoch == epoch:
+                return None
+            if row.owner == owner and row.epoch == epoch + 1:
+                return Claim(row.epoch)
+            raise Conflict(overtaken(row, epoch))
+
+        return await self._certain(attempt, found)
+
+    async def append(
+        self,
+        run: str,
+        epoch: int,
+        records: Sequence[Record],
+        *,
+        disk: bool = False,
+        consume: Sequence[str] = (),
+        blobs: Mapping[str, bytes] | None = None,
+        status: str = "",
+        waiting_for: str = "",
+        wake_at: int = 0,
+        if_quiet: bool = False,
+    ) -> bool:
+        """Write the records once. What has none may be written twice: it says the same."""
+
+        async def attempt() -> bool:
+            return await super(CertainLog, self).append(
+                run,
+                epoch,
+                records,
+                disk=disk,
+                consume=consume,
+                blobs=blobs,
+                status=status,
+                waiting_for=waiting_for,
+                wake_at=wake_at,
+                if_quiet=if_quiet,
+            )
+
+        async def found() -> bool | None:
+            row = await self.log.row(run)
+            if row.epoch != epoch:
+                raise Conflict(overtaken(row, epoch))
+            # Nobody but the owner writes under its epoch: what is there is ours.
+            return True if records and row.events > records[-1].seq else None
+
+        return await self._certain(attempt, found)
+
+    async def post(self, run: str, signal: Signal) -> bool:
+        """Put `signal` in the inbox once; one that arrived unseen is new all the same."""
+
+        async def attempt() -> bool:
+            return await super(CertainLog, self).post(run, signal)
+
+        async def found() -> bool | None:
+            return True if signal in await self.log.inbox(run) else None
+
+        return await self._certain(attempt, found)
+
+    async def _certain(
+        self, attempt: Callable[[], Awaitable[T]], found: Callable[[], Awaitable[T | None]]
+    ) -> T:
+        """The outcome of `attempt`, found in the log if its answer was lost."""
+        try:
+            return await attempt()
+        except OutcomeUnknown as error:
+            unknown: LogError = error
+        for pause in self._pauses_s:
+            await self._sleep(pause)
+            try:
+                outcome = await found()
+                return await attempt() if outcome is None else outcome
+            except (Conflict, UnknownRun):
+                raise
+            except LogError as error:  # it cannot be reached yet
+                unknown = error
+        raise OutcomeUnknown(
+            f"it cannot be found out whether a write happened: {unknown}. Resume the run when the "
+            "log can be reached again"
+        ) from unknown

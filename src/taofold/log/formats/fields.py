@@ -1,0 +1,318 @@
+"""Reads a foreign document field by field; what is wrong is named with its path and line.
+
+YAML 1.2 is read as strings: JSON values out and in. Aliases, tags and duplicate keys are refused:
+a document from elsewhere may not grow in memory, construct objects or say a thing twice. Times
+stay text. Knows no formats.
+"""
+
+import math
+from collections.abc import Sequence
+from io import StringIO
+from typing import Any, Final, NoReturn, TypeAlias, TypeGuard, TypeVar
+
+from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
+from ruamel.yaml.constructor import SafeConstructor
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent
+from ruamel.yaml.nodes import MappingNode, SequenceNode
+from ruamel.yaml.representer import SafeRepresenter
+
+from taofold.core.errors import ConfigError
+from taofold.core.text import milliseconds
+
+Path: TypeAlias = tuple[str | int, ...]
+T = TypeVar("T")
+_DEEPEST: Final = 100
+
+
+def is_mapping(value: object) -> TypeGuard[dict[Any, Any]]:
+    """Is it a mapping, with whatever in it?"""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Is it a list, with whatever in it?"""
+    return isinstance(value, list)
+
+
+class Fault(Exception):
+    """Something at `path` in the document is not as it must be."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class Fields:
+    """A mapping of the document, read once, key by key."""
+
+    def __init__(self, value: Any, path: Path) -> None:
+        if not is_mapping(value):
+            raise Fault(path, f"must be a mapping, got {_short(value)}")
+        self._value = value
+        self._taken: set[str] = set()
+        self.path = path
+
+    def take(self, *keys: str, default: Any = None) -> Any:
+        """The raw value of the first of `keys` that is there. Two of them are a fault."""
+        there = [key for key in keys if key in self._value]
+        self._taken.update(there)
+        if len(there) > 1:
+            raise Fault((*self.path, there[1]), f"says the same as {there[0]!r}: keep one of them")
+        return self._value[there[0]] if there else default
+
+    def has(self, key: str) -> bool:
+        """Is `key` there and not null?"""
+        return self._value.get(key) is not None
+
+    def text(self, *keys: str, default: str = "") -> str:
+        """A string."""
+        return self._typed(keys, str, default, "text")
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """True or false."""
+        return self._typed((key,), bool, default, "true or false")
+
+    def number(self, key: str) -> float | None:
+        """A finite number."""
+        value = self.take(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self._wrong(key, value, "a number")
+        if not math.isfinite(value):
+            self._wrong(key, value, "a finite number")
+        return value
+
+    def whole(self, *keys: str, default: int) -> int:
+        """A whole number."""
+        value = self.take(*keys, default=default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self._wrong(keys[0], value, "a whole number")
+        return value
+
+    def listed(self, key: str) -> list[Any]:
+        """A list, empty if it is missing."""
+        value: list[Any] = self._typed((key,), list, [], "a list")
+        return value
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        """A list of strings."""
+        value = self.listed(key)
+        for index, item in enumerate(value):
+            if not isinstance(item, str):
+                raise Fault((*self.path, key, index), f"must be text, got {_short(item)}")
+        return tuple(value)
+
+    def numbers(self, key: str) -> tuple[int, ...]:
+        """A list of whole numbers."""
+        value = self.listed(key)
+        for index, item in enumerate(value):
+            if isinstance(item, bool) or not isinstance(item, int):
+                raise Fault((*self.path, key, index), f"must be a whole number, got {_short(item)}")
+        return tuple(value)
+
+    def json(self, *keys: str) -> Any:
+        """Any JSON value."""
+        value = self.take(*keys)
+        return checked(value, (*self.path, *[key for key in keys if key in self._value][:1]))
+
+    def mapping(self, key: str) -> dict[str, Any]:
+        """A JSON object, empty if it is missing."""
+        value: dict[str, Any] = self._typed((key,), dict, {}, "a mapping")
+        checked(value, (*self.path, key))
+        return value
+
+    def instant(self, key: str, default: int) -> int:
+        """An ISO 8601 time, as milliseconds since the epoch."""
+        value = self.text(key)
+        if not value:
+            return default
+        try:
+            return milliseconds(value)
+        except ValueError:
+            self._wrong(key, value, "an ISO 8601 time such as 2026-01-25T10:30:01.150Z")
+
+    def rest(self) -> dict[str, Any]:
+        """What was not taken yet, as a JSON object."""
+        left = {key: value for key, value in self._value.items() if key not in self._taken}
+        self._taken.update(left)
+        checked(left, self.path)
+        return left
+
+    def close(self) -> None:
+        """Nothing may be left over."""
+        for key in self._value:
+            if key not in self._taken:
+                raise Fault((*self.path, key), "unknown field: remove it, or move it")
+
+    def _typed(self, keys: tuple[str, ...], kind: type[T], default: T, name: str) -> T:
+        value = self.take(*keys)
+        if value is None:
+            return default
+        if not isinstance(value, kind):
+            self._wrong(next(key for key in keys if key in self._value), value, name)
+        if isinstance(value, str):
+            checked(value, self.path)
+        return value
+
+    def _wrong(self, key: str, value: Any, name: str) -> NoReturn:
+        raise Fault((*self.path, key), f"must be {name}, got {_short(value)}")
+
+
+def checked(value: Any, path: Path) -> Any:
+    """`value`, which is JSON that a log can keep.
+
+    Raises:
+        Fault: a type, number or character that JSON cannot say, or absurd depth.
+    """
+    left: list[tuple[Any, Path]] = [(value, path)]
+    while left:
+        item, place = left.pop()
+        if len(place) > _DEEPEST:
+            raise Fault(path, f"is nested more than {_DEEPEST} deep")
+        if is_mapping(item):
+            for key in item:
+                if not isinstance(key, str):
+                    raise Fault((*place, key), f"a key must be text, got {_short(key)}")
+                checked(key, place)
+            left.extend((inner, (*place, key)) for key, inner in item.items())
+        elif is_list(item):
+            left.extend((inner, (*place, index)) for index, inner in enumerate(item))
+        else:
+            _leaf(item, place)
+    return value
+
+
+def _leaf(item: Any, place: Path) -> None:
+    if isinstance(item, str):
+        try:
+            item.encode()
+        except UnicodeEncodeError:
+            raise Fault(place, "holds half of a surrogate pair, which is no character") from None
+    elif isinstance(item, float) and not math.isfinite(item):
+        raise Fault(place, f"{item!r} is not a JSON number")
+    elif item is not None and not isinstance(item, bool | int | float):
+        raise Fault(place, f"{_short(item)} is not JSON: write it as text")
+
+
+def spelled(path: Sequence[str | int]) -> str:
+    """`iterations[2].action.tool`."""
+    said = ""
+    for part in path:
+        said += f"[{part}]" if isinstance(part, int) else f".{part}" if said else str(part)
+    return said
+
+
+def refused(fault: Fault, source: str, line: int) -> ConfigError:
+    """The fault as the error that a caller sees."""
+    place = spelled(fault.path)
+    said = f"{place} {fault}" if place else str(fault)
+    return ConfigError(said, path=f"{source}:{line}" if line else source)
+
+
+def _short(value: Any) -> str:
+    said = repr(value)
+    return said if len(said) <= 60 else f"{said[:57]}…"
+
+
+# ruamel.yaml leaves most of its parameters without types; ours are all there.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
+
+
+class _Composer(Composer):
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.parser.check_event(AliasEvent):
+            mark = self.parser.peek_event().start_mark
+            raise MarkedYAMLError(None, None, "aliases are not read: repeat the value", mark)
+        return super().compose_node(parent, index)
+
+
+class _Constructor(SafeConstructor):
+    """Without times: they stay the text they are."""
+
+
+_Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
+
+
+class _Representer(SafeRepresenter):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def text(self, data: str) -> Any:
+        style = None if data.isprintable() else "|" if _plain(data) else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Representer.add_representer(str, _Representer.text)
+
+
+def _plain(data: str) -> bool:
+    """Can a block scalar hold `data` so that every reader gets the same back?"""
+    lines = data.split("\n")
+    whole = len(lines) > 1 and bool(data.strip())
+    return whole and all(line.isprintable() and line == line.rstrip(" ") for line in lines)
+
+
+def _yaml() -> YAML:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer, yaml.Constructor, yaml.Representer = _Composer, _Constructor, _Representer
+    yaml.default_flow_style = False
+    yaml.allow_unicode = True
+    yaml.width = 1 << 20
+    setattr(yaml, "sort_base_mapping_type_on_output", False)  # noqa: B010 - typed as None
+    return yaml
+
+
+def dump(value: Any) -> str:
+    """`value`, which is JSON, as a block-style document; strings of several lines as blocks."""
+    out = StringIO()
+    _yaml().dump(value, out)
+    return out.getvalue()
+
+
+def load(text: str, source: str) -> list[Any]:
+    """The documents in `text`.
+
+    Raises:
+        ConfigError: it is not YAML, or uses what is refused; the path is `source:line`.
+    """
+    try:
+        return list(_yaml().load_all(text))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        path = f"{source}:{mark.line + 1}" if mark is not None else source
+        raise ConfigError(f"not readable YAML: {error.problem or error}", path=path) from None
+    except (YAMLError, ValueError, RecursionError) as error:
+        said = "nested too deep" if isinstance(error, RecursionError) else error
+        raise ConfigError(f"not readable YAML: {said}", path=source) from None
+
+
+def line(text: str, path: Path, document: int = 0) -> int:
+    """The line, from 1, at which `path` stands, or the nearest thing around it; 0 if unknown."""
+    try:
+        nodes = list(_yaml().compose_all(text)) if document else [_yaml().compose(text)]
+    except (YAMLError, ValueError, RecursionError):
+        return 0
+    node: Any = nodes[document]
+    found: int = 0 if node is None else node.start_mark.line + 1
+    for part in path:
+        inside = _inside(node, part)
+        if inside is None:
+            break
+        node, found = inside
+    return found
+
+
+def _inside(node: Any, part: str | int) -> tuple[Any, int] | None:
+    """The node at `part` of `node`, and its line."""
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            if key.value == str(part):
+                return value, key.start_mark.line + 1
+    elif isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
+        inner = node.value[part]
+        return inner, inner.start_mark.line + 1
+    return None

@@ -1,0 +1,263 @@
+"""One iteration of a foreign log ⇄ one turn, and turns as records that fold, check and measure.
+
+Both shapes of an action are read: `parameters` as a mapping, or the arguments beside `tool`.
+Knows nothing about YAML or what is around an iteration.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, cast, get_args
+
+import msgspec
+
+from taofold.core import events as e
+from taofold.core.rules import STATUS, UNTYPED, check_thought
+from taofold.core.text import iso
+from taofold.core.trace import Call, Turn
+from taofold.core.values import RESERVED, Action, Observation, ObservationStatus, Thought
+from taofold.log.formats.fields import Fault, Fields, Path, is_list, is_mapping
+
+STRATEGY: Final = "imported"
+"""The strategy of imported runs. None has this name, so nobody can drive them on."""
+_STATUSES: Final = frozenset(get_args(ObservationStatus))
+
+
+def by_default_started(call: Call) -> bool:
+    """Did the call start, as far as a document that does not say so can tell?"""
+    seen = call.observation
+    action = call.action
+    if not action.tool or action.tool in RESERVED or action.error:
+        return False
+    return seen is None or not seen.refused
+
+
+class Writer:
+    """Puts records together, one after the other. `at` is the time of the last one."""
+
+    def __init__(self, run: str, at: int, *, strict: bool) -> None:
+        self.records: list[e.Record] = []
+        self.at = at
+        self._run = run
+        self._strict = strict
+
+    def put(self, event: e.Event, at: int | None = None) -> None:
+        """Append `event`; without a time it happened when the last one did."""
+        self.at = self.at if at is None else at
+        self.records.append(e.Record(self._run, len(self.records), self.at, event))
+
+    def turn(self, number: int, at: int, thought: Thought, calls: Sequence[Call]) -> None:
+        """Append a turn. `number` counts from 1."""
+        key = str(number)
+        self.put(e.Proposed(key=key, thought=thought, actions=tuple([c.action for c in calls])), at)
+        for index, call in enumerate(calls):
+            if call.started:
+                started = (
+                    e.StartedOnce(key=key, index=index, effect=call.effect)
+                    if call.effect
+                    else e.Started(key=key, index=index)
+                )
+                self.put(started, call.started_at)
+        for index, call in enumerate(calls):
+            if call.observation is not None:
+                observed = e.Observed(key=key, index=index, observation=call.observation)
+                self.put(observed, call.observed_at)
+
+    def typed(self, thought: Thought, type_text: str, number: int, path: Path) -> Thought:
+        """`thought` with the type it names, or `reasoning` and a violation (D3)."""
+        kind, problem = check_thought(type_text, research=True)
+        if kind is None:
+            self.mended(UNTYPED, problem, number, path)
+            return msgspec.structs.replace(thought, synthesized=True)
+        return msgspec.structs.replace(thought, type=kind)
+
+    def status(self, text: str, number: int, path: Path) -> ObservationStatus:
+        """The status that `text` names, or `partial` and a violation: never a success."""
+        if text in _STATUSES:
+            return cast("ObservationStatus", text)
+        self.mended(STATUS, f"unknown status {text!r}" if text else "no status", number, path)
+        return "partial"
+
+    def mended(self, rule: str, detail: str, number: int, path: Path) -> None:
+        """Record what was wrong in turn `number`, or refuse it if the import is strict."""
+        if self._strict:
+            raise Fault(path, detail)
+        self.put(e.Violated(key=str(number), rule=rule, detail=detail, steps=(number,)))
+
+
+def write(turn: Turn) -> dict[str, Any]:
+    """The turn as an iteration; what holds its default is left out."""
+    told: dict[str, Any] = {"iteration": turn.number, "thought": _thought(turn)}
+    if turn.calls and not turn.complete:
+        told["interrupted"] = True
+    actions = [_action(call, turn.at) for call in turn.calls]
+    seen = [_observation(call) for call in turn.calls]
+    if len(turn.calls) == 1:
+        told["action"] = actions[0]
+        if seen[0] is not None:
+            told["observation"] = seen[0]
+    elif turn.calls:
+        told["actions"], told["observations"] = actions, seen
+    return told
+
+
+def _thought(turn: Turn) -> dict[str, Any]:
+    thought = turn.thought
+    told: dict[str, Any] = {"type": thought.type, "content": thought.content}
+    if thought.confidence is not None:
+        told["confidence"] = thought.confidence
+    told |= without_empty(
+        because=list(thought.because), critical=thought.critical, synthesized=thought.synthesized
+    )
+    return {**told, "timestamp": iso(turn.at)}
+
+
+def _action(call: Call, proposed: int) -> dict[str, Any]:
+    action = call.action
+    told: dict[str, Any] = {"tool": action.tool, "parameters": action.parameters}
+    told |= without_empty(
+        rationale=action.rationale,
+        id=action.id,
+        repairs=list(action.repairs),
+        guessed=action.guessed,
+        error=action.error,
+        effect=call.effect,
+    )
+    if call.started != by_default_started(call):
+        told["started"] = call.started
+    return {**told, "timestamp": iso(call.started_at if call.started else proposed)}
+
+
+def _observation(call: Call) -> dict[str, Any] | None:
+    seen = call.observation
+    if seen is None:
+        return None
+    told = {"result": seen.result, "status": seen.status}
+    told |= without_empty(
+        extraction=seen.extraction,
+        auto=seen.auto,
+        options=list(seen.options),
+        blob=seen.blob,
+        refused=seen.refused,
+        cut=seen.cut,
+    )
+    return {**told, "duration_ms": seen.duration_ms, "timestamp": iso(call.observed_at)}
+
+
+def without_empty(**fields: Any) -> dict[str, Any]:
+    """The fields that say something."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def read(writer: Writer, fields: Fields, number: int) -> None:
+    """Put one iteration on the record as turn `number`.
+
+    Raises:
+        Fault: a field is missing, unknown or of the wrong kind.
+    """
+    said = fields.whole("iteration", "iteration_number", default=number)
+    if said != number:
+        raise Fault(fields.path, f"is iteration {said} where {number} must follow: number from 1")
+    fields.flag("interrupted")
+    thought, at = _read_thought(writer, fields.take("thought"), number, (*fields.path, "thought"))
+    calls = _read_calls(writer, fields, number, at)
+    fields.close()
+    writer.turn(number, at, thought, calls)
+
+
+def _read_thought(writer: Writer, value: Any, number: int, path: Path) -> tuple[Thought, int]:
+    if value is None:
+        return Thought(""), writer.at
+    fields = Fields({"content": value} if isinstance(value, str) else value, path)
+    confidence = fields.number("confidence")
+    thought = Thought(
+        content=fields.text("content"),
+        because=fields.numbers("because"),
+        confidence=None if confidence is None else float(confidence),
+        critical=fields.flag("critical"),
+        synthesized=fields.flag("synthesized"),
+    )
+    thought = writer.typed(thought, fields.text("type"), number, (*path, "type"))
+    at = fields.instant("timestamp", writer.at)
+    fields.close()
+    return thought, at
+
+
+def _read_calls(writer: Writer, fields: Fields, number: int, at: int) -> list[Call]:
+    actions = _listed(fields, "action", "actions")
+    seen = _listed(fields, "observation", "observations")
+    if len(seen) > len(actions):
+        raise Fault(seen[len(actions)][1], "an observation without an action")
+    calls: list[Call] = []
+    for index, (value, path) in enumerate(actions):
+        observation, observed_at = None, 0
+        call = _read_action(value, path, at)
+        if index < len(seen) and seen[index][0] is not None:
+            shown, place = seen[index]
+            observation, observed_at = _read_observation(
+                writer, shown, place, number, call.started_at
+            )
+        calls.append(_settled(call, observation, observed_at, value))
+    return calls
+
+
+def _listed(fields: Fields, one: str, many: str) -> list[tuple[Any, Path]]:
+    """The values under either key, each with its path."""
+    key = many if fields.has(many) else one
+    value = fields.take(one, many)
+    if is_list(value):
+        return [(item, (*fields.path, key, index)) for index, item in enumerate(value)]
+    return [] if value is None else [(value, (*fields.path, key))]
+
+
+def _read_action(value: Any, path: Path, at: int) -> Call:
+    """The action; `started_at` is its time, whether it started or not."""
+    if isinstance(value, str):
+        return Call(Action("", error=f"names no tool: {value!r}"), started_at=at)
+    fields = Fields(value, path)
+    tool, rationale = fields.text("tool"), fields.text("rationale")
+    time = fields.instant("timestamp", at)
+    if not fields.has("parameters"):
+        fields.take("parameters")
+        return Call(Action(tool, fields.rest(), rationale), started_at=time)
+    action = Action(
+        tool=tool,
+        parameters=fields.mapping("parameters"),
+        rationale=rationale,
+        id=fields.text("id"),
+        repairs=fields.strings("repairs"),
+        guessed=fields.flag("guessed"),
+        error=fields.text("error"),
+    )
+    effect = fields.text("effect")
+    fields.flag("started")
+    fields.close()
+    return Call(action, started_at=time, effect=effect)
+
+
+def _settled(call: Call, observation: Observation | None, observed_at: int, value: Any) -> Call:
+    """The call with its observation; whether it started stands in the document, or is likely."""
+    whole = Call(call.action, observation, call.started_at, observed_at, effect=call.effect)
+    started = by_default_started(whole)
+    if is_mapping(value) and "parameters" in value:
+        started = value.get("started", started)
+    at = call.started_at if started else 0
+    return Call(call.action, observation, at, observed_at, started=started, effect=call.effect)
+
+
+def _read_observation(
+    writer: Writer, value: Any, path: Path, number: int, at: int
+) -> tuple[Observation, int]:
+    fields = Fields(value if is_mapping(value) else {"result": value}, path)
+    observation = Observation(
+        result=fields.json("result"),
+        status=writer.status(fields.text("status"), number, (*path, "status")),
+        extraction=fields.text("extraction"),
+        auto=fields.flag("auto"),
+        duration_ms=float(fields.number("duration_ms") or 0),
+        options=fields.strings("options"),
+        blob=fields.text("blob"),
+        refused=fields.text("refused"),
+        cut=fields.flag("cut"),
+    )
+    time = fields.instant("timestamp", at)
+    fields.close()
+    return observation, time

@@ -1,0 +1,130 @@
+"""A run as NDJSON: a header, then one line per record. Lossless, and the form for backups.
+
+    {"format": "taofold-ndjson", "version": 1, "schema": 2}
+    {"run": "r1", "seq": 0, "time": "2026-01-25T10:30:00.000Z", "at": 1769…, "event": {…}}
+
+`at` is the stored value in milliseconds, `time` the same for people. Knows no files.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from taofold.core.errors import ConfigError
+from taofold.core.events import SCHEMA_VERSION, UPCASTERS, Record, decode, encode
+from taofold.core.state import RunState, live, reduce
+from taofold.core.text import iso
+
+FORMAT: Final = "taofold-ndjson"
+VERSION: Final = 1
+
+
+class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: str
+    version: int
+    schema: int
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    run: str
+    seq: int
+    time: str
+    at: int
+    event: msgspec.Raw
+
+
+_HEADER: Final = msgspec.json.Decoder(_Header)
+_LINE: Final = msgspec.json.Decoder(_Line)
+
+
+def dumps(records: Iterable[Record]) -> str:
+    """The records as text, one line each after the header."""
+    lines: list[bytes] = [msgspec.json.encode(_Header(FORMAT, VERSION, SCHEMA_VERSION))]
+    for record in records:
+        event = msgspec.Raw(encode(record.event))
+        line = _Line(record.run, record.seq, iso(record.at), record.at, event)
+        lines.append(msgspec.json.encode(line))
+    return b"\n".join([*lines, b""]).decode()
+
+
+def loads(text: str, *, run: str = "", source: str = "ndjson") -> list[Record]:
+    """The records of an export; `run`, if given, replaces the run id.
+
+    Raises:
+        ConfigError: a line is not what it must be, lines are missing, or the records do
+            not make a run. The path is `source` and the line.
+    """
+    lines = text.split("\n")
+    if lines[-1]:
+        path = _at(source, len(lines))
+        raise ConfigError("the last line has no end: the export is cut off", path=path)
+    schema = _schema(lines[0], source)
+    records: list[Record] = []
+    for number, line in enumerate(lines[1:-1], 2):
+        records.append(_record(line, schema, _at(source, number)))
+        _follows(records, _at(source, number))
+    if not records:
+        raise ConfigError("the export holds no records", path=_at(source, len(lines)))
+    _foldable(records, source)
+    return [msgspec.structs.replace(r, run=run) for r in records] if run else records
+
+
+def _schema(line: str, source: str) -> int:
+    path = _at(source, 1)
+    try:
+        header = _HEADER.decode(line)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"not a taofold export: {error}", path=path) from None
+    if header.format != FORMAT or header.version != VERSION:
+        raise ConfigError(
+            f"format {header.format!r} version {header.version} is not {FORMAT!r} {VERSION}",
+            path=path,
+        )
+    readable = range(min(UPCASTERS, default=SCHEMA_VERSION), SCHEMA_VERSION + 1)
+    if header.schema not in readable:
+        raise ConfigError(
+            f"schema {header.schema} cannot be read, only {readable[0]} to {SCHEMA_VERSION}: "
+            "use the release that wrote it, or a newer one",
+            path=path,
+        )
+    return header.schema
+
+
+def _record(line: str, schema: int, path: str) -> Record:
+    try:
+        entry = _LINE.decode(line)
+        event = decode(bytes(entry.event), schema)
+        time = iso(entry.at)
+    except (msgspec.DecodeError, OverflowError, KeyError, RecursionError) as error:
+        raise ConfigError(f"not a record: {error}", path=path) from None
+    if time != entry.time:
+        raise ConfigError(f"time {entry.time!r} is not at {entry.at}, which is {time}", path=path)
+    return Record(entry.run, entry.seq, entry.at, event)
+
+
+def _follows(records: list[Record], path: str) -> None:
+    last = records[-1]
+    if last.seq != len(records) - 1:
+        raise ConfigError(f"seq {last.seq} where {len(records) - 1} must follow", path=path)
+    if last.run != records[0].run:
+        raise ConfigError(
+            f"run {last.run!r} in an export of {records[0].run!r}: export each by itself", path=path
+        )
+
+
+def _foldable(records: list[Record], source: str) -> None:
+    """Every record must make sense after those before it."""
+    state = RunState()
+    for record in live(records):
+        try:
+            state = reduce(state, record)
+        except (KeyError, IndexError):
+            name = type(record.event).__name__
+            raise ConfigError(
+                f"{name} belongs to no open step", path=_at(source, record.seq + 2)
+            ) from None
+
+
+def _at(source: str, line: int) -> str:
+    return f"{source}:{line}"

@@ -1,0 +1,132 @@
+"""The ReAct trace of the seed: `{steps: [{step, thought, action, action_input, observation}],
+final_answer}`.
+
+A batch is several entries with one step number. The form has no types, statuses,
+rationales or times: they are lost on the way out and marked on the way in.
+"""
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+
+from taofold.core import events as e
+from taofold.core.errors import ConfigError
+from taofold.core.rules import UNTYPED
+from taofold.core.state import live
+from taofold.core.trace import Call, opening, turns
+from taofold.core.values import FINISH, Action, Observation, Thought
+from taofold.log.formats import fields as yaml
+from taofold.log.formats.fields import Fault, Fields, is_mapping, refused
+from taofold.log.formats.iterations import STRATEGY, Writer, by_default_started
+
+_ANSWERED: Final = "The trace ends with this answer."
+_FINAL: Final = "final_answer"
+
+
+def dumps(records: Iterable[e.Record]) -> str:
+    """The complete steps of the run, and its output if it succeeded or gave one."""
+    kept = live(records)
+    start = opening(kept)
+    steps = [
+        {
+            "step": turn.number,
+            "thought": turn.thought.content,
+            "action": call.action.tool,
+            "action_input": call.action.parameters,
+            "observation": call.observation.result,
+        }
+        for turn in turns(kept)
+        if turn.complete
+        for call in turn.calls
+        if call.observation is not None and not _closes(call)
+    ]
+    ends = [record.event for record in kept if isinstance(record.event, e.RunFinished)]
+    answer = ends[-1].output if ends else None
+    if start is not None and start.strategy == "flow" and is_mapping(answer):
+        answer = answer.get("reasoning_answer", answer)
+    trace: dict[str, Any] = {"steps": steps, _FINAL: answer}
+    if start is not None and start.goal:
+        trace = {"goal": start.goal, **trace}
+    return msgspec.json.format(msgspec.json.encode(trace), indent=2).decode() + "\n"
+
+
+def _closes(call: Call) -> bool:
+    """Does the call only say that the work is done? Its answer stands in `final_answer`."""
+    return call.action.tool in (FINISH, "reason.react", "reason.plan") and (
+        call.local or call.action.tool == FINISH
+    )
+
+
+def loads(text: str, *, run: str = "", at: int = 0, source: str = "react-json") -> list[e.Record]:
+    """Synthetic records for a ReAct trace; everything happens at `at`.
+
+    Raises:
+        ConfigError: the text is not such a trace; the path is `source` and the line.
+    """
+    try:
+        document = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"not readable JSON: {error}", path=source) from None
+    writer = Writer(run or "imported", at, strict=False)
+    try:
+        _trace(writer, Fields(document, ()))
+    except Fault as fault:
+        raise refused(fault, source, yaml.line(text, fault.path)) from None
+    return writer.records
+
+
+def _trace(writer: Writer, fields: Fields) -> None:
+    writer.put(e.RunStarted(goal=fields.text("goal"), strategy=STRATEGY))
+    entries = [
+        _entry(Fields(value, ("steps", index)), index + 1)
+        for index, value in enumerate(fields.listed("steps"))
+    ]
+    answer = fields.json(_FINAL)
+    fields.close()
+    numbers: list[int] = []
+    closed = False
+    for number, (_, batch) in enumerate(groupby(entries, key=lambda entry: entry[0]), 1):
+        group = list(batch)
+        closed = any(call.action.tool == FINISH for _, _, call in group)
+        calls = [_timed(call, writer.at) for _, _, call in group]
+        writer.turn(number, writer.at, Thought(group[0][1], synthesized=True), calls)
+        numbers.append(number)
+    if numbers:
+        detail = "the format names no thought types"
+        writer.put(e.Violated(key="", rule=UNTYPED, detail=detail, steps=tuple(numbers)))
+    if answer is not None:
+        _answer(writer, len(numbers) + 1, answer, closed)
+
+
+def _entry(fields: Fields, position: int) -> tuple[int, str, Call]:
+    """One entry: its step number, its thought, its call."""
+    number = fields.whole("step", default=position)
+    thought = fields.text("thought")
+    tool = fields.text("action")
+    given = fields.json("action_input")
+    parameters: dict[str, Any] = (
+        given if is_mapping(given) else {} if given is None else {"input": given}
+    )
+    result = fields.json("observation")
+    fields.close()
+    action = Action(FINISH if tool == _FINAL else tool, parameters)
+    return number, thought, Call(action, Observation(result))
+
+
+def _timed(call: Call, at: int) -> Call:
+    started = by_default_started(call)
+    return Call(call.action, call.observation, at if started else 0, at, started=started)
+
+
+def _answer(writer: Writer, number: int, answer: Any, closed: bool) -> None:
+    """The end of the run, with a closing step if the trace has none (so that R2 holds)."""
+    if not closed:
+        thought = Thought(_ANSWERED, type="synthesis", synthesized=True)
+        action = Action(FINISH, {"answer": answer})
+        call = Call(action, Observation(answer), observed_at=writer.at)
+        writer.turn(number, writer.at, thought, [call])
+    writer.put(
+        e.RunFinished(status="finished", stop_reason="final_answer", success=True, output=answer)
+    )

@@ -1,0 +1,175 @@
+"""The seam for what is not a run but is kept like one: loops, and what was learnt.
+
+A journal holds named streams of facts: append-only, numbered, JSON bodies that only their
+owner can read. Whoever appends says what it has seen; if somebody else was quicker it gets
+`Conflict`, reads on, and decides again. A stream's state is a fold of its facts. Whoever drives
+what a stream is about does so under a lease, as with runs.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from threading import Lock
+from typing import Protocol
+
+import msgspec
+
+from taofold.core.errors import Conflict
+from taofold.log.log import lease_lasts
+from taofold.log.store import clock
+
+
+class Fact(msgspec.Struct, frozen=True, gc=False):
+    """One entry of a stream. `at` is milliseconds since the epoch, `body` is JSON."""
+
+    seq: int
+    at: int
+    body: bytes
+
+
+class StreamRow(msgspec.Struct, frozen=True, gc=False):
+    """What a list of streams shows: `head` is the number of its last fact.
+
+    `held`: `owner` has it under a lease that was not over when the row was read.
+    """
+
+    stream: str
+    head: int
+    created_at: int
+    updated_at: int
+    owner: str = ""
+    lease_until: int = 0
+    held: bool = False
+
+
+class Journal(Protocol):
+    """Streams of facts. Every method may raise `LogError`."""
+
+    @property
+    def identity(self) -> str:
+        """Equal for two objects that are one journal."""
+        ...
+
+    async def write(
+        self,
+        stream: str,
+        after: int,
+        facts: Sequence[tuple[int, bytes]],
+        *,
+        disk: bool = False,
+        owner: str = "",
+        lease_ms: int = 0,
+    ) -> int:
+        """Append `facts` (time and body) behind number `after` (-1 = a new stream).
+
+        One transaction, or nothing; returns the number of the last fact. `disk` waits until a
+        power cut cannot undo it. With an `owner` the stream is its from now on, for `lease_ms`.
+
+        Raises:
+            Conflict: the stream's last fact is not `after`. Nothing was written.
+        """
+        ...
+
+    async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
+        """Facts with `seq > after`, in order; at most `limit` (0 = all). None: no such stream."""
+        ...
+
+    async def streams(self, prefix: str = "") -> list[StreamRow]:
+        """Streams whose name starts with `prefix`, newest first."""
+        ...
+
+    async def row(self, stream: str) -> StreamRow | None:
+        """The stream's row. None: no such stream."""
+        ...
+
+    def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
+        """Make the leases of those of `streams` that `owner` has end in `lease_ms` from now.
+
+        0 ends them at once. Returns the streams that are still its own. It blocks, and is called
+        from a thread of its own.
+        """
+        ...
+
+    async def drop(self, stream: str) -> None:
+        """Forget the stream. One that does not exist is no error."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what is its own."""
+        ...
+
+
+class MemoryJournal:
+    """A `Journal` that lives as long as the process."""
+
+    def __init__(self, *, now: Callable[[], int] = clock) -> None:
+        self._streams: dict[str, list[Fact]] = {}
+        self._leases: dict[str, tuple[str, int]] = {}
+        self._now, self._lock = now, Lock()
+
+    @property
+    def identity(self) -> str:
+        """This object is the journal."""
+        return f"memory-journal:{id(self)}"
+
+    async def write(
+        self,
+        stream: str,
+        after: int,
+        facts: Sequence[tuple[int, bytes]],
+        *,
+        disk: bool = False,
+        owner: str = "",
+        lease_ms: int = 0,
+    ) -> int:
+        """Append behind number `after`."""
+        del disk
+        known = self._streams.get(stream, [])
+        if len(known) - 1 != after:
+            raise Conflict(outrun(stream, after, len(known) - 1))
+        added = [Fact(after + 1 + n, at, body) for n, (at, body) in enumerate(facts)]
+        if added:
+            self._streams.setdefault(stream, known).extend(added)
+        if added and owner:
+            with self._lock:
+                self._leases[stream] = (owner, self._now() + lease_ms)
+        return after + len(added)
+
+    def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
+        """Make the leases of `streams` end in `lease_ms` from now."""
+        with self._lock:
+            kept = {one for one in streams if self._leases.get(one, ("", 0))[0] == owner}
+            self._leases.update(dict.fromkeys(kept, (owner, self._now() + lease_ms)))
+        return kept
+
+    async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
+        """Facts with `seq > after`, in order."""
+        found = self._streams.get(stream, [])[max(after, -1) + 1 :]
+        return found[:limit] if limit > 0 else found
+
+    async def streams(self, prefix: str = "") -> list[StreamRow]:
+        """Streams whose name starts with `prefix`, newest first."""
+        return [self._row(name) for name in reversed(self._streams) if name.startswith(prefix)]
+
+    async def row(self, stream: str) -> StreamRow | None:
+        """The stream's row."""
+        return self._row(stream) if stream in self._streams else None
+
+    def _row(self, name: str) -> StreamRow:
+        facts, (owner, until) = self._streams[name], self._leases.get(name, ("", 0))
+        held = lease_lasts(until, self._now())
+        return StreamRow(name, len(facts) - 1, facts[0].at, facts[-1].at, owner, until, held)
+
+    async def drop(self, stream: str) -> None:
+        """Forget the stream."""
+        self._streams.pop(stream, None)
+        self._leases.pop(stream, None)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def outrun(stream: str, seen: int, head: int) -> str:
+    """What a journal tells a writer who has seen `seen` of a stream that is at `head`."""
+    return (
+        f"the last fact of {stream!r} is {head}, not {seen}: somebody else wrote. Nothing was "
+        "written: read on and decide again"
+    )

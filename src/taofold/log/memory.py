@@ -1,0 +1,309 @@
+"""A log in this process's memory: for tests, for short runs, and as the plainest example.
+
+It keeps records as the objects they are, so what it gives back was never encoded: a NaN
+stays a NaN. It knows nothing about files; `disk` means nothing here.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import Lock
+from typing import Any, NoReturn
+
+from msgspec.structs import replace
+
+from taofold.core.errors import Conflict, LogError, UnknownRun
+from taofold.core.events import Record, blobs_of
+from taofold.log.log import (
+    AT_ONCE,
+    ENDED,
+    Claim,
+    RunRow,
+    Signal,
+    due_at,
+    lease_lasts,
+    misplaced,
+    overtaken,
+    still_leased,
+)
+from taofold.log.store import clock
+
+
+class _Run:
+    """One run's row, records and messages."""
+
+    __slots__ = ("blobs", "inbox", "records", "row", "seen")
+
+    def __init__(self, row: RunRow) -> None:
+        self.row = row
+        self.records: list[Record] = []
+        self.inbox: dict[str, Signal] = {}
+        self.seen: set[str] = set()
+        self.blobs: set[str] = set()
+
+    def shown(self, now: int) -> RunRow:
+        """The row with what is known from the records and the clock."""
+        row, last = self.row, self.records[-1].at if self.records else 0
+        return replace(
+            row,
+            events=len(self.records),
+            updated_at=max(row.updated_at, last),
+            held=row.status == "running" and lease_lasts(row.lease_until, now),
+        )
+
+
+class MemoryLog:
+    """A `Log` that lives as long as the process. `now` is its clock, in milliseconds."""
+
+    def __init__(self, *, now: Callable[[], int] = clock) -> None:
+        self._runs: dict[str, _Run] = {}
+        self._blobs: dict[str, bytes] = {}
+        self._now = now
+        self._closed = False
+        self._places = 0
+        # Leases are renewed from a thread of their own.
+        self._lock = Lock()
+
+    @property
+    def identity(self) -> str:
+        """This object is the log."""
+        return f"memory:{id(self)}"
+
+    async def create(
+        self,
+        row: RunRow,
+        *,
+        records: Sequence[Record] = (),
+        blobs: Mapping[str, bytes] | None = None,
+        owner: str = "",
+        lease_ms: int = 0,
+        disk: bool = False,
+    ) -> Claim:
+        """Register a run with its first records."""
+        self._open()
+        if row.run in self._runs:
+            raise Conflict(f"there is already a run {row.run!r}; choose another id")
+        if row.session:
+            for other in self._runs.values():
+                if other.row.session == row.session and other.row.status not in ENDED:
+                    raise Conflict(
+                        f"run {other.row.run!r} of session {row.session!r} has not ended "
+                        f"({other.row.status}); finish or cancel it first"
+                    )
+        entry = _Run(
+            replace(
+                row,
+                epoch=1 if owner else 0,
+                events=0,
+                owner=owner,
+                lease_until=self._now() + lease_ms if lease_ms else 0,
+                held=False,
+                place=self._places + 1,
+            )
+        )
+        self._take(entry, row.run, records)
+        self._keep(entry, blobs)
+        self._places += 1
+        self._runs[row.run] = entry
+        return Claim(entry.row.epoch)
+
+    async def claim(
+        self,
+        run: str,
+        owner: str,
+        *,
+        epoch: int | None = None,
+        lease_ms: int = 0,
+        force: bool = False,
+    ) -> Claim:
+        """Become the owner of the run."""
+        entry, now = self._find(run), self._now()
+        with self._lock:
+            row = entry.row
+            if epoch is not None and epoch != row.epoch:
+                raise Conflict(overtaken(row, epoch))
+            held = row.status == "running" and lease_lasts(row.lease_until, now)
+            if held and not force and owner != row.owner:
+                raise Conflict(still_leased(run, row.owner, row.lease_until - now))
+            changes: dict[str, Any] = {"epoch": row.epoch + 1, "owner": owner, "lease_until": 0}
+            if lease_ms:
+                changes |= {"status": "running", "waiting_for": "", "wake_at": 0}
+                changes["lease_until"] = now + lease_ms
+            entry.row = replace(row, **changes)
+        return Claim(row.epoch + 1, row.owner)
+
+    def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
+        """Make the leases of `runs` end in `lease_ms` from now."""
+        self._open()
+        until, kept = self._now() + lease_ms, set[str]()
+        with self._lock:
+            for run in runs:
+                entry = self._runs.get(run)
+                if entry is None or entry.row.owner != owner or entry.row.status != "running":
+                    continue
+                entry.row = replace(entry.row, lease_until=until)
+                kept.add(run)
+        return kept
+
+    async def append(
+        self,
+        run: str,
+        epoch: int,
+        records: Sequence[Record],
+        *,
+        disk: bool = False,
+        consume: Sequence[str] = (),
+        blobs: Mapping[str, bytes] | None = None,
+        status: str = "",
+        waiting_for: str = "",
+        wake_at: int = 0,
+        if_quiet: bool = False,
+    ) -> bool:
+        """Write all of `records`, or nothing."""
+        entry = self._runs.get(run) or self._missing(run)
+        if epoch != entry.row.epoch:
+            raise Conflict(overtaken(entry.row, epoch))
+        if if_quiet and not entry.inbox.keys() <= set(consume):
+            self._take(entry, run, records, look=True)
+            return False
+        self._take(entry, run, records)
+        for message in consume:
+            entry.inbox.pop(message, None)
+        self._keep(entry, blobs)
+        if status:
+            with self._lock:
+                lease = entry.row.lease_until if status == "running" else 0
+                changes = {"status": status, "waiting_for": waiting_for, "wake_at": wake_at}
+                entry.row = replace(entry.row, lease_until=lease, **changes)
+        return True
+
+    def _keep(self, entry: _Run, blobs: Mapping[str, bytes] | None) -> None:
+        if blobs:
+            self._blobs.update(blobs)
+            entry.blobs.update(blobs)
+
+    def _take(
+        self, entry: _Run, run: str, records: Sequence[Record], *, look: bool = False
+    ) -> None:
+        """Add the next records, with the blobs that they speak of; only check them to `look`."""
+        blobbed: list[str] = []
+        for head, record in enumerate(records, len(entry.records)):
+            if record.seq != head or record.run != run:
+                raise Conflict(misplaced(run, head, record))
+            blobbed += blobs_of(record.event)
+        if not look:
+            entry.records += records
+            entry.blobs.update(blobbed)
+
+    async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
+        """Records with `seq > after`, in order."""
+        records = self._find(run).records
+        start = max(after + 1, 0)
+        return records[start : start + limit] if limit else records[start:]
+
+    async def row(self, run: str) -> RunRow:
+        """The run's row."""
+        return self._find(run).shown(self._now())
+
+    async def rows(
+        self,
+        *,
+        status: str = "",
+        session: str = "",
+        parent: str = "",
+        principal: str = "",
+        agent: str = "",
+        before: int = 0,
+        limit: int = 100,
+    ) -> list[RunRow]:
+        """Runs, newest first; a `limit` of 0 means all."""
+        self._open()
+        now = self._now()
+        wanted = {"status": status, "session": session, "parent": parent}
+        wanted |= {"principal": principal, "agent": agent}
+        equal = [(name, value) for name, value in wanted.items() if value]
+        found = [
+            entry.shown(now)
+            for entry in reversed(self._runs.values())
+            if all(getattr(entry.row, name) == value for name, value in equal)
+            and (not before or entry.row.place < before)
+        ]
+        return found[:limit] if limit else found
+
+    async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        """Ids of runs that begin with `prefix`, in order."""
+        self._open()
+        return sorted(run for run in self._runs if run.startswith(prefix))[:limit]
+
+    async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
+        """Runs that somebody should look at, the longest due first."""
+        self._open()
+        clock_now = self._now()
+        behind = (due_at(after), after.place) if after is not None else (0, 0)
+        rows = [entry.shown(clock_now) for entry in self._runs.values()]
+        found = [
+            row
+            for row in rows
+            if (row.status == "running" and row.lease_until and not row.held)
+            or (row.status == "waiting" and 0 < row.wake_at <= now)
+        ]
+        found.sort(key=lambda row: (due_at(row), row.place))
+        return [row for row in found if (due_at(row), row.place) > behind][:limit]
+
+    async def count(self, *, principal: str | None = None) -> dict[str, int]:
+        """How many runs there are by status."""
+        self._open()
+        return dict(
+            Counter(
+                entry.row.status
+                for entry in self._runs.values()
+                if principal is None or (entry.row.principal == principal and not entry.row.parent)
+            )
+        )
+
+    async def post(self, run: str, signal: Signal) -> bool:
+        """Put `signal` in the inbox, once."""
+        entry = self._find(run)
+        if signal.id in entry.seen:
+            return False
+        entry.seen.add(signal.id)
+        entry.inbox[signal.id] = signal
+        if signal.kind != "refused":
+            with self._lock:
+                entry.row = replace(entry.row, wake_at=AT_ONCE)
+        return True
+
+    async def inbox(self, run: str) -> list[Signal]:
+        """Messages not yet consumed."""
+        return list(self._find(run).inbox.values())
+
+    async def blob(self, digest: str) -> bytes:
+        """The content with this digest."""
+        self._open()
+        if digest not in self._blobs:
+            raise LogError(f"no blob {digest!r}: it was never written, or its run was deleted")
+        return self._blobs[digest]
+
+    async def delete(self, run: str) -> None:
+        """Forget the run, and the blobs that no other run refers to."""
+        gone = self._find(run).blobs
+        del self._runs[run]
+        for other in self._runs.values():
+            gone -= other.blobs
+        for digest in gone:
+            self._blobs.pop(digest, None)
+
+    async def close(self) -> None:
+        """Let everything go."""
+        self._closed = True
+        self._runs, self._blobs = {}, {}
+
+    def _find(self, run: str) -> _Run:
+        return self._runs.get(run) or self._missing(run)
+
+    def _open(self) -> None:
+        if self._closed:
+            raise LogError("this log is closed; open it again to use it")
+
+    def _missing(self, run: str) -> NoReturn:
+        self._open()
+        raise UnknownRun(f"no run {run!r} in this log")

@@ -1,0 +1,215 @@
+"""Moving a log from a file to a database, or back: every row, and a check that all arrived.
+
+Whole or not at all: the target, which must be empty, is written in one transaction, read again
+and compared with what was read, digest by digest, before it is committed. Runs keep their places,
+epochs, and the ids of messages that were taken. Caches that are made from facts are left out.
+"""
+
+import hashlib
+import importlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from taofold.core.errors import ConfigError, LogError
+from taofold.log.adapters import POSTGRES
+from taofold.log.sqlite.connection import plain
+from taofold.log.sqlite.log import SqliteLog
+
+# ruff: noqa: S608 - statements are put together from constants of this module only
+
+
+Row: TypeAlias = tuple[Any, ...]
+
+TABLES: Final[dict[str, tuple[str, ...]]] = {
+    "runs": (
+        "number", "run", "status", "goal", "agent", "session", "parent", "principal", "created_at",
+        "updated_at", "epoch", "owner", "waiting_for", "wake_at",
+    ),
+    "leases": ("number", "owner", "until"),
+    "events": ("number", "seq", "at", "version", "body"),
+    "inbox": ("number", "place", "id", "body"),
+    "seen": ("number", "id"),
+    "blobs": ("digest", "body"),
+    "refs": ("digest", "number"),
+    "streams": ("number", "stream", "head", "created_at", "updated_at", "owner", "lease_until"),
+    "facts": ("number", "seq", "at", "body"),
+}  # fmt: skip
+"""What a log holds, in a form that both kinds have: texts and bodies as UTF-8 bytes."""
+_TEXTS: Final = frozenset(
+    (
+        *("run", "goal", "agent", "session", "parent", "principal", "owner", "waiting_for"),
+        *("id", "digest", "stream", "body"),
+    )
+)
+KEYS: Final = {"blobs": 1, "leases": 1, "runs": 1, "streams": 1}
+"""How many columns order a table's rows; two, if it is not said."""
+
+
+class Side(Protocol):
+    """A log that is read, or written, in one transaction."""
+
+    def rows(self, table: str) -> Iterator[Row]:
+        """All rows, in the order of their keys."""
+        ...
+
+    def put(self, table: str, rows: Iterable[Row]) -> None:
+        """Write rows."""
+        ...
+
+    def commit(self) -> None:
+        """Keep what was written."""
+        ...
+
+    def close(self) -> None:
+        """Let go; what was not committed is gone."""
+        ...
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """How many rows of each table were moved, and one digest of all."""
+
+    rows: dict[str, int]
+    digest: str
+
+
+class _Digest:
+    """Counts rows and digests them as they go by."""
+
+    def __init__(self) -> None:
+        self._sum, self.count = hashlib.blake2b(digest_size=20), 0
+
+    def of(self, rows: Iterable[Row]) -> Iterator[Row]:
+        for row in rows:
+            said = [value.hex() if isinstance(value, bytes) else value for value in row]
+            self._sum.update(json.dumps(said).encode() + b"\n")
+            self.count += 1
+            yield row
+
+    def __str__(self) -> str:
+        return f"{self.count}:{self._sum.hexdigest()}"
+
+
+def migrate(source: str, target: str) -> Moved:
+    """Copy the log `source` to the empty log `target`. Blocks; nobody may write to them meanwhile.
+
+    Both are `sqlite:PATH`, a path, or `postgresql://…`.
+
+    Raises:
+        ConfigError: one of them is no such log, or they are of one kind and place.
+        LogError: the target is not empty, a run of the source is being driven, or what arrived
+            is not what was sent. The target is as it was.
+    """
+    if source == target:
+        raise ConfigError("the source and the target are one log")
+    with closing(_side(source, new=False)) as old, closing(_side(target, new=True)) as new:
+        if any(next(new.rows(table), None) is not None for table in TABLES):
+            raise LogError(f"{_shown(target)} is not empty: a log is moved to an empty one")
+        if next(old.rows("held"), None) is not None:
+            raise LogError(
+                f"runs of {_shown(source)} are being driven: stop servers and workers, then try "
+                "again. Nothing was written"
+            )
+        sent = {table: _Digest() for table in TABLES}
+        for table in TABLES:
+            new.put(table, sent[table].of(old.rows(table)))
+        for table in TABLES:
+            arrived = _Digest()
+            for _ in arrived.of(new.rows(table)):
+                pass
+            if str(arrived) != str(sent[table]):
+                raise LogError(
+                    f"what arrived of {table} is not what was sent ({arrived} for {sent[table]}). "
+                    "Nothing was kept"
+                )
+        new.commit()
+    whole = hashlib.blake2b("\n".join(map(str, sent.values())).encode(), digest_size=20)
+    return Moved({table: one.count for table, one in sent.items()}, whole.hexdigest())
+
+
+def _side(spec: str, *, new: bool) -> Side:
+    if spec.startswith(POSTGRES):
+        try:  # an extra: a file alone needs no driver of databases
+            module: Any = importlib.import_module("taofold.log.postgres.migration")
+        except ImportError as error:
+            raise ConfigError(
+                "PostgreSQL needs psycopg: pip install 'taofold[postgres]'"
+            ) from error
+        side: Side = module.PostgresSide(spec)
+        return side
+    path = Path(spec.removeprefix("sqlite:")).expanduser()
+    if not new and not path.is_file():
+        raise ConfigError(f"there is no log at {str(path)!r}")
+    return SqliteSide(path)
+
+
+def _shown(spec: str) -> str:
+    """The log without a password."""
+    return "the database" if spec.startswith(POSTGRES) else repr(spec)
+
+
+class SqliteSide:
+    """The file of a log; nobody else writes to it while it is open here."""
+
+    def __init__(self, path: Path) -> None:
+        log = SqliteLog(path)
+        log.open()
+        self._file = log._file
+        self._db = plain(path, 10.0)
+        self._db.execute("begin immediate")
+
+    def rows(self, table: str) -> Iterator[Row]:
+        """All rows, in the order of their keys."""
+        yield from self._db.execute(_SQLITE[table])
+
+    def put(self, table: str, rows: Iterable[Row]) -> None:
+        """Write rows."""
+        if table == "leases":
+            said = "update runs set lease_until = ?3 where number = ?1 and ?2 is not null"
+        elif table in ("events", "facts"):
+            names = ("id", *TABLES[table][2:])
+            said = f"insert into {table}({', '.join(names)}) values(?1 << 32 | ?2, ?3, "
+            said += "?4, cast(?5 as text))" if table == "events" else "cast(?4 as text))"
+        else:
+            marks = [
+                f"cast(?{n} as text)" if _is_text(table, name) else f"?{n}"
+                for n, name in enumerate(TABLES[table], 1)
+            ]
+            said = f"insert into {table}({', '.join(TABLES[table])}) values({', '.join(marks)})"
+        self._db.executemany(said, rows)
+
+    def commit(self) -> None:
+        """Keep what was written."""
+        self._db.execute("commit")
+
+    def close(self) -> None:
+        """Let go."""
+        self._db.close()
+        self._file.close()
+
+
+def _is_text(table: str, name: str) -> bool:
+    """Is the column text in a file? In a form that both kinds have it is bytes."""
+    return name in _TEXTS and (table, name) != ("blobs", "body")
+
+
+def _selected(table: str, names: tuple[str, ...]) -> str:
+    columns = [f"cast({name} as blob)" if _is_text(table, name) else name for name in names]
+    order = ", ".join(str(n + 1) for n in range(KEYS.get(table, 2)))
+    return f"select {', '.join(columns)} from {table} order by {order}"
+
+
+_ID: Final = "id >> 32, id & 4294967295, at"
+_SQLITE: Final = {
+    **{table: _selected(table, names) for table, names in TABLES.items()},
+    "events": f"select {_ID}, coalesce(version, 1), cast(body as blob) from events order by id",
+    "facts": f"select {_ID}, cast(body as blob) from facts order by id",
+    "leases": "select number, cast(owner as blob), lease_until from runs "
+    "where status = 'running' and lease_until > 0 order by 1",
+    "held": "select 1 from runs where status = 'running' and lease_until > "
+    "cast((julianday('now') - 2440587.5) * 86400000 as integer)",
+}

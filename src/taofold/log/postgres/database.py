@@ -1,0 +1,543 @@
+"""The connections of one process to one database, in a thread with an event loop of its own.
+
+So a log can be used from any event loop and from several, leases are renewed however long
+somebody holds up theirs, and all that write share one transaction at a time: what is handed in
+while a commit is on its way to the disk goes along with the next. It knows nothing about runs.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypeVar
+
+import psycopg
+
+from taofold.core.errors import LogError, OutcomeUnknown
+from taofold.log import forks as forks
+from taofold.log.postgres import faults as faults
+from taofold.log.postgres import schema as schema
+
+T = TypeVar("T")
+Connection: TypeAlias = psycopg.AsyncConnection[Any]
+Row: TypeAlias = tuple[Any, ...]
+Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
+Listener: TypeAlias = Callable[[str], None]
+
+MOST: Final = 8
+"""Connections that read and write at once; one more writes, and one more listens."""
+_BATCH: Final = 200
+_CONNECT_S: Final = 5
+_LOCK_MS: Final = 5000
+_ATTEMPTS: Final = 5
+_PAUSE_S: Final = 0.05
+_RELISTEN_S: Final = 1.0
+
+_KEPT: Final = "select version, body from taofold_kept where key = %b"
+_KEEP: Final = (
+    "insert into taofold_kept as k(key, version, body) values(%b, 1, %b) on conflict (key) "
+    "do update set version = k.version + 1, body = excluded.body where k.version = %b returning 1"
+)
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Write:
+    """One call of a function that writes, and who waits for what it tells."""
+
+    order: bytes
+    """Locks are taken in this order, so that two batches never wait for each other."""
+    statement: str
+    values: Sequence[Any]
+    disk: bool
+    done: "asyncio.Future[Row]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class Database:
+    """Connections to the database at `dsn`. Connects at the first use.
+
+    Args:
+        dsn: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE`; `pool_max` among the
+            options is the size of the pool, all others are libpq's.
+        most: Connections at once, if the address does not say.
+        wait_s: How long a call waits for a free connection, and a read for a server that is
+            away, in seconds.
+
+    Raises:
+        ConfigError: `dsn` is no address.
+    """
+
+    def __init__(self, dsn: str, *, most: int = MOST, wait_s: float = 10.0) -> None:
+        self._dsn, named = faults.parsed(dsn)
+        self.name = faults.shown(self._dsn)
+        self._most, self._wait_s = named or most, wait_s
+        self._guard = threading.Lock()
+        self._closed = False
+        self._identity = ""
+        self._start()
+        forks.tell(self)
+
+    def _start(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._idle: list[Connection] = []
+        self._free = asyncio.Semaphore(self._most)
+        self._queue: deque[_Write] = deque()
+        self._writer: Connection | None = None
+        self._made: set[Connection] = set()
+        self._writing: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._listeners: list[Listener] = []
+        self._listening = False
+        self._weak = False
+        """Does the server, by itself, tell of commits before they are on disk?"""
+
+    def forked(self) -> None:
+        """A child process has no thread, and must not use its parent's connections."""
+        self._guard = threading.Lock()
+        _inherited.append((self._made, self._loop, self._tasks))
+        self._start()
+
+    @property
+    def closed(self) -> bool:
+        """Was it closed? It does not open again."""
+        return self._closed
+
+    @property
+    def identity(self) -> str:
+        """That of the tables: two addresses may lead to the same. Blocks the first time."""
+        if not self._identity:
+            self.open()
+        return self._identity
+
+    def open(self) -> None:
+        """Connect, and create or upgrade the tables, now. Blocks.
+
+        Raises:
+            LogError: the database cannot be reached or used; the message says why.
+            Incompatible: it is newer than this release.
+        """
+        self.call_now(self._opened)
+
+    def call_now(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of `work` in the database's thread. Blocks."""
+        return self._submit(work).result()
+
+    async def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of `work` in the database's thread.
+
+        Whoever is cancelled meanwhile hears of it after that: a write has happened or not when
+        it returns.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        result = self._submit(work)
+
+        def finished(_: "Future[T]") -> None:
+            with suppress(RuntimeError):  # the caller's loop was closed meanwhile
+                loop.call_soon_threadsafe(_finish, done)
+
+        result.add_done_callback(finished)
+        cancelled = False
+        while not done.done():
+            try:
+                await asyncio.shield(done)
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled:
+            _cancel_later()
+        return result.result()
+
+    async def fetch(self, statement: str, values: Values = ()) -> list[Row]:
+        """The rows of a statement that only reads; asked again if the connection is lost."""
+        return await self.call(lambda: self._fetch(statement, values))
+
+    async def write(
+        self, order: bytes, statement: str, values: Sequence[Any], *, disk: bool = False
+    ) -> Row:
+        """What a function that writes tells, together with others in one transaction.
+
+        Two writes of this process happen in the order in which they were handed in.
+        """
+        return await self.call(lambda: self._write(order, statement, values, disk))
+
+    async def alone(self, statement: str, values: Sequence[Any], *, disk: bool = False) -> Row:
+        """What a function that writes tells, in a transaction of its own."""
+        return await self.call(lambda: self._alone(statement, values, disk))
+
+    def alone_now(self, statement: str, values: Sequence[Any]) -> list[Row]:
+        """The rows of a statement that writes. Blocks."""
+        return self.call_now(lambda: self._rows(statement, values))
+
+    def kept(self, key: str) -> tuple[int, bytes]:
+        """What servers share under `key`, with its version; (0, b"") if nothing. Blocks.
+
+        It does not wait for a server that is away.
+        """
+        rows = self.call_now(lambda: self._rows(_KEPT, (key,)))
+        return (rows[0][0], rows[0][1]) if rows else (0, b"")
+
+    def keep(self, key: str, version: int, body: bytes) -> bool:
+        """Put `body` where `version` was; False if somebody else was quicker. Blocks."""
+        return bool(self.call_now(lambda: self._rows(_KEEP, (key, body, version))))
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener`, in the database's thread, with each run that changed.
+
+        "" stands for any: connections break, and nobody knows what was missed. Only statuses
+        and messages are told, not events. Returns the way to stop it.
+        """
+
+        async def begin() -> None:
+            self._listeners.append(listener)
+            if not self._listening:
+                self._listening = True
+                self._keep(self._listen())
+
+        def stop() -> None:
+            with suppress(ValueError):
+                self._listeners.remove(listener)
+
+        self.call_now(begin)
+        return stop
+
+    def close(self) -> None:
+        """Finish what was handed in, and let go of all connections. Blocks."""
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
+            loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._stop(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+    # ------------------------------------------------------------------ in the thread
+    def _submit(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "Future[T]":
+        with self._guard:
+            if self._closed:
+                raise LogError("this log is closed; open it again to use it")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run, args=(self._loop,), name="taofold-postgres", daemon=True
+                )
+                self._thread.start()
+                weakref.finalize(self, _let_go, os.getpid(), self._loop, self._made)
+            return asyncio.run_coroutine_threadsafe(work(), self._loop)
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _stop(self) -> None:
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in self._made:
+            await connection.close()
+        self._made.clear()
+
+    async def _opened(self) -> None:
+        async with self._connection():
+            pass
+
+    async def _connect(self) -> Connection:
+        """A new connection to tables that are ready.
+
+        Raises:
+            LogError: the server is away, refuses, or the tables cannot be used.
+        """
+        try:
+            db = await psycopg.AsyncConnection.connect(
+                self._dsn,
+                autocommit=True,
+                connect_timeout=_CONNECT_S,
+                application_name="taofold",
+                prepare_threshold=2,
+            )
+        except psycopg.Error as error:
+            away = faults.unreachable(error, self.name)
+            # Once it was there it will be back; an address that never worked is wrong.
+            raise _Away(str(away)) if self._identity and faults.passing(error) else away from error
+        self._made -= {made for made in self._made if made.closed}
+        self._made.add(db)
+        try:
+            await db.execute(f"set lock_timeout = {_LOCK_MS}".encode())
+            if not self._identity:
+                self._identity = f"postgres:{await schema.prepare(db, self.name)}"
+            weak = await (await db.execute("show synchronous_commit")).fetchone()
+            self._weak = weak is not None and weak[0] == "off"
+        except psycopg.Error as error:
+            await db.close()
+            raise faults.explain(error, self.name) from error
+        except BaseException:
+            await db.close()
+            raise
+        return db
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[Connection]:
+        """A connection of the pool.
+
+        Raises:
+            LogError: none became free, or none can be made.
+        """
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._free.acquire()
+        except TimeoutError:
+            raise LogError(
+                f"all {self._most} connections to the log {self.name!r} were in use for "
+                f"{self._wait_s:g} s. Nothing was written: try again, or raise pool_max in its "
+                "address"
+            ) from None
+        try:
+            db = self._idle.pop() if self._idle else await self._connect()
+            try:
+                yield db
+            except BaseException:
+                # After an error the server told, the connection is as good as before.
+                if not db.closed and db.info.transaction_status == _AT_REST:
+                    self._idle.append(db)
+                else:
+                    await self._drop(db)
+                raise
+            self._idle.append(db)
+        finally:
+            self._free.release()
+
+    async def _drop(self, db: Connection) -> None:
+        """One connection is broken: so are those that were made before, most likely."""
+        stale, self._idle = [*self._idle, db], []
+        for connection in stale:
+            with suppress(psycopg.Error):
+                await connection.close()
+
+    async def _fetch(self, statement: str, values: Values) -> list[Row]:
+        return await self._patiently(lambda: self._rows(statement, values), (_Away, _Lost))
+
+    async def _patiently(
+        self, work: Callable[[], Awaitable[T]], causes: tuple[type[LogError], ...]
+    ) -> T:
+        """The result of `work`, tried again for a while when it fails for one of `causes`."""
+        clock = asyncio.get_running_loop()
+        deadline = clock.time() + self._wait_s
+        while True:
+            try:
+                return await work()
+            except causes as error:
+                if clock.time() > deadline:
+                    raise LogError(str(error)) from error
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _rows(self, statement: str, values: Values) -> list[Row]:
+        """The rows of one statement, in a transaction of its own.
+
+        Raises:
+            OutcomeUnknown: the connection broke (as `_Lost`).
+            LogError: the server refuses.
+        """
+        for attempt in range(_ATTEMPTS):
+            async with self._connection() as db:
+                try:
+                    return await (await db.execute(statement.encode(), values)).fetchall()
+                except psycopg.Error as error:
+                    if db.closed:
+                        await self._drop(db)
+                        raise _Lost(str(faults.lost(error, self.name))) from error
+                    if error.sqlstate not in faults.RETRYABLE or attempt == _ATTEMPTS - 1:
+                        raise faults.explain(error, self.name) from error
+            await asyncio.sleep(_PAUSE_S * attempt)
+        raise AssertionError("unreachable")
+
+    async def _alone(self, statement: str, values: Sequence[Any], disk: bool) -> Row:
+        if disk and self._weak:
+            return await self._write(b"", statement, values, disk)
+        rows = await self._patiently(lambda: self._rows(statement, values), (_Away,))
+        return rows[0]
+
+    async def _write(self, order: bytes, statement: str, values: Sequence[Any], disk: bool) -> Row:
+        write = _Write(order, statement, values, disk)
+        self._queue.append(write)
+        if self._writing is None:
+            self._writing = self._keep(self._write_all())
+        return await write.done
+
+    async def _write_all(self) -> None:
+        """Take what is in the queue, a batch for each transaction, until it is empty."""
+        batch: list[_Write] = []
+        try:
+            while self._queue:
+                batch = [self._queue.popleft() for _ in range(min(len(self._queue), _BATCH))]
+                await self._write_batch(batch)
+        except BaseException as error:
+            _refuse([*batch, *self._queue], OutcomeUnknown(f"the log stopped: {error!r}"))
+            self._queue.clear()
+            raise
+        finally:
+            self._writing = None
+
+    async def _write_batch(self, batch: list[_Write]) -> None:
+        try:
+            await self._patiently(lambda: self._transact(batch), (_Away,))
+        except _Undone as error:
+            # Nothing of it happened: whose fault it was shows when each goes by itself.
+            if len(batch) == 1 and not error.again:
+                _refuse(batch, faults.explain(error.cause, self.name))
+                return
+            for write in batch:
+                await self._write_one(write)
+        except LogError as error:
+            _refuse(batch, error)
+
+    async def _write_one(self, write: _Write) -> None:
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self._transact([write])
+                return
+            except _Undone as error:
+                if not error.again or attempt == _ATTEMPTS - 1:
+                    _refuse([write], faults.explain(error.cause, self.name))
+                    return
+                await asyncio.sleep(_PAUSE_S * attempt)
+            except LogError as error:
+                _refuse([write], error)
+                return
+
+    async def _transact(self, batch: list[_Write]) -> None:
+        """Do all writes of the batch in one transaction.
+
+        Raises:
+            _Undone: the server refused one, so none happened.
+            OutcomeUnknown: the connection broke.
+            LogError: there is no connection.
+        """
+        if self._writer is None or self._writer.closed:
+            self._writer = await self._connect()
+        db = self._writer
+        try:
+            rows = await self._sent(db, batch)
+        except psycopg.Error as error:
+            if not db.closed and db.info.transaction_status == _AT_REST:
+                raise _Undone(error) from error
+            self._writer = None
+            await self._drop(db)
+            raise faults.lost(error, self.name) from error
+        for write, row in rows:
+            if not write.done.done():
+                write.done.set_result(row or ())
+
+    async def _sent(self, db: Connection, batch: list[_Write]) -> list[tuple[_Write, Row | None]]:
+        """Each write with what it told."""
+        disk = self._weak and any(write.disk for write in batch)
+        if len(batch) == 1 and not disk:
+            (write,) = batch
+            cursor = await db.execute(write.statement.encode(), write.values)
+            return [(write, await cursor.fetchone())]
+        async with db.pipeline(), db.transaction():
+            if disk:
+                await db.execute("set local synchronous_commit = on")
+            cursors = [
+                (write, await db.execute(write.statement.encode(), write.values))
+                for write in sorted(batch, key=lambda write: write.order)
+            ]
+        return [(write, await cursor.fetchone()) for write, cursor in cursors]
+
+    async def _listen(self) -> None:
+        while True:
+            db: Connection | None = None
+            try:
+                db = await self._connect()
+                row = await (await db.execute("select taofold_channel()")).fetchone()
+                await db.execute(f'listen "{row[0] if row else ""}"'.encode())
+                self._tell("")
+                async for notice in db.notifies():
+                    self._tell(bytes.fromhex(notice.payload).decode("utf-8", "replace"))
+            except (LogError, psycopg.Error) as error:
+                _logger.info("the log does not tell of changes now, trying again: %s", error)
+            finally:
+                if db is not None:
+                    with suppress(psycopg.Error):
+                        await db.close()
+            await asyncio.sleep(_RELISTEN_S)
+
+    def _tell(self, run: str) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(run)
+            except Exception:
+                _logger.exception("hearing of a change failed")
+
+
+_AT_REST: Final = psycopg.pq.TransactionStatus.IDLE
+
+
+class _Lost(OutcomeUnknown):
+    """The connection broke while a statement was on its way."""
+
+
+class _Away(LogError):
+    """The server, which was there, is not: nothing was sent."""
+
+
+class _Undone(Exception):
+    """The server undid a transaction. `again`: only because of another one."""
+
+    def __init__(self, cause: psycopg.Error) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.again = cause.sqlstate in faults.RETRYABLE
+
+
+_inherited: Final[list[object]] = []
+"""Connections of a parent process: never closed by a child, for they are shared."""
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
+
+
+def _let_go(process: int, loop: asyncio.AbstractEventLoop, made: set[Connection]) -> None:
+    """Close what a database held that nobody closed."""
+    if process != os.getpid() or loop.is_closed():
+        return
+    for connection in made:
+        connection.pgconn.finish()
+    with suppress(RuntimeError):  # it was closed just now
+        loop.call_soon_threadsafe(loop.stop)
+
+
+def _refuse(batch: Sequence[_Write], error: LogError) -> None:
+    for write in batch:
+        if not write.done.done():
+            write.done.set_exception(type(error)(str(error)))
+
+
+def _finish(done: "asyncio.Future[None]") -> None:
+    if not done.done():
+        done.set_result(None)
+
+
+def _cancel_later() -> None:
+    """Deliver a cancellation, held back until a write was over, at the next await."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()  # it is counted again
+        task.cancel()

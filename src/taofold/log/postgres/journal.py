@@ -1,0 +1,110 @@
+"""The PostgreSQL journal: streams of facts in the same database as the runs."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from taofold.core.errors import Conflict
+from taofold.log.journal import Fact, StreamRow, outrun
+from taofold.log.log import LONGEST_LEASE_MS
+from taofold.log.postgres.database import Database
+
+_CHUNK: Final = 2000
+_LAST: Final = 2**62
+_ROW: Final = (
+    "select stream, head, created_at, updated_at, owner, lease_until, "  # noqa: S608 - constants
+    f"lease_until > taofold_now() and lease_until <= taofold_now() + {LONGEST_LEASE_MS} "
+    "from taofold_streams"
+)
+_WRITE: Final = "select * from taofold_write(%b, %b, %b, %b, %b, %b)"
+_RENEW: Final = (
+    "update taofold_streams set lease_until = taofold_now() + %b::bigint "
+    "where stream = any(%b) and owner = %b returning stream"
+)
+_FACTS: Final = (
+    "select f.seq, f.at, f.body from taofold_facts f join taofold_streams s "
+    "on s.number = f.number where s.stream = %b and f.seq > %b order by f.seq limit %b"
+)
+_DROP: Final = (
+    "with gone as (delete from taofold_streams where stream = %b returning number) "
+    "delete from taofold_facts where number in (select number from gone)"
+)
+
+
+class PostgresJournal:
+    """A `Journal` in the PostgreSQL database at `dsn`, or in a `Database` that is a log's too."""
+
+    def __init__(self, dsn: str | Database) -> None:
+        self._own = not isinstance(dsn, Database)
+        self.database = dsn if isinstance(dsn, Database) else Database(dsn)
+
+    @property
+    def identity(self) -> str:
+        """The tables, by whatever address."""
+        return f"journal:{self.database.identity}"
+
+    async def write(
+        self,
+        stream: str,
+        after: int,
+        facts: Sequence[tuple[int, bytes]],
+        *,
+        disk: bool = False,
+        owner: str = "",
+        lease_ms: int = 0,
+    ) -> int:
+        """Append behind number `after`, in one transaction."""
+        values = (
+            stream.encode(), after, [at for at, _ in facts], [body for _, body in facts],
+            owner.encode(), lease_ms,
+        )  # fmt: skip
+        row = await self.database.write(b"stream " + values[0], _WRITE, values, disk=disk)
+        code, at = row[0], int(row[1])
+        if code == "outrun":
+            raise Conflict(outrun(stream, after, at))
+        return at
+
+    def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
+        """Make the leases of `streams` end in `lease_ms` from now. Blocks."""
+        values = (lease_ms, [name.encode() for name in sorted(streams)], owner.encode())
+        return {name.decode() for (name,) in self.database.alone_now(_RENEW, values)}
+
+    async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
+        """Facts with `seq > after`, in order."""
+        found: list[Fact] = []
+        while True:
+            most = min(_CHUNK, limit - len(found)) if limit > 0 else _CHUNK
+            last = found[-1].seq if found else min(max(after, -1), _LAST)
+            rows = await self.database.fetch(_FACTS, (stream.encode(), last, most))
+            found += [Fact(*row) for row in rows]
+            if len(rows) < most or len(found) == limit:
+                return found
+            await asyncio.sleep(0)
+
+    async def streams(self, prefix: str = "") -> list[StreamRow]:
+        """Streams whose name starts with `prefix`, newest first."""
+        start = prefix.encode()
+        rows = await self.database.fetch(
+            f"{_ROW} where stream >= %b and stream < %b order by number desc",
+            (start, start + b"\xff"),  # a byte that UTF-8 does not have
+        )
+        return [_stream_row(row) for row in rows]
+
+    async def row(self, stream: str) -> StreamRow | None:
+        """The stream's row."""
+        rows = await self.database.fetch(f"{_ROW} where stream = %b", (stream.encode(),))
+        return _stream_row(rows[0]) if rows else None
+
+    async def drop(self, stream: str) -> None:
+        """Forget the stream."""
+        await self.database.fetch(_DROP + " returning 1", (stream.encode(),))
+
+    async def close(self) -> None:
+        """Let go of the connections, if they are this journal's own."""
+        if self._own:
+            await asyncio.to_thread(self.database.close)
+
+
+def _stream_row(found: tuple[Any, ...]) -> StreamRow:
+    name, head, created, updated, owner, until, held = found
+    return StreamRow(name.decode(), head, created, updated, owner.decode(), until, held)

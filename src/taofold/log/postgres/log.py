@@ -1,0 +1,419 @@
+"""The log for more than one machine: a PostgreSQL database, used by any number of processes.
+
+Each method is one short transaction. Leases are compared with the database's clock; those of its
+clients do not matter. It knows nothing about strategies or tools.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from taofold.core.errors import Conflict, LogError, UnknownRun
+from taofold.core.events import SCHEMA_VERSION, Record
+from taofold.log.log import (
+    LONGEST_LEASE_MS,
+    Claim,
+    RunRow,
+    Signal,
+    due_at,
+    forgettable,
+    misplaced,
+    overtaken,
+    still_leased,
+)
+from taofold.log.postgres.database import MOST, Database, Listener
+from taofold.log.postgres.journal import PostgresJournal
+from taofold.log.postgres.schema import HELD
+from taofold.log.sqlite.statements import bodies, message, record, referred, signal
+
+_CHUNK: Final = 1000
+"""Records read between two breaths of the event loop."""
+_LAST: Final = 2**31 - 1
+_COMPACT: Final = 200
+"""Changes of statuses after which a process sums them up."""
+_SUM: Final = 2000
+"""Rows of differences above which whoever counts sums them up."""
+
+_ROW: Final = (
+    "select r.run, r.status, r.goal, r.agent, r.session, r.parent, r.principal, "  # noqa: S608 - constants
+    "r.created_at, greatest(r.updated_at, coalesce(e.at, 0)), coalesce(e.seq, -1) + 1, r.epoch, "
+    f"r.owner, r.waiting_for, coalesce(l.until, 0), r.wake_at, {HELD}, r.number "
+    "from {runs} r left join taofold_leases l on l.number = r.number "
+    "left join lateral (select seq, at from taofold_events e where e.number = r.number "
+    "order by seq desc limit 1) e on true "
+)
+_FROM_RUNS: Final = _ROW.format(runs="taofold_runs")
+_LEASED: Final = (
+    "select r.*, l.until as due from taofold_leases l join taofold_runs r on r.number = l.number "  # noqa: S608 - constants
+    f"where r.status = 'running' and (l.until <= taofold_now() or l.until > taofold_now() + "
+    f"{LONGEST_LEASE_MS}) and (l.until, l.number) > (%(at)b::bigint, %(place)b::bigint) "
+    "order by l.until, l.number limit %(limit)b"
+)
+_WAKING: Final = (
+    "select r.*, r.wake_at as due from taofold_runs r where r.status = 'waiting' "
+    "and r.wake_at > 0 and r.wake_at <= %(now)b "
+    "and (r.wake_at, r.number) > (%(at)b::bigint, %(place)b::bigint) "
+    "order by r.wake_at, r.number limit %(limit)b"
+)
+_DUE: Final = (
+    _ROW.format(runs=f"(select * from (({_LEASED}) union all ({_WAKING})) as found "  # noqa: S608 - constants
+                     "order by due, number limit %(limit)b)")
+    + "order by r.due, r.number"
+)  # fmt: skip
+_READ: Final = (
+    "select r.number, e.seq, e.at, e.body, e.version from taofold_runs r left join lateral "
+    "(select seq, at, body, version from taofold_events e where e.number = r.number "
+    "and e.seq > %b order by seq limit %b) e on true where r.run = %b order by e.seq"
+)
+_INBOX: Final = (
+    "select r.number, i.body from taofold_runs r left join taofold_inbox i on i.number = r.number "
+    "where r.run = %b order by i.place"
+)
+_CREATE: Final = f"select * from taofold_create({', '.join(['%b'] * 19)})"  # noqa: S608 - marks
+_CLAIM: Final = "select * from taofold_claim(%b, %b, %b::bigint, %b, %b)"
+_APPEND: Final = f"select * from taofold_append({', '.join(['%b'] * 14)})"  # noqa: S608 - marks
+_POST: Final = "select * from taofold_post(%b, %b, %b, %b)"
+_DELETE: Final = "select * from taofold_delete(%b)"
+_RENEW: Final = (
+    "update taofold_leases l set until = taofold_now() + %b::bigint from taofold_runs r "
+    "where r.run = any(%b) and l.number = r.number and l.owner = %b and r.status = 'running' "
+    "returning r.run"
+)
+_COUNT: Final = (
+    "select status, sum(runs)::bigint, sum(rows)::bigint from ("
+    "select status, runs, 0 as rows from taofold_totals where scope = %(scope)b union all "
+    "select status, runs, 1 from taofold_changes where scope = %(scope)b) as found group by status"
+)
+
+
+class PostgresLog:
+    """A `Log` in the PostgreSQL database at `dsn`.
+
+    A write whose connection breaks raises `OutcomeUnknown`: put a `CertainLog` in front of it, as
+    `open_log` does.
+
+    Args:
+        dsn: The address, or a `Database` that is shared with a journal and closed by this log.
+        most: Connections at once.
+        wait_s: How long a call waits for a free connection or a server that is away, in seconds.
+
+    >>> log = PostgresLog("postgresql://ann@db.example/agents")
+    >>> log.database.name
+    'user=ann dbname=agents host=db.example'
+    """
+
+    def __init__(self, dsn: str | Database, *, most: int = MOST, wait_s: float = 10.0) -> None:
+        if isinstance(dsn, str):
+            dsn = Database(dsn, most=most, wait_s=wait_s)
+        self.database = dsn
+        self._changed = 0
+
+    @property
+    def closed(self) -> bool:
+        """Was it closed? It does not open again."""
+        return self.database.closed
+
+    @property
+    def identity(self) -> str:
+        """The tables, by whatever address."""
+        return self.database.identity
+
+    def open(self) -> None:
+        """Connect, and create or upgrade the tables, now. Blocks.
+
+        Raises:
+            LogError: the database cannot be reached or used; the message says why.
+            Incompatible: it is newer than this release.
+        """
+        self.database.open()
+
+    def journal(self) -> PostgresJournal:
+        """The journal in the same database. It ends with this log."""
+        return PostgresJournal(self.database)
+
+    def on_change(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener`, in another thread, with each run whose status or inbox changed.
+
+        "" stands for any: something may have been missed. Returns the way to stop it.
+        """
+        return self.database.listen(listener)
+
+    async def create(
+        self,
+        row: RunRow,
+        *,
+        records: Sequence[Record] = (),
+        blobs: Mapping[str, bytes] | None = None,
+        owner: str = "",
+        lease_ms: int = 0,
+        disk: bool = False,
+    ) -> Claim:
+        """Register a run with its first records."""
+        content = blobs or {}
+        events = _events(row.run, records)
+        texts = (row.run, row.status, row.goal, row.agent, row.session, row.parent, row.principal)
+        run, status, *others = (_bytes(text) for text in texts)
+        values: tuple[Any, ...] = (
+            run, status.decode(), *others, row.created_at, row.updated_at, _bytes(row.waiting_for),
+            row.wake_at, _bytes(owner), lease_ms, *events,
+            _digests(content), list(content.values()), _digests(referred(records)),
+        )  # fmt: skip
+        if _first(row.run, records, 0) != 0 and records:
+            raise Conflict(misplaced(row.run, *_wrong(row.run, records, 0)))
+        code, _, who, what = await self.database.alone(_CREATE, values, disk=disk)
+        if code == "taken":
+            raise Conflict(f"there is already a run {row.run!r}; choose another id")
+        if code == "busy":
+            raise Conflict(
+                f"run {_text(who)!r} of session {row.session!r} has not ended ({what}); "
+                "finish or cancel it first"
+            )
+        await self._count_changes()
+        return Claim(1 if owner else 0)
+
+    async def claim(
+        self,
+        run: str,
+        owner: str,
+        *,
+        epoch: int | None = None,
+        lease_ms: int = 0,
+        force: bool = False,
+    ) -> Claim:
+        """Become the owner of the run."""
+        values = (_bytes(run), _bytes(owner), epoch, lease_ms, force)
+        code, at, who, _ = await self.database.write(values[0], _CLAIM, values)
+        if code == "ok":
+            return Claim(at, _text(who))
+        if code == "held":
+            raise Conflict(still_leased(run, _text(who), at))
+        raise _refused(code, run, at, who, epoch or 0)
+
+    def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
+        """Make the leases of `runs` end in `lease_ms` from now. Blocks."""
+        values = (lease_ms, [_bytes(run) for run in sorted(runs)], _bytes(owner))
+        return {_text(run) for (run,) in self.database.alone_now(_RENEW, values)}
+
+    async def append(
+        self,
+        run: str,
+        epoch: int,
+        records: Sequence[Record],
+        *,
+        disk: bool = False,
+        consume: Sequence[str] = (),
+        blobs: Mapping[str, bytes] | None = None,
+        status: str = "",
+        waiting_for: str = "",
+        wake_at: int = 0,
+        if_quiet: bool = False,
+    ) -> bool:
+        """Write all of `records` in one transaction, or nothing."""
+        first = records[0].seq if records else 0
+        ats, texts, version = _events(run, records)
+        content = blobs or {}
+        values: tuple[Any, ...] = (
+            _bytes(run), epoch, _first(run, records, first), ats, texts, version,
+            [_bytes(digest) for digest in content], list(content.values()),
+            _digests(referred(records)), [_bytes(name) for name in consume], status,
+            _bytes(waiting_for), wake_at, if_quiet,
+        )  # fmt: skip
+        code, at, who, _ = await self.database.write(values[0], _APPEND, values, disk=disk)
+        if code == "ok":
+            if status:
+                await self._count_changes()
+            return True
+        if code == "loud":
+            return False
+        if code == "misplaced":
+            raise Conflict(misplaced(run, *_wrong(run, records, at)))
+        raise _refused(code, run, at, who, epoch)
+
+    async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
+        """Records with `seq > after`, in order."""
+        found: list[Record] = []
+        last = min(max(after, -1), _LAST)
+        while True:
+            count = min(_CHUNK, limit - len(found)) if limit > 0 else _CHUNK
+            rows = await self.database.fetch(_READ, (last, count, _bytes(run)))
+            if not rows:
+                raise UnknownRun(f"no run {run!r} in this log")
+            if rows[0][1] is None:
+                return found
+            found += [record(run, row[1:]) for row in rows]
+            if len(rows) < _CHUNK or len(found) == limit:
+                return found
+            last = found[-1].seq
+            await asyncio.sleep(0)
+
+    async def row(self, run: str) -> RunRow:
+        """The run's row."""
+        rows = await self.database.fetch(f"{_FROM_RUNS} where r.run = %b", (_bytes(run),))
+        if not rows:
+            raise UnknownRun(f"no run {run!r} in this log")
+        return _row(rows[0])
+
+    async def rows(
+        self,
+        *,
+        status: str = "",
+        session: str = "",
+        parent: str = "",
+        principal: str = "",
+        agent: str = "",
+        before: int = 0,
+        limit: int = 100,
+    ) -> list[RunRow]:
+        """Runs, newest first; a `limit` of 0 means all."""
+        names = {"session": session, "parent": parent, "principal": principal, "agent": agent}
+        tests = [(f"r.{name} = %b", _bytes(value)) for name, value in names.items() if value]
+        # Said once more, so that an index of only those that have one can be used.
+        tests += [
+            (f"r.{name} <> %b", b"") for name in ("session", "parent") if names[name]
+        ]  # fmt: skip
+        clauses, values = [test for test, _ in tests], list[Any]([value for _, value in tests])
+        if status:
+            clauses.append("r.status = %b")
+            values.append(status)
+        if before:
+            clauses.append("r.number < %b")
+            values.append(before)
+        where = f"where {' and '.join(clauses)}" if clauses else ""
+        # Literals: with a bound limit a prepared plan is made for any, and sorts all.
+        most = f"limit {int(limit)}" if limit > 0 else ""
+        inner = f"(select * from taofold_runs r {where} order by r.number desc {most})"  # noqa: S608 - only parameters
+        found = await self.database.fetch(
+            f"{_ROW.format(runs=inner)} order by r.number desc", values
+        )
+        return [_row(row) for row in found]
+
+    async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        """Ids of runs that begin with `prefix`, in order."""
+        start = _bytes(prefix)
+        found = await self.database.fetch(
+            "select run from taofold_runs where run >= %b and run < %b order by run limit %b",
+            (start, start + b"\xff", limit),  # a byte that UTF-8 does not have
+        )
+        return [_text(run) for (run,) in found]
+
+    async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
+        """Runs that somebody should look at, the longest due first."""
+        at, place = (0, 0) if after is None else (due_at(after), after.place)
+        values = {"now": now, "at": at, "place": place, "limit": limit}
+        found = await self.database.fetch(_DUE, values)
+        return [_row(row) for row in found]
+
+    async def count(self, *, principal: str | None = None) -> dict[str, int]:
+        """How many runs there are by status."""
+        scope = b"*" if principal is None else b"@" + _bytes(principal)
+        found = await self.database.fetch(_COUNT, {"scope": scope})
+        if sum(rows for _, _, rows in found) > _SUM:
+            await self.compact()
+        return {status: runs for status, runs, _ in found if runs}
+
+    async def compact(self) -> None:
+        """Sum up the changes of statuses, so that counting costs the same for ever."""
+        await self.database.fetch("select taofold_compact()")
+
+    async def post(self, run: str, signal: Signal) -> bool:
+        """Put `signal` in the inbox, once, on disk: a person was told that it is taken."""
+        values = (_bytes(run), _bytes(signal.id), message(signal), signal.kind != "refused")
+        code, at, who, _ = await self.database.alone(_POST, values, disk=True)
+        if code == "unknown":
+            raise _refused(code, run, at, who, 0)
+        return bool(code == "ok")
+
+    async def inbox(self, run: str) -> list[Signal]:
+        """Messages not yet consumed, in order of arrival."""
+        rows = await self.database.fetch(_INBOX, (_bytes(run),))
+        if not rows:
+            raise UnknownRun(f"no run {run!r} in this log")
+        return [signal(body) for _, body in rows if body is not None]
+
+    async def blob(self, digest: str) -> bytes:
+        """The content with this digest."""
+        rows = await self.database.fetch(
+            "select body from taofold_blobs where digest = %b", (_bytes(digest),)
+        )
+        if not rows:
+            raise LogError(f"no blob {digest!r}: it was never written, or its run was deleted")
+        body: bytes = rows[0][0]
+        return body
+
+    async def delete(self, run: str) -> None:
+        """Forget the run, and the blobs that no other run refers to."""
+        code, at, who, _ = await self.database.alone(_DELETE, (_bytes(run),))
+        if code != "ok":
+            raise _refused(code, run, at, who, 0)
+
+    async def prune(self, before_ms: int, *, keep: Collection[str] = ()) -> list[str]:
+        """Delete the runs that ended and saw nothing since `before_ms`. Returns their ids.
+
+        Args:
+            before_ms: Milliseconds since the epoch.
+            keep: Statuses of runs to spare, such as "failed".
+        """
+        old = await forgettable(self, before_ms, keep)
+        for run in old:
+            await self.delete(run)
+        return old
+
+    async def close(self) -> None:
+        """Finish what was asked for and let go of the connections."""
+        await asyncio.to_thread(self.database.close)
+
+    async def _count_changes(self) -> None:
+        self._changed += 1
+        if self._changed % _COMPACT == 0:
+            await self.compact()
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise LogError(
+            f"{text[:50]!r} cannot be written: {error.reason}. Nothing was written"
+        ) from error
+
+
+def _text(content: bytes | None) -> str:
+    return "" if content is None else bytes(content).decode()
+
+
+def _digests(digests: Iterable[str]) -> list[bytes]:
+    return [_bytes(digest) for digest in digests]
+
+
+def _events(run: str, records: Sequence[Record]) -> tuple[list[int], list[bytes], int]:
+    """The records' times, bodies and schema version."""
+    return [record.at for record in records], bodies(run, records), SCHEMA_VERSION
+
+
+def _first(run: str, records: Sequence[Record], first: int) -> int:
+    """The number of the first record; -1 if one of them is not the next, -2 if there are none."""
+    if not records:
+        return -2
+    placed = all(
+        record.seq == seq and record.run == run for seq, record in enumerate(records, first)
+    )
+    return first if placed else -1
+
+
+def _wrong(run: str, records: Sequence[Record], head: int) -> tuple[int, Record]:
+    """The first record that is not the next of a run that is at `head`, and which would be."""
+    for seq, written in enumerate(records, head):
+        if written.seq != seq or written.run != run:
+            return seq, written
+    raise AssertionError("all records are in their places")
+
+
+def _refused(code: str, run: str, at: Any, who: bytes | None, epoch: int) -> LogError:
+    if code == "unknown":
+        return UnknownRun(f"no run {run!r} in this log")
+    return Conflict(overtaken(RunRow(run, epoch=at, owner=_text(who)), epoch))
+
+
+def _row(found: tuple[Any, ...]) -> RunRow:
+    columns: list[Any] = [_text(value) if isinstance(value, bytes) else value for value in found]
+    return RunRow(*columns)

@@ -1,0 +1,90 @@
+"""A PostgreSQL log as a whole: read from, or written to, in one transaction."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from taofold.log.migration import KEYS, TABLES, Row
+from taofold.log.postgres import faults as faults
+from taofold.log.postgres.database import Database
+
+_FETCHED = 500
+
+
+class PostgresSide:
+    """The tables, locked against writers while they are open here."""
+
+    def __init__(self, dsn: str) -> None:
+        self._database = Database(dsn)
+        try:
+            self._database.open()
+            self._db: psycopg.Connection[Row] = psycopg.connect(faults.parsed(dsn)[0])
+            for table in TABLES:
+                self._db.execute(
+                    sql.SQL("lock table {} in share row exclusive mode").format(_name(table))
+                )
+        except psycopg.Error as error:
+            self._database.close()
+            raise faults.explain(error, self._database.name) from error
+        except BaseException:
+            self._database.close()
+            raise
+
+    def rows(self, table: str) -> Iterator[Row]:
+        """All rows, in the order of their keys."""
+        with self._db.cursor(f"read_{table}") as cursor:
+            cursor.itersize = _FETCHED
+            if table == "held":
+                cursor.execute("select 1 from taofold_leases where until > taofold_now()")
+            else:
+                names = sql.SQL(", ").join(map(sql.Identifier, TABLES[table]))
+                keys = sql.SQL(", ").join(map(sql.Literal, range(1, KEYS.get(table, 2) + 1)))
+                statement = sql.SQL("select {} from {} order by {}")
+                cursor.execute(statement.format(names, _name(table), keys))
+            yield from cursor
+
+    def put(self, table: str, rows: Iterable[Row]) -> None:
+        """Write rows."""
+        names = sql.SQL(", ").join(map(sql.Identifier, TABLES[table]))
+        try:
+            with self._db.cursor() as cursor:
+                statement = sql.SQL("copy {} ({}) from stdin").format(_name(table), names)
+                with cursor.copy(statement) as copy:
+                    for row in rows:
+                        copy.write_row(row)
+            if table in ("runs", "streams"):
+                self._raise(table, "number")
+            elif table == "inbox":
+                self._raise(table, "place")
+        except psycopg.Error as error:
+            raise faults.explain(error, self._database.name) from error
+
+    def _raise(self, table: str, column: str) -> None:
+        """Let the next number be behind those that were written."""
+        self._db.execute(
+            sql.SQL(
+                "select setval(pg_get_serial_sequence({}, {}), (select max({}) from {})) "
+                "where exists (select from {})"
+            ).format(
+                sql.Literal(f"taofold_{table}"), sql.Literal(column), sql.Identifier(column),
+                _name(table), _name(table),
+            )
+        )  # fmt: skip
+
+    def commit(self) -> None:
+        """Keep what was written."""
+        try:
+            self._db.commit()
+        except psycopg.Error as error:
+            raise faults.explain(error, self._database.name) from error
+
+    def close(self) -> None:
+        """Let go."""
+        self._db.close()
+        self._database.close()
+
+
+def _name(table: str) -> Any:
+    return sql.Identifier(f"taofold_{table}")

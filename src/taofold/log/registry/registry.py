@@ -1,0 +1,255 @@
+"""Where a registry of patterns is kept: in the log's SQLite file, or in a journal in memory.
+
+The facts are the truth, in the stream `patterns`; the tables beside them are written in the
+same transaction. Two processes take turns, so every event of both counts.
+"""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from taofold.core.errors import Conflict, LogError
+from taofold.learning.events import STREAM, Event, decode, encode
+from taofold.learning.fold import step
+from taofold.learning.registry import Registry
+from taofold.learning.retrieval.meaning import Embedder
+from taofold.learning.state import State, View, Writing
+from taofold.log.journal import Fact, Journal, MemoryJournal
+from taofold.log.registry import tables as registry_vectors
+from taofold.log.registry import tables as tables
+from taofold.log.sqlite import journal as journals
+from taofold.log.sqlite.file import File, full_sync
+
+T = TypeVar("T")
+
+_CHUNK: Final = 2000
+_TRIES: Final = 100
+
+
+def now() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def open_registry(
+    path: str | Path,
+    *,
+    adopt: bool = False,
+    now: Callable[[], int] = now,
+    embedder: Embedder | None = None,
+) -> Registry:
+    """The registry in the log's file, made if it is missing; "memory" for one that passes.
+
+    With an `embedder`, patterns that mean the same as a case come before others that the
+    search finds.
+
+    Raises:
+        LogError: the file cannot be used; the message says why.
+    """
+    if str(path) == "memory":
+        return memory_registry(now=now, embedder=embedder)
+    book = SqliteBook(Path(str(path).removeprefix("sqlite:")), adopt=adopt)
+    book.open()
+    return Registry(book, now, embedder)
+
+
+def memory_registry(
+    journal: Journal | None = None,
+    *,
+    now: Callable[[], int] = now,
+    embedder: Embedder | None = None,
+) -> Registry:
+    """A registry that is folded in memory, from a journal's facts if one is given."""
+    return Registry(JournalBook(journal or MemoryJournal()), now, embedder)
+
+
+class SqliteBook:
+    """The registry's facts and tables in one SQLite file. Opened at the first use."""
+
+    def __init__(self, path: Path, *, wait_s: float = 5.0, adopt: bool = False) -> None:
+        self._file = File(path, wait_s=wait_s, adopt=adopt, max_bytes=0, sync=full_sync)
+        self._faults: list[str] = []
+
+    def open(self) -> None:
+        """Open the file, or create it, now. Blocks."""
+        self._file.open()
+
+    async def read(self, work: Callable[[View], T]) -> T:
+        """The result of `work`; the tables are brought up to date before."""
+
+        def look(db: sqlite3.Connection) -> tuple[bool, T | None]:
+            if tables.position(db) != journals.head(db, STREAM):
+                return False, None
+            return True, work(tables.Tables(db))
+
+        def renew(db: sqlite3.Connection) -> T:
+            self._catch_up(db)
+            return work(tables.Tables(db))
+
+        fresh, result = await self._file.read(look)
+        return result if fresh else await self._file.write(renew)  # type: ignore[return-value]
+
+    async def write(self, work: Callable[[Writing], T], at: int) -> T:
+        """The result of `work`, its events in one transaction with it."""
+
+        def change(db: sqlite3.Connection) -> T:
+            head = self._catch_up(db)
+            tx = _Change(db, at)
+            result = work(tx)
+            if tx.events:
+                facts = [(at, encode(event)) for event in tx.events]
+                tables.moved(db, journals.append(db, STREAM, head, facts))
+            return result
+
+        return await self._file.write(change)
+
+    async def faults(self) -> list[str]:
+        """Facts that cannot be read."""
+        facts = await self._file.read(lambda db: journals.read(db, STREAM, -1, -1))
+        return [said for fact in facts if (said := _fault(fact))]
+
+    async def vectors(self, model: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """The vectors that are kept of `keys`."""
+        return await self._file.read(lambda db: registry_vectors.vectors(db, model, keys))
+
+    async def keep_vectors(self, model: str, new: Mapping[bytes, bytes]) -> None:
+        """Keep vectors."""
+        await self._file.write(lambda db: registry_vectors.keep(db, model, new))
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        await asyncio.to_thread(self._file.close)
+
+    def _catch_up(self, db: sqlite3.Connection) -> int:
+        """Bring the tables up to the last fact; returns its number."""
+        head = journals.head(db, STREAM)
+        seen = tables.position(db)
+        if seen is None or seen > head:
+            tables.build(db)
+            seen = -1
+        if seen == head:
+            return head
+        view = tables.Tables(db)
+        while facts := journals.read(db, STREAM, seen, _CHUNK):
+            for fact in facts:
+                event = _event(fact)
+                if event is not None:
+                    view.keep(step(view, event, fact.at))
+            seen = facts[-1].seq
+        tables.moved(db, head)
+        return head
+
+
+class _Change(tables.Tables):
+    """The tables, taking events."""
+
+    def __init__(self, db: sqlite3.Connection, at: int) -> None:
+        super().__init__(db)
+        self._at = at
+        self.events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        """Note the event, and what it changes."""
+        self.events.append(event)
+        self.keep(step(self, event, self._at))
+
+
+class JournalBook:
+    """The registry's facts in any journal; the state is folded in memory."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._lock = asyncio.Lock()
+        self._vectors: dict[tuple[str, bytes], bytes] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._state, self._head = State(), -1
+
+    async def read(self, work: Callable[[View], T]) -> T:
+        """The result of `work` on what the journal holds now."""
+        async with self._lock:
+            await self._catch_up()
+            return work(self._state)
+
+    async def write(self, work: Callable[[Writing], T], at: int) -> T:
+        """The result of `work`; run again if somebody else wrote meanwhile."""
+        async with self._lock:
+            for _ in range(_TRIES):
+                await self._catch_up()
+                tx = _Draft(self._state, at)
+                try:
+                    result = work(tx)
+                    facts = [(at, encode(event)) for event in tx.events]
+                    self._head = await self._journal.write(STREAM, self._head, facts)
+                except Conflict:
+                    self._forget()
+                except BaseException:
+                    self._forget()
+                    raise
+                else:
+                    return result
+        raise LogError(f"the registry could not be written: {_TRIES} times somebody was quicker")
+
+    async def faults(self) -> list[str]:
+        """Facts that cannot be read."""
+        return [said for fact in await self._journal.facts(STREAM) if (said := _fault(fact))]
+
+    async def vectors(self, model: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """The vectors that are kept of `keys`."""
+        return {key: one for key in keys if (one := self._vectors.get((model, key)))}
+
+    async def keep_vectors(self, model: str, new: Mapping[bytes, bytes]) -> None:
+        """Keep vectors as long as this object lives."""
+        self._vectors |= {(model, key): vector for key, vector in new.items()}
+
+    async def close(self) -> None:
+        """Nothing to let go of: the journal is its owner's."""
+
+    async def _catch_up(self) -> None:
+        for fact in await self._journal.facts(STREAM, after=self._head):
+            event = _event(fact)
+            if event is not None:
+                self._state.apply(event, fact.at)
+            self._head = fact.seq
+
+
+class _Draft:
+    """The state in memory, taking events."""
+
+    def __init__(self, state: State, at: int) -> None:
+        self._at = at
+        self.events: list[Event] = []
+        self._state = state
+        self.pattern, self.archived = state.pattern, state.archived
+        self.loop, self.loops, self.stats = state.loop, state.loops, state.stats
+        self.rate, self.costs, self.rates = state.rate, state.costs, state.rates
+        self.patterns, self.archive = state.patterns, state.archive
+        self.ids, self.same = state.ids, state.same
+        self.search, self.frequencies = state.search, state.frequencies
+
+    def emit(self, event: Event) -> None:
+        """Note the event, and what it changes."""
+        self.events.append(event)
+        self._state.apply(event, self._at)
+
+
+def _event(fact: Fact) -> Event | None:
+    """The event in a fact; a damaged one is left out, and told by `faults`."""
+    try:
+        return decode(fact.body)
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def _fault(fact: Fact) -> str:
+    try:
+        decode(fact.body)
+    except (msgspec.DecodeError, ValueError) as error:
+        return f"fact {fact.seq} of {STREAM!r} is damaged and was left out: {error}"
+    return ""

@@ -1,0 +1,1 @@
+"""The default log: one SQLite file, many runs, several processes, and the journal beside them."""

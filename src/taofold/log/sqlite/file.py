@@ -1,0 +1,350 @@
+"""One open file of a log: short transactions on the calling thread, and patience off it.
+
+A transaction here takes about as long as handing it to another thread would. It never waits on
+the spot: while another process writes, the call tries again between sleeps. `Disk` is the one
+thread that makes the file survive power cuts, for all who ask at once: a commit in WAL mode is a
+write to the -wal file, and syncing that file makes everything committed so far durable, which is
+what SQLite's `synchronous=FULL` does at each commit. Done there it holds no database lock, blocks
+no event loop, and one sync serves everyone who waited. Knows nothing about what is written.
+"""
+
+import asyncio
+import errno
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import Final, TypeAlias, TypeVar
+
+from taofold.core.errors import LogError
+from taofold.log import forks as forks
+from taofold.log.sqlite.connection import busy, explain, plain
+from taofold.log.sqlite.schema import connect, fold
+
+_Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+_STOP: Final = "stop"
+_FOLD: Final = "fold"
+
+if sys.platform == "darwin":
+    from fcntl import F_FULLFSYNC, fcntl
+
+    def full_sync(descriptor: int) -> None:
+        """Wait until the file is on the medium; on macOS `fsync` stops at the drive's cache."""
+        fcntl(descriptor, F_FULLFSYNC)
+
+else:
+
+    def full_sync(descriptor: int) -> None:
+        """Wait until the file is on the medium."""
+        os.fsync(descriptor)
+
+
+class Disk:
+    """Syncs the file `path` on request; `fold` moves its content into the database."""
+
+    def __init__(
+        self, path: Path, fold: Callable[[], None], sync: Callable[[int], None] = full_sync
+    ) -> None:
+        self._path, self._fold, self._sync = path, fold, sync
+        self._descriptor = -1
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._asked: SimpleQueue[_Waiter | str] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._lock = Lock()
+
+    def forked(self) -> None:
+        """Forget the thread: a child process has none, and would wait for it for ever."""
+        self._start()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    async def settle(self) -> None:
+        """Return when everything committed before this call survives a power cut.
+
+        Raises:
+            OSError: the disk reports an error, or this was closed meanwhile; what was
+                committed may not be on the medium.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._ask((loop, done))
+        await done
+
+    def fold(self) -> None:
+        """Move the -wal file's content into the database, some time soon."""
+        self._ask(_FOLD)
+
+    def close(self) -> None:
+        """Finish what was asked for, then stop. Blocks."""
+        with self._lock:
+            self._closed = True
+            self._asked.put(_STOP)
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _ask(self, request: _Waiter | str) -> None:
+        with self._lock:
+            if self._closed:
+                raise OSError(errno.EBADF, "the log was closed")
+            if self._thread is None:
+                self._thread = Thread(target=self._work, name="taofold-log", daemon=True)
+                self._thread.start()
+            self._asked.put(request)
+
+    def _work(self) -> None:
+        running = True
+        while running:
+            batch = [self._asked.get()]
+            with suppress(Empty):
+                while True:
+                    batch.append(self._asked.get_nowait())
+            waiters = [request for request in batch if not isinstance(request, str)]
+            if waiters:
+                _answer(waiters, self._settled())
+            if _FOLD in batch:
+                self._fold()
+            running = _STOP not in batch
+
+    def _settled(self) -> OSError | None:
+        try:
+            if self._descriptor < 0:
+                self._descriptor = os.open(self._path, os.O_RDWR)
+                _sync_folder(self._path.parent)
+            if not os.path.samestat(os.fstat(self._descriptor), self._path.stat()):
+                raise OSError(errno.ESTALE, "the -wal file was replaced by somebody else")
+            self._sync(self._descriptor)
+        except OSError as error:
+            return error
+        return None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new file's name durable; only POSIX lets one open a folder."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _answer(waiters: list[_Waiter], error: OSError | None) -> None:
+    for loop, done in waiters:
+        with suppress(RuntimeError):  # the loop was closed while its write was on the way
+            loop.call_soon_threadsafe(_finish, done, error)
+
+
+def _finish(done: "asyncio.Future[None]", error: OSError | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
+
+T = TypeVar("T")
+Work: TypeAlias = Callable[[sqlite3.Connection], T]
+
+FOLD_AFTER: Final = 500
+"""Writes after which the -wal file is folded back: of a page or more each, some 2 MB."""
+TOO_FAR: Final = 2000
+"""Writes after which writers wait for it: a loop that never pauses would starve the thread."""
+_FOLD_WAIT_S: Final = 0.5
+_FIRST_PAUSE_S: Final = 0.0002
+_LONGEST_PAUSE_S: Final = 0.05
+
+
+class File:
+    """The database at `path`. Opened at the first use."""
+
+    def __init__(
+        self, path: Path, *, wait_s: float, adopt: bool, max_bytes: int, sync: Callable[[int], None]
+    ) -> None:
+        self.path = path
+        self._wait_s, self._adopt, self._max_bytes = wait_s, adopt, max_bytes
+        self._connection: sqlite3.Connection | None = None
+        self._folding: sqlite3.Connection | None = None
+        self._closed = False
+        self._inherited = False
+        self._lock = Lock()
+        self._behind = 0
+        self._disk = Disk(Path(f"{path}-wal"), self._fold, sync)
+        forks.tell(self)
+
+    def forked(self) -> None:
+        """Let go of the parent process's connections, without closing them."""
+        self._lock = Lock()
+        self._disk.forked()
+        for connection in (self._folding, self._connection):
+            if connection is not None:
+                forks.inherit(self.path, connection)
+                self._inherited = True
+        self._folding = self._connection = None
+
+    def open(self) -> None:
+        """Open or create the file. Blocks; does nothing if it is open."""
+        with self._lock:
+            if self._closed:
+                raise LogError(f"the log {str(self.path)!r} is closed; open it again to use it")
+            self._mine()
+            if self._connection is None:
+                self._connection = connect(
+                    self.path, wait_s=self._wait_s, adopt=self._adopt, max_bytes=self._max_bytes
+                )
+
+    async def read(self, work: Work[T]) -> T:
+        """The result of `work`, which only reads."""
+        return await self._do(self._read, work)
+
+    async def write(self, work: Work[T]) -> T:
+        """The result of `work`, run in one transaction: all of it happens, or nothing.
+
+        Once begun, a write is brought to its end even if the caller is cancelled.
+        """
+        result = await self._do(self._write, work)
+        if self._behind > TOO_FAR:
+            with suppress(LogError):  # it was written; whoever asks for the disk will hear of it
+                await self.settle()
+        return result
+
+    def write_now(self, work: Work[T]) -> T:
+        """`write` for a thread that may wait: it blocks until it is done."""
+        self.open()
+        until, pause = time.monotonic() + self._wait_s, _FIRST_PAUSE_S
+        while True:
+            try:
+                return self._write(work)
+            except sqlite3.Error as error:
+                if not busy(error):
+                    raise explain(error, self.path) from error
+                if time.monotonic() > until:
+                    raise self._locked() from error
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    async def settle(self) -> None:
+        """Return when what was written before this call survives a power cut."""
+        self._mine()
+        try:
+            await self._disk.settle()
+        except OSError as error:
+            raise LogError(
+                f"the log {str(self.path)!r} was written, but the disk reports {error.strerror!r}: "
+                "do not rely on what happened since the last good write"
+            ) from error
+
+    @property
+    def closed(self) -> bool:
+        """Was it closed?"""
+        return self._closed
+
+    def close(self) -> None:
+        """Finish what was asked for and let go of the file. Blocks."""
+        self._disk.close()
+        with self._lock:
+            self._closed = True
+            connections = (self._folding, self._connection)
+            self._folding = self._connection = None
+        for connection in connections:
+            if connection is not None:
+                connection.close()
+
+    async def _do(self, attempt: Callable[[Work[T]], T], work: Work[T]) -> T:
+        if self._connection is None:
+            await asyncio.to_thread(self.open)
+        try:
+            return attempt(work)
+        except sqlite3.Error as error:
+            if not busy(error):
+                raise explain(error, self.path) from error
+        except UnicodeEncodeError as error:
+            raise LogError(f"a name is not valid text: {error}. Nothing was written") from error
+        trying = asyncio.ensure_future(self._again(attempt, work))
+        try:
+            return await asyncio.shield(trying)
+        except asyncio.CancelledError:
+            await asyncio.wait({trying})
+            raise
+
+    async def _again(self, attempt: Callable[[Work[T]], T], work: Work[T]) -> T:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._wait_s
+        pause = _FIRST_PAUSE_S
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                return attempt(work)
+            except sqlite3.Error as error:
+                if not busy(error):
+                    raise explain(error, self.path) from error
+                if loop.time() > until:
+                    raise self._locked() from error
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    def _locked(self) -> LogError:
+        return LogError(
+            f"the log {str(self.path)!r} is locked: another process has been writing "
+            f"to it for {self._wait_s:g} s. Nothing of this call was saved; stop that "
+            "process or try again"
+        )
+
+    def _read(self, work: Work[T]) -> T:
+        with self._lock:
+            return work(self._opened())
+
+    def _write(self, work: Work[T]) -> T:
+        with self._lock:
+            connection = self._opened()
+            connection.execute("begin immediate")
+            try:
+                result = work(connection)
+                connection.execute("commit")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+                raise
+            self._behind += 1
+        if self._behind % FOLD_AFTER == 0:
+            with suppress(OSError):  # closed meanwhile: closing folds as well
+                self._disk.fold()
+        return result
+
+    def _mine(self) -> None:
+        if self._inherited:
+            raise LogError(forks.message(self.path))
+
+    def _opened(self) -> sqlite3.Connection:
+        self._mine()
+        if self._connection is None:
+            raise LogError(f"the log {str(self.path)!r} is closed; open it again to use it")
+        return self._connection
+
+    def _fold(self) -> None:
+        with suppress(sqlite3.Error):  # somebody was in the way; soon again
+            if self._folding is None:
+                self._folding = plain(self.path, _FOLD_WAIT_S)
+            fold(self._folding)
+            self._behind = 0
+
+
+def file_identity(path: Path) -> str:
+    """Equal for two names of one file; its path as long as it does not exist."""
+    try:
+        found = path.stat()
+    except OSError:
+        return f"sqlite:{path.absolute()}"
+    return f"sqlite:{found.st_dev}:{found.st_ino}"

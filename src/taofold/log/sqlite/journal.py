@@ -1,0 +1,211 @@
+"""The SQLite journal: streams of facts in the same file as the runs.
+
+A fact's id is `number << 32 | seq`, as an event's is. The functions work inside somebody's
+transaction; the class makes transactions of them. It knows nothing about what facts mean.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from taofold.core.errors import Conflict, LogError
+from taofold.log.journal import Fact, Journal, MemoryJournal, StreamRow, outrun
+from taofold.log.log import LONGEST_LEASE_MS
+from taofold.log.sqlite.file import File, file_identity, full_sync
+from taofold.log.store import clock
+
+_LAST: Final = 0xFFFFFFFF
+_CHUNK: Final = 2000
+_FIND: Final = "select number, head from streams where stream = ?"
+_CREATE: Final = "insert into streams(stream, head, created_at, updated_at) values(?, -1, ?, ?)"
+_MOVE: Final = "update streams set head = ?, updated_at = ? where number = ?"
+_INSERT: Final = "insert into facts(id, at, body) values(?, ?, cast(? as text))"
+_READ: Final = (
+    "select id & 4294967295, at, cast(body as blob) from facts where id > ? and id <= ? "
+    "order by id limit ?"
+)
+_ROW: Final = (
+    "select stream, head, created_at, updated_at, owner, lease_until, "  # noqa: S608 - constants
+    f"lease_until > ?1 and lease_until <= ?1 + {LONGEST_LEASE_MS} from streams"
+)
+_ROWS: Final = f"{_ROW} where substr(stream, 1, length(?2)) = ?2 order by number desc"
+_HOLD: Final = "update streams set owner = ?, lease_until = ? where stream = ?"
+_RENEW: Final = "update streams set lease_until = ? where stream = ? and owner = ?"
+_DROP: Final = "delete from facts where id between ?1 << 32 and (?1 << 32) + 4294967295"
+
+
+def head(db: sqlite3.Connection, stream: str) -> int:
+    """The number of the stream's last fact, -1 if there is none."""
+    found = db.execute(_FIND, (stream,)).fetchone()
+    return -1 if found is None else int(found[1])
+
+
+def append(
+    db: sqlite3.Connection, stream: str, after: int, facts: Sequence[tuple[int, bytes]]
+) -> int:
+    """Write `facts` behind number `after`, in the caller's transaction.
+
+    Raises:
+        Conflict: the stream's last fact is not `after`.
+    """
+    found = db.execute(_FIND, (stream,)).fetchone()
+    last = -1 if found is None else int(found[1])
+    if last != after:
+        raise Conflict(outrun(stream, after, last))
+    if not facts:
+        return last
+    if last + len(facts) > _LAST:
+        raise LogError(f"stream {stream!r} is full: {last + 1} facts")
+    if found is None:
+        number = db.execute(_CREATE, (stream, facts[0][0], facts[0][0])).lastrowid or 0
+    else:
+        number = int(found[0])
+    rows = [(number << 32 | last + 1 + n, at, body) for n, (at, body) in enumerate(facts)]
+    db.executemany(_INSERT, rows)
+    db.execute(_MOVE, (last + len(facts), facts[-1][0], number))
+    return last + len(facts)
+
+
+def read(db: sqlite3.Connection, stream: str, after: int, most: int) -> list[Fact]:
+    """At most `most` facts with `seq > after`, in order."""
+    found = db.execute(_FIND, (stream,)).fetchone()
+    if found is None:
+        return []
+    first = int(found[0]) << 32
+    rows = db.execute(_READ, (first + max(after, -1), first + _LAST, most))
+    return [Fact(*row) for row in rows]
+
+
+class SqliteJournal:
+    """A `Journal` in the SQLite file at `path`, which is created if it is missing.
+
+    Args:
+        path: The log's file.
+        wait_s: How long to wait for another process's lock, in seconds.
+        adopt: Trust a file that another user or machine created, from now on.
+        sync: How a file is synced; tests look in here.
+        now: The clock of leases, in milliseconds.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        wait_s: float = 5.0,
+        adopt: bool = False,
+        max_bytes: int = 0,
+        sync: Callable[[int], None] = full_sync,
+        now: Callable[[], int] = clock,
+    ) -> None:
+        self.path, self._now = Path(path), now
+        self._file = File(self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync)
+
+    @property
+    def identity(self) -> str:
+        """The file, by whatever name."""
+        return f"journal:{file_identity(self.path)}"
+
+    def open(self) -> None:
+        """Open the file, or create it, now. Blocks.
+
+        Raises:
+            LogError: the file is locked, damaged, read-only, or cannot be created.
+            Incompatible: it is newer than this release, or somebody else's.
+        """
+        self._file.open()
+
+    async def write(
+        self,
+        stream: str,
+        after: int,
+        facts: Sequence[tuple[int, bytes]],
+        *,
+        disk: bool = False,
+        owner: str = "",
+        lease_ms: int = 0,
+    ) -> int:
+        """Append behind number `after`, in one transaction."""
+
+        def work(db: sqlite3.Connection) -> int:
+            last = append(db, stream, after, facts)
+            if owner:
+                db.execute(_HOLD, (owner, self._now() + lease_ms, stream))
+            return last
+
+        last = await self._file.write(work)
+        if disk and facts:
+            await self._file.settle()
+        return last
+
+    def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
+        """Make the leases of `streams` end in `lease_ms` from now. Blocks."""
+
+        def work(db: sqlite3.Connection) -> set[str]:
+            until = self._now() + lease_ms
+            return {one for one in streams if db.execute(_RENEW, (until, one, owner)).rowcount}
+
+        return self._file.write_now(work)
+
+    async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
+        """Facts with `seq > after`, in order."""
+        found: list[Fact] = []
+        while True:
+            most = min(_CHUNK, limit - len(found)) if limit > 0 else _CHUNK
+            last = found[-1].seq if found else after
+            rows = await self._chunk(stream, last, most)
+            found += rows
+            if len(rows) < most or len(found) == limit:
+                return found
+            await asyncio.sleep(0)
+
+    async def streams(self, prefix: str = "") -> list[StreamRow]:
+        """Streams whose name starts with `prefix`, newest first."""
+        values = (self._now(), prefix)
+        rows = await self._file.read(lambda db: db.execute(_ROWS, values).fetchall())
+        return [_stream_row(row) for row in rows]
+
+    async def row(self, stream: str) -> StreamRow | None:
+        """The stream's row."""
+        values = (self._now(), stream)
+        found = await self._file.read(
+            lambda db: db.execute(f"{_ROW} where stream = ?2", values).fetchone()
+        )
+        return None if found is None else _stream_row(found)
+
+    async def drop(self, stream: str) -> None:
+        """Forget the stream; its bytes may lie in the file until the log is scrubbed."""
+
+        def work(db: sqlite3.Connection) -> None:
+            found = db.execute(_FIND, (stream,)).fetchone()
+            if found is not None:
+                db.execute(_DROP, (found[0],))
+                db.execute("delete from streams where number = ?", (found[0],))
+
+        await self._file.write(work)
+
+    async def close(self) -> None:
+        """Finish what was asked for and let go of the file."""
+        await asyncio.to_thread(self._file.close)
+
+    async def _chunk(self, stream: str, after: int, most: int) -> list[Fact]:
+        return await self._file.read(lambda db: read(db, stream, after, most))
+
+
+def _stream_row(found: tuple[Any, ...]) -> StreamRow:
+    columns: tuple[Any, ...] = (*found[:-1], bool(found[-1]))
+    return StreamRow(*columns)
+
+
+def open_journal(path: str | Path, *, adopt: bool = False) -> Journal:
+    """The journal in the log's file, or one in memory for "memory".
+
+    Raises:
+        LogError: the file cannot be used; the message says why.
+    """
+    if str(path) == "memory":
+        return MemoryJournal()
+    journal = SqliteJournal(str(path).removeprefix("sqlite:"), adopt=adopt)
+    journal.open()
+    return journal

@@ -1,0 +1,449 @@
+"""The default log: one SQLite file, many runs, several processes.
+
+Each method is one short transaction. Leases are compared with this machine's clock, which all
+processes that can share the file have in common. It knows nothing about strategies or tools.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from taofold.core.errors import Conflict, LogError, UnknownRun
+from taofold.core.events import Record
+from taofold.log.log import (
+    Claim,
+    RunRow,
+    Signal,
+    due_at,
+    forgettable,
+    lease_lasts,
+    misplaced,
+    overtaken,
+    still_leased,
+)
+from taofold.log.sqlite import statements as sql
+from taofold.log.sqlite.connection import explain, plain
+from taofold.log.sqlite.file import File, file_identity, full_sync
+from taofold.log.sqlite.schema import empty
+from taofold.log.sqlite.statements import LAST
+from taofold.log.store import clock
+
+_STATEMENTS: Final = (
+    "delete from events where id between ?1 << 32 and (?1 << 32) + ?2",
+    "delete from inbox where number = ?1 and ?2",
+    "delete from seen where number = ?1 and ?2",
+    "delete from runs where number = ?1 and ?2",
+)
+_LOST: Final = (
+    "select digest from refs as mine where number = ? and not exists "
+    "(select 1 from refs where digest = mine.digest and number <> mine.number)"
+)
+
+
+def keep(
+    db: sqlite3.Connection, number: int, blobs: Mapping[str, bytes], referred: Iterable[str]
+) -> None:
+    """Write `blobs`, and that run `number` speaks of them and of those `referred` to."""
+    if blobs:
+        db.executemany("insert or ignore into blobs(digest, body) values(?, ?)", blobs.items())
+    digests = {*blobs, *referred}
+    if digests:
+        db.executemany(
+            "insert or ignore into refs(digest, number) values(?, ?)",
+            [(digest, number) for digest in digests],
+        )
+
+
+def forget(path: Path, runs: Iterable[str], wait_s: float) -> None:
+    """Delete `runs` in one transaction, then `scrub`. Blocks.
+
+    Raises:
+        LogError: the file is in use or full; says whether the runs are deleted.
+    """
+    try:
+        with closing(plain(path, wait_s)) as db:
+            db.execute("pragma secure_delete = on")
+            db.execute("begin immediate")
+            for run in runs:
+                found = db.execute("select number from runs where run = ?", (run,)).fetchone()
+                if found is not None:
+                    _forget(db, found[0])
+            db.execute("commit")
+    except sqlite3.Error as error:
+        raise explain(error, path) from error
+    scrub(path, wait_s)
+
+
+def scrub(path: Path, wait_s: float) -> None:
+    """Rewrite the file so that nothing deleted is left in it. Blocks.
+
+    Raises:
+        LogError: other processes are using the file, or the disk is full.
+    """
+    try:
+        with closing(plain(path, wait_s)) as db:
+            db.execute("pragma secure_delete = on")
+            db.execute("vacuum")
+        emptied = empty(path, wait_s)
+        reason = "" if emptied else "other processes are reading it"
+    except sqlite3.Error as error:
+        reason = str(error)
+    if reason:
+        raise LogError(
+            f"the runs are deleted, but their bytes may still lie in {str(path)!r}, which could "
+            f"not be rewritten: {reason}. Call scrub() when that is over"
+        )
+
+
+def _forget(db: sqlite3.Connection, number: int) -> None:
+    lost = [row[0] for row in db.execute(_LOST, (number,))]
+    db.executemany("delete from blobs where digest = ?", [(digest,) for digest in lost])
+    db.execute("delete from refs where number = ?", (number,))
+    for statement in _STATEMENTS:
+        db.execute(statement, (number, LAST))
+
+
+_CHUNK: Final = 500
+"""Records read between two breaths of the event loop: some 3 ms."""
+
+
+class SqliteLog:
+    """A `Log` in the SQLite file at `path`, opened at the first call or by `open`.
+
+    Args:
+        path: The file. Its folder must exist.
+        wait_s: How long a call waits for other processes that write, in seconds.
+        adopt: Trust a file that another user or machine created, from now on.
+        max_bytes: Refuse to grow beyond this size; 0 = as the disk allows.
+        sync: What makes a file's content survive a power cut.
+        now: The clock of leases, in milliseconds.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        wait_s: float = 10.0,
+        adopt: bool = False,
+        max_bytes: int = 0,
+        sync: Callable[[int], None] = full_sync,
+        now: Callable[[], int] = clock,
+    ) -> None:
+        self.path = Path(path)
+        self._wait_s, self._now = wait_s, now
+        self._file = File(self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync)
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def closed(self) -> bool:
+        """Was it closed? It does not open again."""
+        return self._file.closed
+
+    @property
+    def identity(self) -> str:
+        """The file, by whatever name."""
+        return file_identity(self.path)
+
+    def open(self) -> None:
+        """Open the file, or create it, now. Blocks.
+
+        Raises:
+            LogError: the file is locked, damaged, read-only, or cannot be created.
+            Incompatible: it is newer than this release, or somebody else's.
+        """
+        self._file.open()
+
+    async def create(
+        self,
+        row: RunRow,
+        *,
+        records: Sequence[Record] = (),
+        blobs: Mapping[str, bytes] | None = None,
+        owner: str = "",
+        lease_ms: int = 0,
+        disk: bool = False,
+    ) -> Claim:
+        """Register a run with its first records."""
+        bodies = sql.bodies(row.run, records)
+
+        def work(db: sqlite3.Connection) -> Claim:
+            other = db.execute(sql.UNENDED, (row.session,)).fetchone() if row.session else None
+            if other is not None:
+                raise Conflict(
+                    f"run {other[0]!r} of session {row.session!r} has not ended ({other[1]}); "
+                    "finish or cancel it first"
+                )
+            until = self._now() + lease_ms if lease_ms else 0
+            try:
+                number = db.execute(sql.CREATE, sql.values(row, owner, until)).lastrowid or 0
+            except sqlite3.IntegrityError as error:
+                raise Conflict(f"there is already a run {row.run!r}; choose another id") from error
+            _insert(db, row.run, number, 0, records, bodies, blobs)
+            return Claim(1 if owner else 0)
+
+        claim = await self._file.write(work)
+        if disk:
+            await self._file.settle()
+        return claim
+
+    async def claim(
+        self,
+        run: str,
+        owner: str,
+        *,
+        epoch: int | None = None,
+        lease_ms: int = 0,
+        force: bool = False,
+    ) -> Claim:
+        """Become the owner of the run."""
+
+        def work(db: sqlite3.Connection) -> Claim:
+            number, current, before, status, until = sql.owner(db, run)
+            if epoch is not None and epoch != current:
+                raise Conflict(overtaken(RunRow(run, epoch=current, owner=before), epoch))
+            now = self._now()
+            held = status == "running" and lease_lasts(until, now)
+            if held and not force and owner != before:
+                raise Conflict(still_leased(run, before, until - now))
+            if lease_ms:
+                db.execute(sql.DRIVE, (current + 1, owner, now + lease_ms, number))
+            else:
+                db.execute(sql.CLAIM, (current + 1, owner, number))
+            return Claim(current + 1, before)
+
+        return await self._file.write(work)
+
+    def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
+        """Make the leases of `runs` end in `lease_ms` from now. Blocks."""
+
+        def work(db: sqlite3.Connection) -> set[str]:
+            until = self._now() + lease_ms
+            return {run for run in runs if db.execute(sql.RENEW, (until, run, owner)).rowcount}
+
+        return self._file.write_now(work)
+
+    async def append(
+        self,
+        run: str,
+        epoch: int,
+        records: Sequence[Record],
+        *,
+        disk: bool = False,
+        consume: Sequence[str] = (),
+        blobs: Mapping[str, bytes] | None = None,
+        status: str = "",
+        waiting_for: str = "",
+        wake_at: int = 0,
+        if_quiet: bool = False,
+    ) -> bool:
+        """Write all of `records` in one transaction, or nothing."""
+        bodies = sql.bodies(run, records)
+
+        def work(db: sqlite3.Connection) -> bool:
+            number, head = self._fence(db, run, epoch)
+            if if_quiet and _messages(db, number) - {*consume}:
+                _rows(run, number, head, records, bodies)
+                return False
+            _insert(db, run, number, head, records, bodies, blobs)
+            if consume:
+                db.executemany(sql.CONSUME, [(number, message) for message in consume])
+            if status:
+                db.execute(sql.STATUS, (status, waiting_for, wake_at, number))
+            return True
+
+        written = await self._file.write(work)
+        if disk and written:
+            await self._file.settle()
+        return written
+
+    async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
+        """Records with `seq > after`, in order."""
+        number = await self._file.read(lambda db: sql.number(db, run))
+        found: list[Record] = []
+        last, end = (number << 32) + max(after, -1), (number << 32) + sql.LAST
+        while True:
+            count = min(_CHUNK, limit - len(found)) if limit > 0 else _CHUNK
+            rows = await self._all(sql.READ, last, end, count)
+            found += [sql.record(run, row) for row in rows]
+            if len(rows) < _CHUNK or len(found) == limit:
+                return found
+            last = (number << 32) + found[-1].seq
+            await asyncio.sleep(0)
+
+    async def row(self, run: str) -> RunRow:
+        """The run's row."""
+        rows = await self._all(f"{sql.ROW} where run = ?2", self._now(), run)
+        if not rows:
+            raise UnknownRun(f"no run {run!r} in this log")
+        return sql.run_row(rows[0])
+
+    async def rows(
+        self,
+        *,
+        status: str = "",
+        session: str = "",
+        parent: str = "",
+        principal: str = "",
+        agent: str = "",
+        before: int = 0,
+        limit: int = 100,
+    ) -> list[RunRow]:
+        """Runs, newest first; a `limit` of 0 means all."""
+        wanted = {"principal": principal, "agent": agent, "status": status}
+        narrow = {"session": session, "parent": parent}
+        # `session <> ''` is what makes the partial indexes usable; where they can be used, `+`
+        # keeps SQLite from a wider one.
+        plus = "+" if any(narrow.values()) else ""
+        tests = [(f"{name} = ? and {name} <> ''", value) for name, value in narrow.items() if value]
+        tests += [(f"{plus}{name} = ?", value) for name, value in wanted.items() if value]
+        clauses, values = [test for test, _ in tests], [value for _, value in tests]
+        if before:
+            clauses.append(f"number < {int(before)}")
+        where = f"where {' and '.join(clauses)}" if clauses else ""
+        found = await self._all(
+            f"{sql.ROW} {where} order by number desc limit ?",
+            self._now(),
+            *values,
+            limit if limit > 0 else -1,
+        )
+        return [sql.run_row(row) for row in found]
+
+    async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        """Ids of runs that begin with `prefix`, in order."""
+        # No text is behind the last code point, repeated: only ids that begin with it are missed.
+        found = await self._all(sql.IDS, prefix, prefix + chr(0x10FFFF), limit)
+        return [run for (run,) in found]
+
+    async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
+        """Runs that somebody should look at, the longest due first."""
+        at, place = (0, 0) if after is None else (due_at(after), after.place)
+        found = await self._all(sql.DUE, self._now(), now, at, place, limit)
+        return [sql.run_row(row) for row in found]
+
+    async def count(self, *, principal: str | None = None) -> dict[str, int]:
+        """How many runs there are by status."""
+        scope = "*" if principal is None else f"@{principal}"
+        return dict(await self._all(sql.COUNT, scope))
+
+    async def post(self, run: str, signal: Signal) -> bool:
+        """Put `signal` in the inbox, once, on disk: a person was told that it is taken."""
+        body = sql.message(signal)
+
+        def work(db: sqlite3.Connection) -> bool:
+            number = sql.number(db, run)
+            if db.execute(sql.SEE, (number, signal.id)).rowcount == 0:
+                return False
+            db.execute(sql.POST, (number, signal.id, body))
+            if signal.kind != "refused":
+                db.execute(sql.WAKE, (number,))
+            return True
+
+        new = await self._file.write(work)
+        await self._file.settle()
+        return new
+
+    async def inbox(self, run: str) -> list[Signal]:
+        """Messages not yet consumed, in order of arrival."""
+
+        def work(db: sqlite3.Connection) -> list[tuple[str]]:
+            number = self._number(db, run)
+            return db.execute(sql.INBOX, (number,)).fetchall()
+
+        return [sql.signal(body) for (body,) in await self._file.read(work)]
+
+    async def blob(self, digest: str) -> bytes:
+        """The content with this digest."""
+        rows = await self._all("select body from blobs where digest = ?", digest)
+        if not rows:
+            raise LogError(f"no blob {digest!r}: it was never written, or its run was deleted")
+        body: bytes = rows[0][0]
+        return body
+
+    async def delete(self, run: str) -> None:
+        """Forget the run, and the blobs that no other run refers to."""
+        await self._file.read(lambda db: sql.number(db, run))
+        await self._forget([run])
+
+    async def prune(self, before_ms: int, *, keep: Collection[str] = ()) -> list[str]:
+        """Delete the runs that ended and saw nothing since `before_ms`. Returns their ids.
+
+        Args:
+            before_ms: Milliseconds since the epoch.
+            keep: Statuses of runs to spare, such as "failed".
+        """
+        old = await forgettable(self, before_ms, keep)
+        if old:
+            await self._forget(old)
+        return old
+
+    async def scrub(self) -> None:
+        """Rewrite the file so that nothing deleted is left in it; `delete` and `prune` do it."""
+        await self._file.read(lambda db: None)  # opened, and not closed
+        await asyncio.to_thread(scrub, self.path, self._wait_s)
+
+    async def close(self) -> None:
+        """Finish what was asked for and let go of the file."""
+        await asyncio.to_thread(self._file.close)
+
+    async def _all(self, statement: str, *values: object) -> list[Any]:
+        return await self._file.read(lambda db: db.execute(statement, values).fetchall())
+
+    async def _forget(self, runs: list[str]) -> None:
+        await asyncio.to_thread(forget, self.path, runs, self._wait_s)
+        for run in runs:
+            self._numbers.pop(run, None)
+
+    def _number(self, db: sqlite3.Connection, run: str) -> int:
+        number = self._numbers.get(run)
+        if number is None:
+            number = self._numbers[run] = sql.number(db, run)
+        return number
+
+    def _fence(self, db: sqlite3.Connection, run: str, epoch: int) -> tuple[int, int]:
+        """The run's number and next sequence number, if `epoch` is the current one."""
+        number = self._number(db, run)
+        found = db.execute(sql.FENCE, (number << 32, number)).fetchone()
+        if found is None:  # deleted by another process
+            del self._numbers[run]
+            raise UnknownRun(f"no run {run!r} in this log")
+        if found[0] != epoch:
+            row = RunRow(run, epoch=found[0], owner=found[2])
+            raise Conflict(overtaken(row, epoch))
+        return number, 0 if found[1] is None else (found[1] & sql.LAST) + 1
+
+
+def _rows(
+    run: str, number: int, head: int, records: Sequence[Record], bodies: Sequence[bytes]
+) -> list[tuple[int, int, bytes]]:
+    """The records as rows of the run that is at `head`.
+
+    Raises:
+        Conflict: one of them is not the next.
+    """
+    rows: list[tuple[int, int, bytes]] = []
+    for seq, (record, body) in enumerate(zip(records, bodies, strict=True), head):
+        if record.seq != seq or record.run != run:
+            raise Conflict(misplaced(run, seq, record))
+        rows.append((number << 32 | seq, record.at, body))
+    return rows
+
+
+def _insert(
+    db: sqlite3.Connection,
+    run: str,
+    number: int,
+    head: int,
+    records: Sequence[Record],
+    bodies: Sequence[bytes],
+    blobs: Mapping[str, bytes] | None = None,
+) -> None:
+    """Write the next records, with the blobs that they speak of."""
+    db.executemany(sql.INSERT, _rows(run, number, head, records, bodies))
+    keep(db, number, blobs or {}, sql.referred(records))
+
+
+def _messages(db: sqlite3.Connection, number: int) -> set[str]:
+    return {row[0] for row in db.execute("select id from inbox where number = ?", (number,))}

@@ -1,0 +1,262 @@
+"""The store: the state, the records it was folded from, and who is listening.
+
+`dispatch` is the only way to change `state`. With a log behind it the records of a
+store become durable at `flush`, and only then do listeners hear of them: nobody is
+told of an event that a crash could take back. Time enters here, through `now`.
+It knows nothing about strategies, models or tools.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Final, TypeAlias, cast
+
+from msgspec.structs import replace
+
+from taofold.core import events as e
+from taofold.core.errors import ConfigError, LogError
+from taofold.core.state import RunState, fold, reduce, was_active
+from taofold.core.value import is_finite
+from taofold.log.log import Log
+
+Listener: TypeAlias = Callable[[e.Record], None]
+ActionFunction: TypeAlias = Callable[[dict[str, Any]], tuple[str, Any] | None]
+"""A Redux-style action: a pure function of the state's data to a `(key, value)` update."""
+
+
+DRIFT_MS: Final = 250
+"""How far the times of records may stray from a steady clock before an event says so."""
+
+
+def clock() -> int:
+    """Milliseconds since the epoch, by a clock that people and time servers set."""
+    return time.time_ns() // 1_000_000
+
+
+def lap() -> int:
+    """Milliseconds since some moment, by a clock that nobody sets."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def steady(now: Callable[[], int], not_before: int = 0) -> Callable[[], int]:
+    """A clock that begins with `now`, not before `not_before`, and cannot be set afterwards.
+
+    Only the machine's clock can be set: any other `now` is returned as it is.
+    """
+    if now is not clock:
+        return now
+    begin = max(now(), not_before) - lap()
+    return lambda: begin + lap()
+
+
+class Store:
+    """State as a fold of records. `head` is the sequence number that the next one gets.
+
+    >>> store = Store({"count": 1})
+    >>> _ = store.dispatch(lambda data: ("count", data["count"] + 1))
+    >>> store.state.data["count"], store.travel(-1).data["count"]
+    (2, 1)
+    """
+
+    def __init__(
+        self,
+        initial: Mapping[str, Any] | None = None,
+        *,
+        run: str = "store",
+        log: Log | None = None,
+        epoch: int = 0,
+        head: int = 0,
+        now: Callable[[], int] = clock,
+        passed: Callable[[], int] | None = None,
+    ) -> None:
+        self._initial = RunState(data=dict(initial or {}))
+        self.state = self._initial
+        self.run, self.epoch, self.head = run, epoch, head
+        self._log, self._now = log, now
+        self._lap = passed or (lap if now is clock else now)
+        self._mark, self._drift = self._lap(), 0
+        """When time was last counted, and by how much the records' times lag behind."""
+        self.records: list[e.Record] = []
+        self._unsaved: list[e.Record] = []
+        self._disk = False
+        """Must the next flush survive a power cut?"""
+        self._writing: deque[list[Any]] = deque()
+        self._blobs: dict[str, bytes] = {}
+        self._listeners: list[Listener] = []
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every record from now on. Returns the way to stop it."""
+        self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
+
+    def dispatch(self, action: e.Event | ActionFunction, *, name: str = "") -> e.Record | None:
+        """Record an event, or run an action and record its update (None: no update).
+
+        An action sees a copy of the data, so it cannot change the state by accident;
+        if it raises, nothing is recorded and the error is the caller's.
+        """
+        if not isinstance(action, e.Happened):
+            update = action(deepcopy(dict(self.state.data)))
+            if update is None:
+                return None
+            key, value = _checked(update)
+            action = e.Updated(
+                name=key, value=value, action=name or getattr(action, "__name__", "")
+            )
+        return self.record(cast("e.Event", action))
+
+    def record(self, event: e.Event) -> e.Record:
+        """Record an event."""
+        at, last = self._now(), self.state.at
+        at = at if at > last else last
+        event = self._timed(event, at - last)
+        record = e.Record(self.run, self.head, at, event)
+        self.head += 1
+        self.restore(record)
+        if self._log is None:
+            self._tell((record,))
+            return record
+        self._unsaved.append(record)
+        if event.disk:
+            self._disk = True
+        return record
+
+    def _timed(self, event: e.Event, apparent: int) -> e.Event:
+        """`event`, which says how long it took if the records' times do not (`apparent` ms).
+
+        The difference is added up, so that what is below `DRIFT_MS` is not lost either.
+        """
+        mark = self._lap()
+        if not was_active(self.state, event):
+            self._mark, self._drift = mark, 0
+            return event
+        self._drift += mark - self._mark - apparent
+        self._mark = mark
+        if -DRIFT_MS <= self._drift <= DRIFT_MS:
+            return event
+        elapsed = max(0, apparent + self._drift)
+        self._drift -= elapsed - apparent
+        return replace(event, elapsed=elapsed)
+
+    def restore(self, record: e.Record) -> None:
+        """Take in a record that the log already holds."""
+        self.records.append(record)
+        if type(record.event) is e.Rewound:
+            self.state = fold(self.records, self._initial)
+        else:
+            self.state = reduce(self.state, record)
+
+    def announce(self, record: e.Record) -> None:
+        """Take in a record that was written with the run itself, and tell the listeners."""
+        self.restore(record)
+        self._tell((record,))
+
+    def keep(self, digest: str, content: bytes) -> None:
+        """Write `content` to the log's blobs with the next flush."""
+        self._blobs[digest] = content
+
+    async def blob(self, digest: str) -> bytes:
+        """The content with this digest, written or about to be.
+
+        Raises:
+            LogError: there is none.
+        """
+        content = self._blobs.get(digest)
+        if content is not None:
+            return content
+        if self._log is None:
+            raise LogError(f"no blob {digest!r}: this store has no log")
+        return await self._log.blob(digest)
+
+    async def flush(
+        self,
+        *,
+        consume: Sequence[str] = (),
+        status: str = "",
+        waiting_for: str = "",
+        wake_at: int = 0,
+        if_quiet: bool = False,
+    ) -> bool:
+        """Make everything dispatched so far durable, then tell the listeners.
+
+        Returns False, with nothing written, if `if_quiet` and the inbox is not empty.
+
+        Raises:
+            Conflict: another owner took the run over; this store is worthless now.
+        """
+        unsaved = self._unsaved
+        if self._log is None or not (unsaved or consume or status):
+            return True
+        disk, blobs = self._disk, self._blobs
+        self._unsaved, self._disk = [], False
+        if blobs:
+            self._blobs = {}
+        entry = [unsaved, False]
+        self._writing.append(entry)
+        written = False
+        try:
+            written = await self._log.append(
+                self.run,
+                self.epoch,
+                unsaved,
+                disk=disk,
+                consume=consume,
+                blobs=blobs or None,
+                status=status,
+                waiting_for=waiting_for,
+                wake_at=wake_at,
+                if_quiet=if_quiet,
+            )
+        finally:
+            if not written:
+                entry[0] = []
+            entry[1] = True
+        # Who syncs to disk comes back later than who does not: listeners hear in order.
+        while self._writing and self._writing[0][1]:
+            self._tell(self._writing.popleft()[0])
+        return written
+
+    def again(self, head: int) -> "Store":
+        """A fresh store of the same run, to re-drive it from a log that ends before `head`."""
+        store = Store(
+            run=self.run,
+            log=self._log,
+            epoch=self.epoch,
+            head=head,
+            now=self._now,
+            passed=self._lap,
+        )
+        store._listeners = self._listeners
+        return store
+
+    def travel(self, seq: int) -> RunState:
+        """The state as it was after record `seq` (-1: before the first)."""
+        return fold((record for record in self.records if record.seq <= seq), self._initial)
+
+    def rewind(self, seq: int) -> RunState:
+        """Go back to the state after record `seq`; what came later is kept but no longer counts."""
+        if not -1 <= seq < self.head:
+            raise ConfigError(f"cannot rewind to {seq}: the records run from 0 to {self.head - 1}")
+        self.dispatch(e.Rewound(to=seq))
+        return self.state
+
+    def _tell(self, records: Sequence[e.Record]) -> None:
+        if not self._listeners:
+            return
+        for listener in tuple(self._listeners):
+            for record in records:
+                listener(record)
+
+
+def _checked(update: object) -> tuple[str, Any]:
+    if not (isinstance(update, tuple) and len(update) == 2 and isinstance(update[0], str)):  # pyright: ignore[reportUnknownArgumentType]
+        raise ConfigError(f"an action returns (key, value) or None, not {update!r}")
+    if not is_finite(update[1]):  # pyright: ignore[reportUnknownArgumentType]
+        raise ConfigError("a run's data is JSON, which has no NaN and no Infinity")
+    return update[0], update[1]  # pyright: ignore[reportUnknownVariableType]

@@ -1,0 +1,99 @@
+"""Redaction of text that arrives in pieces: what may become a secret is held back.
+
+Pure. The pieces that come out, put together, are the redacted text.
+"""
+
+import re
+from typing import Final
+
+from taofold.policy.redaction import Redactor, telling, unescaped, without
+from taofold.policy.redaction.assignments import STEMS, Says, says
+
+_OPEN: Final = re.compile(
+    r"-----BEGIN[ A-Z]*PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?!-----END[ A-Z]*PRIVATE KEY(?: BLOCK)?-----)[\s\S])*\Z"
+    r"|(?<![A-Za-z0-9+/_\-.=:@\\])[A-Za-z0-9+/_\-.=:@\\]+\s?\Z|-----[ A-Z\-]*\Z"
+    r"|\b(?i:bearer|basic|login)(?:\s+\S*){0,4}\Z|\b(?i:curl)\s[^\n]{0,400}\Z"
+)
+"""The end of a text in which a shape may have begun."""
+_STEM: Final = re.compile("|".join(STEMS), re.IGNORECASE)
+_NAME: Final = re.compile(r"[\w.\-]*")
+_NEAR: Final = 400
+_WORDS: Final = 6
+"""Words between a name and its value, at most: `password: str | None = …`."""
+MOST: Final = 16_384
+"""Characters that are held back at most."""
+REMEMBERED: Final = 64
+
+
+class Trickle:
+    """Takes secrets out of one text that arrives in pieces."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor, self._rest = redactor, ""
+        self._seen: dict[str, None] = {}
+        """Secrets that were taken out: the same value later on is one without its name, too."""
+
+    def feed(self, piece: str) -> str:
+        """What may be shown after `piece` arrived; "" if nothing yet."""
+        self._rest += piece
+        cut = self._safe(self._rest)
+        said, self._rest = self._rest[:cut], self._rest[cut:]
+        return self._shown(said)
+
+    def end(self) -> str:
+        """What was held back, at the end of the text."""
+        said, self._rest = self._rest, ""
+        return self._shown(said)
+
+    def _shown(self, text: str) -> str:
+        spans = self._redactor.spans(text, self._seen)
+        for start, end in spans:
+            if len(self._seen) < REMEMBERED and telling(text[start:end]):
+                self._seen[text[start:end]] = None
+        return without(text, spans)
+
+    def _safe(self, text: str) -> int:
+        """How much of `text` no later piece can make part of a secret."""
+        cut = len(text)
+        if cut > MOST:
+            return self._apart(text, cut - MOST // 2)
+        opened = _OPEN.search(text)
+        if opened is not None:
+            cut = opened.start()
+        cut = min(cut, _named(text), self._begun(text))
+        return self._apart(text, cut)
+
+    def _apart(self, text: str, cut: int) -> int:
+        """`cut`, or the start of the secret that it would cut in two."""
+        for start, end in self._redactor.spans(text, self._seen):
+            if start < cut < end or end == len(text):
+                return min(start, cut)
+        return cut
+
+    def _begun(self, text: str) -> int:
+        """Where a known secret may have begun that has not arrived in full."""
+        cut = len(text)
+        for known in (*self._redactor.known, *self._seen):
+            tail = text[-6 * len(known) :]
+            plain, escapes = unescaped(tail) if "\\" in tail else (tail, [])
+            at = plain.find(known[0], max(0, len(plain) - len(known)))
+            while at >= 0 and not known.startswith(plain[at:]):
+                at = plain.find(known[0], at + 1)
+            if at >= 0:
+                # Behind an escape the place is that of the whole escaped stretch: cautious.
+                cut = min(cut, len(text) - len(tail) + (at if not escapes else 0))
+        return cut
+
+
+def _named(text: str) -> int:
+    """Where a name stands whose value may not have arrived in full."""
+    for stem in _STEM.finditer(text, max(0, len(text) - _NEAR)):
+        start = stem.start()
+        while start > 0 and (text[start - 1] in "_-." or text[start - 1].isalnum()):
+            start -= 1
+        name = _NAME.match(text, start)
+        end = name.end() if name else stem.end()
+        if says(text[start:end]) is not Says.NOTHING and len(text[end:].split()) <= _WORDS:
+            return start
+    return len(text)

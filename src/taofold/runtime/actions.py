@@ -1,0 +1,320 @@
+"""Actions: one step's batch, from `Proposed` to the last `Observed`.
+
+Every action goes refused → ruled on → (asked about) → started → observed, in this order and with
+an event at each stage, so that a crash between any two of them leaves a log from which the next
+activation knows what may be repeated.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+from typing import NamedTuple
+
+from taofold.core import events as e
+from taofold.core.effects import Act
+from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
+from taofold.policy import Facts, Ruling
+from taofold.policy.repetition import Call
+from taofold.runtime.approvals import settle
+from taofold.runtime.attempts import Attempts, doubt, lost, ruled, taken
+from taofold.runtime.ledger import Denied, Ledger, Park
+from taofold.runtime.redaction import cleaned
+from taofold.runtime.setup import Setup
+from taofold.runtime.tool_calls import call, started
+from taofold.tools import BadArguments, Bound, Tool
+
+
+def unfit(setup: Setup, action: Action, tool: Tool | None) -> Observation | None:
+    """The answer to an action that is none; None if it can be ruled on."""
+    if action.error:
+        return Observation(action.error, "failure", refused="malformed")
+    if tool is None:
+        names = ", ".join(sorted(setup.tools.names)) or "none"
+        text = f"unknown tool {action.tool!r}; available tools: {names}"
+        return Observation(text, "failure", refused="unknown")
+    if action.guessed and _matters(setup, tool):
+        repairs = ", ".join(action.repairs)
+        text = (
+            f"the parameters of {action.tool} were not well-formed ({repairs}) and it must "
+            "not run on guessed parameters: send the action again, exactly"
+        )
+        return Observation(text, "failure", refused="guessed")
+    return None
+
+
+def facts(tool: Tool) -> Facts:
+    """What the policy needs to know of `tool`."""
+    return Facts(tool.tier, tool.effect, tool.role, tool.definition)
+
+
+def _matters(setup: Setup, tool: Tool) -> bool:
+    """Is a guess about its parameters one too many?"""
+    once = tool.effect == "once" or (tool.agent is not None and tool.effect != "read")
+    return once or setup.policy.tier(tool.name, facts(tool)) >= Tier.CONFIRM
+
+
+def act(ledger: Ledger, key: str, effect: Act) -> Awaitable[tuple[Observation, ...]]:
+    """Resolve an `Act`: record the step and perform its batch."""
+    effect = cleaned(ledger.setup.redactor, effect)
+    ledger.put(e.Proposed(key=key, thought=effect.thought, actions=effect.actions))
+    return Batch(ledger, key, effect).perform()
+
+
+class Ready(NamedTuple):
+    """A call that may start."""
+
+    place: int
+    action: Action
+    tool: Tool
+    bound: Bound
+
+
+class Batch:
+    """The actions of one step, on their way."""
+
+    def __init__(self, ledger: Ledger, key: str, effect: Act) -> None:
+        self.ledger, self.key, self.effect = ledger, key, effect
+        self.actions = list(effect.actions)
+        self.observations: list[Observation | None] = [None] * len(effect.actions)
+        self.calls: list[Call | None] = [None] * len(effect.actions)
+        """As the guard judged them."""
+        self._attempts: dict[int, Attempts] = {}
+        """Of calls that an earlier life started and nobody observed."""
+        self._guard = ledger.guard(key)
+        self._ready: list[Ready] = []
+        self._same: dict[str, int] = {}
+        self._pause = 0
+
+    async def perform(self) -> tuple[Observation, ...]:
+        """Run what may run, in order; whatever stands behind a waiting action waits too."""
+        local = self.effect.local
+        for index, action in enumerate(self.effect.actions):
+            given = local[index] if index < len(local) else None
+            if given is not None:
+                self._observe(index, given)
+            elif self._recalled(index):
+                continue
+            elif action.tool == ASK_USER:
+                await self._run_ready()
+                await self._ask_user(index, action)
+            else:
+                await self._consider(index, action)
+        await self._run_ready()
+        observations = tuple(filter(None, self.observations))
+        if not self.effect.planned:
+            step = Step(0, self.effect.thought, tuple(self.actions), observations)
+            self.ledger.show(self._guard, step, self.calls)
+        return observations
+
+    def _recalled(self, index: int) -> bool:
+        """On resume what was observed stands, whatever this code would have decided."""
+        ledger, tape = self.ledger, self.ledger.tape
+        if ledger.fresh or ledger.exact or tape.peek(e.Observed, self.key, index) is None:
+            return False
+        for record in tape.call(self.key, index):
+            ledger.replayed(record)
+            event = record.event
+            if isinstance(event, e.Observed):
+                self.observations[index] = event.observation
+            elif isinstance(event, e.Decided) and event.action is not None:
+                self.actions[index] = event.action
+        return True
+
+    async def _consider(self, index: int, action: Action) -> None:
+        tool = self.ledger.tools.get(action.tool)
+        bound = self._refusal(index, action, tool) or _bound(tool, action)
+        if isinstance(bound, Observation):
+            await self._lost(index, action, tool, bound)
+            return
+        tool = bound.tool
+        verdict = self._was_started(index, action)
+        if verdict is None:
+            ruling = self._rule(index, action, tool)
+            if ruling.verdict == "ask":
+                verdict = await self._asked(index, action, tool, ruling)
+            elif self._ruled(index, ruling):
+                verdict = action
+            if verdict is None or self._blocked(index, verdict.tool):
+                return
+        if verdict is not action:
+            action = self.actions[index] = verdict
+            self.calls[index] = None
+            bound = _bound(tool, action)
+            if isinstance(bound, Observation):  # edited for another version of the tool
+                await self._lost(index, action, tool, bound)
+                return
+        if tool.sequential:
+            await self._run_ready()
+        self._ready.append(Ready(index, action, tool, bound))
+        if tool.sequential:
+            await self._run_ready()
+
+    async def _lost(self, index: int, action: Action, tool: Tool | None, why: Observation) -> None:
+        self._observe(index, await lost(self.ledger, self.key, index, action, tool, why))
+
+    def _refusal(self, index: int, action: Action, tool: Tool | None) -> Observation | None:
+        """Why the action is not ruled on: it is none, or one too many of its kind."""
+        flaw = unfit(self.ledger.setup, action, tool)
+        if flaw is not None or self.effect.planned:
+            return flaw
+        call = self.calls[index] = self.ledger.call(action)
+        before = self._same.get(call.key, 0)
+        judged = self._guard.judge(action, call, before)
+        if judged.level != "run":
+            rule = judged.level if judged.level.startswith("repeat") else "repetition"
+            self.ledger.put(e.Violated(key=self.key, rule=rule, detail=judged.reason))
+            return Observation(judged.reason, "failure", refused=judged.level)
+        self._same[call.key] = before + 1
+        self._pause = max(self._pause, judged.backoff_ms)
+        return None
+
+    def _rule(self, index: int, action: Action, tool: Tool) -> Ruling:
+        """What the policy says, and the doubt whether it has happened."""
+        ledger, setup, thought = self.ledger, self.ledger.setup, self.effect.thought
+        critical = thought.critical and thought.type == "exception"
+        ruling = setup.policy.rule(action, facts(tool), setup.principal, critical=critical)
+        return ruled(ledger, self.key, index, action, tool, ruling)
+
+    async def _asked(self, index: int, action: Action, tool: Tool, ruling: Ruling) -> Action | None:
+        """The action to run, perhaps edited by a person, or None if it was answered."""
+        await self._run_ready()
+        ledger, rule = self.ledger, partial(self._rule, index, action, tool)
+        settled = await settle(ledger, self.key, index, action, tool, ruling, rule=rule)
+        if not isinstance(settled, Observation):
+            return settled
+        self._observe(index, settled)
+        if settled.refused == "denied" and ledger.setup.on_denial == "stop":
+            raise Denied(str(settled.result))
+        return None
+
+    def _was_started(self, index: int, action: Action) -> Action | None:
+        """On resume what an earlier life started is ruled on no more: it may have happened."""
+        attempts = taken(self.ledger, self.key, index, action)
+        if attempts is None:
+            return None
+        self._attempts[index] = attempts
+        return attempts.action
+
+    def _ruled(self, index: int, ruling: Ruling) -> bool:
+        """Record a ruling that asks nobody; answer the action if it is denied."""
+        ledger, key = self.ledger, self.key
+        recorded = None if ledger.fresh else ledger.tape.peek(e.Decided, key, index)
+        if recorded is not None and not ledger.exact and recorded.verdict != ruling.verdict:
+            ledger.overruled(key, index)
+        tier, why = int(ruling.tier), ruling.reason
+        ledger.put(e.Decided(key=key, index=index, verdict=ruling.verdict, tier=tier, reason=why))
+        if ruling.verdict != "deny":
+            return True
+        self._observe(index, Observation(why, "failure", refused="denied"))
+        if ledger.setup.on_denial == "stop":
+            raise Denied(why)
+        return False
+
+    def _blocked(self, index: int, tool: str) -> bool:
+        """Answer the action if a limit forbids the call."""
+        why = self._limited(index, tool)
+        if why:
+            self._observe(index, Observation(why, "failure", refused="limit"))
+        return bool(why)
+
+    def _limited(self, index: int, tool: str) -> str:
+        """Why a limit forbids the call, or "": in a fork's past, what was recorded."""
+        ledger, key = self.ledger, self.key
+        # A replay derives it anew, except in a fork.
+        past = not ledger.fresh and (not ledger.exact or "." in key)
+        if past and ledger.tape.peek(e.Started, key, index) is not None:
+            return ""
+        recorded = ledger.tape.peek(e.Observed, key, index) if past else None
+        if recorded is not None and recorded.observation.refused == "limit":
+            return str(recorded.observation.result)
+        # What an earlier life started is in the state's count already.
+        ready = [one.tool.name for one in self._ready if one.place not in self._attempts]
+        return ledger.setup.limits.blocks(ledger.store.state, tool, ready, ledger.held.values())
+
+    async def _ask_user(self, index: int, action: Action) -> None:
+        """The reserved action: the run waits until a person has answered."""
+        question = str(action.parameters.get("question", "") or action.rationale)
+        settled = await settle(self.ledger, self.key, index, action, None, None, question=question)
+        if isinstance(settled, Observation):
+            self._observe(index, settled)
+
+    async def _run_ready(self) -> None:
+        """Start everything that may start, at once; wait for all."""
+        ready, self._ready = self._ready, []
+        if not ready:
+            return
+        if self._pause:
+            await self._slow_down()
+        if self.ledger.inbox.news and not self.ledger.exact:
+            await self.ledger.heed()  # nothing may start after a cancellation, not even on record
+        for one in ready:
+            self._begin(one)
+        if len(ready) == 1:
+            await self._run(ready[0])
+            return
+        running = [self._run(one) for one in ready]
+        results = await asyncio.gather(*running, return_exceptions=True)
+        failed = [r for r in results if isinstance(r, BaseException)]
+        for error in sorted(failed, key=lambda r: isinstance(r, Park)):
+            raise error
+
+    async def _slow_down(self) -> None:
+        """Pause before a poll; the pause is on the record."""
+        milliseconds, self._pause = self._pause, 0
+        ledger = self.ledger
+        known = ledger.tape.peek(e.Noted, self.key) is not None
+        ledger.put(e.Noted(key=self.key, kind="backoff", data={"ms": milliseconds}))
+        if not known:
+            await ledger.setup.sleep(milliseconds / 1000)
+
+    def _begin(self, one: Ready) -> None:
+        """Record that the call starts, unless an earlier life has recorded it."""
+        ledger, key = self.ledger, self.key
+        if one.tool.agent is not None:
+            ledger.queue.add(f"{key}[{one.place}]")
+        if one.place in self._attempts:
+            return
+        ledger.put(started(key, one.place, one.tool))
+        while not ledger.fresh and (again := ledger.tape.take(e.Started, key, one.place)):
+            ledger.replayed(again)
+
+    async def _run(self, one: Ready) -> None:
+        """Make one call, or find out what became of it if an earlier life has started it."""
+        ledger, key, index = self.ledger, self.key, one.place
+        recorded = None if ledger.fresh else ledger.tape.peek(e.Observed, key, index)
+        if recorded is not None:
+            for record in ledger.tape.call(key, index):
+                ledger.replayed(record)
+            self.observations[index] = recorded.observation
+            return
+        if ledger.exact:  # it waits in the middle of its call, or was cut off there
+            for record in ledger.tape.call(key, index):
+                ledger.replayed(record)
+        if not ledger.fresh:
+            ledger.touch(f"{key}[{index}]")
+        attempts = self._attempts.get(index)
+        if attempts is None:
+            observed = await call(ledger, key, index, one.action, one.tool, one.bound)
+        else:
+            self.actions[index], observed = await doubt(
+                ledger, key, index, one.action, one.tool, one.bound, attempts
+            )
+        ledger.put(observed)
+        self.observations[index] = observed.observation
+        if len(self.effect.actions) > 1:
+            await ledger.flush()
+
+    def _observe(self, index: int, observation: Observation) -> None:
+        observed = e.Observed(key=self.key, index=index, observation=observation)
+        self.ledger.put(observed)
+        self.observations[index] = observation
+
+
+def _bound(tool: Tool | None, action: Action) -> Bound | Observation:
+    """The call with its parameters checked, or what is wrong with them."""
+    if tool is None:
+        return Observation("refused", "failure", refused="unknown")
+    try:
+        return tool.bind(action.parameters)
+    except BadArguments as error:
+        return Observation(str(error), "failure", refused="invalid")

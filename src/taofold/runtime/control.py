@@ -1,0 +1,339 @@
+"""What people do to runs from outside: see what is pending, decide, answer, steer, cancel.
+
+Everything goes through the inbox of the run, once; who may do it is the policy's word.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from taofold.core import events as e
+from taofold.core.errors import Conflict, Refused, UnknownRun
+from taofold.core.state import ENDED, fold, live
+from taofold.core.values import ASK_USER, Principal
+from taofold.log.log import AT_ONCE, Log, RunRow, Signal
+from taofold.log.store import clock
+from taofold.policy import Facts, Policy
+from taofold.policy.redaction import Redactor
+from taofold.runtime.approvals import VERDICTS, approval, flaw, secret
+from taofold.runtime.endings import EXPIRED, UNATTENDED, cancelled, interrupted
+from taofold.runtime.inbox import SHAPES
+from taofold.runtime.owner import remove_unbegun
+from taofold.runtime.setup import Approval, Decision
+
+LOCAL = Principal()
+REFUSALS: Final = 64
+"""Refused attempts to decide that the log of one run keeps."""
+REFUSALS_EACH: Final = 8
+"""The same, of one principal."""
+_LONG: Final = 500
+_NO_MORE: Final = "further refused attempts are not written here"
+
+
+async def pending(log: Log, run: str = "") -> list[Approval]:
+    """What waits for a person: in `run` and its children, or in every run that goes on."""
+    rows = [await log.row(run)] if run else await _asking(log)
+    found: list[Approval] = []
+    for row in rows:
+        found += pending_in(await log.read(row.run))
+        if run:
+            for child in await _asking(log, parent=run):
+                found += await pending(log, child.run)
+    return found
+
+
+async def _asking(log: Log, parent: str = "") -> list[RunRow]:
+    """The runs that may ask: those that wait, and those whose process asks a person itself."""
+    waiting = await log.rows(status="waiting", parent=parent, limit=0)
+    return waiting + await log.rows(status="running", parent=parent, limit=0)
+
+
+def pending_in(records: list[e.Record]) -> list[Approval]:
+    """The open questions of one run, from its records. Pure."""
+    counted = live(records)
+    state = fold(counted)
+    if state.status in ENDED or state.started is None:
+        return []
+    principal = state.started.principal.id
+    found: list[Approval] = []
+    for record in asking(counted):
+        event = record.event
+        assert isinstance(event, e.Decided)
+        if event.key not in state.open:
+            continue
+        slot = state.open[event.key].slots[event.index]
+        action = slot.action
+        asks = action.tool == ASK_USER or slot.started or event.request is not None
+        question = event.reason if asks else ""
+        found.append(approval(record.run, record, action, principal, question))
+    return found
+
+
+def asking(records: Iterable[e.Record]) -> list[e.Record]:
+    """The records that ask a person and were not answered. Pure."""
+    asked: dict[tuple[str, int], e.Record] = {}
+    for record in live(records):
+        event = record.event
+        if isinstance(event, e.Decided) and event.verdict == "ask":
+            asked[event.key, event.index] = record
+        elif isinstance(event, e.Decided | e.Observed):
+            asked.pop((event.key, event.index), None)
+    return list(asked.values())
+
+
+async def find(log: Log, action_id: str) -> Approval:
+    """The pending approval with this id.
+
+    Raises:
+        Refused: there is none: wrong id, already resolved, or its run has ended.
+    """
+    run, _, seq = action_id.rpartition(":")
+    if not run or not seq.isdigit():
+        raise Refused(f"{action_id!r} is no action id: it looks like RUN:SEQ")
+    for one in pending_in(await log.read(run)):
+        if one.id == action_id:
+            return one
+    raise Refused(f"action {action_id!r} is not pending: it was already resolved, or never asked")
+
+
+async def decide(
+    log: Log,
+    action_id: str,
+    decision: Decision,
+    *,
+    by: Principal = LOCAL,
+    policy: Policy | None = None,
+    facts: Facts | None = None,
+    now: Callable[[], int] = clock,
+    redactor: Redactor = SHAPES,
+) -> Approval:
+    """Put a person's decision in the run's inbox. The run acts on it when it is resumed.
+
+    `redactor` knows the secrets of the run's agent. Every refused attempt on a run that has
+    not ended is left for its audit.
+
+    Raises:
+        Refused: late, repeated, or not this person's to take.
+    """
+    try:
+        one = await find(log, action_id)
+        await _check(log, one, decision, by, policy or Policy(), facts, now())
+        lost = _lost(one, decision, redactor)
+        if lost:
+            raise Refused(lost)
+        data = {"seq": int(action_id.rpartition(":")[2]), **_said(decision)}
+        if not await log.post(one.run, Signal(f"decide:{action_id}", "decide", by.id, now(), data)):
+            raise Refused(f"action {action_id!r} was already resolved")
+    except Refused as refusal:
+        await _audit(log, action_id, by, str(refusal), now(), redactor)
+        raise
+    return one
+
+
+async def _check(
+    log: Log,
+    one: Approval,
+    decision: Decision,
+    by: Principal,
+    policy: Policy,
+    facts: Facts | None,
+    at: int,
+) -> None:
+    wrong = flaw(decision)
+    if wrong:
+        raise Refused(wrong)
+    first = (await log.read(one.run, limit=1))[0].event
+    requester = first.principal if isinstance(first, e.RunStarted) else LOCAL
+    why = policy.may_decide(by, requester, facts or Facts(one.tier, "once"), one.action.tool)
+    if why:
+        raise Refused(why)
+    if decision.digest and decision.digest != one.digest:
+        raise Refused(f"the decision is about another action than {one.id!r}: look at it again")
+    if one.expires_at and at > one.expires_at:
+        await expire(log, await log.row(one.run), at)
+        raise Refused(f"EXPIRED: the approval of {one.action.tool!r} was open until then")
+
+
+def _lost(one: Approval, decision: Decision, redactor: Redactor) -> str:
+    """Why the edit would not run as it was meant, or ""."""
+    if decision.parameters is None or one.form is not None:
+        return ""
+    return secret(redactor, decision.parameters)
+
+
+def _said(decision: Decision) -> dict[str, Any]:
+    data: dict[str, Any] = {"verdict": VERDICTS[decision.verdict], "reason": decision.reason}
+    if decision.parameters is not None:
+        data["parameters"] = decision.parameters
+    if decision.answer is not None:
+        data["text"] = decision.answer
+    return data
+
+
+async def sweep(log: Log, *, now: Callable[[], int] = clock) -> list[str]:
+    """Close the approvals that nobody gave in time. Returns the runs that may be resumed.
+
+    Only runs that are due are looked at: a run that waits knows when its approvals expire.
+    """
+    touched: list[RunRow] = []
+    after: RunRow | None = None
+    while rows := await log.due(now(), after=after):
+        after = rows[-1]
+        touched += [row for row in rows if await expire(log, row, now())]
+    return list(dict.fromkeys([(await root(log, row)).run for row in touched]))
+
+
+async def root(log: Log, row: RunRow) -> RunRow:
+    """The run that nobody's call started: resuming it resumes its children."""
+    while row.parent:
+        try:
+            row = await log.row(row.parent)
+        except UnknownRun:
+            break
+    return row
+
+
+async def expire(log: Log, row: RunRow, at: int) -> bool:
+    """Write down what expired in a waiting run; no tool is called, no process needed."""
+    if row.status != "waiting":
+        return False
+    records = await log.read(row.run)
+    late = [one for one in pending_in(records) if one.expires_at and at > one.expires_at]
+    if not late:
+        return False
+    closed: list[e.Event] = [
+        e.Resolved(
+            key=one.key,
+            index=one.index,
+            verdict="expired",
+            by="clock",
+            tier=int(one.tier),
+            digest=one.digest,
+        )
+        for one in late
+    ]
+    return await _write(log, row, records, [*closed, e.Parked(reason=EXPIRED)], at, "waiting")
+
+
+async def _write(
+    log: Log, row: RunRow, records: list[e.Record], new: list[e.Event], at: int, status: str
+) -> bool:
+    """Append to a run that nobody drives. False if somebody began to since `row` was read."""
+    at = max(at, records[-1].at)
+    idle = [replace(event, elapsed=0) for event in new]
+    rows = [e.Record(row.run, len(records) + n, at, event) for n, event in enumerate(idle)]
+    waits = status == "waiting"
+    try:
+        claim = await log.claim(row.run, "", epoch=row.epoch)
+        await log.append(
+            row.run,
+            claim.epoch,
+            rows,
+            disk=True,
+            status=status,
+            waiting_for=EXPIRED if waits else "",
+            wake_at=AT_ONCE if waits else 0,
+        )
+    except Conflict:
+        return False
+    return True
+
+
+async def end_orphan(log: Log, row: RunRow, at: int) -> bool:
+    """End a child run that nobody drives, and whose caller has ended without it."""
+    records = await log.read(row.run)
+    ended = interrupted()
+    return await _write(log, row, records, [ended], at, ended.status)
+
+
+async def settle_wake(log: Log, row: RunRow, at: int) -> bool:
+    """Find out that a waiting run that is due has nothing to do, and when it will have.
+
+    False if there is something: a message, or its turn.
+    """
+    if row.waiting_for in UNATTENDED or await log.inbox(row.run):
+        return False
+    ends = [one.expires_at for one in pending_in(await log.read(row.run)) if one.expires_at]
+    if any([at > end for end in ends]):
+        return False
+    wake_at = min(ends, default=-1) + 1
+    try:
+        claim = await log.claim(row.run, "", epoch=row.epoch)
+        await log.append(
+            row.run,
+            claim.epoch,
+            [],
+            status="waiting",
+            waiting_for=row.waiting_for,
+            wake_at=wake_at,
+            if_quiet=True,
+        )
+    except Conflict:
+        return True
+    return True
+
+
+async def steer(
+    log: Log, run: str, text: str, *, by: Principal = LOCAL, message_id: str = ""
+) -> None:
+    """Send the model a message that it reads at its next turn, once."""
+    state = fold(await log.read(run))
+    if state.status in ENDED:
+        raise Refused(f"run {run!r} has ended as {state.status}: nobody would read it")
+    at = clock()
+    name = message_id or f"steer:{at}:{abs(hash(text)) % 10**8}"
+    if not await log.post(run, Signal(name, "steer", by.id, at, {"text": text})):
+        raise Refused(f"message {name!r} was sent already")
+
+
+async def cancel(log: Log, run: str, *, by: Principal = LOCAL, redactor: Redactor = SHAPES) -> None:
+    """Ask the run and its children to stop: nothing starts afterwards, what was done is kept.
+
+    A run that waits for a person is ended at once; one that is being driven ends before
+    its next call.
+    """
+    row = await log.row(run)
+    if await remove_unbegun(log, row):
+        return
+    records = await log.read(run)
+    state = fold(records)
+    if state.status in ENDED:
+        raise Refused(f"run {run!r} has already ended as {state.status}")
+    for child in await log.rows(parent=run, limit=0):
+        if child.status not in ENDED:
+            await cancel(log, child.run, by=by, redactor=redactor)
+    if row.status == "waiting":
+        ended = cancelled(redactor.text(by.id))
+        if await _write(log, row, records, [ended], clock(), ended.status):
+            return
+    await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", by.id, clock()))
+
+
+async def _audit(
+    log: Log, action_id: str, by: Principal, why: str, at: int, redactor: Redactor
+) -> None:
+    """Leave a trace of a refused attempt: the run's next activation writes it into its log.
+
+    Whoever is refused may try for ever. So a run keeps `REFUSALS_EACH` attempts of one principal
+    and `REFUSALS` in all; the last that is kept says that there may be more.
+    """
+    run = action_id.rpartition(":")[0]
+    try:
+        if (await log.row(run)).status in ENDED:
+            return
+    except UnknownRun:
+        return
+    records, inbox = await log.read(run), await log.inbox(run)
+    written = [r.event.by for r in records if isinstance(r.event, e.DecisionRefused)]
+    kept = written + [redactor.text(one.by) for one in inbox if one.kind == "refused"]
+    own = kept.count(redactor.text(by.id))
+    if own >= REFUSALS_EACH:
+        return
+    # Numbered, not timed: attempts at the same moment cannot be more than there are numbers.
+    for number in range(len(kept), REFUSALS):
+        last = own == REFUSALS_EACH - 1 or number == REFUSALS - 1
+        text = why[:_LONG]
+        data = {"id": action_id[:_LONG], "why": f"{text} ({_NO_MORE})" if last else text}
+        if await log.post(run, Signal(f"refused:{number}", "refused", by.id, at, data)):
+            return

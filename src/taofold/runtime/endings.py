@@ -1,0 +1,153 @@
+"""How an activation of a run ends: in `RunFinished` (D1), or waiting, and when the next one is due.
+
+An engine keeps no run in memory while it waits: it is told until when, and is woken earlier by a
+message. Pure.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from taofold.core import events as e
+from taofold.core.effects import Answer
+from taofold.core.values import Value
+from taofold.log.log import AT_ONCE, RunRow
+from taofold.policy.redaction import Redactor
+from taofold.runtime.redaction import plain
+from taofold.runtime.setup import Pause
+from taofold.tools.result import utf8
+
+STATUS: Final = {
+    "max_steps": "limited",
+    "max_tool_calls": "limited",
+    "timeout": "limited",
+    "budget": "limited",
+    "loop_detected": "limited",
+    "denied": "failed",
+    "error": "failed",
+    "cancelled": "cancelled",
+    "interrupted": "cancelled",
+}
+"""From `stop_reason` to `status`; every other reason is "finished"."""
+RESUMABLE: Final = frozenset({"cancelled", "interrupted", "error"})
+"""Why a run may have ended that can be carried on all the same."""
+
+
+def finished(answer: Any, redactor: Redactor | None = None, why: str = "") -> e.RunFinished:
+    """The end that a strategy's answer means, without the secrets that it may hold.
+
+    `why` explains the limit that ended it, if one did.
+    """
+    if not isinstance(answer, Answer):
+        answer = Answer(answer)
+    status = STATUS.get(answer.stop, "finished")
+    success = status == "finished" and not answer.error
+    error = answer.error or (why if status == "limited" else "")
+    return e.RunFinished(
+        status=status,
+        stop_reason=answer.stop,
+        success=success,
+        output=answer.output if redactor is None else plain(redactor, answer.output),
+        error=error if redactor is None else plain(redactor, error),
+    )
+
+
+def cancelled(by: str) -> e.RunFinished:
+    """The end that a person wanted."""
+    return e.RunFinished(
+        status="cancelled", stop_reason="cancelled", success=False, error=f"cancelled by {by}"
+    )
+
+
+def interrupted() -> e.RunFinished:
+    """The end of a run whose process was told to stop (Ctrl-C, SIGTERM, a cancelled task)."""
+    return e.RunFinished(
+        status="cancelled", stop_reason="interrupted", success=False, error="interrupted"
+    )
+
+
+def failed(error: Exception, redactor: Redactor | None = None) -> e.RunFinished:
+    """An error that ends the run, without the secrets that its text may hold."""
+    said = words(error)
+    if redactor is not None:
+        said = redactor.text(said)
+    return e.RunFinished(status="failed", stop_reason="error", success=False, error=said)
+
+
+def words(error: BaseException) -> str:
+    """Kind and text of `error`, fit for a log: its `__str__` may raise, or not be UTF-8."""
+    kind = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - __str__ of a foreign exception
+        said = ""
+    return utf8(f"{kind}: {said}" if said else kind)
+
+
+QUEUED: Final = "queued"
+STOPPED: Final = "server_stopped"
+MORE: Final = "more"
+EXPIRED: Final = "expired"
+REOPENED: Final = "reopened"
+UNATTENDED: Final = frozenset({QUEUED, STOPPED, MORE, EXPIRED, REOPENED})
+"""What a run waits for that no person needs to do."""
+
+
+class Finished(Value, frozen=True):
+    """The run has ended."""
+
+    run: str
+    status: str
+
+
+class Waiting(Value, frozen=True):
+    """Nothing can be done before `until` (ms since the epoch; 0 = before a message comes)."""
+
+    run: str
+    reason: str
+    until: int = 0
+
+
+class More(Value, frozen=True):
+    """Its share of this activation is used up: it goes on as soon as it is called again."""
+
+    run: str
+
+
+Advanced: TypeAlias = Finished | Waiting | More
+
+
+class Share:
+    """How much one activation may do: so many model calls, then it gives way with `More`.
+
+    `pause` says why the run must wait for other reasons.
+    """
+
+    def __init__(self, calls: int = 0, pause: Pause = str) -> None:
+        self._left, self._bounded, self._pause = calls, calls > 0, pause
+
+    def __call__(self) -> str:
+        """Asked before each model call."""
+        reason = self._pause()
+        if reason or not self._bounded:
+            return reason
+        self._left -= 1
+        return "" if self._left >= 0 else MORE
+
+
+def is_due(row: RunRow, wake_at: int, now: int) -> bool:
+    """Is there something to do for a run that nobody drives?"""
+    return row.status != "waiting" or 0 < wake_at <= now
+
+
+def wake_time(reason: str, asked: Sequence[e.Record], now: int, *, quiet: bool = True) -> int:
+    """When a run is due that waits for `reason` with these questions open.
+
+    One that waits although a message is there (not `quiet`) is due at once.
+    """
+    if not quiet:
+        return AT_ONCE
+    if reason in UNATTENDED:
+        return max(now, AT_ONCE)
+    ends = [one.event.expires_at for one in asked if isinstance(one.event, e.Decided)]
+    # An approval is open until then, not less: `now > expires_at` is what closes it.
+    return min([end + 1 for end in ends if end], default=0)

@@ -1,0 +1,440 @@
+"""Calls of a tool: with a deadline, its errors turned into observations, its result kept.
+
+A tool may ask in the middle of its call (`InputRequired`); the run then waits for the answer.
+Calls that may have happened without anybody seeing it are for `attempts`.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from taofold.core import events as e
+from taofold.core.content import MediaPart, TextPart
+from taofold.core.state import RunState
+from taofold.core.text import excerpt, key_line
+from taofold.core.trace import child_id
+from taofold.core.values import Action, Observation
+from taofold.policy.redaction import Redactor
+from taofold.runtime.approvals import ask, resolution
+from taofold.runtime.endings import words
+from taofold.runtime.ledger import Cancelled, Ledger, Park
+from taofold.runtime.redaction import Walk, shown
+from taofold.runtime.setup import Parent
+from taofold.tools import Answer, Bound, InputRequired, Outcome, RunContext, Tool
+from taofold.tools.result import bulky, jsonable, utf8
+from taofold.tools.worker import WORKERS
+
+STATE = 65_536
+"""Bytes that a tool may keep in the log with its question."""
+QUESTION = 4_000
+"""Characters of a question that a person is shown."""
+
+
+def unanswerable(ledger: Ledger, wants: InputRequired) -> str:
+    """Why the question cannot be put to a person, or ""."""
+    state = jsonable(wants.state)
+    if state != wants.state or len(msgspec.json.encode([state, wants.form])) > STATE:
+        return f"the tool asks {cut(wants.question, 200)!r}, with more than can be kept for it"
+    redactor = ledger.setup.redactor
+    if redactor.json(state) != state or redactor.json(wants.form) != wants.form:
+        return "the tool asks a person with a secret in what it wants back: that is not written"
+    return ""
+
+
+async def answered(
+    ledger: Ledger, key: str, index: int, action: Action, tool: Tool, wants: InputRequired
+) -> Answer:
+    """A person's answer. Parks the run if nobody gives it now."""
+    request: dict[str, Any] = {"form": wants.form, "state": wants.state}
+    question = ledger.setup.redactor.text(cut(wants.question, QUESTION))
+    while True:
+        asked = ask(ledger, key, index, action, tool, None, question, request)
+        resolved = await resolution(ledger, asked, action, tool, question)
+        if resolved.verdict == "void":  # asked anew, about the tool as it is now
+            continue
+        return Answer(resolved.reason, resolved.verdict == "allow", wants.state, resolved.by)
+
+
+class Desk:
+    """`RunContext.ask`: asks the person who is there, while the tool waits in its call."""
+
+    def __init__(self, ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> None:
+        self.place, self.tool = (key, index), tool
+        self._ledger, self._action = ledger, action
+        self.timer: asyncio.Timeout | None = None
+        """The call's deadline: it waits while a person thinks."""
+        self.signal: Park | Cancelled | None = None
+        """What must become of the run once the tool has returned."""
+
+    async def __call__(self, wants: InputRequired) -> Answer:
+        """The answer; the call goes on with it, and is on record as going on.
+
+        Raises:
+            InputRequired: nobody answers now.
+        """
+        flaw = unanswerable(self._ledger, wants)
+        if flaw:
+            raise ValueError(flaw)
+        key, index = self.place
+        clock, timer = asyncio.get_running_loop().time, self.timer
+        left = timer.when() if timer is not None else None
+        left = None if left is None else left - clock()
+        if timer is not None:
+            timer.reschedule(None)
+        try:
+            answer = await answered(self._ledger, key, index, self._action, self.tool, wants)
+            self._ledger.new(started(key, index, self.tool))
+            await self._ledger.save()
+        except (Park, Cancelled) as signal:
+            self.signal = signal
+            raise wants from None
+        finally:
+            if timer is not None and left is not None:
+                timer.reschedule(clock() + left)
+        return answer
+
+
+def started(key: str, index: int, tool: Tool) -> e.Started:
+    """The event before the call: on disk if the call must not be repeated lightly."""
+    if tool.effect == "read":
+        return e.Started(key=key, index=index)
+    return e.StartedOnce(key=key, index=index, effect=tool.effect)
+
+
+async def answered_since(
+    ledger: Ledger, key: str, index: int, action: Action, tool: Tool
+) -> Answer | None:
+    """The answer to what the tool asked after its last start; None if it asked nothing then.
+
+    Parks the run if it asked and nobody answers now.
+    """
+    answer: Answer | None = None
+    while (past := ledger.tape.peek(e.Decided, key, index)) is not None and past.request:
+        wants = InputRequired(past.reason, form=past.request["form"], state=past.request["state"])
+        answer = await answered(ledger, key, index, action, tool, wants)
+    return answer
+
+
+def cut(text: str, longest: int) -> str:
+    """`text`, at most `longest` characters of it."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+BLOB = 16_384
+"""Results larger than this many characters lie beside the log."""
+FIRST_PAUSE = 0.5
+"""Seconds before a call that raised is repeated; twice as many before each further one."""
+QUESTIONS = 16
+"""How often one call may ask a person before it has failed."""
+MANY: Final = 16
+"""So many threads that hang are told of: nobody can end them, and there are not many more."""
+_NO_MEMORY: Final = (
+    "MemoryError: this call needs more memory than this process has. "
+    "Ask for less of it at a time, or have it written to a file and read a part."
+)
+TIMEOUT_OPTIONS = (
+    "retry with a longer timeout_s",
+    "try an alternative action",
+    "escalate with ask_user",
+)
+UNCERTAIN_OPTIONS = (
+    "find out whether it happened",
+    "try an alternative action",
+    "escalate with ask_user",
+)
+"""After a timeout of what must not be repeated: it may still finish, in its thread or elsewhere."""
+
+
+async def call(
+    ledger: Ledger,
+    key: str,
+    index: int,
+    action: Action,
+    tool: Tool,
+    bound: Bound,
+    answer: Answer | None = None,
+    left: int = QUESTIONS,
+    failures: int = 0,
+) -> e.Observed:
+    """Run the tool after its `Started` is durable. Never raises for what the tool does.
+
+    `answer` is a person's, to what the tool asked when it was called before; it may ask
+    `left` times more. `failures` is how often it raised: a tool with `retries` is called again.
+    """
+    await ledger.save()
+    if tool.agent is not None:
+        return await delegate(ledger, key, index, action, tool)
+    seconds = _deadline(ledger, bound)
+    desk = Desk(ledger, key, index, action, tool)
+    context = _context(ledger, desk, seconds, answer) if bound.contextual else None
+    begin = perf_counter()
+    again = False
+    timer = desk.timer = None if bound.inline else asyncio.timeout(seconds)
+    try:
+        if timer is None:
+            outcome = await bound.run(context)
+        else:
+            async with timer:
+                outcome = await bound.run(context)
+    except TimeoutError as error:
+        late = timer is not None and timer.expired()
+        again = not late
+        outcome = _timed_out(tool, context, seconds) if late else Outcome(words(error), "failure")
+    except InputRequired as wants:
+        if desk.signal is not None:
+            raise desk.signal from None
+        flaw = unanswerable(ledger, wants) if left else f"{tool.name} asks too many questions"
+        if not flaw:
+            answer = await answered(ledger, key, index, action, tool, wants)
+            ledger.new(started(key, index, tool))
+            return await call(ledger, key, index, action, tool, bound, answer, left - 1)
+        outcome = Outcome(flaw, "failure")
+    except MemoryError:
+        outcome = Outcome(_NO_MEMORY, "failure")
+    except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
+        again = True
+        outcome = Outcome(words(error), "failure")
+    if desk.signal is not None:
+        raise desk.signal
+    if again and failures < tool.retries and _time_left(ledger):
+        await asyncio.sleep(FIRST_PAUSE * 2**failures)
+        ledger.new(started(key, index, tool))
+        return await call(ledger, key, index, action, tool, bound, answer, left, failures + 1)
+    if again and failures:
+        outcome = Outcome(f"tried {failures + 1} times: {outcome.value}", "failure")
+    ledger.inbox.stale = True
+    spent = perf_counter() - begin
+    try:
+        if bulky(outcome.value):  # searching megabytes for secrets is not for the event loop
+            cut = await WORKERS.run(_cut, ledger.setup.redactor, tool, outcome)
+        else:
+            cut = _cut(ledger.setup.redactor, tool, outcome)
+    except MemoryError:
+        cut = _cut(ledger.setup.redactor, tool, Outcome(_NO_MEMORY, "failure"))
+    return _event(ledger, key, index, tool, cut, spent)
+
+
+def _time_left(ledger: Ledger) -> bool:
+    seconds = ledger.setup.limits.seconds
+    return seconds is None or ledger.store.state.active_ms < seconds * 1000
+
+
+def _context(ledger: Ledger, desk: Desk, seconds: float, answer: Answer | None) -> RunContext[Any]:
+    """What the tool is told about its call."""
+    setup, store = ledger.setup, ledger.store
+    return RunContext(
+        deps=setup.deps,
+        run_id=store.run,
+        effect_id=effect_id(store.run, *desk.place),
+        step=len(store.state.steps) + 1,
+        principal=setup.principal,
+        timeout_s=seconds,
+        data=_data(store.state, desk.tool),
+        answer=answer,
+        ask=None if setup.approve is None else desk,
+        on_progress=_progress(ledger, desk.tool),
+    )
+
+
+def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
+    """The state's data; a `(state, args)` tool also finds TAgent's keys, unless they are set."""
+    if tool.signature is None or tool.signature.style != "stateful":
+        return state.data
+    results = [
+        observation.result
+        for step in state.steps
+        for action, observation in zip(step.actions, step.observations, strict=True)
+        if action.tool in state.per_tool and not observation.refused
+    ]
+    seeds = {
+        "goal": state.goal,
+        "results": results,
+        "used_tools": list(state.per_tool),
+        "achieved": False,
+    }
+    return {**seeds, **state.data}
+
+
+def effect_id(run: str, key: str, index: int) -> str:
+    """The same for every attempt at this very call, in this run only."""
+    said = f"{run}\x1f{key}\x1f{index}".encode()
+    return blake2b(said, digest_size=12).hexdigest()
+
+
+def observed(
+    ledger: Ledger, key: str, index: int, tool: Tool, outcome: Outcome, seconds: float
+) -> e.Observed:
+    """The event for what a tool returned: without secrets, short enough, with its key line."""
+    return _event(ledger, key, index, tool, _cut(ledger.setup.redactor, tool, outcome), seconds)
+
+
+class Cut(NamedTuple):
+    """What a tool returned, without secrets and short enough. `whole` is all of it, if cut."""
+
+    outcome: Outcome
+    result: Any
+    extraction: str
+    auto: bool
+    cut: bool
+    whole: bytes
+    digest: str
+
+
+def _cut(redactor: Redactor, tool: Tool, outcome: Outcome) -> Cut:
+    """Pure, so that it can be done in a thread."""
+    result = redactor.json(outcome.value)
+    text = result if isinstance(result, str) else render(result)
+    digest, whole = "", b""
+    longest = min(tool.max_chars, BLOB)
+    cut = len(text) > longest
+    if cut:
+        if len(text) > BLOB:
+            whole = text.encode("utf-8", "surrogatepass")
+            digest = blake2b(whole, digest_size=20).hexdigest()
+        result = text = excerpt(text, longest)
+    extraction = outcome.extraction
+    if not extraction and tool.extract is not None:
+        extraction = _extracted(tool, outcome.value)
+    auto = not extraction
+    if auto:
+        extraction = key_line(text, failed=outcome.status in ("failure", "timeout")) or "(empty)"
+    if outcome.update is not None:
+        update = (outcome.update[0], redactor.json(outcome.update[1]))
+        outcome = msgspec.structs.replace(outcome, update=update)
+    return Cut(outcome, result, redactor.text(extraction), auto, cut, whole, digest)
+
+
+def _event(
+    ledger: Ledger, key: str, index: int, tool: Tool, said: Cut, seconds: float
+) -> e.Observed:
+    if said.digest:
+        ledger.store.keep(said.digest, said.whole)
+    longest = min(tool.max_chars, BLOB)
+    parts = _parts(ledger, said.outcome, longest)
+    return e.Observed(
+        key=key,
+        index=index,
+        observation=Observation(
+            result="(no result)" if said.result is None or said.result == "" else said.result,
+            status=said.outcome.status,
+            extraction=said.extraction,
+            auto=said.auto,
+            duration_ms=round(seconds * 1e6) / 1000,
+            options=_options(tool) if said.outcome.status == "timeout" else (),
+            blob=said.digest,
+            cut=said.cut,
+            parts=parts,
+        ),
+        update=said.outcome.update,
+    )
+
+
+def _parts(ledger: Ledger, outcome: Outcome, longest: int) -> tuple[TextPart | MediaPart, ...]:
+    """Text and media as they are recorded: without secrets, the bytes beside the log."""
+    if not outcome.parts:
+        return ()
+    for digest, content in outcome.blobs.items():
+        ledger.store.keep(digest, content)
+    found = shown(Walk(ledger.setup.redactor), outcome.parts)
+    if isinstance(found, str):
+        return (TextPart(found),)
+    return tuple(
+        [
+            TextPart(excerpt(part.text, longest)) if isinstance(part, TextPart) else part
+            for part in found
+        ]
+    )
+
+
+def render(result: Any) -> str:
+    """A result as text: strings as they are, everything else as JSON."""
+    return result if isinstance(result, str) else msgspec.json.encode(result).decode()
+
+
+def _deadline(ledger: Ledger, bound: Bound) -> float:
+    """Seconds the call may take: the tool's or what the action asks for, within the run's."""
+    limit = ledger.setup.limits.seconds
+    if limit is None:
+        return bound.timeout
+    return min(bound.timeout, max(0.0, limit - ledger.store.state.active_ms / 1000))
+
+
+def _progress(ledger: Ledger, tool: Tool) -> Callable[[str], None] | None:
+    """Who hears what the tool reports while it works: without secrets, never logged."""
+    hear, setup = ledger.setup.on_progress, ledger.setup
+    if hear is None:
+        return None
+    return lambda text: hear(ledger.store.run, tool.name, setup.redactor.text(utf8(text)))
+
+
+def _timed_out(tool: Tool, context: RunContext[Any] | None, seconds: float) -> Outcome:
+    text = f"{tool.name} timed out after {seconds:g} s."
+    if WORKERS.hanging >= MANY:
+        text += f" {WORKERS.hanging} calls of this process go on in threads that nobody can end."
+    if tool.effect == "once":
+        text += " It may have happened or may still finish."
+    if context is not None and context.partial:
+        text += utf8(" Output so far:\n" + "".join(context.partial))
+    options = "; ".join(_options(tool))
+    return Outcome(f"{text}\nOptions: {options}.", "timeout", extraction=text.splitlines()[0])
+
+
+def _options(tool: Tool) -> tuple[str, ...]:
+    return UNCERTAIN_OPTIONS if tool.effect == "once" and tool.agent is None else TIMEOUT_OPTIONS
+
+
+def _extracted(tool: Tool, value: Any) -> str:
+    try:
+        return tool.extract(value)[:200] if tool.extract is not None else ""
+    except Exception:  # noqa: BLE001 - a bad extractor must not lose the result
+        return ""
+
+
+async def delegate(ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> e.Observed:
+    """Run (or carry on) the agent behind a tool as a child run, within what is left."""
+    setup, state = ledger.setup, ledger.store.state
+    if setup.children is None:
+        return observed(ledger, key, index, tool, Outcome("no agent runner", "failure"), 0.0)
+    place = f"{key}[{index}]"
+    run = child_id(ledger.store.run, key, index)
+    held = [one for at, one in ledger.held.items() if at != place]
+    ledger.queue.discard(place)
+    limits = setup.limits.left(state, held, ledger.sharing(key))
+    parent = Parent(
+        run=ledger.store.run,
+        limits=limits,
+        policy=setup.policy,
+        principal=setup.principal,
+        depth=setup.depth + 1,
+        deps=setup.deps,
+        approve=setup.approve,
+        pause=setup.pause,
+    )
+    ledger.held[place] = limits.held()
+    begin = perf_counter()
+    try:
+        child = await setup.children(tool, action.parameters, run=run, parent=parent)
+    except BaseException:
+        del ledger.held[place]
+        raise
+    finally:
+        ledger.inbox.stale = True
+    if child.waiting_for:  # its share stays held: what it did is not counted, and it goes on
+        await ledger.heed()
+        ledger.hear(key)
+        raise Park(child.waiting_for)
+    del ledger.held[place]
+    said = child.observation
+    outcome = Outcome(said.result, said.status, said.extraction)
+    ended = observed(ledger, key, index, tool, outcome, perf_counter() - begin)
+    return msgspec.structs.replace(
+        ended,
+        observation=msgspec.structs.replace(ended.observation, refused=said.refused),
+        usage=child.usage,
+        calls=child.calls,
+        tools=dict(child.tools),
+    )

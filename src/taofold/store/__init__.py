@@ -1,1 +1,0 @@
-"""The store: the log protocol, dispatch, fold and travel."""

@@ -1,0 +1,560 @@
+"""The PostgreSQL log keeps every contract, on a real server, and says what is wrong with one."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import postgres
+from tests.log.cutting import Proxy
+
+from taofold.core.errors import ConfigError, Conflict, Incompatible, LogError, OutcomeUnknown
+from taofold.log.certain import CertainLog
+from taofold.log.log import Log, RunRow, Signal
+from taofold.testing import journal_conformance, log_disk
+from taofold.testing.log_checks import RUN, seqs, updates
+from taofold.testing.log_conformance import Broken, Contract, Medium, contracts
+
+pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
+
+from taofold.log.postgres import Database, PostgresJournal, PostgresLog
+from taofold.log.postgres import schema as schema
+from taofold.log.postgres.database import _Write
+
+ALL = [
+    one for one in contracts(persistent=True)
+    if one is not log_disk.c36_what_was_asked_to_be_on_disk_survives_a_power_cut
+]  # fmt: skip
+LONG_MS = 50_000
+
+
+@pytest.fixture
+def url() -> str:
+    """The address of an empty schema."""
+    return postgres.server().url()
+
+
+def title(contract: Any) -> str:
+    return getattr(contract, "__name__", "")
+
+
+@pytest.mark.parametrize("contract", ALL, ids=title)
+def test_the_postgres_log_keeps(contract: Contract, url: str) -> None:
+    """Its opener is sent to other processes."""
+    asyncio.run(contract(partial(PostgresLog, url)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("contract", journal_conformance.contracts(persistent=True), ids=title)
+def test_the_postgres_journal_keeps(contract: Any, url: str) -> None:
+    asyncio.run(contract(partial(PostgresJournal, url)))
+
+
+class PostgresMedium:
+    """A server that tells of commits before they are on disk, and crashes."""
+
+    def __init__(self, kind: type[PostgresLog] = PostgresLog) -> None:
+        folder = postgres.server().binaries
+        options = ("synchronous_commit=off", "wal_writer_delay=10s")
+        self.server, self.kind = postgres.Server(folder, *options, safe=True), kind
+        self.url = self.server.url()
+
+    def __call__(self) -> PostgresLog:
+        return self.kind(self.url)
+
+    def cut_power(self) -> None:
+        self.server.stop(signal.SIGQUIT)
+        self.server.start()
+
+
+class Volatile(PostgresLog):
+    """Mutant: `disk` means nothing."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.database._connect = self._strong  # type: ignore[method-assign]
+        self._real = Database._connect
+
+    async def _strong(self) -> Any:
+        connection = await self._real(self.database)
+        self.database._weak = False
+        return connection
+
+
+@pytest.mark.parametrize("kind", [PostgresLog, Volatile])
+def test_what_it_was_asked_to_keep_survives_a_crash_of_the_server(kind: type[PostgresLog]) -> None:
+    medium = PostgresMedium(kind)
+    assert isinstance(medium, Medium)
+    work = log_disk.c36_what_was_asked_to_be_on_disk_survives_a_power_cut(medium)
+    try:
+        if kind is PostgresLog:
+            asyncio.run(work)
+        else:
+            with pytest.raises(Broken, match="power cut"):
+                asyncio.run(work)
+    finally:
+        medium.server.remove()
+
+
+# ------------------------------------------------------------------------- broken connections
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    """Stands between a log and the server, and cuts."""
+    with Proxy(postgres.server().root) as made:
+        yield made
+
+
+def test_a_write_whose_answer_is_lost_happens_once(proxy: Proxy, url: str) -> None:
+    """The server has committed, and the connection breaks before it can say so."""
+
+    async def main() -> None:
+        bare = PostgresLog(proxy.through(url))
+        log = CertainLog(bare)
+        await log.create(RunRow(RUN, "running"), records=updates(RUN, 0, 1), owner="me")
+        for seq in range(1, 5):
+            proxy.cut_answer()
+            assert await log.append(RUN, 1, updates(RUN, seq, 1), status="running")
+        proxy.cut_answer()
+        assert await log.post(RUN, Signal("s", "steer"))
+        assert not await log.post(RUN, Signal("s", "steer"))
+        proxy.cut_answer()
+        assert (await log.claim(RUN, "me", epoch=1)).epoch == 2
+        proxy.cut_answer()
+        await log.create(RunRow("new", "running"), records=updates("new", 0, 1), owner="me")
+        assert proxy.cuts == 7
+        assert await seqs(log) == list(range(5))
+        assert len(await log.inbox(RUN)) == 1
+        proxy.cut_answer()
+        with pytest.raises(OutcomeUnknown):
+            await bare.append(RUN, 2, updates(RUN, 5, 1))
+        assert await seqs(log) == list(range(6))
+        await log.close()
+
+    asyncio.run(main())
+
+
+def test_reads_and_writes_wait_for_a_server_that_restarts() -> None:
+    """`pg_ctl restart -m immediate` under a log in use: nothing is lost, nothing twice."""
+    server = postgres.Server(postgres.server().binaries, safe=True)
+
+    async def main() -> None:
+        log = CertainLog(PostgresLog(server.url()))
+        runs = [f"r{number}" for number in range(8)]
+        for run in runs:
+            await log.create(RunRow(run, "running"), owner="me")
+
+        async def drive(run: str) -> None:
+            for seq in range(60):
+                assert await log.append(run, 1, updates(run, seq, 1), disk=True)
+
+        async def crash() -> None:
+            for _ in range(2):
+                await asyncio.sleep(0.15)
+                await asyncio.to_thread(server.stop, signal.SIGQUIT)
+                await asyncio.to_thread(server.start)
+
+        await asyncio.gather(crash(), *[drive(run) for run in runs])
+        for run in runs:
+            assert await seqs(log, run) == list(range(60))
+        await log.close()
+
+    try:
+        asyncio.run(main())
+    finally:
+        server.remove()
+
+
+def test_cancelling_a_write_neither_loses_nor_repeats_it(url: str) -> None:
+    async def main() -> None:
+        log = PostgresLog(url)
+        await log.create(RunRow(RUN, "running"), owner="me")
+        for seq in range(20):
+            task = asyncio.create_task(log.append(RUN, 1, updates(RUN, seq, 1)))
+            for _ in range(seq % 4):
+                await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            if (await log.row(RUN)).events == seq:  # it was cancelled before it began
+                await log.append(RUN, 1, updates(RUN, seq, 1))
+
+        async def late() -> None:
+            async with asyncio.timeout(0):
+                await log.append(RUN, 1, updates(RUN, 20, 1))
+                await asyncio.sleep(60)
+
+        with pytest.raises(TimeoutError):
+            await late()
+        await log.close()
+
+    asyncio.run(main())
+
+
+# ------------------------------------------------------------------------------ what it tells
+def test_others_hear_of_statuses_and_messages_and_not_of_events(url: str) -> None:
+    async def main() -> None:
+        one, two = PostgresLog(url), PostgresLog(url)
+        heard: list[str] = []
+        new = threading.Condition()
+
+        def listen(run: str) -> None:
+            with new:
+                heard.append(run)
+                new.notify_all()
+
+        def wait_for(run: str) -> None:
+            with new:
+                assert new.wait_for(lambda: run in heard, 10), heard
+                heard.clear()
+
+        stop = two.on_change(listen)
+        await asyncio.to_thread(wait_for, "")  # it listens
+        await one.create(RunRow("a", "running"), owner="me")
+        await asyncio.to_thread(wait_for, "a")
+        await one.append("a", 1, updates("a", 0, 3))
+        await one.post("a", Signal("s", "steer"))
+        await asyncio.to_thread(wait_for, "a")
+        await one.append("a", 1, [], status="waiting")
+        await asyncio.to_thread(wait_for, "a")
+        stop()
+        await one.close()
+        await two.close()
+
+    asyncio.run(main())
+
+
+def test_counting_costs_the_same_however_much_happened(url: str) -> None:
+    async def main() -> None:
+        log = PostgresLog(url)
+        await log.create(RunRow("a", "running"), owner="me")
+        await log.create(RunRow("b", "running", principal="ann"), owner="me")
+        for number in range(1, 450):
+            await log.append("a", 1, [], status="waiting" if number % 2 else "running")
+        rows = await log.database.fetch("select count(*) from taofold_changes")
+        assert rows[0][0] < 1000
+        wanted = {"running": 1, "waiting": 1}
+        assert await log.count() == wanted
+        await asyncio.gather(*[log.compact() for _ in range(4)])
+        rows = await log.database.fetch("select count(*) from taofold_changes")
+        assert rows == [(0,)]
+        assert await log.count() == wanted
+        assert await log.count(principal="ann") == {"running": 1}
+        await log.close()
+
+    asyncio.run(main())
+
+
+def test_two_event_loops_may_use_one_log(url: str) -> None:
+    log = PostgresLog(url)
+    asyncio.run(log.create(RunRow(RUN, "running"), owner="me"))  # type: ignore[arg-type]
+    asyncio.run(log.append(RUN, 1, updates(RUN, 0, 1)))
+    assert asyncio.run(seqs(log)) == [0]
+    asyncio.run(log.close())
+
+
+def test_leases_are_renewed_while_the_event_loop_is_held_up(url: str) -> None:
+    async def main() -> None:
+        log = PostgresLog(url)
+        await log.create(RunRow(RUN, "running"), owner="me", lease_ms=LONG_MS)
+        kept: list[set[str]] = []
+        thread = threading.Thread(target=lambda: kept.append(log.renew("me", [RUN], LONG_MS)))
+        thread.start()
+        thread.join(20)  # this blocks the loop
+        assert kept == [{RUN}]
+        await log.close()
+
+    asyncio.run(main())
+
+
+# ------------------------------------------------------------------------------ what is wrong
+@pytest.mark.parametrize(
+    ("dsn", "kind", "text"),
+    [
+        ("postgresql://user@127.0.0.1:1/none", LogError, "cannot be reached"),
+        ("postgresql://user@host.invalid/none", LogError, "cannot be reached"),
+        ("postgresql://a:geheim@[::1/x", ConfigError, "no address of a PostgreSQL database"),
+        ("postgresql://a:geheim@127.0.0.1/x?nonsense=1", ConfigError, "no address"),
+        ("postgresql://a:geheim@127.0.0.1:1/x?pool_max=none", ConfigError, "pool_max"),
+        ("postgresql://a:geheim@127.0.0.1:1/x", LogError, "cannot be reached"),
+    ],
+)
+def test_a_wrong_address_is_said_at_once_and_without_its_password(
+    dsn: str, kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text) as caught:
+        PostgresLog(dsn).open()
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "geheim" not in str(error)
+        error = error.__cause__
+
+
+def test_a_database_that_does_not_exist_is_said_to(url: str) -> None:
+    with pytest.raises(LogError, match="does not exist"):
+        PostgresLog(url.replace("/postgres?", "/missing?")).open()
+
+
+def test_a_newer_layout_is_left_alone(url: str) -> None:
+    async def main() -> None:
+        log = PostgresLog(url)
+        await log.create(RunRow(RUN, "running"))
+        await log.database.fetch(
+            "update taofold_meta set value = %b where key = 'layout' returning 1",
+            (str(schema.VERSION + 1),),
+        )
+        await log.close()
+        with pytest.raises(Incompatible, match="newer taofold"):
+            await PostgresLog(url).rows()
+
+    asyncio.run(main())
+
+
+def test_lacking_rights_are_said() -> None:
+    server = postgres.server()
+    url = server.url()
+    name = url.rpartition("%3D")[2]
+    server.execute(f"create role guest_{name} login")
+    server.execute(f"grant usage on schema {name} to guest_{name}")
+    guest = url.replace("postgres@", f"guest_{name}@")
+    with pytest.raises(LogError, match="lacks a right"):
+        PostgresLog(guest).open()
+    PostgresLog(url).open()
+    with pytest.raises(LogError, match="right"):
+        PostgresLog(guest).open()
+    server.execute(
+        f"grant select on taofold_meta to guest_{name}".replace("taofold", f"{name}.taofold")
+    )
+    with pytest.raises(LogError, match="lacks rights on"):
+        PostgresLog(guest).open()
+    server.execute(
+        f"grant select, insert, update, delete on all tables in schema {name} to guest_{name}"
+    )
+    log = PostgresLog(guest)
+    asyncio.run(log.create(RunRow(RUN, "running"), records=updates(RUN, 0, 1)))  # type: ignore[arg-type]
+    assert asyncio.run(log.post(RUN, Signal("s", "steer")))
+    asyncio.run(log.delete(RUN))
+
+
+def test_an_exhausted_pool_is_said_and_passes(url: str) -> None:
+    async def main() -> None:
+        log = PostgresLog(f"{url}&pool_max=2", wait_s=0.3)
+        await log.create(RunRow(RUN, "running"))
+        slow = [asyncio.create_task(log.database.fetch("select pg_sleep(1.5)")) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        with pytest.raises(LogError, match="all 2 connections"):
+            await log.row(RUN)
+        # Who drives a run does not need the pool.
+        assert await log.append(RUN, 0, updates(RUN, 0, 1))
+        await asyncio.gather(*slow)
+        assert (await log.row(RUN)).events == 1
+        await log.close()
+
+    asyncio.run(main())
+
+
+def test_a_row_that_somebody_locks_holds_up_nobody_else(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taofold.log.postgres.database._LOCK_MS", 300)
+
+    async def main() -> None:
+        log, other = PostgresLog(url), Database(url)
+        for run in ("locked", "free"):
+            await log.create(RunRow(run, "running"), owner="me")
+        hold = asyncio.create_task(
+            other.fetch(
+                "select pg_sleep(3) from (select from taofold_runs where run = %b for update) r",
+                (b"locked",),
+            )
+        )
+        await asyncio.sleep(0.3)
+        both = [log.append(run, 1, updates(run, 0, 1)) for run in ("locked", "free")]
+        locked, free = await asyncio.gather(*both, return_exceptions=True)
+        assert free is True
+        assert isinstance(locked, LogError)
+        assert "locked" in str(locked)
+        assert "Nothing of this write was saved" in str(locked)
+        await hold
+        assert await log.append("locked", 1, updates("locked", 0, 1))
+        await log.close()
+        await asyncio.to_thread(other.close)
+
+    asyncio.run(main())
+
+
+_SMALL = """
+set -e
+mount -t tmpfs -o size=24m small "$1"
+chmod 777 "$1"
+exec unshare --user --map-user=1000 --map-group=1000 -- "$2" -D "$3" -h '' -k "$4" -c fsync=off
+"""
+
+
+def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
+    """The tables lie on a disk of 24 MB."""
+    if os.geteuid() != 0:
+        pytest.skip("a small disk needs root")
+    server = postgres.Server(postgres.server().binaries)
+    server.stop()
+    small = server.root / "small"
+    small.mkdir()
+    command = [
+        "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", _SMALL, "sh", str(small),
+        str(server.binaries / "postgres"), str(server.data), str(server.root),
+    ]  # fmt: skip
+    output = tmp_path / "output"
+    with output.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
+    try:
+        ready = [server.binaries / "pg_isready", "-q", "-h", str(server.root)]
+        while subprocess.run(ready).returncode:
+            if process.poll() is not None:
+                pytest.skip(f"no small disk can be made here: {output.read_text()[-200:]!r}")
+            time.sleep(0.02)
+        server.execute(f"create tablespace small location '{small}'")
+        server.execute("create database filled tablespace small")
+        url = f"postgresql://postgres@/filled?host={server.root}"
+        asyncio.run(_fill(url))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        server.remove()
+
+
+async def _fill(url: str) -> None:
+    log = PostgresLog(url)
+    await log.create(RunRow(RUN, "running"), owner="me")
+    written, error = 0, ""
+    big = os.urandom(200_000).hex()
+    while written < 400 and not error:
+        try:
+            await log.append(RUN, 1, updates(RUN, written, 1, value=big))
+            written += 1
+        except LogError as refusal:
+            error = str(refusal)
+    assert "disk is full. Nothing of this write was saved" in error
+    assert 3 < written < 399
+    assert await seqs(log) == list(range(written))
+    await log.delete(RUN)
+    await log.database.fetch("select 1")
+    await log.close()
+
+
+def _in_child(log: PostgresLog, said: Any) -> None:
+    try:
+        said.put(len(asyncio.run(log.rows())))
+    except BaseException as error:
+        said.put(repr(error))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fork is safe only on Linux")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_connects_anew(url: str) -> None:
+    log = PostgresLog(url)
+    asyncio.run(log.create(RunRow(RUN, "running")))  # type: ignore[arg-type]
+    context = multiprocessing.get_context("fork")
+    said: Any = context.Queue()
+    child = context.Process(target=_in_child, args=(log, said))
+    child.start()
+    assert said.get(timeout=30) == 1
+    child.join()
+    assert asyncio.run(seqs(log)) == []
+    asyncio.run(log.close())
+
+
+# ------------------------------------------------------------------------------ mutants
+def without(text: str, instead: str = "") -> Callable[[pytest.MonkeyPatch], None]:
+    """The functions of the database, with a piece of their text replaced."""
+
+    def change(patch: pytest.MonkeyPatch) -> None:
+        functions = tuple(function.replace(text, instead) for function in schema.FUNCTIONS)
+        assert functions != schema.FUNCTIONS
+        patch.setattr(schema, "FUNCTIONS", functions)
+
+    return change
+
+
+MUTANTS = {
+    "no fence": (without("r.epoch <> p_epoch then", "false then"), "c04"),
+    "no lease": (without("and not p_force and p_owner <> r.owner", "and false"), "c25"),
+    "unlocked parking": (
+        without("from taofold_runs where run = p_run for no key update",
+                "from taofold_runs where run = p_run"), "c32"),
+    "an unlocked session": (
+        without(f"perform pg_advisory_xact_lock({schema._LOCK}, hashtext("
+                "encode(p_session, 'hex')));"), "c34"),
+    "a loud park": (without("if p_quiet and", "if false and"), "c10"),
+    "a message that wakes nobody": (without("if p_wakes then", "if false then"), "c27"),
+    "an old owner's lease": (without("on conflict (number) do update set owner = excluded.owner, ",
+                                     "on conflict (number) do update set "), "c25"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(MUTANTS))
+def test_the_contracts_notice(name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    change, number = MUTANTS[name]
+    change(monkeypatch)
+    (contract,) = [one for one in ALL if title(one).startswith(number)]
+
+    def opened() -> Log:
+        return PostgresLog(url)
+
+    with pytest.raises(Broken):
+        asyncio.run(contract(opened))  # type: ignore[arg-type]
+
+
+def test_writes_of_one_process_share_a_transaction_and_keep_their_order(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    real = Database._sent
+
+    async def sent(self: Database, db: Any, batch: list[_Write]) -> Any:
+        sizes.append(len(batch))
+        return await real(self, db, batch)
+
+    monkeypatch.setattr(Database, "_sent", sent)
+
+    async def main() -> None:
+        log = PostgresLog(url)
+        runs = [f"r{number}" for number in range(20)]
+        for run in runs:
+            await log.create(RunRow(run, "running"), owner="me")
+        calls = [log.append(run, 1, updates(run, seq, 1)) for run in runs for seq in range(5)]
+        stale = log.append("r3", 7, updates("r3", 5, 1))
+        outcomes = await asyncio.gather(*calls, stale, return_exceptions=True)
+        assert outcomes[:-1] == [True] * 100
+        assert isinstance(outcomes[-1], Conflict)
+        await log.close()
+
+    asyncio.run(main())
+    assert max(sizes) > 10
+
+
+def _opens(url: str, barrier: Any, said: Any) -> None:
+    barrier.wait(60)
+    try:
+        PostgresLog(url).open()
+        said.put("")
+    except BaseException as error:
+        said.put(repr(error))
+
+
+def test_several_processes_may_be_the_first(url: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, said = context.Barrier(4), context.Queue()
+    processes = [context.Process(target=_opens, args=(url, barrier, said)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    assert [said.get(timeout=60) for _ in processes] == [""] * 4
+    for process in processes:
+        process.join()

@@ -1,0 +1,300 @@
+"""The file of the SQLite log: what may be wrong with it, and what is then said and left alone."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Coroutine
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from tests.prerequisites import NOT_ROOT
+
+from taofold.core.errors import Incompatible, LogError
+from taofold.core.events import SCHEMA_VERSION, Record, Updated
+from taofold.log.log import RunRow
+from taofold.log.sqlite import schema as schema
+from taofold.log.sqlite.check import check
+from taofold.log.sqlite.connection import plain
+from taofold.log.sqlite.log import SqliteLog
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+async def filled(path: Path, events: int = 20) -> None:
+    log = SqliteLog(path)
+    await log.create(RunRow("r", goal="g"))
+    epoch = (await log.claim("r", "me")).epoch
+    records = [Record("r", i, i, Updated(name="n", value="x" * 50)) for i in range(events)]
+    await log.append("r", epoch, records)
+    await log.close()
+
+
+async def count(path: Path) -> int:
+    log = SqliteLog(path, wait_s=0.2)
+    try:
+        return len(await log.read("r"))
+    finally:
+        await log.close()
+
+
+def alter(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "log.db"
+    run(filled(path))
+    return path
+
+
+def test_the_file_is_for_its_owner_only(path: Path) -> None:
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_that_is_no_database_is_reported_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    path.write_bytes(b"this is not a database, it is somebody's notes\n" * 100)
+    before = path.read_bytes()
+    with pytest.raises(LogError, match="no SQLite database"):
+        run(count(path))
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["log.db"]
+
+
+def test_a_foreign_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    alter(path, "create table notes(text)")
+    before = path.read_bytes()
+    with pytest.raises(Incompatible, match="not a taofold log"):
+        run(count(path))
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_page_is_reported(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[2048:] = b"\xa5" * (len(content) - 2048)
+    path.write_bytes(content)
+    with pytest.raises(LogError, match=r"damaged.*recover"):
+        run(count(path))
+    assert path.read_bytes() == bytes(content)
+
+
+def test_a_truncated_file_is_reported(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: 2048 * 3])
+    with pytest.raises(LogError, match="damaged"):
+        run(count(path))
+
+
+def test_a_damaged_event_is_named(path: Path) -> None:
+    alter(path, 'update events set body = \'{"e":"nothing we know"}\' where id & 4294967295 = 7')
+    with pytest.raises(LogError, match=r"record 7 of run 'r' is damaged"):
+        run(count(path))
+
+
+def test_an_event_of_a_newer_release_is_refused(path: Path) -> None:
+    newer = SCHEMA_VERSION + 1
+    alter(path, f"update events set version = {newer} where id & 4294967295 = 7")
+    with pytest.raises(Incompatible, match="newer taofold"):
+        run(count(path))
+
+
+@pytest.mark.scenario("PEER-30")
+def test_a_newer_layout_is_refused_and_nothing_changed(path: Path) -> None:
+    newer = schema.VERSION + 1
+    alter(path, f"pragma user_version = {newer}", "pragma wal_checkpoint(truncate)")
+    before = path.read_bytes()
+    with pytest.raises(Incompatible, match=f"has layout {newer}"):
+        run(count(path))
+    assert path.read_bytes() == before
+    assert not list(path.parent.glob("*.bak"))
+
+
+@pytest.mark.scenario("PEER-30")
+def test_an_older_layout_is_upgraded_with_a_backup(path: Path) -> None:
+    now = schema.VERSION
+    upgrades = {now: ("alter table runs add column note text not null default 'new'",)}
+    with closing(plain(path, 1.0)) as db:
+        schema.prepare(db, path, target=now + 1, upgrades=upgrades)
+        assert schema.number(db, "user_version") == now + 1
+        assert db.execute("select note from runs").fetchall() == [("new",)]
+        assert db.execute("select count(*) from events").fetchone() == (20,)
+    backup = path.with_name(f"log.db.v{now}.bak")
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    assert run(count(backup)) == 20, "the backup is a log of the old layout"
+
+
+@pytest.mark.scenario("PEER-30")
+def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
+    now = schema.VERSION
+    upgrades = {now: ("alter table runs add column note text", "update nothing set x = 1")}
+    with closing(plain(path, 1.0)) as db, pytest.raises(sqlite3.OperationalError):
+        schema.prepare(db, path, target=now + 1, upgrades=upgrades)
+    assert run(count(path)) == 20
+    with closing(sqlite3.connect(path)) as db:
+        assert "note" not in {row[1] for row in db.execute("pragma table_info(runs)")}
+
+
+def test_a_log_of_somebody_else_is_refused_until_it_is_adopted(path: Path) -> None:
+    alter(path, "update meta set value = 'them' where key in ('owner', 'mark')")
+    with pytest.raises(Incompatible, match="adopt=True"):
+        run(count(path))
+
+    async def adopt() -> None:
+        log = SqliteLog(path, adopt=True)
+        assert len(await log.read("r")) == 20
+        await log.close()
+
+    run(adopt())
+    assert run(count(path)) == 20, "adopted for good"
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"folder .*nowhere' does not exist"):
+        run(count(tmp_path / "nowhere" / "log.db"))
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_is_no_log(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="is a folder"):
+        run(count(tmp_path))
+
+
+def test_a_read_only_file_or_folder_is_named(path: Path) -> None:
+    for place, mode in ((path, 0o400), (path.parent, 0o500)):
+        before = stat.S_IMODE(place.stat().st_mode)
+        place.chmod(mode)
+        try:
+            if os.access(place, os.W_OK):
+                NOT_ROOT.need()
+            with pytest.raises(LogError, match="is read-only"):
+                run(count(path))
+        finally:
+            place.chmod(before)
+    assert run(count(path)) == 20
+
+
+def test_a_full_disk_says_what_is_safe_and_loses_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        log = SqliteLog(tmp_path / "log.db", max_bytes=200_000)
+        await log.create(RunRow("r"))
+        await log.claim("r", "me")
+        written, said = 0, ""
+        while written < 1000 and not said:
+            record = Record("r", written, 1, Updated(name="n", value="x" * 2000))
+            try:
+                await log.append("r", 1, [record])
+                written += 1
+            except LogError as error:
+                said = str(error)
+        assert "the disk is full. Nothing of this write was saved" in said
+        assert 10 < written < 1000
+        assert len(await log.read("r")) == written
+        small = Record("r", written, 1, Updated(name="n"))
+        await log.close()
+        log = SqliteLog(tmp_path / "log.db")
+        assert await log.append("r", 1, [small]), "there is room again"
+        await log.close()
+
+    run(main())
+
+
+def test_a_locked_file_is_waited_for_and_then_reported(path: Path) -> None:
+    async def main() -> None:
+        log = SqliteLog(path, wait_s=0.05)
+        log.open()
+        record = Record("r", 20, 1, Updated(name="n"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            with pytest.raises(LogError, match=r"locked: another process .* 0\.05 s"):
+                await log.append("r", 1, [record])
+            assert len(await log.read("r")) == 20, "readers do not wait"
+            patient = SqliteLog(path, wait_s=10)
+            patient.open()
+            writing = asyncio.ensure_future(patient.append("r", 1, [record]))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert not writing.done()
+            other.execute("rollback")
+            assert await writing
+            await patient.close()
+        await log.close()
+
+    run(main())
+
+
+def test_a_file_that_another_process_is_creating_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    log = SqliteLog(path)
+    opening = threading.Thread(target=log.open)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin exclusive")
+        opening.start()
+        opening.join(0.05)
+        assert opening.is_alive()
+        other.execute("rollback")
+    opening.join()
+    run(log.create(RunRow("r")))
+    run(log.close())
+
+
+def test_a_cancelled_write_is_brought_to_its_end(path: Path) -> None:
+    async def main() -> None:
+        log = SqliteLog(path)
+        log.open()
+        record = Record("r", 20, 1, Updated(name="n"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            writing = asyncio.ensure_future(log.append("r", 1, [record]))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            writing.cancel()
+            await asyncio.sleep(0)
+            assert not writing.done(), "it still waits for the lock"
+            other.execute("rollback")
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+        assert len(await log.read("r")) == 21
+        await log.close()
+
+    run(main())
+
+
+def test_a_write_that_fails_half_way_is_undone(path: Path) -> None:
+    async def main() -> None:
+        log = SqliteLog(path)
+        record = Record("r", 20, 1, Updated(name="n"))
+        with pytest.raises(LogError, match="not valid text"):
+            await log.append("r", 1, [record], consume=["\ud800"])
+        assert len(await log.read("r")) == 20
+        await log.close()
+
+    run(main())
+
+
+def test_a_check_names_what_is_wrong(path: Path, tmp_path: Path) -> None:
+    assert check(path) == []
+    alter(
+        path,
+        "delete from events where id & 4294967295 = 3",
+        "update events set body = '{}' where id & 4294967295 = 7",
+        "insert into events(id, at, body) values(99 << 32, 1, '{}')",
+        "insert into refs values('d1', 1)",
+    )
+    lines = check(path)
+    assert lines[:2] == ["blob 'd1' of run 'r' is missing", "1 records belong to no run"]
+    assert lines[2].startswith("record 7 of run 'r' is damaged")
+    assert lines[3:] == ["record 3 of run 'r' is missing"]
+    notes = tmp_path / "notes"
+    notes.write_text("no database " * 100)
+    assert "no SQLite database" in check(notes)[0]
