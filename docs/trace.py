@@ -11,9 +11,9 @@ from rich.text import Text
 from taofold import Agent, Limits, Policy
 from taofold.cli.colours import Rich
 from taofold.cli.story import Story
-from taofold.demo import GOAL, demo_project
 from taofold.tools.command import command_tool
 from taofold.tools.files import file_tools
+from taofold_repair.demo import GOAL, demo_project
 
 SHOWN = 34
 """Lines of the picture: the beginning of the run and its end."""

@@ -21,10 +21,10 @@ from taofold.core.checks import Check
 from taofold.core.events import Record
 from taofold.learning.extraction.history import Attempt
 from taofold.learning.extraction.runs import attempts_of
-from taofold.models.repair import RepairModel
 from taofold.parsing.pytest_report import parse
 from taofold.tools import tool
 from taofold.tools.files import file_tools
+from taofold_repair import RepairModel
 
 GOAL = "Make the failing tests pass: `python -m pytest -q` has to be green."
 SECONDS = 2

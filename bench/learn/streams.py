@@ -23,8 +23,8 @@ from taofold.learning.registry import Registry
 from taofold.learning.settings import Injection, Learning
 from taofold.log.registry.registry import memory_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
-from taofold.models.repair import NAME
-from taofold.models.repair.search import RepairSearch
+from taofold_repair import NAME
+from taofold_repair.search import RepairSearch
 
 
 class Draft(Protocol):

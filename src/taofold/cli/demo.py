@@ -12,13 +12,14 @@ import sys
 import tempfile
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 import typer
 
 from taofold.cli import options
 from taofold.cli.outcome import INTERRUPTED, OK, UNREACHED, fail, give, say
 from taofold.cli.program import invocation
+from taofold.plugins import DEMOS, load
 
 if TYPE_CHECKING:
     from taofold.loop.state import LoopState
@@ -36,7 +37,25 @@ ralph:
     injection:
       control_share: 0
 """
+PROJECTS: Final = "repair"
+"""The entry point of group `taofold.demos` that has the broken projects."""
 _WORKER: Final = "from taofold.cli.demo import worker; worker()"
+
+
+class Projects(Protocol):
+    """The broken projects. They come with the offline model, in a package of their own."""
+
+    GOAL: str
+
+    def demo_project(self, target: Path, name: str = ...) -> Path:
+        """Copy the project `name` into the directory `target`; returns `target`."""
+        ...
+
+
+def _projects() -> Projects:
+    """The projects that are installed. Raises `ConfigError` if none are."""
+    projects: Projects = load(DEMOS, PROJECTS)
+    return projects
 
 
 def register(app: typer.Typer) -> None:
@@ -66,6 +85,7 @@ def demo(
     The second is shorter because of what the first one learnt. The built-in model is a search
     policy, not a language model. The agents work on copies, and what they do there is approved.
     """
+    _projects()  # before anything is written, so that an incomplete installation leaves no trace
     lacking = no_pytest()
     if lacking:
         fail(lacking)
@@ -141,10 +161,9 @@ def _loop(
 ) -> "LoopState | None":
     """One loop before the person; killed and resumed on the way, if that is wished."""
     from taofold.cli.loop_drive import shown, warn
-    from taofold.demo import demo_project
     from taofold.loop.lifecycle import resume, start
 
-    folder = demo_project(place / loop.removeprefix("demo-"), project)
+    folder = _projects().demo_project(place / loop.removeprefix("demo-"), project)
     if kill_at is not None:
         _kill(folder, loop, model, kill_at, quiet=quiet)
         return shown(loop, lambda given: resume(given, loop, warn=warn), approve="all", quiet=quiet)
@@ -160,14 +179,18 @@ def _loop(
 
 def _wish(folder: Path, model: str, *, lessons: bool) -> "Wish":
     from taofold.cli.agents import chosen
-    from taofold.demo import GOAL
     from taofold.loop.values import Bounds, Wish
 
     choice = chosen("", folder, model=model, autonomy="autonomous")
     return Wish(
-        GOAL, (GATE,), str(folder), Bounds(steps=STEPS), cross_task=lessons, agent=choice.told(),
+        _projects().GOAL,
+        (GATE,),
+        str(folder),
+        Bounds(steps=STEPS),
+        cross_task=lessons,
+        agent=choice.told(),
         model=model,
-    )  # fmt: skip
+    )
 
 
 def _result(done: "list[tuple[str, LoopState]]", model: str) -> None:

@@ -45,10 +45,10 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
     from taofold.log.adapters import journal_beside, registry_beside
     from taofold.loop.driver import Means
     from taofold.loop.learner.cross_loop import CrossLoopLearner
-    from taofold.models.repair import NAME
-    from taofold.models.repair.search import RepairSearch
+    from taofold.plugins import SEARCHES, load_all
 
     model = embedder()
+    search = next(iter(load_all(SEARCHES)), None)  # the registry keeps the rates of one
     log = place.open_store(create=create, kind="loops")
     journal, registry = journal_beside(log), registry_beside(log, embedder=model)
     try:
@@ -57,9 +57,7 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
             journal=journal,
             ground=lambda loop, state: ground(loop, state, network=voice.network),
             agent=lambda folder, state: agent(folder, state, voice.approver),
-            learner=CrossLoopLearner(
-                registry, learning(), repository=repository(), search=RepairSearch(NAME)
-            ),
+            learner=CrossLoopLearner(registry, learning(), repository=repository(), search=search),
             settings=settings,
             hear=voice.hear,
             before=voice.before,

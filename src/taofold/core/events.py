@@ -39,6 +39,8 @@ from taofold.core.values import (
 
 
 
+
+
 # fmt: on
 
 

@@ -305,7 +305,6 @@ BUILT_IN: Final[dict[str, str]] = {
     "vllm": "taofold.models.presets:vllm",
     "anthropic": "taofold.models.anthropic:connect",
     "ollama": "taofold.models.ollama:connect",
-    "offline": "taofold.models.repair:connect",
 }
 """Ours, so that finding one does not cost a scan of all installed packages (20 ms)."""
 
@@ -389,7 +388,10 @@ def _factory(name: str, spec: str) -> Factory:
     known = providers()
     near = get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    raise ConfigError(f"unknown provider {name!r} in {spec!r}: {hint}known are {', '.join(known)}")
+    raise ConfigError(
+        f"unknown provider {name!r} in {spec!r}: {hint}known are {', '.join(known)}; "
+        f"other packages bring more by entry points of group {GROUP!r}"
+    )
 
 
 def _load(path: str, name: str) -> Factory:

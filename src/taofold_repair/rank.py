@@ -1,29 +1,86 @@
 """Orders candidate edits: where the tests point, what the failure looks like, what was learnt.
 
-A candidate's score is prior x fit x place, made comparable between failures by dividing by
-the sum for that failure, and added up over them; then times the rates at which earlier searches
-found such edits to be right (`learnt`).
+A candidate's score is prior x fit x place, made comparable between failures by dividing by the sum
+for that failure, and added up over them; then times the rates at which earlier searches found such
+edits to be right. The rates reach a search as a section of its prompt. That section is data: a line
+is a key and a number, and it can change the order of candidates, not the set.
 """
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
-from math import prod, sqrt
+from keyword import iskeyword
+from math import log, prod, sqrt
 from threading import Lock
 from typing import Final, NamedTuple
 
 import msgspec
 
 from taofold.core.checks import Check, Place
-from taofold.models.repair.clue import Clue, clue_of
-from taofold.models.repair.learnt import Factors, keys_of
-from taofold.models.repair.project import Project, Unit, is_test
-from taofold.models.repair.site import Site
-from taofold.models.repair.source import Change, Edit, Source
-from taofold.models.repair.templates import TEMPLATES
+from taofold.learning.attribution.rates import LINE, MOST_KEYS, SHAPE, STATEMENT, Rates, key_of
+from taofold.learning.extraction.diffs import abstracted, shape
 from taofold.parsing.pytest_report import Report
+from taofold_repair.clue import Clue, clue_of
+from taofold_repair.site import Site
+from taofold_repair.source import Change, Edit, Project, Source, Unit, is_test
+from taofold_repair.templates import TEMPLATES
+
+HEADING: Final = "## Search Rates"
+_ABOUT: Final = "Reference data of the search policy: kinds of edits, and how often each was right."
+_RATE: Final = re.compile(r"(?m)^([a-z][0-9a-f]{12}) (\d{1,4}\.\d{1,4})$")
+_TELLING: Final = 0.1
+"""Rates nearer to 1 than this, as a logarithm, are not worth a line."""
+_MOST: Final = 50.0
+
+Factors = Mapping[str, float]
+"""What the score of an edit with a key is multiplied by; 1 where a key is not named."""
+
+
+def section(rates: Rates) -> str:
+    """The section of a prompt that tells a search the `rates`; "" if they would change nothing."""
+    power = rates.power
+    lines: list[str] = []
+    for key in list(rates.by_key)[:MOST_KEYS] if power else ():
+        theta = rates.theta(key) ** power
+        if abs(log(theta)) >= _TELLING:
+            lines.append(f"{key} {min(theta, _MOST):.4f}")
+    return "\n".join([HEADING, _ABOUT, *lines]) if lines else ""
+
+
+@lru_cache(maxsize=8)
+def factors(prompt: str) -> Factors:
+    """The rates that a prompt tells."""
+    start = prompt.find(HEADING)
+    if start < 0:
+        return {}
+    found = _RATE.findall(prompt[start:])
+    return {key: float(text) for key, text in found[:MOST_KEYS]}
+
+
+def keys_of(source: Source, change: Change) -> tuple[str, str, str]:
+    """An edit's keys, the outer first: what it does, in which kind of statement, to which line.
+
+    Names are left out. `n < len(xs)` to `n <= len(xs)` behind `while` is the shape `<` to `<=`, the
+    same in a `while`, and the same on a line `while ID < len(ID):`.
+    """
+    first, last = source.line_of(change.start), source.line_of(change.end)
+    start, end = source.line_start(first), source.line_start(last + 1)
+    old = source.text[start:end]
+    new = old[: change.start - start] + change.text + old[change.end - start :]
+    done = shape(old, new)
+    line = tuple(abstracted(source.text[start : source.line_start(first + 1)]))
+    return key_of(SHAPE, done), key_of(STATEMENT, done, _statement(line)), key_of(LINE, done, line)
+
+
+def _statement(line: tuple[str, ...]) -> str:
+    """The kind of statement that a line begins: its keyword, or whether it assigns."""
+    if line and iskeyword(line[0]):
+        return line[0]
+    return "=" if "=" in line else ""
+
 
 _FADE: Final = 0.75
 """What a call further away from the test takes from a function's suspicion."""

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from taofold.models.repair.names import close
-from taofold.models.repair.site import Site, parameters
-from taofold.models.repair.source import Change
+from taofold_repair.site import Site, parameters
+from taofold_repair.source import Change
+from taofold_repair.templates.names import close
 
 
 def swap_arguments(site: Site) -> Iterator[Change]:

@@ -16,8 +16,8 @@ from typing import Any
 
 from taofold.core.content import Conversation
 from taofold.core.values import Message
-from taofold.models.repair import RepairModel
 from taofold.runtime.model import Request
+from taofold_repair import RepairModel
 
 SYSTEM = """Tools:
 - list_files({"path": "string"}): List files.

@@ -1,27 +1,86 @@
-"""The next move of the repair policy, from the conversation alone.
+"""The model `offline:repair`: a deterministic search behind the ordinary `Model` seam.
 
-Run the tests, read what they point to, then: one candidate edit per turn, test it, keep
-it if it helps, else take it back. Pure: the same conversation gives the same reply.
+It needs no key and no network. It sees what a language model would see, the prompt, and answers in
+the ordinary reply format: run the tests, read the files they point to, then one candidate edit per
+turn, test it, keep it if it helps, else take it back. It opens no file, starts nothing and
+remembers nothing between calls: the same conversation gives the same reply.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
-from taofold.core.values import Message, ThoughtType
-from taofold.models.repair import speech
-from taofold.models.repair.files import Files, collect
-from taofold.models.repair.goal import COMMAND, about_tests, command_in
-from taofold.models.repair.learnt import factors
-from taofold.models.repair.project import Project
-from taofold.models.repair.rank import Candidate, ranked
-from taofold.models.repair.source import Source
-from taofold.models.repair.story import Story, key_of, standing, tell
-from taofold.models.repair.transcript import Transcript, read
-from taofold.models.repair.unread import unread
+from taofold.core.errors import ConfigError
+from taofold.core.values import Message, Profile, Reply, ThoughtType
 from taofold.parsing.pytest_report import Report
+from taofold.runtime.model import OnText, Request
+from taofold_repair import replies
+from taofold_repair.rank import Candidate, factors, ranked, settled
+from taofold_repair.source import Project, Source, is_test
+from taofold_repair.state import Story, key_of, standing, tell
+from taofold_repair.transcript import Files, Transcript, collect, read
+
+COMMAND: Final = "python -m pytest -q --tb=short"
+"""How the tests are run where neither goal nor instructions say it."""
+_TESTS: Final = re.compile(r"(?i)\b(?:unit)?tests?\b|\bpytest\b|\btest suite\b")
+_REPAIR: Final = re.compile(
+    r"(?i)\b(?:fail\w*|fix\w*|repair\w*|pass|passes|passing|green|broken|red|bugs?|debug)\b"
+)
+_OTHER: Final = re.compile(
+    r"(?i)^\W*(?:please\s+)?(?:write|add|create|generate|delete|remove|skip|disable|explain|describe"
+    r"|summari[sz]e|translate|list|count|rename)\b"
+)
+_NAMED: Final = re.compile(
+    r"(?:[\w./-]*python[\d.]*(?: -[A-Za-z]+)*? -m )?(?<![\w./-])(?:[\w./-]*/)?pytest\b"
+    r"(?:[ ](?:-[\w-]+(?:=[\w./:-]+)?|[\w./-]+\.py(?:::\w+)*|tests?/?[\w./-]*))*"
+)
+_STOP_EARLY: Final = re.compile(r" (?:-x|--exitfirst|--maxfail=\d+|--tb=\w+)(?= |$)")
+
+
+def about_tests(goal: str) -> bool:
+    """Is `goal` to make failing tests pass? Reference data below it does not count."""
+    said = re.split(r"(?i)^#+ .*learning context", goal, maxsplit=1, flags=re.MULTILINE)[0]
+    return bool(_TESTS.search(said) and _REPAIR.search(said) and not _OTHER.match(said))
+
+
+def command_in(said: str) -> str:
+    """The command that people named, without what stops at the first failure."""
+    found = _NAMED.search(said)
+    if found is None or found[0] == "pytest":
+        return COMMAND
+    return f"{_STOP_EARLY.sub('', found[0]).rstrip('.')} --tb=short"
+
+
+BATCH: Final = 8
+"""Files read in one turn; a project with no more sources is read whole."""
+MOST: Final = 24
+"""Files read at all."""
+
+
+def unread(files: Files, project: Project, report: Report, *, lists: bool) -> list[str]:
+    """Paths still to be read, at most `BATCH`. `lists` = the paths can be asked for."""
+    known = [*files.listed, *project.sources]
+    failures = [settled(failure, project) for failure in report.failures]
+    wanted = [failure.test_path for failure in failures]
+    for failure in failures:
+        wanted += [place.path for place in failure.places if not _foreign(place.path, known)]
+    if files.asked or not lists:
+        inner = [path for path in files.listed if not is_test(path)]
+        if len(inner) <= BATCH:
+            wanted += inner
+        for source in project.sources.values():
+            wanted += project.resolve(source)
+    wanted = [path for path in dict.fromkeys(wanted) if files.wants(path)]
+    return wanted[: max(min(BATCH, MOST - len(files.known)), 0)]
+
+
+def _foreign(path: str, known: Sequence[str]) -> bool:
+    """Does a traceback's place lie outside the project?"""
+    return path.startswith(("/", "<", "..")) or (bool(known) and path not in known)
+
 
 NEEDED: Final = ("run_command", "read_file", "edit_file")
 MOST_CANDIDATES: Final = 400
@@ -87,17 +146,17 @@ class _Move:
 
     def _declined(self) -> str:
         if not about_tests(self.told.goal):
-            return speech.finish(
+            return replies.finish(
                 "declined: only goals about failing tests of a Python project are taken",
-                f"I am a {speech.WHAT}: I repair failing tests. This goal is not about "
+                f"I am a {replies.WHAT}: I repair failing tests. This goal is not about "
                 "failing tests, so I decline it.",
                 "goal",
             )
         missing = [tool for tool in NEEDED if not self.told.offers(tool)]
         if missing and not self.told.last_call:
-            return speech.finish(
+            return replies.finish(
                 f"declined: the tools {', '.join(missing)} are not on offer",
-                f"I am a {speech.WHAT}. Without {', '.join(missing)} nothing can be repaired.",
+                f"I am a {replies.WHAT}. Without {', '.join(missing)} nothing can be repaired.",
                 self.kind("goal"),
             )
         return ""
@@ -111,16 +170,16 @@ class _Move:
             said = last.text.strip()[:120]
             thought = f"No test report in step {last.step}: {said!r}. Start pytest another way."
             other = COMMAND if self._command() != COMMAND else COMMAND.replace("python", "python3")
-            action = speech.call("run_command", "the first command left no report", command=other)
-            return speech.reply(thought, self.kind("exception"), [last.step], action)
+            action = replies.call("run_command", "the first command left no report", command=other)
+            return replies.reply(thought, self.kind("exception"), [last.step], action)
         thought = (
-            f"I am a {speech.WHAT}. Goal: make the failing tests pass by trying documented repair "
+            f"I am a {replies.WHAT}. Goal: make the failing tests pass by trying documented repair "
             "templates, one candidate edit per turn. First see what fails."
         )
         if story.lost or story.kept or self.told.deeds:
             thought = f"After step {self.latest} no full report is in sight: run the tests again."
-        action = speech.call("run_command", "see which tests fail", command=self._command())
-        return speech.reply(thought, self.kind("goal"), [self.latest], action)
+        action = replies.call("run_command", "see which tests fail", command=self._command())
+        return replies.reply(thought, self.kind("goal"), [self.latest], action)
 
     def _command(self) -> str:
         return command_in(self.told.said)
@@ -129,13 +188,13 @@ class _Move:
         story = self.story
         edit = story.pending
         where = f"{edit.parameters.get('path')}" if edit else ""
-        before = speech.failing(story.report) if story.report else "no report"
+        before = replies.failing(story.report) if story.report else "no report"
         thought = f"{why} {story.candidates} in {where}; before it: {before}."
         parameters: dict[str, Any] = {"command": self._ran_before() or self._command()}
         if story.report is not None and story.report.seconds:
             parameters["timeout_s"] = round(max(_PATIENCE, 20 * story.report.seconds))
-        action = speech.call("run_command", "judge the candidate by the tests", **parameters)
-        return speech.reply(thought, self.kind("progress"), [story.step, self.latest], action)
+        action = replies.call("run_command", "judge the candidate by the tests", **parameters)
+        return replies.reply(thought, self.kind("progress"), [story.step, self.latest], action)
 
     def _ran_before(self) -> str:
         ran = [d for d in self.told.deeds if d.tool == "run_command"]
@@ -144,18 +203,18 @@ class _Move:
     def _undo(self) -> str:
         story = self.story
         edit = story.undo
-        fails = speech.failing(story.report) if story.report else "no report"
+        fails = replies.failing(story.report) if story.report else "no report"
         parameters = dict(edit.parameters) if edit else {}
         path = str(parameters.get("path", ""))
         thought = (
             f"Candidate {story.candidates} in {path} did not help; without it: {fails}. "
             "Take it back."
         )
-        action = speech.call(
+        action = replies.call(
             "edit_file", "undo the candidate",
             path=path, old=parameters.get("new", ""), new=parameters.get("old", ""),
         )  # fmt: skip
-        return speech.reply(thought, self.kind("reasoning"), [story.step, self.latest], action)
+        return replies.reply(thought, self.kind("reasoning"), [story.step, self.latest], action)
 
     def _search(self, report: Report) -> str:
         lists = self.told.offers("list_files")
@@ -169,11 +228,13 @@ class _Move:
         if story.kept and (candidate is None or story.since >= self._patience()):
             return self._retreat(report)
         if candidate is not None:
-            thought, rationale = speech.proposal(candidate, story.candidates + 1)
+            thought, rationale = replies.proposal(candidate, story.candidates + 1)
             edit = candidate.edit
-            action = speech.call("edit_file", rationale, path=edit.path, old=edit.old, new=edit.new)
+            action = replies.call(
+                "edit_file", rationale, path=edit.path, old=edit.old, new=edit.new
+            )
             because = [story.step, *self._read_steps(edit.path)]
-            return speech.reply(thought, self.kind("reasoning"), because, action)
+            return replies.reply(thought, self.kind("reasoning"), because, action)
         return self._stop(
             f"failed: no template helps after {self.story.candidates} candidates", report
         )
@@ -186,39 +247,39 @@ class _Move:
     def _second_look(self, report: Report) -> str:
         edit = next(iter(self.story.further.values()))
         thought = (
-            f"{self.story.since} candidates in a row changed nothing in {speech.failing(report)}. "
+            f"{self.story.since} candidates in a row changed nothing in {replies.failing(report)}. "
             f"One of step {edit.step} let a test come further: keep it and search on."
         )
-        action = speech.call(
+        action = replies.call(
             "edit_file", "second look at an edit that helped a little", **dict(edit.parameters)
         )
-        return speech.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
+        return replies.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
 
     def _retreat(self, report: Report) -> str:
         edit = self.story.kept[-1]
         given = edit.parameters
         thought = (
-            f"No candidate settles {speech.failing(report)}. The edit of step {edit.step} may have "
-            "helped by chance: take it back."
+            f"No candidate settles {replies.failing(report)}. The edit of step {edit.step} may "
+            "have helped by chance: take it back."
         )
-        action = speech.call(
+        action = replies.call(
             "edit_file", "undo an edit that leads nowhere",
             path=given.get("path"), old=given.get("new"), new=given.get("old"),
         )  # fmt: skip
-        return speech.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
+        return replies.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
 
     def _next(self, report: Report) -> Candidate | None:
         """The best candidate that was not tried on what fails now; new ones come first."""
         order = ranked(self.project, report, factors(self.told.said))
-        known, earlier, now = self.story.tried, speech.marks(self.told.said), standing(report)
-        edits = {speech.edit_of(one) for one in earlier}
+        known, earlier, now = self.story.tried, replies.marks(self.told.said), standing(report)
+        edits = {replies.edit_of(one) for one in earlier}
         again: Candidate | None = None
         for candidate in islice(order, 4 * MOST_CANDIDATES):
             key = candidate.edit.key
-            here = speech.mark(key, now)
+            here = replies.mark(key, now)
             if key in known or here in earlier:
                 continue
-            if speech.edit_of(here) not in edits:
+            if replies.edit_of(here) not in edits:
                 return candidate
             again = again or candidate
         return again
@@ -234,22 +295,22 @@ class _Move:
     def _read(self, report: Report, wanted: list[str]) -> str:
         calls: list[dict[str, Any]] = []
         if not self.files.asked and self.told.offers("list_files"):
-            calls.append(speech.call("list_files", "find the modules behind the tests"))
+            calls.append(replies.call("list_files", "find the modules behind the tests"))
         for path in wanted:
             file = self.files.known.get(path)
             part = file.missing() if file else None
             lines = {"start": part[0], "end": part[1]} if part else {}
             calls.append(
-                speech.call("read_file", "the failing tests lead here", path=path, **lines)
+                replies.call("read_file", "the failing tests lead here", path=path, **lines)
             )
-        thought = f"{speech.failing(report)}. Read {', '.join(wanted)}."
-        return speech.reply(thought, self.kind("extraction"), [self.story.step], *calls)
+        thought = f"{replies.failing(report)}. Read {', '.join(wanted)}."
+        return replies.reply(thought, self.kind("extraction"), [self.story.step], *calls)
 
     def _done(self, report: Report) -> str:
         kept = self.story.kept
-        what = speech.changed(kept) if kept else "nothing to repair"
-        thought = f"{report.summary}: no test fails any more. I am a {speech.WHAT}; kept: {what}."
-        return speech.finish(
+        what = replies.changed(kept) if kept else "nothing to repair"
+        thought = f"{report.summary}: no test fails any more. I am a {replies.WHAT}; kept: {what}."
+        return replies.finish(
             f"repaired: {report.summary}. {what}",
             thought,
             self.kind("synthesis"),
@@ -257,12 +318,46 @@ class _Move:
         )
 
     def _stop(self, why: str, report: Report | None) -> str:
-        left = f" Still failing: {speech.failing(report)}." if report and not report.ok else ""
+        left = f" Still failing: {replies.failing(report)}." if report and not report.ok else ""
         if report and report.ok:
             return self._done(report)
         kept = self.story.kept
         open_ = self.story.pending or self.story.undo
-        note = f" Not taken back: {speech.changed([open_])}." if open_ else ""
-        tried = speech.tried(self.story.fruitless)
-        answer = f"{why}. Kept: {speech.changed(kept)}.{left}{note}{tried}"
-        return speech.finish(answer, f"{why}.{left}", self.kind("synthesis"), [self.story.step])
+        note = f" Not taken back: {replies.changed([open_])}." if open_ else ""
+        tried = replies.tried(self.story.fruitless)
+        answer = f"{why}. Kept: {replies.changed(kept)}.{left}{note}{tried}"
+        return replies.finish(answer, f"{why}.{left}", self.kind("synthesis"), [self.story.step])
+
+
+NAME: Final = "offline:repair"
+
+
+class RepairModel:
+    """Tries documented repair templates where failing tests point, one edit per turn.
+
+    It declines every other goal. Its window is as large as it claims: it reads text, not
+    tokens.
+    """
+
+    name = NAME
+    profile = Profile(window=1_000_000, window_known=True, streaming=False)
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
+        """The next move; a pure function of the request's conversation. Raises nothing."""
+        text = decide(request.conversation, [tool.name for tool in request.tools])
+        if on_text is not None:
+            on_text(text)
+        return Reply(text=text, model=NAME, finish="stop")
+
+    def price(self, input_tokens: int, output_tokens: int) -> float | None:
+        """Nothing: it runs here."""
+        return 0.0
+
+
+def connect(model: str, **options: Any) -> RepairModel:
+    """The model behind `offline:repair`. Raises `ConfigError` for another name or an option."""
+    if model != NAME.partition(":")[2]:
+        raise ConfigError(f"no offline model {model!r}: the only one is {NAME!r}")
+    if options:
+        raise ConfigError(f"{NAME} takes no options, but got {', '.join(sorted(options))}")
+    return RepairModel()

@@ -4,18 +4,17 @@ The seam between the search policy and those who keep its rates (`taofold.loop.l
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from taofold.core.events import Observed, Proposed, Record
 from taofold.core.values import FINISH
 from taofold.learning.attribution.rates import Rates, outcome
 from taofold.learning.patterns.values import Rate
-from taofold.models.repair.files import collect
-from taofold.models.repair.learnt import section
-from taofold.models.repair.project import Project
-from taofold.models.repair.rank import ranking
-from taofold.models.repair.source import Source
-from taofold.models.repair.story import key_of, tell
-from taofold.models.repair.transcript import Deed, flat
+from taofold_repair.policy import NAME
+from taofold_repair.rank import ranking, section
+from taofold_repair.source import Project, Source
+from taofold_repair.state import key_of, tell
+from taofold_repair.transcript import Deed, collect, flat
 
 
 class RepairSearch:
@@ -33,6 +32,10 @@ class RepairSearch:
     ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
         """See `search_outcome`."""
         return search_outcome(records, rates)
+
+
+SEARCH: Final = RepairSearch(NAME)
+"""The entry point of group `taofold.searches`."""
 
 
 def search_outcome(

@@ -5,10 +5,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from taofold.models.repair.clue import literal
-from taofold.models.repair.fit import UNKNOWN
-from taofold.models.repair.site import Site, plain
-from taofold.models.repair.source import Change
+from taofold_repair.clue import UNKNOWN, literal
+from taofold_repair.site import Site, plain
+from taofold_repair.source import Change
 
 _MIXED: Final = {
     "min": ("max",), "max": ("min",), "any": ("all",), "all": ("any",),

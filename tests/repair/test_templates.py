@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import pytest
 
 from taofold.core.checks import Check, Place
-from taofold.models.repair.project import Project
-from taofold.models.repair.rank import Candidate, ranked
-from taofold.models.repair.source import Change, Source
-from taofold.models.repair.templates import NAMES, TEMPLATES
 from taofold.parsing.pytest_report import Report
+from taofold_repair.rank import Candidate, ranked
+from taofold_repair.source import Change, Project, Source
+from taofold_repair.templates import NAMES, TEMPLATES
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from taofold import Agent, Limits
 from taofold.core.events import Record
 from taofold.learning.attribution.rates import Rates
 from taofold.learning.patterns.values import Rate
-from taofold.models.repair import NAME, RepairModel
-from taofold.models.repair.learnt import HEADING, factors, keys_of, section
-from taofold.models.repair.search import RepairSearch, deeds_of
-from taofold.models.repair.source import Change, Source
-from taofold.models.repair.story import tell
 from taofold.tools import tool
 from taofold.tools.files import file_tools
+from taofold_repair import NAME, RepairModel
+from taofold_repair.rank import HEADING, factors, keys_of, section
+from taofold_repair.search import RepairSearch, deeds_of
+from taofold_repair.source import Change, Source
+from taofold_repair.state import tell
 
 KEYS = {"s" + "a" * 12: Rate(5.0, 1.0), "l" + "b" * 12: Rate(0.0, 3.0), "s" + "c" * 12: Rate(1, 1)}
 

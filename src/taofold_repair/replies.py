@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from taofold.core.checks import Check
 from taofold.core.values import FINISH, ThoughtType
-from taofold.models.repair.rank import Candidate
-from taofold.models.repair.templates import TEMPLATES
-from taofold.models.repair.transcript import Deed
 from taofold.parsing.pytest_report import Report
+from taofold_repair.rank import Candidate
+from taofold_repair.templates import TEMPLATES
+from taofold_repair.transcript import Deed
 
 WHAT: Final = "search policy, not a language model"
 _MOST_MARKS: Final = 120

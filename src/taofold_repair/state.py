@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from taofold.core.checks import Check
-from taofold.models.repair.clue import clue_of
-from taofold.models.repair.transcript import Deed
 from taofold.parsing.pytest_report import Report, parse
+from taofold_repair.clue import clue_of
+from taofold_repair.transcript import Deed
 
 
 class Before(NamedTuple):

@@ -13,11 +13,11 @@ from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError
 from taofold.core.grounding import ground
 from taofold.core.values import Action, Message, Observation, Step, Thought
-from taofold.models.repair import NAME, RepairModel, connect, speech
-from taofold.models.repair.goal import COMMAND, about_tests, command_in
-from taofold.models.repair.story import key_of, standing, tell
-from taofold.models.repair.transcript import read
 from taofold.runtime.model import Model, Request
+from taofold_repair import NAME, RepairModel, connect, replies
+from taofold_repair.policy import COMMAND, about_tests, command_in
+from taofold_repair.state import key_of, standing, tell
+from taofold_repair.transcript import read
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +211,7 @@ def test_an_edit_tried_when_something_else_failed_comes_again_after_all_that_is_
     at = proposals(outcome)[0]
     seen: list[str] = []
     while True:  # each time with one more mark of another state of the code
-        said = " ".join([speech.mark(key, "something else failed") for key in seen])
+        said = " ".join([replies.mark(key, "something else failed") for key in seen])
         reply = cut(outcome, at, f"Tried without success: [{said}].")
         key = key_of(reply["action"]["parameters"])
         if key in seen:
@@ -221,7 +221,7 @@ def test_an_edit_tried_when_something_else_failed_comes_again_after_all_that_is_
     assert key == seen[0]
 
     now = standing(tell(read(outcome.messages[: 2 + 2 * at], ()).deeds).report)
-    said = " ".join([speech.mark(key, now) for key in seen])
+    said = " ".join([replies.mark(key, now) for key in seen])
     reply = cut(outcome, at, f"Tried without success: [{said}].")
     assert reply["action"]["tool"] == "finish"
     assert "no template helps" in reply["action"]["parameters"]["answer"]

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, cast
 
-from taofold.models.repair.clue import Clue
-from taofold.models.repair.fit import UNKNOWN
-from taofold.models.repair.project import Project, Unit
-from taofold.models.repair.source import Change, Function, Source
+from taofold_repair.clue import UNKNOWN, Clue
+from taofold_repair.source import Change, Function, Project, Source, Unit
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import pytest
 from corpus import PROGRAMS
 from driver import GOAL, SYSTEM, Outcome, Pytest, drive
 
-from taofold.demo import PROJECTS, demo_project
 from taofold.learning.attribution.rates import Rates
-from taofold.models.repair.learnt import section
-from taofold.models.repair.search import outcome_of
-from taofold.models.repair.transcript import read
+from taofold_repair.demo import PROJECTS, demo_project
+from taofold_repair.rank import section
+from taofold_repair.search import outcome_of
+from taofold_repair.transcript import read
 
 MOST = 30
 LEARNT = """

@@ -6,10 +6,9 @@ import pytest
 
 from taofold.core.checks import Place
 from taofold.core.values import Message
-from taofold.models.repair.files import collect
-from taofold.models.repair.source import Source
-from taofold.models.repair.transcript import Deed, Transcript, plain, read
 from taofold.parsing.pytest_report import parse
+from taofold_repair.source import Source
+from taofold_repair.transcript import Deed, Transcript, collect, plain, read
 
 SHORT = """\
 .F.E                                                                     [100%]
