@@ -6,6 +6,7 @@ from pathlib import Path
 
 from taofold.learning.events import STREAM
 from taofold.learning.patterns.bodies import ErrorFix
+from taofold.learning.patterns.values import Rate
 from taofold.learning.settings import Injection
 from taofold.log.journal import MemoryJournal
 from taofold.log.registry.registry import memory_registry, open_registry
@@ -62,6 +63,48 @@ def test_the_tables_on_disk_are_built_from_it(tmp_path: Path) -> None:
         registry = open_registry(path)
         assert {pattern.id for pattern in await registry.patterns()} == COUNTS.keys()
         assert (await registry.rates()).by_key == {}
+        await registry.close()
+
+    asyncio.run(story())
+
+
+DATA = Path(__file__).parent / "data"
+RELEASED = [
+    (row["at"], json.dumps(row["body"]).encode())
+    for row in map(json.loads, (DATA / "registry_2026_11.jsonl").read_text().splitlines())
+]
+"""Every kind of event and of pattern, as release 2026-11 stored them."""
+EXPORTED = json.loads((DATA / "registry_2026_11.export.json").read_text())
+"""What that release exported of it."""
+
+
+def test_every_kind_of_event_of_november_2026_is_read_and_folds_to_the_same_export() -> None:
+    async def story() -> None:
+        journal = MemoryJournal()
+        await journal.write(STREAM, -1, RELEASED)
+        registry = memory_registry(journal)
+        assert await registry.faults() == []
+        assert await registry.export() == EXPORTED
+        rates = await registry.rates()
+        assert rates.by_key["s0123456789ab"] == Rate(1.0, 0.25)
+
+    asyncio.run(story())
+
+
+def test_a_file_of_november_2026_opens_and_goes_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        path = tmp_path / "taofold.db"
+        journal = SqliteJournal(path)
+        await journal.write(STREAM, -1, RELEASED)
+        await journal.close()
+        registry = open_registry(path)
+        assert await registry.export() == EXPORTED
+        asked = case("Fix it", "'FR'", "KeyError", language="python")
+        told = await registry.inject("new", asked, Injection(control_share=0.0))
+        assert "pat-error-keyerror-missing-key-001" in told.ids
+        await registry.ended("new", iterations=1, solved=True)
+        shown = await registry.show("pat-error-keyerror-missing-key-001")
+        assert shown.shown.loops == 1
         await registry.close()
 
     asyncio.run(story())
