@@ -19,8 +19,7 @@ from corpus import Bug
 from taofold import Agent, Limits
 from taofold.core.checks import Check
 from taofold.core.events import Record
-from taofold.learning.extraction.history import Attempt
-from taofold.learning.extraction.runs import attempts_of
+from taofold.learning.extraction.history import Attempt, attempts_of
 from taofold.parsing.pytest_report import parse
 from taofold.tools import tool
 from taofold.tools.files import file_tools

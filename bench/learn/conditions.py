@@ -14,8 +14,8 @@ import msgspec
 from corpus import Bug
 from streams import Bench, Corrupter, Row, Shuffler, Ticks, learner, stream, wrong
 
-from taofold.learning.patterns.bodies import ErrorFix, Fix, Signature
-from taofold.learning.patterns.values import Pattern
+from taofold.learning.patterns.kinds import ErrorFix, Fix, Signature
+from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction
 from taofold.loop.learner.cross_loop import CrossLoopLearner
 

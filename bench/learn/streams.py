@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from taofold.core.checks import Check
 from taofold.learning.extraction.history import History
 from taofold.learning.extraction.lessons import KINDS
-from taofold.learning.patterns.bodies import ErrorFix, Fix, Template
-from taofold.learning.patterns.values import Pattern, Rate
+from taofold.learning.patterns.kinds import ErrorFix, Fix, Template
+from taofold.learning.patterns.pattern import Pattern, Rate
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Injection, Learning
 from taofold.log.registry.registry import memory_registry

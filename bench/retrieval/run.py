@@ -21,12 +21,10 @@ from taofold.core.checks import Check, Place
 from taofold.learning.commands import near
 from taofold.learning.events import Discovered, encode
 from taofold.learning.fold import step
-from taofold.learning.patterns.bodies import ErrorFix, Fix, Signature
-from taofold.learning.patterns.case import Case, Context
-from taofold.learning.patterns.values import Pattern, Scope
+from taofold.learning.patterns.kinds import ErrorFix, Fix, Signature
+from taofold.learning.patterns.pattern import Case, Context, Pattern, Scope
 from taofold.learning.retrieval.meaning import Embedder, meanings
-from taofold.learning.retrieval.question import ask, terms_of
-from taofold.learning.retrieval.relevance import closest
+from taofold.learning.retrieval.relevance import ask, closest, terms_of
 from taofold.learning.settings import Injection
 from taofold.log.registry import tables as registry_tables
 from taofold.log.registry.registry import SqliteBook, open_registry
@@ -151,7 +149,7 @@ def synthetic(folder: Path, count: int) -> tuple[list[Pattern], list[str]]:
 START = """
 import asyncio, sys, taofold.learning.registry
 from taofold.core.checks import Check, Place
-from taofold.learning.patterns.case import Case
+from taofold.learning.patterns.pattern import Case
 from taofold.learning.settings import Injection
 from taofold.log.registry.registry import open_registry
 from time import perf_counter, process_time

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from taofold.core.checks import Check, Place
-from taofold.learning.attribution.rates import LINE, MOST_KEYS, SHAPE, STATEMENT, Rates, key_of
 from taofold.learning.extraction.diffs import abstracted, shape
+from taofold.learning.rates import LINE, MOST_KEYS, SHAPE, STATEMENT, Rates, key_of
 from taofold.parsing.pytest_report import Report
 from taofold_repair.clue import Clue, clue_of
 from taofold_repair.site import Site

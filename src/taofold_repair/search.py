@@ -8,8 +8,8 @@ from typing import Final
 
 from taofold.core.events import Observed, Proposed, Record
 from taofold.core.values import FINISH
-from taofold.learning.attribution.rates import Rates, outcome
-from taofold.learning.patterns.values import Rate
+from taofold.learning.patterns.pattern import Rate
+from taofold.learning.rates import Rates, outcome
 from taofold_repair.policy import NAME
 from taofold_repair.rank import ranking, section
 from taofold_repair.source import Project, Source

@@ -15,9 +15,8 @@ from tests.prerequisites import LLAMA
 
 from taofold.bridges.embeddings import Embed, Embedding, cosine, minilm, served
 from taofold.core.errors import ConfigError, ModelError
-from taofold.learning.patterns.bodies import Template
-from taofold.learning.patterns.case import Case
-from taofold.learning.patterns.values import Pattern
+from taofold.learning.patterns.kinds import Template
+from taofold.learning.patterns.pattern import Case, Pattern
 from taofold.learning.retrieval.meaning import Embedder
 from taofold.learning.settings import Extraction, Injection
 from taofold.log.registry.registry import memory_registry

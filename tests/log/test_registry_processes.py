@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.patterns.make import EXTRACT, error
+from tests.learning.make import EXTRACT, error
 
 from taofold.log.registry.registry import open_registry
 
 WORKER = """
 import asyncio, sys
 from taofold.log.registry.registry import open_registry
-from tests.patterns.make import ALWAYS, case, looped
+from tests.learning.make import ALWAYS, case, looped
 
 async def main(path, name, count):
     registry = open_registry(path)

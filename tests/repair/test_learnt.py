@@ -8,8 +8,8 @@ from driver import Pytest
 
 from taofold import Agent, Limits
 from taofold.core.events import Record
-from taofold.learning.attribution.rates import Rates
-from taofold.learning.patterns.values import Rate
+from taofold.learning.patterns.pattern import Rate
+from taofold.learning.rates import Rates
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 from taofold_repair import NAME, RepairModel

@@ -7,7 +7,7 @@ import pytest
 from corpus import PROGRAMS
 from driver import GOAL, SYSTEM, Outcome, Pytest, drive
 
-from taofold.learning.attribution.rates import Rates
+from taofold.learning.rates import Rates
 from taofold_repair.demo import PROJECTS, demo_project
 from taofold_repair.rank import section
 from taofold_repair.search import outcome_of

@@ -6,8 +6,8 @@ import pytest
 from tests.server.agents import Bench, finish
 from tests.server.live import serving
 
-from taofold.learning.patterns.bodies import ErrorFix, Fix, Signature
-from taofold.learning.patterns.values import Pattern
+from taofold.learning.patterns.kinds import ErrorFix, Fix, Signature
+from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction
 from taofold.log.journal import MemoryJournal
 from taofold.log.registry.registry import memory_registry

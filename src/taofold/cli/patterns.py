@@ -15,12 +15,11 @@ from taofold.cli.patterns_place import with_registry
 
 if TYPE_CHECKING:
     from taofold.learning.commands import Pruned
-    from taofold.learning.exchange.incoming import Imported
+    from taofold.learning.exchange.imports import Imported
+    from taofold.learning.loops import LoopNote, Stats
     from taofold.learning.metrics import Metrics
-    from taofold.learning.patterns.bodies import Kind
-    from taofold.learning.patterns.notes import LoopNote, Stats
-    from taofold.learning.patterns.query import Query
-    from taofold.learning.patterns.values import Pattern, Source
+    from taofold.learning.patterns.kinds import Kind
+    from taofold.learning.patterns.pattern import Pattern, Query, Source
     from taofold.learning.registry import Registry
     from taofold.learning.settings import Pruning
 
@@ -36,7 +35,7 @@ _MOST: Final = 200
 
 def kinds_of(said: str) -> "tuple[Kind, ...]":
     """The kinds in a list with commas; every kind if it is empty."""
-    from taofold.learning.patterns.bodies import Kind
+    from taofold.learning.patterns.kinds import Kind
 
     known = get_args(Kind)
     words = [word.strip().lower() for word in said.split(",") if word.strip()]
@@ -67,7 +66,7 @@ def list_patterns(
     json: options.Json = False,
 ) -> None:
     """The patterns that satisfy all of what is given."""
-    from taofold.learning.patterns.query import Query
+    from taofold.learning.patterns.pattern import Query
 
     only = kinds_of(kind) if kind else ()
     query = Query(

@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from taofold.learning.patterns.notes import LoopNote
+    from taofold.learning.loops import LoopNote
 
 HEIGHT: Final = 8
 WIDTH: Final = 60

@@ -8,7 +8,7 @@ from taofold.cli.outcome import give, give_json, say
 from taofold.core.errors import Refused
 
 if TYPE_CHECKING:
-    from taofold.learning.patterns.bodies import Kind
+    from taofold.learning.patterns.kinds import Kind
     from taofold.learning.settings import Injection
     from taofold.loop.driver import Means
     from taofold.loop.learner.cross_loop import CrossLoopLearner

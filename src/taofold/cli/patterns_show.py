@@ -9,9 +9,9 @@ from taofold.cli.patterns_curve import curve
 from taofold.cli.tables import table
 
 if TYPE_CHECKING:
+    from taofold.learning.loops import LoopNote, Stats
     from taofold.learning.metrics import Metrics
-    from taofold.learning.patterns.notes import LoopNote, Stats
-    from taofold.learning.patterns.values import Pattern, Source
+    from taofold.learning.patterns.pattern import Pattern, Source
 
 _TITLES: Final = {
     "error": "Error Pattern",
@@ -162,7 +162,7 @@ def _outcome(source: "Source") -> str:
 
 
 def _body(pattern: "Pattern") -> Iterator[str]:
-    from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Template
+    from taofold.learning.patterns.kinds import Approach, Avoidance, ErrorFix, Template
 
     match pattern.body:
         case ErrorFix(signature=signature, fix=fix):

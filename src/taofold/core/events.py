@@ -41,6 +41,8 @@ from taofold.core.values import (
 
 
 
+
+
 # fmt: on
 
 

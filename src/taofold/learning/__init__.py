@@ -1,5 +1,8 @@
-"""What loops learn: patterns, how they are judged, chosen and shown.
+"""What loops learn from one another: patterns, and how good kinds of edits are.
 
-Pure: no clock, no disk, no randomness. What is kept lies in `taofold.log.registry.registry`; what
-finds patterns in a finished loop lies beside this, and what is done with them above.
+`patterns` are the values, `events` the facts, `fold` what facts add up to, `state` who keeps it,
+`commands` what may be done, `registry` the class that others use. `extraction` reads what a
+finished loop teaches, `retrieval` chooses what the next one is told, `attribution` counts what came
+of it, `rates` is the channel of search policies, `exchange` the files of the seed's layout.
+Pure: no clock, no disk; a store is handed in.
 """

@@ -13,14 +13,10 @@ import msgspec
 from taofold.core.errors import Refused
 from taofold.core.text import iso
 from taofold.learning import events as e
-from taofold.learning.patterns.case import Case, Context
-from taofold.learning.patterns.identity import fresh
-from taofold.learning.patterns.values import Pattern
+from taofold.learning.patterns.pattern import Case, Context, Pattern, fresh
 from taofold.learning.retrieval.choice import Choice, Ranked, choose, rank
 from taofold.learning.retrieval.index import entry, text_of
-from taofold.learning.retrieval.likeness import likeness
-from taofold.learning.retrieval.question import ask, terms_of
-from taofold.learning.retrieval.relevance import closest
+from taofold.learning.retrieval.relevance import ask, closest, likeness, terms_of
 from taofold.learning.retrieval.render import render
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.learning.state import View, Writing

@@ -9,8 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from taofold.core.values import Value
-from taofold.learning.patterns.case import Context
-from taofold.learning.patterns.values import Claim, Pattern, Rate
+from taofold.learning.patterns.pattern import Claim, Context, Pattern, Rate
 
 STREAM: Final = "patterns"
 

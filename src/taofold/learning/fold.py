@@ -9,11 +9,11 @@ from typing import Protocol
 
 import msgspec
 
+from taofold.learning import attribution
 from taofold.learning import events as e
-from taofold.learning.attribution import settle
-from taofold.learning.attribution.rates import after
-from taofold.learning.patterns.notes import Extract, LoopNote, Stats, Use
-from taofold.learning.patterns.values import Arm, Evidence, Pattern, Rate, Scope, Snapshot, Source
+from taofold.learning.loops import Extract, LoopNote, Stats, Use
+from taofold.learning.patterns.pattern import Arm, Evidence, Pattern, Rate, Scope, Snapshot, Source
+from taofold.learning.rates import after
 
 
 class Known(Protocol):
@@ -109,7 +109,7 @@ def _discovered(known: Known, event: e.Discovered, at: int) -> Changes:
     if known.pattern(new.id) is not None:
         return Changes()
     anti = new.kind == "anti"
-    counts = settle.ONE_LOSS if anti else settle.ONE_WIN
+    counts = attribution.ONE_LOSS if anti else attribution.ONE_WIN
     pattern = msgspec.structs.replace(
         new,
         sources=(Source(event.loop, at, "discovered", event.by, None, *_extent(new)),),
@@ -128,11 +128,11 @@ def _merged(known: Known, event: e.Merged, at: int) -> Changes:
         return Changes()
     if event.loop in old.loops:
         return _extracted(known, old, event.loop, at, new=False)
-    anti = old.kind == "anti"
+    counts = attribution.ONE_LOSS if old.kind == "anti" else attribution.ONE_WIN
     source = Source(event.loop, at, "merged", event.by, None, *_extent(event.pattern))
     seen = Evidence("found", event.loop, at, event.context)
     pattern = msgspec.structs.replace(
-        settle.counted(old, settle.ONE_LOSS if anti else settle.ONE_WIN, source, seen, at),
+        attribution.counted(old, counts, source, seen, at),
         tags=tuple(dict.fromkeys([*old.tags, *event.pattern.tags])),
         scope=_wider(old.scope, event.pattern.scope),
     )
@@ -198,9 +198,9 @@ def _ended(known: Known, event: e.LoopEnded, at: int) -> Changes:
     if note.ended:
         return Changes()
     note = msgspec.structs.replace(note, ended=at, iterations=event.iterations, solved=event.solved)
-    stats = settle.summed(known.stats(), note)
+    stats = attribution.summed(known.stats(), note)
     changed: dict[str, Pattern | None] = {
-        identity: settle.settled(pattern, note, stats)
+        identity: attribution.settled(pattern, note, stats)
         for identity, pattern in _chosen(known, note).items()
     }
     return Changes(changed, loop=note, stats=stats)
@@ -228,10 +228,10 @@ def _reopened(known: Known, event: e.Reopened, at: int) -> Changes:
     note = known.loop(event.loop)
     if note is None or not note.ended:
         return Changes()
-    stats = settle.unsummed(known.stats(), note, at)
+    stats = attribution.unsummed(known.stats(), note, at)
     resumed = msgspec.structs.replace(note, ended=0, iterations=0, solved=False)
     before: dict[str, Pattern | None] = {
-        identity: settle.unsettled(pattern, note)
+        identity: attribution.unsettled(pattern, note)
         for identity, pattern in _chosen(known, note).items()
     }
     return Changes(before, loop=resumed, stats=stats)

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from taofold.core.text import iso
 from taofold.core.values import Value
-from taofold.learning.patterns.bodies import Kind
-from taofold.learning.patterns.notes import LoopNote, Stats
-from taofold.learning.patterns.values import Arm, Counts, Pattern
+from taofold.learning.loops import LoopNote, Stats
+from taofold.learning.patterns.kinds import Kind
+from taofold.learning.patterns.pattern import Arm, Counts, Pattern
 
 ENOUGH: Final = 10
 _NAMES: Final[dict[Kind, str]] = {

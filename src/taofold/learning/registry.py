@@ -9,21 +9,18 @@ from typing import Any
 
 from taofold.learning import commands
 from taofold.learning import events as e
-from taofold.learning.attribution.rates import MOST_KEYS, Rates
-from taofold.learning.book import Book
 from taofold.learning.commands import Found, Lessons, Pruned
-from taofold.learning.exchange import files as exchange
-from taofold.learning.exchange.incoming import Imported
+from taofold.learning.exchange import imports as exchange
+from taofold.learning.exchange.imports import Imported
+from taofold.learning.loops import LoopNote, Stats
 from taofold.learning.metrics import Improvement, Metrics, improvement, measure
-from taofold.learning.patterns.case import Case, Context
-from taofold.learning.patterns.notes import LoopNote, Stats
-from taofold.learning.patterns.query import Query
-from taofold.learning.patterns.values import Pattern, Rate, Source
+from taofold.learning.patterns.pattern import Case, Context, Pattern, Query, Rate, Source
+from taofold.learning.rates import MOST_KEYS, Rates
 from taofold.learning.retrieval.choice import Choice
 from taofold.learning.retrieval.meaning import Embedder, Meanings, meanings
-from taofold.learning.retrieval.question import context_of
+from taofold.learning.retrieval.relevance import context_of
 from taofold.learning.settings import Extraction, Injection, Pruning
-from taofold.learning.state import View, Writing
+from taofold.learning.state import Book, View, Writing
 
 
 class Registry:

@@ -1,17 +1,19 @@
-"""The state of the registry in memory: what the facts add up to, and an index over it.
+"""The state of the registry: what may be asked of it, the same in memory, and who keeps it.
 
-The one class here that changes. A store on disk keeps the same in tables.
+`State` is the one class here that changes. A store on disk keeps the same in tables. `Book` is the
+seam to whoever keeps the facts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
 
-from taofold.learning.attribution.rates import Rates
 from taofold.learning.events import Event
 from taofold.learning.fold import Changes, Known, step
-from taofold.learning.patterns.notes import LoopNote, Stats
-from taofold.learning.patterns.values import Pattern, Rate
+from taofold.learning.loops import LoopNote, Stats
+from taofold.learning.patterns.pattern import Pattern, Rate
+from taofold.learning.rates import Rates
 from taofold.learning.retrieval.index import POOL, Hit, Postings, Search, entry
+from taofold.learning.retrieval.meaning import Vectors
 
 
 class View(Known, Search, Protocol):
@@ -150,3 +152,29 @@ class State:
 
 def _weight(rate: Rate) -> tuple[float, float]:
     return rate.wins, rate.expected
+
+
+T = TypeVar("T")
+
+
+class Book(Vectors, Protocol):
+    """Keeps the facts of the registry. Every method may raise `LogError`."""
+
+    async def read(self, work: Callable[[View], T]) -> T:
+        """The result of `work`, which only looks."""
+        ...
+
+    async def write(self, work: Callable[[Writing], T], at: int) -> T:
+        """The result of `work`; its events happened `at`. All are kept, or none.
+
+        `work` may run again if somebody else was quicker.
+        """
+        ...
+
+    async def faults(self) -> list[str]:
+        """Facts that could not be read, a line each; they were left out."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        ...

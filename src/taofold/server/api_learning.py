@@ -9,8 +9,7 @@ from pydantic import BaseModel
 
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.text import iso
-from taofold.learning.patterns.query import Query
-from taofold.learning.patterns.values import Arm, Pattern, Source
+from taofold.learning.patterns.pattern import Arm, Pattern, Query, Source
 from taofold.learning.registry import Registry
 from taofold.log.journal import Journal
 from taofold.log.plain import plain

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from taofold.learning.patterns.bodies import (
+from taofold.learning.patterns.kinds import (
     ErrorType,
     FailureMode,
     FixCategory,
@@ -16,8 +16,7 @@ from taofold.learning.patterns.bodies import (
     Language,
     TaskCategory,
 )
-from taofold.learning.patterns.identity import FORMS, LONGEST_ID
-from taofold.learning.patterns.values import Role
+from taofold.learning.patterns.pattern import FORMS, LONGEST_ID, Role
 
 VERSION: Final = "1.0.0"
 Rate: TypeAlias = Annotated[float, Meta(ge=0, le=1)]

@@ -1,13 +1,21 @@
-"""What happened in a finished loop, as far as something can be learnt from it.
+"""What happened in a finished loop, and how that is read from the logs of its runs.
 
-Plain values between the log and the extraction: failing checks, the changes made after
-them, what failed then. Knows nothing about where they were read from.
+Plain values between the log and the extraction: failing checks, the changes made after them, what
+failed then. An edit is judged by the next run of the checks; an edit that is the reverse of the
+last one takes it back.
 """
 
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
 
 from taofold.core.checks import Check
-from taofold.core.values import Value
+from taofold.core.events import Observed, Proposed, Record, Replied
+from taofold.core.values import Action, Value
+from taofold.parsing import pytest_report
+from taofold.parsing.failures import failing_checks
 
 SUCCESS: Final = frozenset({"completed", "success"})
 """Outcomes of a loop whose gates passed; every other one is a failure."""
@@ -84,3 +92,205 @@ class History(Value, frozen=True):
     def succeeded(self) -> bool:
         """Did the gates pass in the end?"""
         return self.outcome in SUCCESS
+
+
+_TEXTS: Final = ("output", "stdout", "content", "text", "result", "stderr")
+_COMMANDS: Final = ("command", "cmd", "script")
+_CODES: Final = ("exit_code", "returncode", "code")
+_PAIRS: Final = (("old", "new"), ("old_string", "new_string"), ("search", "replace"))
+
+
+class _Made(NamedTuple):
+    """A change that stands, and what failed before it."""
+
+    change: Change
+    known: tuple[Check, ...] | None
+
+
+@dataclass(slots=True)
+class _Fold:
+    """The run so far. `known` is what failed in the newest test run; `open` waits for one."""
+
+    iteration: int
+    known: tuple[Check, ...] | None
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    open: list[Change] = field(default_factory=list[Change])
+    made: list[_Made] = field(default_factory=list[_Made])
+    tools: list[str] = field(default_factory=list[str])
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """What files are known to hold now."""
+    tokens: int = 0
+    checking: set[str] = field(default_factory=set[str])
+    """Commands that reported failing checks before: silence of theirs is success."""
+
+    def change(self, action: Action) -> Change | None:
+        """The change that an action makes, against the file's earlier text where that is known."""
+        change = changed(action)
+        if change is None or change.path not in self.texts:
+            return change
+        text = self.texts[change.path]
+        if change.unsure:
+            return Change(change.path, text, change.after)
+        if not change.before or text.count(change.before) != 1:
+            return change
+        return _whole_lines(change, text)
+
+    def note(self, action: Action) -> None:
+        """Keep up with what the file holds."""
+        change = changed(action)
+        if change is None:
+            return
+        if change.unsure:
+            self.texts[change.path] = change.after
+        elif self.texts.get(change.path, "").count(change.before) == 1:
+            text = self.texts[change.path]
+            self.texts[change.path] = text.replace(change.before, change.after)
+        else:
+            self.texts.pop(change.path, None)
+
+    def make(self, change: Change) -> None:
+        """A file was changed, or a change was taken back."""
+        last = self.made[-1] if self.made else None
+        if last is None or not change.undoes(last.change):
+            self.open.append(change)
+            self.made.append(_Made(change, self.known))
+            return
+        self.made.pop()
+        if self.open and self.open[-1] == last.change:
+            self.open.pop()
+            return
+        self.known = last.known
+        self.tools = []
+        number = max(n for n, one in enumerate(self.attempts) if last.change in one.changes)
+        self.attempts[number] = msgspec.structs.replace(self.attempts[number], kept=False)
+
+    def close(self, after: tuple[Check, ...] | None) -> None:
+        """The checks ran (or, with None, never will)."""
+        if self.open and self.known is not None:
+            judged = after is not None
+            self.attempts.append(
+                Attempt(
+                    self.iteration, self.known, tuple(self.open), after or (), judged,
+                    tuple(dict.fromkeys(self.tools)), tokens=self.tokens,
+                )
+            )  # fmt: skip
+        if self.open or after is not None:
+            self.open, self.tools, self.tokens = [], [], 0
+        if after is not None:
+            self.known = after
+
+
+def _whole_lines(change: Change, text: str) -> Change:
+    """An edit of a part of a line, as the lines that it changes in `text`."""
+    place = text.index(change.before)
+    start = text.rfind("\n", 0, place) + 1
+    end = text.find("\n", place + len(change.before))
+    lines = text[start : end if end >= 0 else len(text)]
+    return Change(change.path, lines, lines.replace(change.before, change.after))
+
+
+class RunReading(NamedTuple):
+    """The attempts of a run, and what the files that it touched are known to hold at its end."""
+
+    attempts: tuple[Attempt, ...]
+    texts: Mapping[str, str]
+
+
+def attempts_of(
+    records: Iterable[Record],
+    iteration: int,
+    before: tuple[Check, ...] | None = None,
+    texts: Mapping[str, str] = {},
+) -> tuple[Attempt, ...]:
+    """What was tried in a run, in order; see `read_run`."""
+    return read_run(records, iteration, before, texts).attempts
+
+
+def read_run(
+    records: Iterable[Record],
+    iteration: int,
+    before: tuple[Check, ...] | None = None,
+    texts: Mapping[str, str] = {},
+) -> RunReading:
+    """What was tried in a run, in order, and what it left.
+
+    Changes that no test run judged come last and are marked so.
+
+    Args:
+        before: What failed when the run began, if that is known.
+        texts: What files held then; "" for one that was not there. A file that is written over
+            and is not among them teaches nothing.
+    """
+    fold = _Fold(iteration, before, texts=dict(texts))
+    actions: dict[tuple[str, int], Action] = {}
+    for record in records:
+        match record.event:
+            case Replied(usage=usage):
+                fold.tokens += usage.tokens
+            case Proposed(key=key, actions=batch):
+                actions.update({(key, n): action for n, action in enumerate(batch)})
+            case Observed(key=key, index=index, observation=seen) if not seen.refused:
+                action = actions.get((key, index))
+                if action is not None:
+                    _observed(fold, action, seen.result, done=seen.status == "success")
+            case _:
+                pass
+    fold.close(None)
+    return RunReading(tuple(fold.attempts), fold.texts)
+
+
+def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
+    change = fold.change(action)
+    if change is not None:
+        fold.tools.append(action.tool)
+        if done:
+            fold.note(action)
+            fold.make(change)
+        return
+    parameters = action.parameters
+    command = next((str(parameters[n]) for n in _COMMANDS if n in parameters), "")
+    if not command:
+        return
+    output = "\n".join(_texts(result))
+    report = pytest_report.parse(output)
+    failures = report.failures if report is not None else failing_checks(output)
+    if failures:
+        fold.checking.add(command)
+    if report is not None or failures or (command in fold.checking and _passed(result, output)):
+        fold.tools.append(action.tool)
+        fold.close(failures)
+
+
+def _passed(result: Any, output: str) -> bool:
+    """Does the command's result say that it ended with exit code 0?"""
+    if isinstance(result, dict):
+        held = cast("dict[str, object]", result)
+        return next((held[name] == 0 for name in _CODES if name in held), False)
+    return output.startswith("exit code 0")
+
+
+def changed(action: Action) -> Change | None:
+    """The change that an action makes to a file, if its parameters say one.
+
+    Of a file that is written over only the new text is known: that is `unsure`.
+    """
+    given = action.parameters
+    path = given.get("path") or given.get("file_path") or given.get("file")
+    if not isinstance(path, str):
+        return None
+    for old, new in _PAIRS:
+        if isinstance(given.get(old), str) and isinstance(given.get(new), str):
+            return Change(path, given[old], given[new])
+    content = given.get("content")
+    return Change(path, "", content, unsure=True) if isinstance(content, str) else None
+
+
+def _texts(result: Any) -> Iterator[str]:
+    if isinstance(result, str):
+        yield result
+    elif isinstance(result, dict):
+        held = cast("dict[str, object]", result)
+        for name in _TEXTS:
+            text = held.get(name)
+            if isinstance(text, str):
+                yield text

@@ -1,18 +1,17 @@
-"""What a finished loop teaches: errors and their fixes, chains of errors, mistakes, templates.
+"""What a finished loop teaches: fixes of errors, approaches, code templates, and what failed.
 
-Deterministic rules over a `History`. A lesson says what happened: the error as it was printed,
-the lines as they were and are, under their own names. Where it is not sure which edit settled
-which error, or what a file held before, nothing is learnt. Knows nothing about what is known
-already: the registry merges.
+A loop that failed teaches no success, only what to avoid (D18). Nothing is taught where the log
+does not say what a file held.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 from typing import Final, get_args
 
 from taofold.core.checks import Check, is_test
 from taofold.learning.extraction.diffs import Hunk, hunks
-from taofold.learning.extraction.generalise import (
+from taofold.learning.extraction.generalisation import (
     error_type_of,
     hints_of,
     language_of,
@@ -21,19 +20,21 @@ from taofold.learning.extraction.generalise import (
     template_code,
 )
 from taofold.learning.extraction.history import Attempt, Change, History
-from taofold.learning.extraction.mistakes import avoidances
-from taofold.learning.extraction.repair_kind import category_of, template_of
-from taofold.learning.extraction.words import (
+from taofold.learning.extraction.repairs import (
     CAUSE,
     DOES,
+    category_of,
     gist,
     plausible,
     task_category,
     task_pattern,
+    template_of,
 )
-from taofold.learning.patterns.bodies import (
+from taofold.learning.patterns.kinds import (
     Approach,
+    Avoidance,
     ErrorFix,
+    FailureMode,
     Fix,
     Kind,
     Language,
@@ -41,7 +42,128 @@ from taofold.learning.patterns.bodies import (
     Spread,
     Template,
 )
-from taofold.learning.patterns.values import Pattern, Scope
+from taofold.learning.patterns.pattern import Pattern, Scope
+
+REPEATED: Final = 3
+"""Times that one error must stay for it to be a pattern."""
+_MOST_EDITS: Final = 4
+_MOST_EDIT: Final = 160
+_MOST_EXAMPLE: Final = 300
+
+Sign = tuple[str, str]
+"""An error's class and its generalised message."""
+
+
+def avoidances(history: History) -> Iterator[Pattern]:
+    """The mistakes in a loop."""
+    yield from _repeated(history)
+    if not history.succeeded:
+        yield from _broken(history)
+
+
+def _recurring(check: Check) -> Sign:
+    return check.error_type, pattern_of(check.message)
+
+
+def _repeated(history: History) -> Iterator[Pattern]:
+    judged = [one for one in history.attempts if one.judged and one.changes]
+    for sign in _signs(judged):
+        stayed = [one for one in judged if _in(sign, one.before) and _in(sign, one.after)]
+        rounds = len({one.iteration for one in stayed})
+        times = rounds if history.succeeded else max(rounds, len(stayed))
+        edits = _edits(stayed)
+        if times < REPEATED or not edits:
+            continue
+        check = next(f for one in stayed for f in one.after if _recurring(f) == sign)
+        yield _pattern(
+            history,
+            "repeated_same_error",
+            f"For {gist(*sign)}: " + "; ".join(edits),
+            f"the same error stayed after {times} of {times} edits",
+            "What was changed does not touch the cause of the error",
+            _better(history, sign),
+            check,
+        )
+
+
+def _signs(attempts: Sequence[Attempt]) -> list[Sign]:
+    found = [_recurring(check) for one in attempts for check in one.after]
+    return [sign for sign, _ in Counter(found).most_common(3)]
+
+
+def _in(sign: Sign, checks: Sequence[Check]) -> bool:
+    return any(_recurring(check) == sign for check in checks)
+
+
+def _edits(attempts: Sequence[Attempt]) -> list[str]:
+    """The different edits that were made, each in one line."""
+    lines = [text for one in attempts for change in one.changes if (text := edit_line(change))]
+    return list(dict.fromkeys(lines))[:_MOST_EDITS]
+
+
+def edit_line(change: Change) -> str:
+    """`old` to `new`, of the first place; "" where that is not known."""
+    found = hunks(change) if not change.unsure else ()
+    if not found:
+        return ""
+    gone = next((line.strip() for line in found[0].removed if line.strip()), "")
+    new = next((line.strip() for line in found[0].added if line.strip()), "")
+    text = f"`{gone}` to `{new}`" if gone and new else f"adding `{new}`" if new else f"no `{gone}`"
+    return text[:_MOST_EDIT]
+
+
+def _better(history: History, sign: Sign) -> str:
+    """What settled the error in the end, if something did."""
+    for one in history.attempts:
+        if one.kept and one.judged and _in(sign, one.before) and not _in(sign, one.after):
+            edits = _edits([one])
+            return f"What settled it: {'; '.join(edits)}" if edits else ""
+    return ""
+
+
+def _broken(history: History) -> Iterator[Pattern]:
+    """Kept changes that broke what passed."""
+    for one in history.attempts:
+        edits = _edits([one])
+        if one.broke and one.kept and edits:
+            check = one.broke[0]
+            yield _pattern(
+                history,
+                "breaking_change",
+                f"{'; '.join(edits)}: {gist(*_recurring(check))} was new after it",
+                f"{len(one.broke)} checks that passed failed after it",
+                "It moves the fault instead of removing it",
+                "",
+                check,
+            )
+            return
+
+
+def _pattern(
+    history: History,
+    mode: FailureMode,
+    approach: str,
+    symptom: str,
+    why: str,
+    better: str,
+    check: Check,
+) -> Pattern:
+    language = history.language or language_of(check.place.path)
+    signature = Signature(
+        error_type_of(check.error_type), pattern_of(check.message), hints_of(check),
+        check.error_type, check.message[:_MOST_EXAMPLE],
+    )  # fmt: skip
+    return Pattern(
+        "",
+        gist(check.error_type, pattern_of(check.message)),
+        Avoidance(
+            approach, mode, (symptom,), why, better,
+            category=task_category(history.task), signature=signature,
+        ),
+        Scope(history.repository, language),
+        tuple([tag for tag in (language, mode.replace("_", "-")) if tag and tag != "other"]),
+    )  # fmt: skip
+
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 MOST: Final = 8

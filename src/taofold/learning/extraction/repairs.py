@@ -1,9 +1,146 @@
-"""The names of repairs: the eight categories of the pattern schema, the templates' own, the words
-of code that tell them apart. Only tables.
+"""Kinds of repairs: their names, words and causes, and which kind an edit is.
+
+The names are those of the repair templates. Sentences here are fixed; what comes from a log appears
+in them only as bounded data.
 """
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias, get_args
+
+from taofold.learning.extraction.diffs import KNOWN, Hunk, apart, hunks, moved, swapped, tokens
+from taofold.learning.extraction.history import Change
+from taofold.learning.patterns.kinds import TaskCategory
+
+DOES: Final = {
+    "add_null_check": "Check for a missing value before it is used",
+    "add_guard": "Guard against an empty or zero value first",
+    "add_base_case": "End the recursion with a base case",
+    "off_by_one": "Move a bound, an index or a count by one",
+    "swap_comparison": "Use the comparison that holds at the boundary",
+    "swap_arithmetic": "Use another arithmetic operator or sign",
+    "fix_boolean": "Correct the boolean condition: and, or, not",
+    "wrong_variable": "Use the other variable that is in scope",
+    "missing_return": "Return the value that was computed",
+    "move_statement": "Move a statement into or out of its block",
+    "wrong_constant": "Use another constant or first value",
+    "swap_arguments": "Exchange two arguments or operands",
+    "fix_call": "Call it as its signature wants",
+    "missing_import": "Import the name that is used",
+    "rename_attribute": "Use the attribute that exists",
+    "rename_key": "Use the key that exists, or a default",
+    "fix_string": "Correct the text's format, case or white space",
+    "swap_function": "Use the function that is mixed up with this one",
+    "fix_rounding": "Round to the right number of digits",
+    "convert_type": "Convert the value to the type that is needed",
+    "mutable_default": "Make a fresh default value for each call",
+    "initialise": "Give the name a first value on every path",
+    "fix_syntax": "Correct the syntax where the parser stopped",
+    "handle_error": "Handle the error where it arises",
+    "update_dependency": "Change the version of a dependency",
+    "restructure": "Restructure the code around the failure",
+}
+"""What each kind of repair does, in twenty characters or more."""
+CAUSE: Final = {
+    "add_null_check": "a value that was used can be missing",
+    "add_guard": "an empty or zero value was not thought of",
+    "add_base_case": "the recursion had no end for the smallest case",
+    "off_by_one": "a bound, an index or a count was one off",
+    "swap_comparison": "the comparison was wrong at its boundary",
+    "swap_arithmetic": "the wrong operator or sign",
+    "fix_boolean": "the condition was wrong: and, or, not",
+    "wrong_variable": "another name in scope was meant",
+    "missing_return": "nothing was returned on this path",
+    "move_statement": "a statement stood in the wrong block",
+    "wrong_constant": "the wrong constant or first value",
+    "swap_arguments": "two arguments or operands were the wrong way round",
+    "fix_call": "the call did not suit the signature",
+    "missing_import": "a name was used that nothing imports",
+    "rename_attribute": "the attribute has another name",
+    "rename_key": "the key has another name, or may be missing",
+    "swap_function": "a similar function was meant",
+    "fix_rounding": "the wrong number of digits",
+    "convert_type": "a value of another type was passed on",
+    "mutable_default": "a default value was shared between calls",
+    "initialise": "the name had no value on some path",
+    "update_dependency": "the version of a dependency",
+}
+"""Why the error arose, where the kind of repair tells."""
+_ANSWERS: Final = {
+    "add_null_check": r"None|null|undefined|nil|E0599|TS2531|TS2532|TS18047|TS18048",
+    "missing_import": r"NameError|ReferenceError|undefined|not defined|F821|E04[23]\d|Cannot find",
+    "rename_key": r"KeyError",
+    "rename_attribute": r"AttributeError|has no attribute|does not exist on|TS2339|E0609",
+    "add_guard": r"ZeroDivisionError|IndexError|StatisticsError|empty|division by zero",
+    "convert_type": r"TypeError|type|TS2322|TS2345|E0308",
+    "add_base_case": r"RecursionError|call stack",
+    "fix_call": r"TypeError|argument|TS2554",
+    "initialise": r"UnboundLocalError|referenced before|not associated|used before",
+    "fix_syntax": r"SyntaxError|IndentationError",
+    "off_by_one": r"AssertionError|IndexError|out of range|out of bounds",
+    "handle_error": r"\w+(?:Error|Exception)",
+    "update_dependency": r"",
+}
+"""Errors that a kind of repair answers. The kinds that are not named answer failed assertions."""
+
+
+def plausible(template: str, error: str, message: str, language: str) -> str:
+    """`template`, or "" where the shape of the edit suits it and the error does not.
+
+    The rules of shapes were made for Python: of another language only those are believed that
+    name the error that they answer.
+    """
+    answers = _ANSWERS.get(template)
+    if answers is not None:
+        return template if re.search(answers, f"{error} {message}") else ""
+    return template if error == "AssertionError" and language == "python" else ""
+
+
+_CATEGORIES: Final[tuple[tuple[TaskCategory, str], ...]] = (
+    ("testing", r"\b(?:add|write|extend|improve)\b.{0,30}\btests?\b|\bcoverage\b"),
+    ("debugging", r"\b(?:fix|bugs?|fail\w*|debug\w*|repair|broken|crash\w*|errors?|red|wrong)\b"),
+    ("migration", r"\b(?:migrat\w+|upgrad\w+|port|convert)\b"),
+    ("refactoring", r"\b(?:refactor\w*|clean ?up|rename|restructure|simplif\w+|extract)\b"),
+    ("optimization", r"\b(?:optimi[sz]\w+|faster|speed|performance|slow|memory)\b"),
+    ("documentation", r"\b(?:docs?|document\w*|readme|docstrings?|comments?)\b"),
+    ("architecture", r"\b(?:architecture|design|adr)\b"),
+)
+_VARIES: Final = re.compile(
+    r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|(?<!\w)[\w.-]*/[\w./-]+|\b\w+\.\w{1,5}\b|\b\w*\d\w*\b"
+    r"|\b\w+_\w+\b|\b[A-Z]\w*[A-Z]\w*\b"
+)
+_MOST_TASK: Final = 160
+_MOST_NAME: Final = 72
+
+
+def task_category(task: str) -> TaskCategory:
+    """The kind of work that a task's first words ask for."""
+    said = task[:400].lower()
+    for name, words in _CATEGORIES:
+        if re.search(words, said):
+            return name
+    return "implementation"
+
+
+def task_pattern(task: str) -> str:
+    """The task's first line with `.*` for names, paths, numbers and quotations."""
+    line = task.strip().partition("\n")[0][:_MOST_TASK]
+    parts: list[str] = []
+    place = 0
+    for found in list(_VARIES.finditer(line))[:3]:
+        parts += [re.escape(line[place : found.start()]).replace("\\ ", " "), ".*"]
+        place = found.end()
+    return "".join([*parts, re.escape(line[place:]).replace("\\ ", " ")])
+
+
+def gist(error: str, pattern: str) -> str:
+    """An error in a few words: its class and its message without escapes and wildcards."""
+    said = re.sub(r"\.\*|\\d\+|\\w\+|\\S\+", "…", pattern)
+    said = re.sub(r"\\(.)", r"\1", said).strip()
+    said = said.removeprefix(f"{error}: ") if error else said
+    text = f"{error}: {said}" if error and said else error or said or "failing check"
+    return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1].rstrip()}…"
+
 
 Category: TypeAlias = Literal[
     "add_null_check", "add_type_validation", "add_error_handling", "fix_logic_error", "add_import",
@@ -52,3 +189,223 @@ BY_ERROR: Final = {
 NEEDS: Final = {"rename_attribute": "AttributeError", "rename_key": "KeyError"}
 """Names that only make sense after this error: elsewhere the wrong one was taken."""
 ELSE: Final = {"rename_attribute": "wrong_variable", "rename_key": "wrong_constant"}
+
+
+_MANY: Final = 12
+"""Changed lines from which a change is called a restructuring."""
+
+Texts: TypeAlias = tuple[str, str]
+"""A hunk's lines before and after, each as one text."""
+
+
+def category_of(template: str) -> Category:
+    """The schema's category of a template's name."""
+    return OF.get(template, "fix_logic_error")
+
+
+def template_of(change: Change, error: str = "") -> str:
+    """The template that `change` follows, or "" where its shape does not tell.
+
+    `error` is the class of the error that the change settled; it decides between names for
+    what looks alike.
+    """
+    found = _template_of(change)
+    if error and NEEDS.get(found, error) != error:
+        return ELSE[found]
+    return BY_ERROR.get((error, found), found)
+
+
+def _template_of(change: Change) -> str:
+    if DEPENDENCIES.search(change.path):
+        return "update_dependency"
+    found = hunks(change)
+    if sum(len(h.removed) + len(h.added) for h in found) > _MANY:
+        return "restructure"
+    texts = [("\n".join(h.removed), "\n".join(h.added)) for h in found]
+    if _mutable_default(texts):
+        return "mutable_default"
+    named = [_of_hunk(hunk, text) for hunk, text in zip(found, texts, strict=True)]
+    return next(filter(None, named), "")
+
+
+def _mutable_default(texts: Sequence[Texts]) -> bool:
+    old, new = ("\n".join(part) for part in zip(*texts, strict=True)) if texts else ("", "")
+    shared = re.search(r"(\w+)\s*(?::[^=,()]+)?=\s*(?:\[\]|\{\}|set\(\)|list\(\)|dict\(\))", old)
+    return bool(
+        shared
+        and re.search(rf"\b{shared[1]}\b[^=\n]*=\s*None", new)
+        and f"{shared[1]} is None" in new
+    )
+
+
+def _of_hunk(hunk: Hunk, text: Texts) -> str:
+    if moved(hunk):
+        return "move_statement"
+    inserted = not any(line.strip() for line in hunk.removed)
+    rules = _INSERTED if inserted else _CHANGED
+    return next((name for name, fits in rules if fits(*text)), "")
+
+
+def _guards(old: str, new: str, pattern: str) -> bool:
+    return bool(re.search(pattern, new)) and not re.search(pattern, old)
+
+
+def _null_check(old: str, new: str) -> bool:
+    pattern = (
+        r"\bif \(!\w|\bis (?:not )?None\b|[!=]==? ?(?:null|nil|undefined)\b|\?\.|\bis_some\(\)|\?\?"
+    )
+    return _guards(old, new, pattern)
+
+
+def _guard(_: str, new: str) -> bool:
+    """An early way out: `if not x: return`, `x or 1`, `… if x else 0`."""
+    return bool(re.match(r"\s*if .+:\s*\n?\s*(?:return|raise|continue|break)\b", new))
+
+
+def _fallback(old: str, new: str) -> bool:
+    return any(
+        not out and (put[:1] == ["or"] or ("if" in put and "else" in put))
+        for out, put, _ in apart(old, new)
+    )
+
+
+def _base_case(_: str, new: str) -> bool:
+    return bool(re.match(r"\s*if .*(?:<=?|==) ?[012]\b.*:\s*\n?\s*return\b", new))
+
+
+def _import(old: str, new: str) -> bool:
+    kept = new.replace(old, "") if old.strip() else new
+    return bool(re.match(r"\s*(?:from \S+ )?import\b|\s*(?:use|require|#include)\b", kept))
+
+
+def _handles(old: str, new: str) -> bool:
+    return _guards(old, new, r"\b(?:except|catch|raise|throw|finally)\b")
+
+
+def _returns(old: str, new: str) -> bool:
+    return "return" in tokens(new) and "return" not in tokens(old)
+
+
+def _only(words: frozenset[str]) -> Callable[[str, str], bool]:
+    """A rule: all that differs are these words or signs."""
+
+    def fits(old: str, new: str) -> bool:
+        places = apart(old, new)
+        return bool(places) and all(
+            {*out, *put} - {"(", ")"} <= words and {*out, *put} & words for out, put, _ in places
+        )
+
+    return fits
+
+
+def _one_apart(old: str, new: str) -> bool:
+    """One more or one less: `+ 1`, `- 1`, or a number's neighbour."""
+    for out, put, before in apart(old, new):
+        both = [one for one in (*out, *put) if one not in "()"]
+        if both in (["+", "1"], ["-", "1"], ["+", "-"], [",", "1"], ["1", ","], ["0", ","]):
+            if both != ["+", "-"]:
+                return True
+        elif len(out) == len(put) == 1 and out[0].isdigit() and put[0].isdigit():
+            return abs(int(out[0]) - int(put[0])) == 1
+        elif before in ("[", ":", "-") and all(one in ("1", "0", ":", "-") for one in both):
+            return True
+    return False
+
+
+def _rounding(old: str, new: str) -> bool:
+    places = apart(old, new)
+    return any("round" in (*out, *put) for out, put, _ in places) or (
+        "round" in tokens(old) and "round" in tokens(new)
+    )
+
+
+def _cast(old: str, new: str) -> bool:
+    changed = [{*out, *put} for out, put, _ in apart(old, new)]
+    return any(words & CASTS and "(" in words for words in changed)
+
+
+def _text(old: str, new: str) -> bool:
+    if re.search(r"\bf[\"']", new) and not re.search(r"\bf[\"']", old):
+        return True
+    places = apart(old, new)
+    return any({*out, *put} & POLISH for out, put, _ in places)
+
+
+def _function(old: str, new: str) -> bool:
+    return any({*out, *put} & (TWINS | {"reverse", "key"}) for out, put, _ in apart(old, new))
+
+
+def _exchange(old: str, new: str) -> str:
+    """What kind of word was put for another: "name", "attribute", "key", "constant" or ""."""
+    kinds = {_word(out, put, before) for out, put, before in apart(old, new)}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _word(out: Sequence[str], put: Sequence[str], before: str) -> str:
+    if len(out) != 1 or len(put) != 1:
+        return ""
+    a, b = out[0], put[0]
+    if a[0] in "\"'" and b[0] in "\"'":
+        return "key" if before in ("[", "(", "get") else "constant"
+    if (a[0].isdigit() or a in KNOWN) and (b[0].isdigit() or b[0] in "\"'" or b in KNOWN):
+        return "constant"
+    if re.match(r"[A-Za-z_]", a) and re.match(r"[A-Za-z_]", b):
+        return "attribute" if before == "." else "name"
+    return ""
+
+
+def _worded(kind: str) -> Callable[[str, str], bool]:
+    return lambda old, new: _exchange(old, new) == kind
+
+
+def _swapped(old: str, new: str) -> bool:
+    return swapped(tokens(old), tokens(new))
+
+
+def _assigned(_: str, new: str) -> bool:
+    return bool(re.fullmatch(r"\s*(?:global |nonlocal )?[\w.]+(?: = .+)?\s*", new))
+
+
+def _empty(old: str, new: str) -> bool:
+    """One kind of nothing for another: `[]`, `{}`, `0`, a string."""
+    signs = {"[", "]", "{", "}", "(", ")", "set", "0", "1", "None", "True", "False", '""', "''"}
+    return all({*out, *put} <= signs for out, put, _ in apart(old, new))
+
+
+def _keyword(old: str, new: str) -> bool:
+    called = [one for out, put, _ in apart(old, new) for one in (*out, *put)]
+    return bool(called) and ("self" in called or set(called) <= {"(", ")", "=", ",", "*", "**"})
+
+
+_INSERTED: Final[tuple[tuple[str, Callable[[str, str], bool]], ...]] = (
+    ("missing_import", _import),
+    ("add_null_check", _null_check),
+    ("add_base_case", _base_case),
+    ("add_guard", _guard),
+    ("handle_error", _handles),
+    ("missing_return", _returns),
+    ("initialise", _assigned),
+)
+_CHANGED: Final[tuple[tuple[str, Callable[[str, str], bool]], ...]] = (
+    ("missing_import", _import),
+    ("swap_arguments", _swapped),
+    ("add_null_check", _null_check),
+    ("missing_return", _returns),
+    ("fix_rounding", _rounding),
+    ("off_by_one", _one_apart),
+    ("fix_boolean", _only(BOOLEAN)),
+    ("swap_comparison", _only(COMPARISONS)),
+    ("swap_arithmetic", _only(ARITHMETIC | ASSIGNING)),
+    ("add_guard", _fallback),
+    ("add_guard", _guard),
+    ("wrong_constant", _empty),
+    ("convert_type", _cast),
+    ("fix_string", _text),
+    ("swap_function", _function),
+    ("wrong_variable", _worded("name")),
+    ("rename_attribute", _worded("attribute")),
+    ("rename_key", _worded("key")),
+    ("wrong_constant", _worded("constant")),
+    ("fix_call", _keyword),
+    ("handle_error", _handles),
+)

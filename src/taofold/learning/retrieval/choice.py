@@ -9,12 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taofold.learning.extraction.diffs import change_key
-from taofold.learning.patterns.bodies import Approach, ErrorFix, Kind, Template
-from taofold.learning.patterns.values import Pattern
+from taofold.learning.patterns.kinds import Approach, ErrorFix, Kind, Template
+from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.index import Entry
-from taofold.learning.retrieval.likeness import likeness
-from taofold.learning.retrieval.question import Question
-from taofold.learning.retrieval.relevance import LEAST, Relevance, relevance
+from taofold.learning.retrieval.relevance import LEAST, Question, Relevance, likeness, relevance
 from taofold.learning.settings import MOST_INJECTED, Injection
 
 _ALIKE: Final = 0.80

@@ -1,20 +1,177 @@
-"""What the search knows of a pattern, and a search in memory over it.
+"""Text as a search sees it, what the search knows of a pattern, and a search in memory.
 
-First stage of two: the patterns with the rarest of the question's stems; `relate` looks at
-these closely. A store on disk has an index of its own for the first stage. Measured in
-`bench/retrieval`.
+First stage of two: the patterns with the rarest of the question's stems; `relevance` looks closely
+at these. A store on disk has an index of its own for the first stage. Signatures may look like
+regular expressions and come from a model or a file: they are never run as one, only wildcards and
+escapes are understood, in time proportional to the text. Measured in `bench/retrieval`.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import log
 from typing import Final, NamedTuple, Protocol
 
 from taofold.learning.extraction.diffs import line_term
-from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Template
-from taofold.learning.patterns.values import Pattern
-from taofold.learning.retrieval.signature import literal
-from taofold.learning.retrieval.words import STOPS, grams, letters, telling, words
+from taofold.learning.patterns.kinds import Approach, Avoidance, ErrorFix, Template
+from taofold.learning.patterns.pattern import Pattern
+
+_WORD: Final = re.compile(r"[^\W_]\w*|_+[^\W_]\w*")
+_PART: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
+_VOWEL: Final = re.compile(r"[aeiouy]")
+_ENDINGS: Final = (
+    *("ment", "ness", "able", "ible"),
+    *("ly", "er", "or", "al", "ive", "ion"),
+)
+_SHORTEST_STEM: Final = 4
+GRAM: Final = 4
+_LONGEST_WORD: Final = 64
+
+_GENERIC: Final = """
+    a an and any are as at be been but by can cannot could did do does each else for from had
+    has have how i if in into is it its like make may me more most must need no not of on one or
+    our out over own please same should so some such than that the their them then there these
+    they this those to too up us use very want was we were what when where which while who will
+    with would you your
+    add all bug case change check code error exception expect fail failure file fix function get
+    green issue line list method miss module name new none number object pass problem program
+    project python repair return run set task test type typescript update value work wrong write
+    implement create build actual assert call true false self str int import def class main src
+    py ts js expected got assertionerror assertion
+"""
+GENERIC: Final[frozenset[str]] = frozenset(_GENERIC.split())
+"""Words that say nothing about what a task is about, unstemmed."""
+
+
+def words(text: str) -> list[str]:
+    """The stems in `text`, in order, with repeats; names of several parts also as a whole."""
+    found: list[str] = []
+    for word in _WORD.findall(text):
+        found += _stems(word[:_LONGEST_WORD])
+    return found
+
+
+@lru_cache(maxsize=1 << 15)
+def _stems(word: str) -> tuple[str, ...]:
+    parts = _PART.findall(word)
+    stems = [stem(part.lower()) for part in parts]
+    return (*stems, word.lower()) if len(parts) > 1 else tuple(stems)
+
+
+def stem(word: str) -> str:
+    """`word`, in lower case, without its most common English endings."""
+    if len(word) < _SHORTEST_STEM or not word.isascii() or word[0].isdigit():
+        return word
+    word = _singular(word)
+    for ending in ("ing", "ed"):
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) > 2 and _VOWEL.search(rest):
+            word = rest[:-1] if rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest
+            break
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
+            word = word.removesuffix(ending)
+            break
+    if len(word) > _SHORTEST_STEM and word[-1] in "ey":
+        word = word[:-1] if word[-1] == "e" else f"{word[:-1]}i"
+    return word
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies") and len(word) > _SHORTEST_STEM:
+        return f"{word[:-3]}y"
+    if word.endswith("sses"):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+
+
+STOPS: Final[frozenset[str]] = GENERIC | frozenset([stem(word) for word in GENERIC])
+
+
+def telling(text: str) -> list[str]:
+    """The stems in `text` that say something: no generic words, no lone letters or digits."""
+    return [one for one in words(text) if len(one) > 1 and one not in STOPS and not one.isdigit()]
+
+
+def letters(text: str) -> str:
+    """`text` prepared for `grams`: its words in lower case, each between `^` and `$`."""
+    return "".join([f"^{word.lower()}$" for word in re.findall(r"\w+", text)])
+
+
+def grams(prepared: str) -> list[str]:
+    """The runs of letters in `letters(text)`, in order, none across words."""
+    found: list[str] = []
+    for word in dict.fromkeys(prepared.split("^")[1:]):
+        marked = f"^{word}"
+        found += [marked[i : i + GRAM] for i in range(max(len(marked) - GRAM + 1, 1))]
+    return found
+
+
+def distinct(items: Iterable[str], most: int) -> tuple[str, ...]:
+    """The first `most` different ones, in order."""
+    kept: dict[str, None] = {}
+    for item in items:
+        if len(kept) == most:
+            break
+        kept.setdefault(item)
+    return tuple(kept)
+
+
+_WILD: Final = re.compile(r"(?:\\[dwsS]|\.|\[\^?[^\]\\]{1,20}\])[*+]\??|\\d|\{\{\s*\w+\s*\}\}")
+_ESCAPED: Final = re.compile(r"\\([^A-Za-z0-9])")
+_SPECIAL: Final = re.compile(r"(?<!\\)[()\[\]{}|*+?]|\\[A-Za-z0-9]")
+_LONGEST: Final = 4000
+"""Characters of a message that are looked at."""
+_MOST_PIECES: Final = 60
+
+
+@lru_cache(maxsize=4096)
+def pieces(pattern: str) -> tuple[str, ...] | None:
+    """The literal texts between the wildcards; None if `pattern` says more than wildcards.
+
+    `Cannot read '.*' of null` is `("Cannot read '", "' of null")`. Anchors are ignored.
+    """
+    if len(pattern) > _LONGEST:
+        return None
+    found: list[str] = []
+    for part in _WILD.split(pattern.removeprefix("^").removesuffix("$")):
+        if _SPECIAL.search(part.replace("\\\\", "")) and not _plain(part):
+            return None
+        found.append(_ESCAPED.sub(r"\1", part))
+    return tuple([piece for piece in found if piece]) if len(found) <= _MOST_PIECES else None
+
+
+def _plain(part: str) -> bool:
+    """Brackets that stand for themselves, as in a message that was never escaped."""
+    return "\\" not in part and not re.search(r"[*+?|]|\[[^\]]*\]|\([^)]*\)", part)
+
+
+def literal(pattern: str) -> str:
+    """What the signature says in words, its wildcards as spaces."""
+    known = pieces(pattern)
+    if known is not None:
+        return " ".join(known)
+    return _ESCAPED.sub(r"\1", _WILD.sub(" ", pattern[:_LONGEST]))
+
+
+def matches(pattern: str, message: str) -> bool:
+    """Do the literal texts of `pattern` stand in `message`, in this order?
+
+    False for a pattern without any literal text, and for one that says more than wildcards.
+    """
+    known = pieces(pattern)
+    if not known:
+        return False
+    message = message[:_LONGEST]
+    at = 0
+    for piece in known:
+        at = message.find(piece, at)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
+
 
 TERMS: Final = 32
 """Of a question, the rarest words that are searched for."""

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol
 
 from taofold.core.errors import ConfigError, ModelError
-from taofold.learning.patterns.case import Case
+from taofold.learning.patterns.pattern import Case
 
 _UNRELATED: Final = 0.2
 """The cosine up to which two texts have nothing to do with one another."""

@@ -1,24 +1,250 @@
-"""How relevant a pattern is to a case, 0 to 1: the second stage of the search.
+"""How much a pattern has to do with a case, and how much two patterns are alike.
 
-The error decides first, by class and message; the text around it second. Text alone counts
-only through words that say something. Knows nothing about wins and losses.
+The error is what counts: its message against the signature, then the words and letters around it.
+The task's words decide only where nothing fails.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
 from taofold.core.checks import Check
-from taofold.learning.extraction.diffs import line_term
-from taofold.learning.extraction.generalise import seen_at
-from taofold.learning.patterns.bodies import Approach, Avoidance, ErrorFix, Signature, Template
-from taofold.learning.patterns.case import Case
-from taofold.learning.patterns.values import Pattern
-from taofold.learning.retrieval.index import Entry, Hit, rarity
-from taofold.learning.retrieval.question import Bag, Question
-from taofold.learning.retrieval.signature import literal, matches, pieces
-from taofold.learning.retrieval.words import telling
+from taofold.learning.extraction.diffs import HOLE, abstracted, line_term, tokens
+from taofold.learning.extraction.generalisation import seen_at
+from taofold.learning.patterns.kinds import Approach, Avoidance, ErrorFix, Fix, Signature, Template
+from taofold.learning.patterns.pattern import Case, Context, Pattern
+from taofold.learning.retrieval.index import (
+    STOPS,
+    Entry,
+    Hit,
+    classname,
+    distinct,
+    grams,
+    letters,
+    literal,
+    matches,
+    pieces,
+    rarity,
+    telling,
+    words,
+)
+
+_CODE_TERMS: Final = 40
+_LINE_TERMS: Final = 80
+_MOST_TERMS: Final = 240
+_CONTEXT_WORDS: Final = 24
+_MOST_FAILING: Final = 12
+_MESSAGE: Final = 2000
+"""Characters of a message that are looked at."""
+_MOST_GRAMS: Final = 250
+_BEHIND: Final = 50
+"""Patterns that are assumed to exist elsewhere, so that a small registry knows rare words too."""
+_FEWEST_WORDS: Final = 3.0
+
+
+class Bag(NamedTuple):
+    """Words, and how much they say together."""
+
+    words: frozenset[str]
+    weight: float
+
+
+class Weights(NamedTuple):
+    """How much words say: a rare one about 4."""
+
+    rare: Mapping[str, float]
+    unseen: float
+    """The weight of a word in no pattern."""
+
+    def of(self, word: str) -> float:
+        """One word's weight."""
+        return self.rare.get(word, self.unseen)
+
+    def total(self, found: Iterable[str]) -> float:
+        """What the words weigh together."""
+        rare, unseen = self
+        return sum([rare.get(word, unseen) for word in found])
+
+    def bag(self, found: Iterable[str]) -> Bag:
+        """The words, each once, with their weight."""
+        kept = frozenset(found)
+        return Bag(kept, self.total(kept))
+
+
+class Question(NamedTuple):
+    """A case prepared for comparison. `terms` are searched for."""
+
+    case: Case
+    terms: tuple[str, ...]
+    words: frozenset[str]
+    """The terms again, without those that say nothing."""
+    telling: Bag
+    grams: frozenset[str]
+    said: tuple[Bag, ...]
+    """The telling words of each failure's message."""
+    context: Bag
+    here: Context
+    weights: Weights
+    lines: frozenset[str]
+    """The terms of the lines of code at hand."""
+    least: float
+    """What a text must say at least to be compared as a whole."""
+    meanings: Mapping[str, float] = {}
+    """How much patterns, by id, mean what the case means, 0 to 1, where a model was asked."""
+
+
+def terms_of(case: Case) -> tuple[str, ...]:
+    """What to search for, the most telling first: errors, the task, then the code."""
+    found: list[str] = []
+    for failing in case.failing[:_MOST_FAILING]:
+        found += [classname(failing.error_type)] if failing.error_type else []
+        found += words(failing.message[:_MESSAGE])
+    found += telling(case.task[:2000])
+    found += distinct(filter(None, map(line_term, case.code[:8000].split("\n"))), _LINE_TERMS)
+    found += distinct(telling(case.code[:8000]), _CODE_TERMS)
+    return distinct(found, _MOST_TERMS)
+
+
+def context_of(case: Case) -> Context:
+    """The case, small enough to be kept."""
+    failing = case.failing[:_MOST_FAILING]
+    said = telling(" ".join([one.message[:300] for one in failing]))
+    around = telling(case.code[:8000]) or telling(case.task[:2000])
+    half = distinct(said, _CONTEXT_WORDS // 2)
+    return Context(
+        tuple(sorted({one.error_type for one in failing if one.error_type})),
+        distinct([*half, *around], _CONTEXT_WORDS),
+        case.language,
+        case.repository,
+    )
+
+
+def ask(case: Case, terms: tuple[str, ...], known: Mapping[str, int], total: int) -> Question:
+    """Prepare `case`; `known` says in how many of `total` patterns each of its `terms` stands."""
+    failing = case.failing[:_MOST_FAILING]
+    said = " ".join([*(one.message[:_MESSAGE] for one in failing), case.task[:1000]])
+    useful = [term for term in terms if len(term) > 1 and term not in STOPS]
+    everywhere = total + _BEHIND
+    rare = {term: rarity(min(count, total), everywhere) for term, count in known.items()}
+    weights = Weights(rare, rarity(0, everywhere))
+    here = context_of(case)
+    return Question(
+        case,
+        terms,
+        frozenset(terms) - STOPS,
+        weights.bag([term for term in useful if not term.isdigit() and term[0] != "="]),
+        frozenset(distinct(grams(letters(said)), _MOST_GRAMS)),
+        tuple([weights.bag(telling(one.message[:_MESSAGE])) for one in failing]),
+        weights.bag(here.words),
+        here,
+        weights,
+        frozenset([term for line in case.code[:8000].split("\n") if (term := line_term(line))]),
+        _FEWEST_WORDS * rarity(1, everywhere),
+    )
+
+
+_UNLIKE: Final = 0.5
+"""What is left of the likeness of fixes that have different names."""
+_LONGEST: Final = 4000
+
+
+def likeness(one: Pattern, other: Pattern) -> float:
+    """How alike two patterns are, 0 to 1."""
+    match one.body, other.body:
+        case ErrorFix() as a, ErrorFix() as b:
+            if not _same_class(a.signature, b.signature):
+                return 0.0
+            return _parts(
+                (0.45, _signatures(a.signature, b.signature)),
+                (0.45, _fixes(a.fix, b.fix)),
+                (0.10, _texts(a.fix.description, b.fix.description)),
+            )
+        case Approach() as a, Approach() as b:
+            steps = _texts("\n".join(a.steps), "\n".join(b.steps))
+            return _parts(
+                (0.55, steps),
+                (0.30, _texts(a.description, b.description)),
+                (0.15, _bags(a.tools, b.tools)),
+            ) * (a.category == b.category)
+        case Avoidance() as a, Avoidance() as b:
+            if a.signature is None or b.signature is None:
+                same = float(a.signature is b.signature)
+            else:
+                same = _signatures(a.signature, b.signature)
+                same *= _same_class(a.signature, b.signature)
+            return _parts((0.6, _texts(a.approach, b.approach)), (0.4, same)) * (a.mode == b.mode)
+        case Template() as a, Template() as b:
+            return _parts(
+                (0.8, _bags(_signs(a.code), _signs(b.code))), (0.2, _texts(a.use, b.use))
+            ) * (a.language == b.language)
+        case _:
+            return 0.0
+
+
+def _parts(*parts: tuple[float, float]) -> float:
+    return sum([weight * value for weight, value in parts])
+
+
+def _same_class(one: Signature, other: Signature) -> bool:
+    return (one.name or one.type) == (other.name or other.type)
+
+
+def _signatures(one: Signature, other: Signature) -> float:
+    if one.pattern == other.pattern:
+        return 1.0
+    return _texts(literal(one.pattern), literal(other.pattern))
+
+
+def _fixes(one: Fix, other: Fix) -> float:
+    if one.diff and other.diff:
+        value = _bags(_delta(one.diff), _delta(other.diff))
+    else:
+        value = _bags(_tokens(one.code or one.diff), _tokens(other.code or other.diff))
+    same = (one.template, one.category) == (other.template, other.category)
+    return value if same else value * _UNLIKE
+
+
+def _delta(diff: str) -> list[str]:
+    """The tokens a change takes out and puts in, each with its sign; all, if these are none."""
+    out: Counter[str] = Counter()
+    put: Counter[str] = Counter()
+    for line in diff[:_LONGEST].splitlines():
+        if line.startswith("-"):
+            out.update(_tokens(line[1:]))
+        elif line.startswith("+"):
+            put.update(_tokens(line[1:]))
+    taken = [f"-{token}" for token in (out - put).elements()]
+    given = [f"+{token}" for token in (put - out).elements()]
+    if taken or given:
+        return [*taken, *given]
+    return [*(f"-{token}" for token in out.elements()), *(f"+{t}" for t in put.elements())]
+
+
+def _tokens(code: str) -> list[str]:
+    """Names are left out of account, as the same fix has others elsewhere, unless all are names."""
+    lines = code[:_LONGEST].splitlines()
+    kinds = [token for line in lines for token in abstracted(line)]
+    if any(kind not in ("ID", "STR") for kind in kinds):
+        return kinds
+    return [token for line in lines for token in tokens(line)]
+
+
+def _signs(template: str) -> list[str]:
+    """The tokens of a template: holes are all the same, the names that stayed are what it is."""
+    return tokens(HOLE.sub("ID", template[:_LONGEST]))
+
+
+def _texts(one: str, other: str) -> float:
+    return 1.0 if one == other else _bags(words(one[:_LONGEST]), words(other[:_LONGEST]))
+
+
+def _bags(one: Iterable[str], other: Iterable[str]) -> float:
+    """Dice's coefficient of two bags; 1 if both are empty."""
+    left, right = Counter(one), Counter(other)
+    size = left.total() + right.total()
+    return 2 * (left & right).total() / size if size else 1.0
+
 
 _K1: Final = 1.2
 _B: Final = 0.75

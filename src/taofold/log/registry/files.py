@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from taofold.core.errors import LogError
-from taofold.learning.exchange.files import bundle
-from taofold.learning.exchange.incoming import Imported
+from taofold.learning.exchange.imports import Imported, bundle
 from taofold.learning.registry import Registry
 
 _FOLDERS = ("", "patterns", "archive")

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.learning.attribution.rates import Rates
 from taofold.learning.fold import Changes
-from taofold.learning.patterns.notes import LoopNote, Stats
-from taofold.learning.patterns.values import Pattern, Rate
+from taofold.learning.loops import LoopNote, Stats
+from taofold.learning.patterns.pattern import Pattern, Rate
+from taofold.learning.rates import Rates
 from taofold.learning.retrieval.index import POOL, Entry, Hit, best, entry, rarest, rarity
 
 FORM: Final = 5

@@ -16,19 +16,24 @@ from msgspec.structs import replace
 
 from taofold.core.checks import Check, is_test
 from taofold.core.events import Proposed, Record
-from taofold.learning.attribution.applications import Application, applications
+from taofold.learning.attribution import Application, applications
 from taofold.learning.commands import Found, UnknownPattern
-from taofold.learning.extraction.generalise import language_of
-from taofold.learning.extraction.history import Attempt, Change, History
+from taofold.learning.extraction.generalisation import language_of
+from taofold.learning.extraction.history import (
+    Attempt,
+    Change,
+    History,
+    RunReading,
+    changed,
+    read_run,
+)
 from taofold.learning.extraction.lessons import KINDS, extract
-from taofold.learning.extraction.runs import RunReading, changed, read_run
-from taofold.learning.extraction.words import task_category
-from taofold.learning.patterns.bodies import Kind
-from taofold.learning.patterns.case import Case
-from taofold.learning.patterns.notes import LoopNote
-from taofold.learning.patterns.values import Pattern
+from taofold.learning.extraction.repairs import task_category
+from taofold.learning.loops import LoopNote
+from taofold.learning.patterns.kinds import Kind
+from taofold.learning.patterns.pattern import Case, Pattern
 from taofold.learning.registry import Registry
-from taofold.learning.retrieval.question import context_of
+from taofold.learning.retrieval.relevance import context_of
 from taofold.learning.settings import Injection, Learning
 from taofold.loop.events import IterationEnded
 from taofold.loop.learner.lessons import Extracted, Learnt, Lessons, Used

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from taofold.core.checks import Check
 from taofold.core.events import Record
-from taofold.learning.attribution.rates import Rates
-from taofold.learning.patterns.values import Rate
+from taofold.learning.patterns.pattern import Rate
+from taofold.learning.rates import Rates
 from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.state import LoopState
 

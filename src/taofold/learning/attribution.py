@@ -1,0 +1,219 @@
+"""What became of patterns in a loop that has ended: which were applied, and which counts change.
+
+A pattern is applied by an edit that does to such lines what its fix does, names apart; that a
+thought names it is nothing (D18). It succeeds if a check that its signature describes turns green
+by it. What was shown and not used is no application. Counts are about applications alone; a control
+loop adds only to what happens without; a loop that goes on after its end is taken back and counted
+anew.
+"""
+
+from collections.abc import Iterable
+from math import sqrt
+from typing import Final, TypeVar
+
+import msgspec
+
+from taofold.core.checks import Check
+from taofold.core.values import Value
+from taofold.learning.extraction.diffs import Deed, deeds, deeds_in
+from taofold.learning.extraction.generalisation import error_type_of
+from taofold.learning.extraction.history import Attempt, History
+from taofold.learning.loops import LoopNote, Stats
+from taofold.learning.patterns.kinds import Approach, Avoidance, ErrorFix, Template
+from taofold.learning.patterns.pattern import (
+    KEPT_EVIDENCE,
+    KEPT_TREND,
+    Arm,
+    Counts,
+    Evidence,
+    Pattern,
+    Snapshot,
+    Source,
+)
+
+Sum = TypeVar("Sum", Arm, Counts)
+
+ONE_WIN: Final = Counts(1, 1, 0)
+ONE_LOSS: Final = Counts(1, 0, 1)
+_USELESS_USES: Final = 5
+_USELESS_SHOWN: Final = 20
+_HARM_SHOWN: Final = 8
+_HARM_COMPARED: Final = 3
+_ONE_SIDED_95: Final = 1.645
+
+
+def settled(pattern: Pattern, note: LoopNote, stats: Stats) -> Pattern:
+    """The pattern after the loop `note`, which saw it or was kept from seeing it."""
+    if note.control:
+        held = pattern.held.plus(note.iterations, note.solved)
+        return msgspec.structs.replace(pattern, held=held)
+    shown = pattern.shown.plus(note.iterations, note.solved)
+    pattern = _recorded(msgspec.structs.replace(pattern, shown=shown), note)
+    reason = "" if pattern.retired else hurts(pattern, stats)
+    return msgspec.structs.replace(pattern, retired=reason) if reason else pattern
+
+
+def _recorded(pattern: Pattern, note: LoopNote) -> Pattern:
+    outcome, use, at = note.outcome(pattern.id), note.use(pattern.id), note.ended
+    if outcome is None or (pattern.kind == "anti" and use is None):
+        return pattern  # not doing what an anti-pattern says is the point
+    seen = Evidence(outcome, note.loop, at, note.context)
+    if use is None:
+        return _with(pattern, seen)
+    if note.loop in pattern.loops:  # it found the pattern as well: one loop counts once
+        return _with(msgspec.structs.replace(pattern, last_used=at), seen)
+    source = Source(note.loop, at, "applied", use.by, use.won, note.iterations)
+    return counted(pattern, ONE_WIN if use.won else ONE_LOSS, source, seen, at)
+
+
+def counted(pattern: Pattern, counts: Counts, source: Source, seen: Evidence, at: int) -> Pattern:
+    """The pattern with one use more."""
+    total = pattern.counts + counts
+    point = Snapshot(at, total.rate or 0.0, total.successes + total.failures, (source.loop,))
+    return msgspec.structs.replace(
+        _with(pattern, seen),
+        counts=total,
+        sources=(*pattern.sources, source),
+        last_used=at,
+        trend=(*pattern.trend, point)[-KEPT_TREND:],
+    )
+
+
+def _with(pattern: Pattern, seen: Evidence) -> Pattern:
+    evidence = (*pattern.evidence, seen)[-KEPT_EVIDENCE:]
+    return msgspec.structs.replace(pattern, evidence=evidence)
+
+
+def hurts(pattern: Pattern, stats: Stats) -> str:
+    """Why the pattern is to be shown no more; "" if it may be.
+
+    Looks at uses and at loops that only saw it, so that poison which nobody takes goes too.
+    """
+    uses = len(pattern.uses)
+    if pattern.helped:
+        return ""
+    warns = pattern.kind == "anti"  # not doing what it says is the point
+    if uses >= _USELESS_USES and not warns:
+        return f"{uses} loops used it and it helped in none"
+    without = next((arm for arm in (pattern.held, stats.held) if arm.loops >= _HARM_COMPARED), None)
+    without = without or stats.plain
+    if pattern.shown.loops >= _HARM_SHOWN and _slower(pattern.shown, without):
+        return (
+            f"it never helped, and the {pattern.shown.loops} loops that saw it took "
+            f"{pattern.shown.mean or 0:.1f} iterations against {without.mean or 0:.1f} without it"
+        )
+    if pattern.shown.loops >= _USELESS_SHOWN and not uses and not warns:
+        return f"{pattern.shown.loops} loops saw it and none used it"
+    return ""
+
+
+def _slower(arm: Arm, other: Arm) -> bool:
+    """Did `arm` surely take longer than `other`?"""
+    if other.loops < _HARM_COMPARED or arm.mean is None or other.mean is None:
+        return False
+    spread = sqrt(arm.variance / arm.loops + other.variance / other.loops)
+    return arm.mean - other.mean > max(_ONE_SIDED_95 * spread, 0.1 * other.mean)
+
+
+def summed(stats: Stats, note: LoopNote) -> Stats:
+    """The sums with one loop more."""
+    arm = _arm(note)
+    with_loop = getattr(stats, arm).plus(note.iterations, note.solved)
+    return msgspec.structs.replace(stats, **{arm: with_loop}, updated=note.ended)
+
+
+def _arm(note: LoopNote) -> str:
+    """The group of loops that a loop is compared in."""
+    if not note.shown:
+        return "plain"
+    return "held" if note.control else "manual" if note.manual else "shown"
+
+
+def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
+    """The pattern without what the end of the loop `note` counted.
+
+    One that was retired meanwhile stays so: that may have been a person's word.
+    """
+    seen = Arm().plus(note.iterations, note.solved)
+    if note.control:
+        return msgspec.structs.replace(pattern, held=_less(pattern.held, seen))
+    kept = [one for one in pattern.evidence if one.loop != note.loop or one.outcome == "found"]
+    pattern = msgspec.structs.replace(
+        pattern, shown=_less(pattern.shown, seen), evidence=tuple(kept)
+    )
+    use = next((source for source in pattern.uses if source.loop == note.loop), None)
+    if use is None:
+        return pattern
+    return msgspec.structs.replace(
+        pattern,
+        counts=_less(pattern.counts, ONE_WIN if use.won else ONE_LOSS),
+        sources=tuple([source for source in pattern.sources if source is not use]),
+        trend=tuple([point for point in pattern.trend if point.loops != (note.loop,)]),
+    )
+
+
+def unsummed(stats: Stats, note: LoopNote, at: int) -> Stats:
+    """The sums with one loop less."""
+    arm = _arm(note)
+    without = _less(getattr(stats, arm), Arm().plus(note.iterations, note.solved))
+    return msgspec.structs.replace(stats, **{arm: without}, updated=at)
+
+
+def _less(total: Sum, part: Sum) -> Sum:
+    """The difference, never below nothing: a pattern may have been given a new trial since."""
+    pairs = zip(msgspec.structs.astuple(total), msgspec.structs.astuple(part), strict=True)
+    return type(total)(*[max(a - b, 0) for a, b in pairs])
+
+
+_NONE: Final[frozenset[Deed]] = frozenset()
+
+
+class Application(Value, frozen=True):
+    """One use of a pattern in an iteration."""
+
+    pattern: str
+    iteration: int
+    won: bool
+
+
+def applications(history: History, patterns: Iterable[Pattern]) -> tuple[Application, ...]:
+    """Each use of the `patterns`: at most one won and one lost per pattern and iteration."""
+    found: dict[tuple[str, int, bool], Application] = {}
+    known = [(pattern, _deeds(pattern)) for pattern in patterns]
+    for attempt in history.attempts:
+        made = frozenset([one for change in attempt.changes for one in deeds(change)])
+        for pattern, wanted in known:
+            if attempt.judged and made & wanted:
+                won = attempt.kept and _won(pattern, attempt)
+                one = Application(pattern.id, attempt.iteration, won)
+                found.setdefault((pattern.id, attempt.iteration, won), one)
+    return tuple(found.values())
+
+
+def _deeds(pattern: Pattern) -> frozenset[Deed]:
+    match pattern.body:
+        case ErrorFix(fix=fix):
+            return deeds_in(fix.diff)
+        case Template(code=code):
+            return deeds_in("\n".join([f"+{line}" for line in code.split("\n")]))
+        case Approach() | Avoidance():
+            return _NONE
+
+
+def _won(pattern: Pattern, attempt: Attempt) -> bool:
+    match pattern.body:
+        case ErrorFix(signature=signature):
+            name, kind = signature.name, signature.type
+            return any(_describes(name, kind, check) for check in attempt.turned)
+        case Template():
+            return bool(attempt.turned)
+        case Approach() | Avoidance():
+            return False
+
+
+def _describes(name: str, kind: str, check: Check) -> bool:
+    """Is the failing check of the class that a signature names?
+
+    The class alone: how near the messages are is what relevance weighs, with every outcome.
+    """
+    return check.error_type == name if name else error_type_of(check.error_type) == kind

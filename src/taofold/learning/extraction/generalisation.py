@@ -1,0 +1,173 @@
+"""From the case to the rule: messages to bounded patterns, lines to templates with placeholders.
+
+A message becomes a pattern of fixed texts with few wildcards, `.*` at most three times, so
+that whoever runs it as a regular expression is safe too (we never do: patterns are data).
+Pure, and the same input gives the same output.
+"""
+
+import re
+from collections.abc import Sequence
+from posixpath import splitext
+from typing import Final
+
+from taofold.core.checks import Check
+from taofold.learning.extraction.diffs import KNOWN, TOKEN, Hunk
+from taofold.learning.patterns.kinds import ErrorType
+
+MOST_MESSAGE: Final = 160
+"""Characters of a message that are generalised; the rest says too much about one case."""
+MOST_WILDCARDS: Final = 6
+MOST_OPEN: Final = 3
+"""Wildcards that may stand for anything; more of them would match slowly."""
+MOST_LINES: Final = 12
+"""Changed lines that a template takes."""
+
+_LITERAL: Final = re.compile(
+    r"(?P<string>'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"|`[^`\n]{1,200}`)"
+    r"|(?P<object><[^<>\n]{1,200}>)"
+    r"|(?P<list>\[[^\[\]\n]{0,200}\])|(?P<dict>\{[^{}\n]{0,200}\})"
+    r"|(?P<path>(?:[\w.-]*/)+[\w.-]+)"
+    r"|(?P<number>(?<![\w.])-?\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?(?!\w))"
+    r"|(?P<call>(?<![\w.])(?!assert\b)[A-Za-z_][\w.]{0,80}\([^()\n]{0,200}\))"
+)
+_COMPARED: Final = re.compile(
+    r"^(AssertionError: )?assert (?:[^=<>!]{1,150}?) (==|!=|<=|>=|<|>|is not|is|not in|in) .+$"
+)
+_WILD: Final = {
+    "object": "<.*>", "list": r"\[.*\]", "dict": r"\{.*\}", "path": r"\S+", "call": r"\w+\(.*\)",
+}  # fmt: skip
+_KEPT: Final = frozenset({
+    "NoneType", "int", "str", "float", "list", "dict", "set", "tuple", "bool", "function",
+    "method", "type", "object", "generator", "bytes", "builtin_function_or_method", "+", "-",
+    "*", "/", "//", "%", "<", "<=", ">", ">=", "&", "|", "**", "+=",
+})  # fmt: skip
+"""Names of types and signs: quoted in messages, and worth keeping."""
+_METHODS: Final = frozenset(
+    {name for kind in (str, list, dict, set, int, float) for name in dir(kind)}
+)
+_TYPES: Final[dict[str, ErrorType]] = {
+    "TypeError": "TypeError", "SyntaxError": "SyntaxError", "IndentationError": "SyntaxError",
+    "NameError": "ReferenceError", "UnboundLocalError": "ReferenceError",
+    "ReferenceError": "ReferenceError", "AttributeError": "ReferenceError",
+    "AssertionError": "AssertionError", "Failed": "AssertionError",
+    "AssertionFailedError": "AssertionError", "RuntimeError": "RuntimeError",
+    "RecursionError": "RuntimeError", "RangeError": "RuntimeError", "panic": "RuntimeError",
+    "TimeoutError": "TimeoutError", "Timeout": "TimeoutError", "ValidationError": "ValidationError",
+    "ValueError": "ValidationError",
+}  # fmt: skip
+_LANGUAGES: Final = {
+    ".py": "python", ".pyi": "python", ".ts": "typescript", ".tsx": "typescript",
+    ".js": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".jsx": "javascript",
+    ".go": "go", ".rs": "rust", ".java": "java",
+}  # fmt: skip
+
+
+def language_of(path: str) -> str:
+    """The schema's name of the language that a file is written in."""
+    return _LANGUAGES.get(splitext(path)[1], "other")
+
+
+def error_type_of(error: str) -> ErrorType:
+    """The schema's name for an error's class, "Other" where it has none."""
+    return _TYPES.get(error.rpartition(".")[2], "Other")
+
+
+def pattern_of(message: str) -> str:
+    """A regular expression for messages like this one: literals are wildcards.
+
+    Only the first line counts. It always matches the message that it was made of.
+    """
+    line = message.strip().split("\n", 1)[0][:MOST_MESSAGE]
+    compared = _COMPARED.match(line)
+    if compared:  # What was compared is the case; that it was compared is the rule.
+        return f"{compared[1] or ''}assert .* {compared[2]} .*"
+    parts: list[str] = []
+    place, wild, free = 0, 0, 0
+    for found in _LITERAL.finditer(line):
+        if found[0].strip("'") in _KEPT or found[0] == "type(s)":
+            continue
+        parts.append(_escaped(line[place : found.start()]))
+        place, wildcard = found.end(), _wildcard(str(found.lastgroup), found[0])
+        wild, free = wild + 1, free + (".*" in wildcard)
+        if wild > MOST_WILDCARDS or free > MOST_OPEN:
+            return "".join(parts)
+        parts.append(wildcard)
+    parts.append(_escaped(line[place:]))
+    return "".join(parts)
+
+
+def _wildcard(kind: str, text: str) -> str:
+    if kind == "string":
+        return f"{text[0]}.*{text[0]}"
+    if kind == "number":
+        return r"\d+" if text.isdigit() else r"\S+"
+    return _WILD[kind]
+
+
+def _escaped(text: str) -> str:
+    """`re.escape` without what needs no escape outside of classes: it is read by people."""
+    return re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", text)
+
+
+def hints_of(fault: Check) -> tuple[str, ...]:
+    """Where such a failure is found: the kind of file, with the function's name."""
+    suffix = splitext(fault.place.path)[1] if fault.place.path else ""
+    if not suffix:
+        return ()
+    name = fault.place.function if re.fullmatch(r"[A-Za-z_]\w*", fault.place.function) else ""
+    if name.startswith("test"):  # It says what was tested, not where such errors arise.
+        name = ""
+    return (f"*{suffix}:{name}",) if name else (f"*{suffix}",)
+
+
+def seen_at(check: Check) -> str:
+    """Where it failed, as `path:function`; "" if that is not known."""
+    return ":".join([part for part in (check.place.path, check.place.function) if part])
+
+
+def template_code(hunks: Sequence[Hunk]) -> tuple[str, dict[str, str]]:
+    """The new lines with placeholders for names and texts, and what each stood for."""
+    names = _Names()
+    lines = [names.line(line) for hunk in hunks for line in hunk.added][:MOST_LINES]
+    return "\n".join(lines), names.meaning
+
+
+class _Names:
+    """Gives each name its placeholder, the same one every time."""
+
+    def __init__(self) -> None:
+        self.meaning: dict[str, str] = {}
+        self._given: dict[tuple[str, str], str] = {}
+
+    def line(self, text: str) -> str:
+        """One line with its names replaced."""
+        parts: list[str] = []
+        place, before = 0, ""
+        for found in TOKEN.finditer(text):
+            parts.append(text[place : found.start()])
+            after = text[found.end() : found.end() + 1]
+            parts.append(self._token(found[0], before, after))
+            place, before = found.end(), found[0]
+        return "".join([*parts, text[place:]])
+
+    def _token(self, token: str, before: str, after: str) -> str:
+        if token[0] in "\"'":
+            inside = token[1:-1]
+            if not inside or before == "f":
+                return token
+            return f"{token[0]}{self._hole('text', inside)}{token[0]}"
+        if not re.match(r"[A-Za-z_]", token) or token in KNOWN or token in ("self", "cls", "f"):
+            return token
+        if before == "." and (token in _METHODS or token.startswith("__")):
+            return token
+        kind = "function" if after == "(" else "attribute" if before == "." else "variable"
+        return self._hole(kind, token)
+
+    def _hole(self, kind: str, token: str) -> str:
+        key = (kind, token)
+        if key not in self._given:
+            number = sum(1 for known, _ in self._given if known == kind) + 1
+            name = kind if number == 1 else f"{kind}_{number}"
+            self._given[key] = name
+            self.meaning[name] = f"a {kind}, here {token[:60]!r}"
+        return f"{{{{{self._given[key]}}}}}"

@@ -1,0 +1,80 @@
+"""What is kept about loops: what each was shown, and what all of them say together.
+
+Knows nothing about how patterns are chosen.
+"""
+
+from taofold.core.values import Value
+from taofold.learning.events import Shown
+from taofold.learning.patterns.pattern import Arm, Context, Outcome
+
+
+class Use(Value, frozen=True):
+    """A pattern as a loop used it: `won` if any use helped, at `iteration`."""
+
+    id: str
+    won: bool
+    iteration: int = 0
+    by: str = ""
+
+
+class Extract(Value, frozen=True):
+    """A pattern that a loop's end gave, and its rate then."""
+
+    id: str
+    new: bool
+    rate: float | None = None
+
+
+class LoopNote(Value, frozen=True):
+    """One loop, as far as learning is concerned. `text` is what it was shown."""
+
+    loop: str
+    at: int = 0
+    shown: tuple[Shown, ...] = ()
+    text: str = ""
+    control: bool = False
+    manual: bool = False
+    decided: bool = False
+    """Was there a start at which something could have been injected?"""
+    context: Context = Context()
+    uses: tuple[Use, ...] = ()
+    extracts: tuple[Extract, ...] = ()
+    ended: int = 0
+    iterations: int = 0
+    solved: bool = False
+    searched: bool = False
+    """Was what its search came to counted?"""
+
+    def use(self, identity: str) -> Use | None:
+        """How the loop used the pattern, if it did."""
+        return next((use for use in self.uses if use.id == identity), None)
+
+    def looked_at(self, identity: str) -> bool:
+        """Was the pattern chosen for the loop, shown or held back?"""
+        return any(shown.id == identity for shown in self.shown)
+
+    def outcome(self, identity: str) -> Outcome | None:
+        """What the loop says of a pattern that was chosen for it; None: nothing."""
+        use = self.use(identity)
+        if use is not None:
+            return "won" if use.won else "lost"
+        return "ignored" if identity in self.ids else None
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The patterns that the loop was really shown."""
+        return frozenset() if self.control else frozenset([shown.id for shown in self.shown])
+
+
+class Stats(Value, frozen=True):
+    """All loops together.
+
+    `shown` and `held` were drawn by lot, of loops for which there was something to show; in
+    `plain` there was nothing; `manual` were told by hand.
+    """
+
+    shown: Arm = Arm()
+    held: Arm = Arm()
+    plain: Arm = Arm()
+    manual: Arm = Arm()
+    updated: int = 0

@@ -1,0 +1,331 @@
+"""A pattern: what was learnt, where from, how it has done since, and its id.
+
+Counts are our own; what an imported file claims is kept apart and never believed. Times are
+milliseconds since the epoch. Ids are `pat-<kind>-<slug>-<3 digits>` and `tmpl-<slug>-<3 digits>`.
+Nothing here decides what is shown to a model. All text comes from outside and is data.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, NamedTuple
+
+from taofold.core.checks import Check
+from taofold.core.values import Value
+from taofold.learning.patterns.kinds import (
+    Approach,
+    Avoidance,
+    Body,
+    ErrorFix,
+    Kind,
+    Signature,
+    Template,
+)
+
+
+class Case(Value, frozen=True):
+    """A task at its start. `code` is source text near the failures, as much as is at hand."""
+
+    task: str = ""
+    category: str = ""
+    language: str = ""
+    repository: str = ""
+    tool: str = ""
+    failing: tuple[Check, ...] = ()
+    code: str = ""
+
+
+class Context(Value, frozen=True):
+    """A case made small enough to be kept with every win and loss.
+
+    `errors` are classes; `words` are stems of messages and code, the telling ones first.
+    """
+
+    errors: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    language: str = ""
+    repository: str = ""
+
+
+Role = Literal["discovered", "merged", "applied"]
+Outcome = Literal["found", "won", "lost", "other", "ignored"]
+
+KEPT_EVIDENCE: Final = 64
+"""Cases kept with a pattern, the newest; older ones stay in the counts."""
+KEPT_TREND: Final = 100
+
+
+class Source(Value, frozen=True):
+    """A loop that has to do with a pattern: it found it, or used it (`won`: did that help?).
+
+    `iterations` is how many the loop took, or the iteration of an anti-pattern's failure. What
+    a file says is `claimed`: it is shown, and counts for nothing.
+    """
+
+    loop: str
+    at: int
+    role: Role = "discovered"
+    by: str = ""
+    won: bool | None = None
+    iterations: int = 0
+    outcome: str = ""
+    claimed: bool = False
+
+
+class Snapshot(Value, frozen=True):
+    """A point of the trend: the rate after `size` outcomes."""
+
+    at: int
+    rate: float
+    size: int
+    loops: tuple[str, ...] = ()
+
+
+class Evidence(Value, frozen=True):
+    """What one loop says of a pattern, and in which case.
+
+    `found` is the discovery, which counts for nothing in the ranking; `other` = the loop was
+    ended by another change; `ignored` = it was shown, not used, and nothing ended the loop.
+    """
+
+    outcome: Outcome
+    loop: str
+    at: int
+    context: Context = Context()
+
+
+class Counts(Value, frozen=True):
+    """Uses and their outcomes. In anti-patterns a use is an occurrence, a failure its rule."""
+
+    usage: int = 0
+    successes: int = 0
+    failures: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """The share of successes among outcomes, None before the first."""
+        known = self.successes + self.failures
+        return self.successes / known if known else None
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.usage + other.usage,
+            self.successes + other.successes,
+            self.failures + other.failures,
+        )
+
+
+class Claim(Value, frozen=True):
+    """What a file said about a pattern when it was imported, at `at`. `rate` is as written."""
+
+    counts: Counts = Counts()
+    rate: float | None = None
+    at: int = 0
+
+
+class Rate(Value, frozen=True):
+    """How often edits of one shape ended a loop, beside how often that was to be expected.
+
+    `expected` adds up, over loops that an edit ended, the share of the search policy's ranking
+    that such edits held: a shape that stands everywhere is not praised for standing everywhere.
+    """
+
+    wins: float = 0.0
+    expected: float = 0.0
+
+    def factor(self, doubt: float) -> float:
+        """How much more often than expected: above 1 better, drawn to 1 by `doubt` wins."""
+        return (self.wins + doubt) / (self.expected + doubt)
+
+    def plus(self, other: "Rate") -> "Rate":
+        """The sums."""
+        return Rate(self.wins + other.wins, self.expected + other.expected)
+
+
+class Arm(Value, frozen=True):
+    """Loops of one kind: how many, their iterations added up, and the squares of these."""
+
+    loops: int = 0
+    iterations: int = 0
+    squares: int = 0
+    solved: int = 0
+
+    @property
+    def mean(self) -> float | None:
+        """Iterations on average, None without loops."""
+        return self.iterations / self.loops if self.loops else None
+
+    def plus(self, iterations: int, solved: bool) -> "Arm":
+        """With one loop more."""
+        return Arm(
+            self.loops + 1,
+            self.iterations + iterations,
+            self.squares + iterations * iterations,
+            self.solved + solved,
+        )
+
+    @property
+    def variance(self) -> float:
+        """The sample variance of the iterations; 0 below two loops."""
+        if self.loops < 2:
+            return 0.0
+        mean = self.iterations / self.loops
+        return max(self.squares - self.loops * mean * mean, 0.0) / (self.loops - 1)
+
+
+class Scope(Value, frozen=True):
+    """Where a pattern is at home; "" = anywhere."""
+
+    repository: str = ""
+    language: str = ""
+    tool: str = ""
+
+
+class Pattern(Value, frozen=True):
+    """One thing learnt.
+
+    `id` is "" in a pattern just extracted; the registry gives it one. `counts` include the
+    discovery, as people expect; ranking looks at `evidence` alone. `shown` are the loops that
+    saw it, `held` the control loops that would have.
+    """
+
+    id: str
+    name: str
+    body: Body
+    scope: Scope = Scope()
+    tags: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+    first_discovered: int = 0
+    last_used: int = 0
+    counts: Counts = Counts()
+    claim: Claim | None = None
+    shown: Arm = Arm()
+    held: Arm = Arm()
+    trend: tuple[Snapshot, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    related: tuple[str, ...] = ()
+    retired: str = ""
+    """Why it is no longer injected ("" = it may be)."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of pattern."""
+        match self.body:
+            case ErrorFix():
+                return "error"
+            case Approach():
+                return "success"
+            case Avoidance():
+                return "anti"
+            case Template():
+                return "template"
+
+    @property
+    def total(self) -> Counts:
+        """The counts people see: our own and what was claimed."""
+        return self.counts + self.claim.counts if self.claim else self.counts
+
+    @property
+    def rate(self) -> float | None:
+        """The success rate people see; of an imported pattern not used yet, the claimed one."""
+        if self.claim is not None and self.claim.rate is not None and not self.counts.usage:
+            return self.claim.rate
+        return self.total.rate
+
+    @property
+    def failure_rate(self) -> float | None:
+        """What anti-patterns are ranked by."""
+        return None if self.rate is None else 1.0 - self.rate
+
+    @property
+    def loops(self) -> frozenset[str]:
+        """The loops that have counted for it; each counts once."""
+        return frozenset([source.loop for source in self.sources if not source.claimed])
+
+    @property
+    def uses(self) -> tuple[Source, ...]:
+        """The loops here that used it, discoveries left out."""
+        return tuple([one for one in self.sources if one.role == "applied" and not one.claimed])
+
+    @property
+    def helped(self) -> int:
+        """How often it helped when it was used."""
+        return sum(use.won is True for use in self.uses)
+
+    @property
+    def signature(self) -> Signature | None:
+        """The error that it is about, if it is about one."""
+        body = self.body
+        return body.signature if isinstance(body, ErrorFix | Avoidance) else None
+
+    @property
+    def applied(self) -> Counts:
+        """Applications alone: discoveries and merges are none."""
+        return Counts(len(self.uses), self.helped, len(self.uses) - self.helped)
+
+    @property
+    def claimed(self) -> bool:
+        """Is it an import that has not helped here yet?"""
+        return self.claim is not None and not self.helped and not self.counts.successes
+
+    @property
+    def probation(self) -> bool:
+        """Not yet seen in two loops, and never of help: to be marked where it is shown."""
+        return len(self.loops) < 2 and not self.helped
+
+
+PREFIXES: Final[dict[Kind, str]] = {
+    "error": "pat-error-",
+    "success": "pat-success-",
+    "anti": "pat-anti-",
+    "template": "tmpl-",
+}
+_SLUG: Final = "[a-z0-9]+(?:-[a-z0-9]+)*"
+FORMS: Final[dict[Kind, re.Pattern[str]]] = {
+    kind: re.compile(rf"{prefix}{_SLUG}-\d{{3}}") for kind, prefix in PREFIXES.items()
+}
+_LONGEST: Final = 40
+LONGEST_ID: Final = 120
+_MOST: Final = 999
+
+
+def valid(identity: str, kind: Kind) -> bool:
+    """Is `identity` the id of a pattern of this kind?"""
+    return len(identity) <= LONGEST_ID and FORMS[kind].fullmatch(identity) is not None
+
+
+def fresh(pattern: Pattern, taken: Callable[[str], Iterable[str]]) -> str:
+    """An id for `pattern` that nobody has; `taken` gives the ids with a prefix."""
+    slug = re.sub(r"[^a-z0-9]+", "-", pattern.name.lower())[:_LONGEST].strip("-") or "unnamed"
+    series = 1
+    while True:
+        prefix = PREFIXES[pattern.kind] + (slug if series == 1 else f"{slug}-s{series}") + "-"
+        numbers = [one.removeprefix(prefix) for one in taken(prefix)]
+        last = max([int(number) for number in numbers if re.fullmatch(r"\d{3}", number)], default=0)
+        if last < _MOST:
+            return f"{prefix}{last + 1:03d}"
+        series += 1
+
+
+class Query(NamedTuple):
+    """Which patterns: all that is given must hold. `retired` None = both."""
+
+    kind: Kind | None = None
+    tags: tuple[str, ...] = ()
+    loop: str = ""
+    min_rate: float | None = None
+    max_rate: float | None = None
+    retired: bool | None = None
+
+    def holds(self, pattern: Pattern) -> bool:
+        """Is `pattern` among them?"""
+        rate = pattern.rate
+        if (self.min_rate is not None or self.max_rate is not None) and rate is None:
+            return False
+        return (
+            (self.kind is None or pattern.kind == self.kind)
+            and {*self.tags} <= {*pattern.tags}
+            and (not self.loop or any(source.loop == self.loop for source in pattern.sources))
+            and (self.min_rate is None or (rate or 0.0) >= self.min_rate)
+            and (self.max_rate is None or (rate or 0.0) <= self.max_rate)
+            and (self.retired is None or bool(pattern.retired) == self.retired)
+        )

@@ -1,0 +1,146 @@
+"""Patterns, cases and registries for the tests."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from taofold.core.checks import Check, Place
+from taofold.learning.patterns.kinds import (
+    Approach,
+    Avoidance,
+    ErrorFix,
+    Fix,
+    Signature,
+    Spread,
+    Template,
+)
+from taofold.learning.patterns.pattern import Case, Pattern, Scope
+from taofold.learning.registry import Registry
+from taofold.learning.settings import Extraction, Injection
+from taofold.log.registry.registry import memory_registry, open_registry
+
+T = TypeVar("T")
+DAY = 86_400_000
+ALWAYS = Injection(control_share=0.0)
+NEVER = Injection(control_share=1.0)
+EXTRACT = Extraction()
+APART = Extraction(merge_similar_patterns=False)
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, at: int = 1_770_000_000_000) -> None:
+        self.at = at
+
+    def __call__(self) -> int:
+        return self.at
+
+
+def error(
+    name: str = "TypeError: null property access",
+    pattern: str = "Cannot read property '.*' of null",
+    *,
+    kind: str = "TypeError",
+    fix: str = "Add null check before property access",
+    code: str = 'if ({{variable}} == null) {\n  throw new ValidationError("{{message}}");\n}',
+    diff: str = "",
+    template: str = "",
+    language: str = "typescript",
+    tags: tuple[str, ...] = (),
+    identity: str = "",
+) -> Pattern:
+    body = ErrorFix(
+        Signature("TypeError" if kind == "TypeError" else "Other", pattern, (), kind),
+        Fix(fix, "add_null_check", template, code, language, diff),
+    )
+    return Pattern(identity, name, body, Scope("", language), tags)
+
+
+def approach(name: str, description: str, average: float = 2.0, **fields: Any) -> Pattern:
+    body = Approach(
+        "debugging",
+        description,
+        ("Read the failing test", "Fix the cause"),
+        ("edit_file",),
+        Spread(average, 1, 4),
+        **fields,
+    )
+    return Pattern("", name, body)
+
+
+def anti(name: str, approach: str, better: str = "Read the message first") -> Pattern:
+    return Pattern("", name, Avoidance(approach, "repeated_same_error", (), "", better))
+
+
+def template(name: str, code: str, use: str) -> Pattern:
+    return Pattern("", name, Template(code, "python", use, {"name": "what it is called"}))
+
+
+def case(
+    task: str = "Fix the type errors in user validation",
+    message: str = "Cannot read property 'email' of null",
+    kind: str = "TypeError",
+    *,
+    language: str = "typescript",
+    code: str = "",
+) -> Case:
+    failing = (
+        (Check("t::a", "failed", kind, message, (Place("src/auth/validate.ts", 42),)),)
+        if message
+        else ()
+    )
+    return Case(task, "debugging", language, failing=failing, code=code)
+
+
+Opener = Callable[[], Registry]
+
+
+def on_both(work: Callable[[Opener, Clock], Awaitable[None]]) -> Callable[[Path, str], None]:
+    """A test that runs with the registry in memory and with the one on disk."""
+
+    @pytest.mark.parametrize("store", ["memory", "sqlite"])
+    def test(tmp_path: Path, store: str) -> None:
+        clock = Clock()
+        opened: list[Registry] = []
+        shared = memory_registry(now=clock)
+
+        def opener() -> Registry:
+            if store == "memory":
+                return shared
+            opened.append(open_registry(tmp_path / "log.db", now=clock))
+            return opened[-1]
+
+        async def main() -> None:
+            try:
+                await work(opener, clock)
+            finally:
+                for registry in opened:
+                    await registry.close()
+
+        asyncio.run(main())
+
+    test.__name__, test.__doc__ = work.__name__, work.__doc__
+    test.pytestmark = [*test.pytestmark, *getattr(work, "pytestmark", [])]  # type: ignore[attr-defined]
+    return test
+
+
+async def looped(
+    registry: Registry,
+    loop: str,
+    about: Case,
+    won: bool | None,
+    *,
+    iterations: int = 3,
+    injection: Injection = ALWAYS,
+) -> tuple[str, ...]:
+    """A loop from start to end: `won` = what using the patterns led to, None = not used."""
+    lessons = await registry.inject(loop, about, injection)
+    if won is not None:
+        for identity in lessons.ids:
+            await registry.applied(loop, identity, won=won, iteration=2, by="fixer")
+    await registry.ended(loop, iterations=iterations, solved=won is not False)
+    return lessons.ids

@@ -1,0 +1,68 @@
+"""Whether an injected pattern was applied, and whether it helped."""
+
+import pytest
+from msgspec.structs import replace
+
+from taofold.learning.attribution import applications
+from taofold.learning.extraction.history import Change
+from taofold.learning.extraction.lessons import extract
+from taofold.learning.patterns.pattern import Pattern
+
+from .loops import BOUND, GUARD, attempt, fault, history
+
+OTHER = Change("club.py", "    if age > least:\n", "    if age >= least:\n")
+ELSEWHERE = Change("club.py", "    return age > least\n", "    return age >= least\n")
+
+
+def learnt(change: Change, error: str = "AssertionError") -> Pattern:
+    past = history(attempt(change, before=(fault(error, "assert 3 == 4"),)))
+    return replace(extract(past, ("error",))[0], id="pat-error-bound-001")
+
+
+@pytest.mark.scenario("XTL-14")
+def test_the_same_kind_of_edit_that_turns_such_a_check_green_is_a_win() -> None:
+    wrong = fault("AssertionError", "assert 8 == 9")
+    past = history(attempt(OTHER, before=(wrong,), iteration=2))
+    (use,) = applications(past, [learnt(BOUND)])
+    assert (use.pattern, use.iteration, use.won) == ("pat-error-bound-001", 2, True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"kept": False}, "taken back"),
+        ({"after": (fault("AssertionError", "assert 8 == 9"),)}, "no help"),
+    ],
+)
+def test_an_application_that_does_not_help_is_a_loss(changed: dict[str, object], why: str) -> None:
+    wrong = fault("AssertionError", "assert 8 == 9")
+    (use,) = applications(history(attempt(OTHER, before=(wrong,), **changed)), [learnt(BOUND)])  # type: ignore[arg-type]
+    assert not use.won
+
+
+def test_a_check_of_another_class_that_turns_green_is_not_its_success() -> None:
+    past = history(attempt(OTHER, before=(fault("KeyError", "'x'"),)))
+    (use,) = applications(past, [learnt(BOUND)])
+    assert not use.won
+
+
+@pytest.mark.scenario("XTL-17")
+def test_a_pattern_that_was_shown_and_not_used_was_not_applied() -> None:
+    assert applications(history(attempt(GUARD)), [learnt(BOUND)]) == ()
+    reverse = Change("club.py", OTHER.after, OTHER.before)
+    assert applications(history(attempt(reverse)), [learnt(BOUND)]) == ()
+
+
+def test_a_loss_and_a_win_in_one_iteration_are_both_told() -> None:
+    wrong = fault("AssertionError", "assert 8 == 9")
+    lost = attempt(OTHER, before=(wrong,), after=(wrong,), kept=False)
+    won = attempt(BOUND, before=(wrong,))
+    assert [use.won for use in applications(history(lost, won), [learnt(BOUND)])] == [False, True]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_same_change_to_another_kind_of_line_is_no_application(kept: bool) -> None:
+    """Else an edit that meets the shape by chance would speak for the pattern, or against it."""
+    wrong = fault("AssertionError", "assert 8 == 9")
+    met = attempt(ELSEWHERE, before=(wrong,), kept=kept)
+    assert applications(history(met), [learnt(BOUND)]) == ()

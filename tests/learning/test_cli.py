@@ -1,0 +1,185 @@
+"""`taofold patterns …` on a project with a few patterns in its registry."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.terminal import Result, Taofold, enter, taofold
+
+from taofold.learning.extraction.history import Change
+from taofold.learning.patterns.pattern import Case
+from taofold.learning.settings import Injection, Learning
+from taofold.log.registry.registry import open_registry
+from taofold.loop.learner.cross_loop import CrossLoopLearner
+
+from .loops import BOUND, GUARD, attempt, fault, history
+
+__all__ = ["taofold"]
+
+
+NONE, SWAP = (
+    "pat-error-attributeerror-nonetype-object-has-no-at-001",
+    "pat-error-assertionerror-assert-001",
+)
+ANTI = "repeated_same_error"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return enter(tmp_path / "project", monkeypatch)
+
+
+@pytest.fixture
+def taught(project: Path, taofold: Taofold) -> Taofold:
+    """The program, in a project whose registry knows what three loops taught."""
+    (project / "empty.json").write_text("{}")
+    taofold("patterns", "import", "--input", "empty.json")  # Makes the store.
+
+    async def teach() -> None:
+        registry = open_registry(project / ".taofold" / "runs.db")
+        mind = CrossLoopLearner(registry, Learning(injection=Injection(control_share=0.0)))
+        await mind.take_in(replace(history(attempt(GUARD)), loop="one"))
+        wrong = fault("AssertionError", "assert 3 == 4")
+        await mind.take_in(replace(history(attempt(BOUND, before=(wrong,))), loop="two"))
+        case = Case(
+            "Fix it",
+            "debugging",
+            "python",
+            failing=(wrong,),
+        )
+        await mind.inject("three", case, mind.learning.injection)
+        used = attempt(Change("club.py", "if a > b:", "if a >= b:"), before=(wrong,), iteration=2)
+        await mind.take_in(replace(history(used), loop="three"), ())
+        stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
+        await mind.take_in(replace(history(*stuck, outcome="exhausted"), loop="four"))
+        await registry.close()
+
+    asyncio.run(teach())
+    return taofold
+
+
+def ids(result: Result) -> list[str]:
+    assert result.code == 0, result.err
+    return [one["pattern_id"] for one in json.loads(result.out)]
+
+
+@pytest.mark.scenario("XTL-22")
+def test_a_list_satisfies_all_its_filters_at_once(taught: Taofold) -> None:
+    every = ids(taught("patterns", "list", "--json"))
+    assert {NONE, SWAP} < set(every)
+    assert set(ids(taught("patterns", "list", "--type", "error", "--json"))) == {NONE, SWAP}
+    both = ("--tag", "python", "--tag", "swap-comparison")
+    assert ids(taught("patterns", "list", *both, "--json")) == [SWAP]
+    assert ids(taught("patterns", "list", *both, "--from-loop", "one", "--json")) == []
+    assert ids(taught("patterns", "list", *both, "--from-loop", "three", "--json")) == [SWAP]
+    rates = ("--min-success-rate", "0.5", "--max-success-rate", "1.0")
+    assert ids(taught("patterns", "list", *both, *rates, "--json")) == [SWAP]
+    assert ids(taught("patterns", "list", *both, "--max-success-rate", "0.9", "--json")) == []
+    assert ids(taught("ralph-patterns", "list", "--json")) == every
+
+
+def test_a_list_for_people_has_rates_with_their_raw_counts(taught: Taofold) -> None:
+    out = taught("patterns", "list").out
+    line = next(one for one in out.splitlines() if SWAP in one)
+    assert "1.00 (2/2)" in line
+    assert "probation" in next(one for one in out.splitlines() if NONE in one)
+    assert taught("patterns", "list", "--tag", "nothing").err == "no patterns\n"
+
+
+@pytest.mark.scenario("XTL-32")
+def test_a_pattern_is_shown_with_its_figures_loops_and_words(taught: Taofold) -> None:
+    out = taught("patterns", "show", SWAP).out
+    for said in (
+        f"Pattern: {SWAP}", "Type: Error Pattern", "Success Rate: 1.00 (2/2)", "Usage Count: 2",
+        "Average Impact: not known yet (n = 1 shown, 0 control)", "  - two (discovered)",
+        "  - three (applied successfully)", '  Pattern: "assert .* == .*"',
+        "  Category: fix_logic_error (swap_comparison)", "    +if amount >= LIMIT:",
+        "Tags: python, swap-comparison, assertionerror", "Created: 20", "Last Used: 20",
+    ):  # fmt: skip
+        assert said in out
+    told = json.loads(taught("patterns", "show", SWAP, "--json").out)
+    assert told["source_loops"][1]["role"] == "applied"
+    assert told["loops_shown"] == 1
+
+
+@pytest.mark.scenario("XTL-26")
+def test_lineage_tells_discovery_and_uses_in_order_of_time(taught: Taofold) -> None:
+    lines = taught("patterns", "lineage", SWAP).out.splitlines()
+    assert lines[1].startswith("Discovered:  two (")
+    assert lines[2].startswith("Applied:     three (")
+    assert lines[2].endswith("helped")
+    assert lines[-1] == "Success rate: 1.00 (2/2)"
+
+
+def test_every_kind_of_pattern_has_a_page(taught: Taofold) -> None:
+    for name in ids(taught("patterns", "list", "--json")):
+        assert f"Pattern: {name}" in taught("patterns", "show", name).out
+
+
+@pytest.mark.scenario("XTL-33")
+def test_metrics_have_the_names_of_the_source_system_and_a_curve(taught: Taofold) -> None:
+    told = json.loads(taught("patterns", "metrics", "--json").out)
+    assert told["total_patterns"] == sum(told["patterns_by_type"].values())
+    assert set(told["cross_loop_benefit"]) >= {
+        "loops_with_pattern_injection", "average_iterations_without", "improvement_percentage",
+    }  # fmt: skip
+    result = taught("patterns", "metrics")
+    assert "not enough loops yet to know a benefit" in result.err
+    (row,) = [one for one in result.out.splitlines() if "improvement_percentage" in one]
+    assert "not enough loops yet" in row
+    assert "iterations of the last 4 loops" in result.out
+    assert "nnin" in result.out
+
+
+@pytest.mark.scenario("XTL-18")
+def test_a_dry_run_tells_what_would_go_and_changes_nothing(taught: Taofold) -> None:
+    before = ids(taught("patterns", "list", "--json"))
+    dry = taught("patterns", "prune", "--dry-run", "--max-age-days", "0")
+    assert dry.code == 0
+    assert "would be archived" in dry.err
+    assert ids(taught("patterns", "list", "--json")) == before
+
+
+@pytest.mark.scenario("XTL-21")
+def test_what_is_exported_can_be_imported_elsewhere_twice(
+    taught: Taofold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "team.json"
+    assert taught("patterns", "export").code == 2
+    assert taught("patterns", "export", "--output", str(bundle)).out == f"{bundle}\n"
+    before = ids(taught("patterns", "list", "--json"))
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    assert taught("patterns", "import", "--input", str(bundle)).out.endswith(" 0 known\n")
+    assert set(ids(taught("patterns", "list", "--json"))) == set(before)
+    assert taught("patterns", "import", "--input", str(bundle)).out.startswith("0 added")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("show", "pat-error-none-000"), 1, "no pattern 'pat-error-none-000'"),
+        (("list", "--type", "errors"), 2, "the types are error, success, anti, template"),
+        (("extract",), 2, "name one loop, or say --all"),
+        (("extract", "x", "--all"), 2, "name one loop, or say --all"),
+        (("extract", "nowhere"), 2, "no loop 'nowhere'"),
+        (("inject", "nowhere"), 2, "no loop 'nowhere'"),
+        (("restore", "pat-error-none-000"), 1, "pat-error-none-000"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    taught: Taofold, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    result = taught("patterns", *arguments)
+    assert (result.code, result.out) == (code, "")
+    assert said in result.err
+
+
+def test_a_project_without_a_store_says_how_to_get_one(taofold: Taofold) -> None:
+    result = taofold("patterns", "list")
+    assert result.code == 2
+    assert "there are no patterns yet" in result.err
+    assert "patterns import" in result.err

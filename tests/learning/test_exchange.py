@@ -1,0 +1,329 @@
+"""Pattern files: out in the seed's layout, in as far as they are sound."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.learning.make import (
+    ALWAYS,
+    DAY,
+    EXTRACT,
+    Clock,
+    anti,
+    approach,
+    case,
+    error,
+    looped,
+    template,
+)
+
+from taofold.core.errors import LogError
+from taofold.learning.extraction.repairs import DOES
+from taofold.learning.registry import Registry
+from taofold.log.registry.files import export_to, import_from
+from taofold.log.registry.registry import memory_registry
+
+SEED: dict[str, Any] = {
+    "pattern_id": "pat-error-null-check-015",
+    "type": "error_pattern",
+    "error_signature": {
+        "error_type": "TypeError",
+        "error_pattern": "Cannot read property '.*' of null",
+        "error_location_hints": ["*.ts:validate*"],
+    },
+    "fix_approach": {
+        "description": "Add null check before property access",
+        "fix_category": "add_null_check",
+        "code_template": "if ({{variable}} == null) {\n}",
+        "code_template_language": "typescript",
+    },
+    "source_loops": [
+        {
+            "loop_id": "ralph-fix-auth-a1b2c3d4",
+            "timestamp": "2026-02-02T15:00:00Z",
+            "contributed_by": "software-implementer",
+        }
+    ],
+    "success_rate": 0.94,
+    "usage_count": 18,
+    "effectiveness_trend": [
+        {
+            "timestamp": "2026-02-02T15:00:00Z",
+            "success_rate_snapshot": 0.94,
+            "sample_size": 18,
+            "source_loops": ["ralph-a", "ralph-b"],
+        }
+    ],
+    "first_discovered": "2026-02-02T15:00:00Z",
+    "last_used": "2026-02-02T15:00:00Z",
+    "tags": ["typescript", "null-safety"],
+}
+
+
+async def filled() -> tuple[Registry, Clock]:
+    clock = Clock()
+    registry = memory_registry(now=clock)
+    drafts = [
+        error(tags=("null", "ts"), template="add_null_check", diff="-a\n+b"),
+        approach("Way", "Split the validation", 2.5, preconditions=("tests",), benefits=("quick",)),
+        anti("Guess", "Guess again"),
+        template("Guard", "if {{name}} is None: raise", "Guard"),
+    ]
+    await registry.discover("loop-a", drafts, EXTRACT, by="ann")
+    for n in range(4):
+        clock.at += 1000
+        await looped(registry, f"loop-{n}", case(), won=n != 2)
+    return registry, clock
+
+
+def told(registry_patterns: list[Any]) -> list[tuple[object, ...]]:
+    """What people see of patterns, and what they say."""
+    registry_patterns = sorted(registry_patterns, key=lambda p: p.id)
+    return [
+        (
+            p.id, p.name, p.body, p.scope, p.tags, p.total, p.rate, p.first_discovered, p.last_used,
+            [(t.at, round(t.rate, 4), t.size, t.loops) for t in p.trend], p.related, p.retired,
+            [(s.loop, s.at, s.role, s.by, s.won, s.iterations) for s in p.sources],
+        )
+        for p in registry_patterns
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["folder", "bundle.json"])
+@pytest.mark.scenario("XTL-21")
+def test_what_was_exported_comes_back_the_same_and_twice_changes_nothing(
+    tmp_path: Path, form: str
+) -> None:
+    async def main() -> None:
+        source, clock = await filled()
+        await export_to(source, tmp_path / form)
+        target = memory_registry(now=clock)
+        done = await import_from(target, tmp_path / form)
+        assert (len(done.added), done.known, done.faults) == (4, (), ())
+        assert told(await target.patterns()) == told(await source.patterns())
+        assert all(p.counts.usage == 0 and p.probation for p in await target.patterns())
+        before = await target.patterns()
+        again = await import_from(target, tmp_path / form)
+        assert (again.added, again.known) == ((), done.added)
+        assert await target.patterns() == before
+        await export_to(target, tmp_path / "again.json")
+        await export_to(source, tmp_path / "first.json")
+        one, two = (json.loads((tmp_path / f"{n}.json").read_text()) for n in ("first", "again"))
+        for kind, patterns in one["pattern_registry"].items():
+            assert patterns == two["pattern_registry"][kind], "nor does passing it on"
+
+    asyncio.run(main())
+
+
+@pytest.mark.scenario("XTL-21")
+def test_importing_into_its_own_registry_changes_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        registry, _ = await filled()
+        before = await registry.patterns()
+        await export_to(registry, tmp_path / "out")
+        assert (await import_from(registry, tmp_path / "out")).added == ()
+        assert await registry.patterns() == before
+
+    asyncio.run(main())
+
+
+@pytest.mark.scenario("XTL-33")
+def test_the_folder_has_the_layout_of_the_seed(tmp_path: Path) -> None:
+    async def main() -> None:
+        registry, clock = await filled()
+        clock.at += 91 * DAY
+        await registry.prune()
+        await registry.discover("../up and away", [error()], EXTRACT)
+        files = {str(p.relative_to(tmp_path)) for p in await export_to(registry, tmp_path)}
+        assert {
+            "patterns/error-patterns.json",
+            "patterns/success-patterns.json",
+            "patterns/anti-patterns.json",
+            "patterns/code-templates.json",
+            "effectiveness-metrics.json",
+            "archive/2026-05-patterns.json",
+            "memory/patterns-index.json",
+            "loops/loop-a/state.json",
+        } <= files
+        assert not [file for file in files if ".." in file], "an id is not a path"
+        metrics = json.loads((tmp_path / "effectiveness-metrics.json").read_text())
+        assert metrics["total_patterns"] == 1
+        archive = json.loads((tmp_path / "archive/2026-05-patterns.json").read_text())
+        assert len(archive["patterns"]) == 4
+        target = memory_registry(now=clock)
+        done = await import_from(target, tmp_path)
+        assert len(done.added) == 5
+        assert [month for _, month in await target.archive()] == ["2026-05"] * 4
+        assert (await import_from(target, tmp_path)).added == ()
+
+    asyncio.run(main())
+
+
+def test_the_seeds_own_example_is_read_with_its_claims() -> None:
+    async def main() -> None:
+        registry = memory_registry(now=Clock())
+        files = {"error-patterns.json": json.dumps([SEED]).encode()}
+        done = await registry.import_(files)
+        assert done.faults == ()
+        (pattern,) = await registry.patterns()
+        assert pattern.rate == 0.94
+        assert (pattern.total.usage, pattern.total.successes) == (18, 17)
+        assert pattern.counts.usage == 0
+        (written,) = (await registry.export())["patterns/error-patterns.json"]["error_patterns"]
+        assert {k: written[k] for k in ("success_rate", "usage_count", "tags", "fix_approach")} == {
+            k: SEED[k] for k in ("success_rate", "usage_count", "tags", "fix_approach")
+        }
+        assert written["effectiveness_trend"][0]["source_loops"] == ["ralph-a", "ralph-b"]
+
+    asyncio.run(main())
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    copy: dict[str, Any] = json.loads(json.dumps(SEED))
+    place: Any = copy
+    *parts, last = path.split(".")
+    for part in parts:
+        place = place[int(part) if part.isdigit() else part]
+    place[last] = value
+    return copy
+
+
+WRONG = (
+    ("pattern_id", "pat-error-Null-1", "pattern_id"),
+    ("pattern_id", "../../etc/passwd", "pattern_id"),
+    ("pattern_id", 7, "pattern_id"),
+    ("error_signature.error_type", "KeyError", "error_signature.error_type"),
+    ("fix_approach.fix_category", "magic", "fix_approach.fix_category"),
+    ("fix_approach.description", "Nineteen characters", "fix_approach.description"),
+    ("success_rate", 1.5, "success_rate"),
+    ("usage_count", -1, "usage_count"),
+    ("usage_count", "18", "usage_count"),
+    ("source_loops.0.timestamp", "yesterday", "source_loops[0].timestamp"),
+    ("last_used", "2026-13-01", "last_used"),
+)
+
+
+@pytest.mark.parametrize(("path", "value", "said"), WRONG, ids=[f"{w[0]}={w[1]}" for w in WRONG])
+@pytest.mark.scenario("XTL-21")
+def test_what_is_wrong_is_told_with_its_path_and_the_rest_is_taken(
+    path: str, value: object, said: str
+) -> None:
+    async def main() -> None:
+        registry = memory_registry(now=Clock())
+        content = {"error_patterns": [SEED, changed(path, value)]}
+        done = await registry.import_({"team/error-patterns.json": json.dumps(content).encode()})
+        assert done.added == ("pat-error-null-check-015",)
+        (fault,) = done.faults
+        assert fault.startswith(f"team/error-patterns.json: error_patterns[1].{said}: ")
+
+    asyncio.run(main())
+
+
+@pytest.mark.scenario("XTL-21")
+def test_a_fix_is_described_in_twenty_characters_or_more() -> None:
+    async def main() -> None:
+        registry = memory_registry(now=Clock())
+        content = {"error_patterns": [changed("fix_approach.description", "Guard the empty list")]}
+        done = await registry.import_({"error-patterns.json": json.dumps(content).encode()})
+        assert (len(done.added), done.faults) == (1, ())
+
+    asyncio.run(main())
+    assert min(map(len, DOES.values())) >= 20, "what we write ourselves can be read again"
+
+
+@pytest.mark.scenario("XTL-24")
+def test_a_damaged_file_is_told_backed_up_and_the_others_are_taken(tmp_path: Path) -> None:
+    async def main() -> None:
+        registry, clock = await filled()
+        await export_to(registry, tmp_path)
+        broken = tmp_path / "patterns" / "success-patterns.json"
+        damaged = broken.read_bytes()[:-20]
+        broken.write_bytes(damaged)
+        target = memory_registry(now=clock)
+        done = await import_from(target, tmp_path)
+        assert len(done.added) == 3
+        (fault,) = done.faults
+        assert "success-patterns.json: it cannot be read: no JSON" in fault
+        backup = broken.with_name("success-patterns.json.bak")
+        assert backup.read_bytes() == damaged
+        backup.unlink()
+        await export_to(registry, tmp_path)
+        assert backup.read_bytes() == damaged, "before it is written over"
+        assert (await import_from(memory_registry(), tmp_path)).faults == ()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"{}", "there are no patterns in it"),
+        (b"7", "there are no patterns in it"),
+        (b'{"error_patterns": {}}', "error_patterns: must be a list, not dict"),
+        (b'{"patterns": [{"id": 1}]}', "patterns[0]: it is of no known kind"),
+        (b'{"error_patterns": [7]}', "error_patterns[0]: Expected `object`, got `int`"),
+        (b"[" * 100_000, "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+    ],
+)
+def test_other_files_are_told(body: bytes, said: str) -> None:
+    async def main() -> None:
+        registry = memory_registry(now=Clock())
+        done = await registry.import_({"x.json": body})
+        assert done.added == ()
+        assert said in " ".join(done.faults)
+
+    asyncio.run(main())
+
+
+def test_an_id_that_is_taken_is_replaced() -> None:
+    async def main() -> None:
+        registry = memory_registry(now=Clock())
+        files = {"a.json": json.dumps({"error_patterns": [SEED]}).encode()}
+        await registry.import_(files)
+        other = changed("fix_approach.description", "Something else altogether")
+        second = {"b.json": json.dumps({"error_patterns": [other]}).encode()}
+        done = await registry.import_(second)
+        assert done.renamed == (("pat-error-null-check-015", done.added[0]),)
+        assert len(await registry.patterns()) == 2
+        assert (await registry.import_(second)).added == ()
+
+    asyncio.run(main())
+
+
+def test_nothing_to_import_is_an_error(tmp_path: Path) -> None:
+    async def main() -> None:
+        for path in (tmp_path, tmp_path / "none.json"):
+            with pytest.raises(LogError, match=r"no pattern files|cannot be read"):
+                await import_from(memory_registry(), path)
+
+    asyncio.run(main())
+
+
+@pytest.mark.scenario("XTL-31")
+def test_a_loops_state_says_what_it_was_told_and_what_it_gave() -> None:
+    async def main() -> None:
+        registry, _ = await filled()
+        states = await registry.export()
+        first = states["loops/loop-a/state.json"]["cross_loop_learning"]
+        assert [one["new"] for one in first["extracted_patterns"]] == [True] * 4
+        lost = states["loops/loop-2/state.json"]["cross_loop_learning"]
+        assert lost["injected_patterns"][0]["successful"] is False
+        used = states["loops/loop-3/state.json"]["cross_loop_learning"]
+        assert used["injected_patterns"][0] == {
+            "pattern_id": "pat-error-typeerror-null-property-access-001",
+            "applied": True,
+            "successful": True,
+            "iteration_used": 2,
+        }
+        assert used["improvement_estimate"] == {
+            "baseline_iterations": None,
+            "actual_iterations": 3,
+            "improvement": None,
+            "n": 0,
+        }
+        await registry.inject("loop-x", case(), ALWAYS)
+
+    asyncio.run(main())

@@ -1,0 +1,185 @@
+"""What a history teaches."""
+
+import pytest
+from msgspec.structs import replace
+
+from taofold.core.checks import Check
+from taofold.learning.extraction.history import Attempt, Change
+from taofold.learning.extraction.lessons import extract
+from taofold.learning.patterns.kinds import Approach, Avoidance, ErrorFix, Template
+
+from .loops import BOUND, GUARD, attempt, fault, history
+
+
+@pytest.mark.scenario("XTL-01")
+def test_an_error_and_the_fix_after_which_its_check_passed_are_a_pattern() -> None:
+    failed = attempt(BOUND, after=(fault(),), iteration=2)
+    fixed = attempt(GUARD, iteration=3)
+    (found,) = extract(history(failed, fixed), ("error",))
+    assert isinstance(found.body, ErrorFix)
+    signature, fix = found.body.signature, found.body.fix
+    assert (signature.type, signature.name) == ("ReferenceError", "AttributeError")
+    assert signature.pattern == "'NoneType' object has no attribute '.*'"
+    assert signature.hints == ("*.py:address",)
+    assert (fix.category, fix.template, fix.language) == (
+        "add_null_check", "add_null_check", "python",
+    )  # fmt: skip
+    assert fix.code.startswith("if {{variable}} is None:")
+    assert fix.diff == "+if user is None:\n+    raise ValueError('who?')\n return user.email"
+    assert fix.cause
+    assert signature.example == "'NoneType' object has no attribute 'email'"
+    assert signature.seen == "users/mail.py:address"
+    assert len(fix.description) >= 20
+    assert found.tags == ("python", "add-null-check", "attributeerror")
+    assert found.scope.language == "python"
+
+
+@pytest.mark.parametrize(
+    "doubtful",
+    [
+        attempt(GUARD, kept=False),
+        attempt(GUARD, judged=False),
+        attempt(GUARD, after=(fault(),)),
+        attempt(GUARD, after=(fault(check="tests/test_b.py::test_b"),)),
+        attempt(Change("tests/test_users.py", "assert x", "assert True")),
+        attempt(),
+    ],
+    ids=["taken back", "not judged", "no help", "broke another", "in the tests", "no change"],
+)
+def test_what_proves_nothing_is_no_fix(doubtful: Attempt) -> None:
+    assert extract(history(doubtful), ("error", "template")) == ()
+
+
+def test_a_test_that_fails_for_another_reason_first_gives_its_first_error_too() -> None:
+    name = fault("NameError", "name 'math' is not defined")
+    other = fault("AssertionError", "assert 3 == 4")
+    found = extract(
+        history(
+            attempt(Change("users/mail.py", "x", "import math\nx"), before=(name,), after=(other,)),
+            attempt(BOUND, before=(other,)),
+        ),
+        ("error",),
+    )
+    assert [one.name for one in found] == [
+        "NameError: name '…' is not defined", "AssertionError: assert … == …",
+    ]  # fmt: skip
+
+
+@pytest.mark.scenario("XTL-05")
+def test_a_failed_loop_gives_no_approach_though_the_fix_that_held() -> None:
+    tried = (attempt(GUARD), attempt(BOUND, before=(fault(),), after=(fault(),)))
+    kinds = {one.kind for one in extract(history(*tried, outcome="exhausted"))}
+    assert "success" not in kinds
+    assert "error" in kinds
+    assert "success" not in {one.kind for one in extract(history(*tried))}
+
+
+CHAIN = (
+    attempt(GUARD, iteration=1, tools=("edit_file", "run_command")),
+    attempt(
+        BOUND, iteration=2, before=(fault("AssertionError", "assert 3 == 4", "t::b", "shop.py"),)
+    ),
+)
+
+
+def test_an_approach_is_a_chain_of_errors_with_the_edits_that_settled_them() -> None:
+    (found,) = extract(history(*CHAIN), ("success",))
+    assert isinstance(found.body, Approach)
+    assert found.body.category == "debugging"
+    assert found.body.tools == ("edit_file", "run_command")
+    assert found.body.average_iterations == 2
+    assert found.body.task == "Fix the failing tests of .*"
+    assert "`if user is None:` was added" in found.body.steps[0]
+    assert "`if amount > LIMIT:` became `if amount >= LIMIT:`" in found.body.steps[1]
+
+
+def test_a_fix_that_has_no_name_is_told_by_its_lines() -> None:
+    borrow = Change("src/lib.rs", "    let a = &rows[0];\n", "    let a = rows[0];\n")
+    check = fault("E0502", "cannot borrow `rows` as mutable", path="src/lib.rs")
+    (found,) = extract(history(attempt(borrow, before=(check,))), ("error",))
+    assert isinstance(found.body, ErrorFix)
+    assert found.body.fix.description == "`let a = &rows[0];` became `let a = rows[0];`"
+
+
+def test_a_loop_that_mostly_tried_in_vain_teaches_no_approach() -> None:
+    vain = attempt(BOUND, before=CHAIN[1].before, after=CHAIN[1].before, iteration=2)
+    tries = (CHAIN[0], vain, vain, CHAIN[1])
+    assert extract(history(*tries), ("success",)) == ()
+    assert extract(history(*tries), ("success",), 0.5) != ()
+
+
+def test_errors_that_were_there_together_are_no_chain() -> None:
+    both = attempt(GUARD, BOUND, before=(*CHAIN[0].before, *CHAIN[1].before))
+    assert len(extract(history(both), ("error",))) == 2
+    assert extract(history(both), ("success",)) == ()
+
+
+def test_one_edit_that_settled_everything_teaches_no_approach() -> None:
+    assert extract(history(attempt(GUARD)), ("success",)) == ()
+
+
+@pytest.mark.scenario("XTL-04")
+def test_an_error_that_stays_three_times_is_a_mistake_to_avoid_though_the_loop_failed() -> None:
+    stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
+    (found,) = extract(history(*stuck, outcome="exhausted"), ("anti",))[:1]
+    assert isinstance(found.body, Avoidance)
+    assert found.body.mode == "repeated_same_error"
+    assert "`if amount > LIMIT:` to `if amount >= LIMIT:`" in found.body.approach
+    assert found.body.signature is not None
+    assert extract(history(*stuck[:2], outcome="exhausted"), ("anti",)) == ()
+
+
+def test_a_mistake_that_was_overcome_says_what_helped() -> None:
+    stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
+    (found,) = extract(history(*stuck, attempt(GUARD, iteration=4)), ("anti",))
+    assert isinstance(found.body, Avoidance)
+    assert found.body.better == "What settled it: adding `if user is None:`"
+
+
+def test_a_change_that_broke_what_passed_is_named() -> None:
+    broken = fault(check="tests/test_b.py::test_b")
+    down = attempt(GUARD, after=(fault(), broken), iteration=2)
+    (found,) = extract(history(down, outcome="exhausted"), ("anti",))
+    assert isinstance(found.body, Avoidance)
+    assert found.body.mode == "breaking_change"
+    assert "adding `if user is None:`" in found.body.approach
+
+
+def test_a_file_that_was_written_over_teaches_nothing_where_its_earlier_text_is_unknown() -> None:
+    unknown = Change("users/mail.py", "", GUARD.after, unsure=True)
+    assert extract(history(attempt(unknown))) == ()
+    known = Change("users/mail.py", GUARD.before, GUARD.after)
+    assert extract(history(attempt(known)), ("error",))
+
+
+def test_of_several_errors_that_edits_of_several_files_settled_only_the_near_ones_are_learnt() -> (
+    None
+):
+    """Which of two edits settled an error that leads to neither, nobody can say."""
+    near = fault()
+    far = fault("KeyError", "'x'", "t::far", "elsewhere.py")
+    found = extract(history(attempt(GUARD, BOUND, before=(near, far))), ("error",))
+    assert [one.body.signature.name for one in found if isinstance(one.body, ErrorFix)] == [
+        "AttributeError"
+    ]
+
+
+def test_a_command_of_which_only_the_exit_code_is_known_gives_no_signature() -> None:
+    silent = Check("make check", "failed", "command", "")
+    assert extract(history(attempt(GUARD, before=(silent,))), ("error", "template")) == ()
+
+
+def test_new_code_is_a_template_and_an_exchange_of_signs_is_none() -> None:
+    (found,) = extract(history(attempt(GUARD)), ("template",))
+    assert isinstance(found.body, Template)
+    assert found.body.language == "python"
+    assert set(found.body.holes) == {"variable", "text"}
+    assert extract(history(attempt(BOUND)), ("template",)) == ()
+
+
+@pytest.mark.scenario("XTL-06")
+def test_only_the_types_that_are_asked_for_come_and_always_the_same() -> None:
+    past = history(*CHAIN)
+    assert {one.kind for one in extract(past)} == {"error", "success", "template"}
+    assert {one.kind for one in extract(past, ("error", "success"))} == {"error", "success"}
+    assert extract(past) == extract(replace(past))

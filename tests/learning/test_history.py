@@ -1,0 +1,82 @@
+"""A loop's facts and its runs' logs become a history that believes the gates."""
+
+import asyncio
+from collections.abc import Sequence
+
+from taofold.core.checks import Check
+from taofold.core.events import Record
+from taofold.learning.extraction.history import History
+from taofold.loop.events import BaselineTaken, IterationEnded
+from taofold.loop.learner.cross_loop import history_of
+from taofold.loop.state import Iteration, LoopState
+from taofold.loop.values import Wish
+from taofold.loop.verdict import Gate, GateResult, Verdict
+
+from .loops import GREEN, Log, red
+
+NAME = "tests/test_shop.py::test_a"
+
+
+def verdict(*failing: str, passed: bool = False) -> Verdict:
+    checks = tuple([Check(name, "failed", "AssertionError", "assert 3 == 4") for name in failing])
+    return Verdict(passed, (GateResult(Gate("pytest"), passed, checks=checks),), 0.5)
+
+
+class Work:
+    def __init__(self, log: Log, files: dict[tuple[str, str], str]) -> None:
+        self.log, self.files = log, files
+
+    async def records(self, run: str) -> Sequence[Record]:
+        return self.log.records
+
+    async def text(self, snapshot: str, path: str) -> str | None:
+        return self.files.get((snapshot, path))
+
+
+def read(log: Log, after: Verdict, *changed: str) -> History:
+    ended = IterationEnded(
+        number=1,
+        run="loop.1",
+        verdict=after,
+        snapshot="s1",
+        changed=changed,
+        tools={"edit_file": 1},
+    )
+    state = LoopState(
+        "completed" if after.passed else "exhausted", Wish("Fix it", ("pytest",), "/w"),
+        baseline=BaselineTaken(verdict=verdict(NAME), snapshot="s0"),
+        iterations=(Iteration(1, "loop.1", ended=ended),),
+    )  # fmt: skip
+    files = {("s0", "shop.py"): "a > b\n", ("s1", "shop.py"): "a >= b\n"}
+    return asyncio.run(history_of("loop", state, Work(log, files)))
+
+
+def test_attempts_inside_a_run_are_taken_where_its_log_tells_them() -> None:
+    log = Log().test(red()).edit("a > b", "a >= b").test(GREEN)
+    past = read(log, verdict(passed=True), "shop.py")
+    (one,) = past.attempts
+    assert one.changes[0].after == "a >= b"
+    assert (past.language, past.outcome, past.iterations) == ("python", "completed", 1)
+
+
+def test_a_run_that_claims_more_than_the_gates_saw_is_not_believed() -> None:
+    log = Log().test(red()).edit("a > b", "a >= b").test(GREEN)
+    (one,) = read(log, verdict(NAME), "shop.py").attempts
+    assert not one.kept
+
+
+def test_an_iteration_without_test_runs_is_one_attempt_out_of_its_files() -> None:
+    log = Log().edit("a > b", "a >= b")
+    (one,) = read(log, verdict(passed=True), "shop.py", "tests/test_shop.py").attempts
+    assert [(c.path, c.before, c.after) for c in one.changes] == [
+        ("shop.py", "a > b\n", "a >= b\n")
+    ]
+    assert [fault.id for fault in one.turned] == [NAME]
+
+
+def test_what_a_shell_command_edited_is_read_from_the_files() -> None:
+    """The log shows an edit that did nothing; the files show what did."""
+    log = Log().test(red()).edit("x", "y").step("run_command", "", command="sed -i s/>/>=/ shop.py")
+    log.test(GREEN)
+    (one,) = [one for one in read(log, verdict(passed=True), "shop.py").attempts if one.kept]
+    assert [(c.before, c.after) for c in one.changes] == [("a > b\n", "a >= b\n")]

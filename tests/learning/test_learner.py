@@ -1,0 +1,210 @@
+"""The learner over a real registry: lessons, attribution, extraction, all of it repeatable."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from taofold.core.checks import Check, Place
+from taofold.learning.loops import LoopNote
+from taofold.learning.patterns.pattern import Pattern
+from taofold.learning.settings import Extraction, Injection, Learning
+from taofold.log.registry.registry import memory_registry
+from taofold.loop.events import BaselineTaken
+from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
+from taofold.loop.learner.lessons import Used
+from taofold.loop.state import LoopState
+from taofold.loop.values import Wish
+from taofold.loop.verdict import Verdict
+
+from .loops import GUARD, attempt, fault, history
+
+ALWAYS = Learning(injection=Injection(control_share=0.0))
+
+
+def learner(learning: Learning = ALWAYS) -> CrossLoopLearner:
+    return CrossLoopLearner(memory_registry(), learning, repository="shop", by="worker")
+
+
+def state(root: Path, **more: object) -> LoopState:
+    wish = Wish("Fix the failing tests", ("pytest",), str(root), **more)  # type: ignore[arg-type]
+    return LoopState("running", wish, baseline=BaselineTaken(verdict=Verdict(False)))
+
+
+def check(message: str = "'NoneType' object has no attribute 'name'") -> Check:
+    place = Place("users/mail.py", 2, "address")
+    return Check("tests/t.py::test_x", "failed", "AttributeError", message, (place,))
+
+
+async def taught(mind: CrossLoopLearner, loop: str = "loop-1") -> None:
+    await mind.take_in(replace(history(attempt(GUARD)), loop=loop))
+
+
+def lessons(mind: CrossLoopLearner, root: Path, loop: str = "loop-2") -> str:
+    return asyncio.run(mind.lessons(loop, state(root), [check()])).text
+
+
+def test_what_one_loop_taught_another_is_told_in_true_names(
+    tmp_path: Path,
+) -> None:
+    mind = learner()
+    asyncio.run(taught(mind))
+    text = lessons(mind, tmp_path)
+    assert "Cross-Loop Learning Context" in text
+    assert "+if user is None:" in text
+    assert "a value that was used can be missing" in text
+    assert "loop-1" in text
+
+
+@pytest.mark.scenario("PEER-20")
+def test_lessons_are_the_same_to_the_byte_when_they_are_asked_for_again(tmp_path: Path) -> None:
+    mind = learner()
+    asyncio.run(taught(mind))
+    first = lessons(mind, tmp_path)
+    asyncio.run(taught(mind, "loop-3"))
+    assert lessons(mind, tmp_path) == first
+
+
+def test_a_control_loop_is_told_nothing_and_says_so(tmp_path: Path) -> None:
+    mind = learner(Learning(injection=Injection(control_share=1.0)))
+    asyncio.run(taught(mind))
+    told = asyncio.run(mind.lessons("loop-2", state(tmp_path), [check()]))
+    assert (told.text, told.control) == ("", True)
+
+
+@pytest.mark.scenario("XTL-14")
+def test_a_used_pattern_gets_its_due_once_and_the_loop_its_account(tmp_path: Path) -> None:
+    async def story() -> Pattern:
+        mind = learner()
+        await taught(mind)
+        told = await mind.lessons("loop-2", state(tmp_path), [check()])
+        past = history(attempt(GUARD, iteration=2), loop="loop-2")
+        learnt = await mind.take_in(past)
+        again = await mind.take_in(past)
+        assert again.injected == learnt.injected
+        used = {one.pattern: one for one in learnt.injected}
+        name = next(one for one in told.patterns if one.startswith("pat-error"))
+        assert used[name] == Used(name, True, True, 2)
+        return await mind.registry.show(name)
+
+    pattern = asyncio.run(story())
+    assert (pattern.counts.usage, pattern.counts.successes) == (2, 2)
+    assert [source.loop for source in pattern.sources] == ["loop-1", "loop-2"]
+    assert pattern.trend[-1].size == 2
+    assert pattern.last_used > 0
+
+
+def test_a_loop_that_gave_up_and_was_resumed_counts_as_it_ended_at_last(tmp_path: Path) -> None:
+    async def story() -> tuple[Pattern, LoopNote | None]:
+        mind = learner()
+        await taught(mind)
+        told = await mind.lessons("loop-2", state(tmp_path), [check()])
+        other = attempt(before=(fault("KeyError", "'x'"),), iteration=3)
+        await mind.take_in(history(other, loop="loop-2", outcome="max_iterations"))
+        name = next(one for one in told.patterns if one.startswith("pat-error"))
+        assert (await mind.registry.show(name)).counts.usage == 1
+        past = history(attempt(GUARD, iteration=4), loop="loop-2")
+        for _ in range(2):
+            await mind.take_in(past)
+        return await mind.registry.show(name), await mind.registry.loop("loop-2")
+
+    pattern, note = asyncio.run(story())
+    assert (pattern.counts.usage, pattern.counts.successes) == (2, 2)
+    assert (pattern.shown.loops, pattern.shown.iterations, pattern.shown.solved) == (1, 4, 1)
+    assert note is not None
+    assert (note.iterations, note.solved) == (4, True)
+
+
+@pytest.mark.scenario("XTL-17")
+def test_a_pattern_that_nobody_used_keeps_its_counts(tmp_path: Path) -> None:
+    async def story() -> tuple[Pattern, tuple[Used, ...]]:
+        mind = learner()
+        await taught(mind)
+        told = await mind.lessons("loop-2", state(tmp_path), [check()])
+        other = attempt(before=(fault("KeyError", "'x'"),))
+        learnt = await mind.take_in(history(other, loop="loop-2"))
+        name = next(one for one in told.patterns if one.startswith("pat-error"))
+        return await mind.registry.show(name), learnt.injected
+
+    pattern, used = asyncio.run(story())
+    assert pattern.counts.usage == 1
+    assert [one.applied for one in used] == [False] * len(used)
+
+
+@pytest.mark.scenario("XTL-08")
+def test_with_extraction_switched_off_nothing_is_written_and_by_hand_it_still_works() -> None:
+    class Nothing:
+        async def records(self, run: str) -> tuple[()]:
+            return ()
+
+        async def text(self, snapshot: str, path: str) -> None:
+            return None
+
+    async def story() -> tuple[int, int]:
+        mind = learner(Learning(extraction=Extraction(enabled=False)))
+        ended = replace(state(Path("/nowhere")), status="completed")
+        await mind.learn("loop-1", ended, Nothing())  # type: ignore[arg-type]
+        before = len(await mind.registry.patterns()) + len(await mind.registry.loops())
+        await mind.take_in(history(attempt(GUARD)))
+        return before, len(await mind.registry.patterns())
+
+    before, after = asyncio.run(story())
+    assert before == 0
+    assert after > 0
+
+
+@pytest.mark.parametrize("status", ["aborted", "tampered"])
+def test_a_loop_that_was_given_up_or_tampered_with_teaches_nothing(status: str) -> None:
+    mind = learner()
+    ended = replace(state(Path("/nowhere")), status=status)
+    learnt = asyncio.run(mind.learn("loop-1", ended, None))  # type: ignore[arg-type]
+    assert learnt.extracted == ()
+    assert asyncio.run(mind.registry.loops()) == []
+
+
+@pytest.mark.scenario("XTL-10")
+def test_the_loops_own_threshold_takes_the_place_of_the_configured_one(tmp_path: Path) -> None:
+    async def story(rate: float | None) -> str:
+        mind = learner()
+        await taught(mind)
+        for number in range(4):
+            told = await mind.lessons(f"use-{number}", state(tmp_path), [check()])
+            assert told.patterns
+            left = (fault(),) if number == 1 else ()
+            used = attempt(GUARD, after=left, kept=not left)
+            await mind.take_in(history(used, loop=f"use-{number}"), ())
+        last = await mind.lessons("last", state(tmp_path, min_success_rate=rate), [check()])
+        return " ".join([*last.reasons, *last.patterns])
+
+    assert "0.80 after 5 uses is below 0.9" in asyncio.run(story(0.9))
+    assert (
+        "pat-error-attributeerror-nonetype-object-has-no-at-001" in asyncio.run(story(0.1)).split()
+    )
+
+
+def test_a_model_may_name_a_pattern_and_nothing_else() -> None:
+    async def named(pattern: Pattern) -> str:
+        return "Check\n  the user first " + "x" * 200
+
+    async def story(mind: CrossLoopLearner) -> Pattern:
+        await taught(mind)
+        return next(one for one in await mind.registry.patterns() if one.kind == "error")
+
+    plain = asyncio.run(story(learner()))
+    spoken = asyncio.run(story(CrossLoopLearner(memory_registry(), ALWAYS, describe=named)))
+    assert spoken.name.startswith("Check the user first xxx")
+    assert len(spoken.name) <= 80
+    assert spoken.body == plain.body
+
+
+def test_the_case_reads_the_code_around_failing_places_and_nothing_outside(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    (root / "users").mkdir(parents=True)
+    (root / "users" / "mail.py").write_text("def address(name):\n    return find(name).email\n")
+    (tmp_path / "secret.py").write_text("TOKEN = 1\n")
+    inside = case_of("Fix it", [fault()], str(root))
+    assert "find(name)" in inside.code
+    assert (inside.language, inside.failing[0].place.function) == ("python", "address")
+    assert case_of("Fix it", [fault(path="../secret.py")], str(root)).code == ""
+    assert case_of("Fix it", [fault(path="gone.py")], str(root)).code == ""
