@@ -481,17 +481,14 @@ class Conversation(Sequence[Message]):
             self.size += len(encoded) - len(parts) + len(content)  # its frame is ASCII
             self._digest.update(encoded)
             return
-        self._digest.update(_neutral(message).encode("utf-8", "surrogatepass"))
-        media = message.media
-        if media:
-            self.media += media
-            self.chars += sum([part.chars for part in media])
-            self.size += sum([part.chars for part in media])
-        texts = [message.text]
-        for call in message.calls:
-            texts += (call.name, call.arguments)
-        self.chars += sum(map(len, texts))
-        self.size += sum([len(text.encode("utf-8", "surrogatepass")) for text in texts])
+        outline = _Outline(content)
+        self._digest.update(outline.neutral(message.role).encode("utf-8", "surrogatepass"))
+        self.chars += len(outline.readable)
+        self.size += len(outline.readable.encode("utf-8", "surrogatepass"))
+        for part in outline.media:
+            self.media.append(part)
+            self.chars += part.chars
+            self.size += part.chars
         if message.issuer is not None:
             self.issuer = message.issuer
             if bound(content):
@@ -566,19 +563,52 @@ class Conversation(Sequence[Message]):
         return f"Conversation({len(self)} messages, {self.digest})"
 
 
-def _neutral(message: Message) -> str:
-    """What the digest is made of. Of text, calls and lone results it is what it always was, so
-    that logs of earlier releases replay.
+class _Outline:
+    """What of a message's parts counts for its digest and its size, collected in one pass.
+
+    Every message of a run comes through here once, so it is read once and not once per question.
     """
-    results = message.results
-    found = f"{message.role}\x1f{results[0].id if results else ''}\x1f{message.text}\x1e"
-    for call in message.calls:
-        found += f"{call.name}\x1f{call.arguments}\x1f{call.id}\x1e"
-    for result in results[1:]:
-        found += f"{result.id}\x1e"
-    for part in message.media:
-        found += f"{part.kind}\x1f{part.digest or part.url}\x1e"
-    return found
+
+    __slots__ = ("calls", "media", "readable", "results", "text")
+
+    def __init__(self, content: tuple[Part, ...]) -> None:
+        self.calls: list[ToolCall] = []
+        self.results: list[str] = []
+        """Ids of the calls that are answered."""
+        self.media: list[MediaPart] = []
+        texts: list[str] = []
+        arguments: list[str] = []
+        for part in content:
+            if type(part) is ToolCall:
+                self.calls.append(part)
+                arguments += (part.name, part.arguments)
+            elif type(part) is ToolResult:
+                self.results.append(part.id)
+                texts.append(part.text)
+                if type(part.content) is tuple:
+                    self.media += media_of(part.content)
+            elif type(part) is TextPart:
+                texts.append(part.text)
+            elif type(part) is MediaPart:
+                self.media.append(part)
+        self.text = "".join(texts)
+        self.readable = self.text + "".join(arguments) if arguments else self.text
+
+    def neutral(self, role: Role) -> str:
+        """What the digest is made of, the same for every provider.
+
+        Of text, calls and lone results it is what it always was, so that logs of earlier
+        releases replay.
+        """
+        results = self.results
+        outline = f"{role}\x1f{results[0] if results else ''}\x1f{self.text}\x1e"
+        for call in self.calls:
+            outline += f"{call.name}\x1f{call.arguments}\x1f{call.id}\x1e"
+        for answered in results[1:]:
+            outline += f"{answered}\x1e"
+        for part in self.media:
+            outline += f"{part.kind}\x1f{part.digest or part.url}\x1e"
+        return outline
 
 
 def _opaque(content: Content, number: int) -> str:

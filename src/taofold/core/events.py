@@ -34,16 +34,6 @@ from taofold.core.values import (
     Verdict,
 )
 
-# fmt: off
-
-
-
-
-
-
-
-
-# fmt: on
 
 
 class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
@@ -51,6 +41,9 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
 
     disk: ClassVar[bool] = False
     """Must survive a power cut, not only a killed process: the log syncs before going on."""
+    timed: ClassVar[bool] = True
+    """Does time up to it count as activity? Not where nobody was active before: the run began,
+    was dead, or was copied from another."""
     elapsed: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """Milliseconds of activity since the record before, by a clock that nobody can set; None =
     what the records' times say."""
@@ -88,6 +81,7 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
     `goal` is its text; `parts` the goal as it was given, if it holds more than text.
     """
 
+    timed: ClassVar[bool] = False
     goal: str
     agent: str = "agent"
     strategy: str = "react"
@@ -114,6 +108,7 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
 class Forked(Happened, frozen=True, tag="forked"):
     """The events before this one were copied from `run`, up to and including `seq`."""
 
+    timed: ClassVar[bool] = False
     run: str
     seq: int
 
@@ -121,6 +116,7 @@ class Forked(Happened, frozen=True, tag="forked"):
 class Resumed(Happened, frozen=True, tag="resumed"):
     """A new activation took the run over, with fencing token `epoch`."""
 
+    timed: ClassVar[bool] = False
     epoch: int
     owner: str = ""
 
@@ -354,6 +350,7 @@ class Parked(Happened, frozen=True, tag="parked"):
 class Rewound(Happened, frozen=True, tag="rewound"):
     """Events after `to` no longer count. They stay in the log."""
 
+    timed: ClassVar[bool] = False
     to: int
 
 

@@ -5,7 +5,7 @@ everything else is counters and the few steps that are still open.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, assert_never, overload
+from typing import Any, Literal, TypeAlias, assert_never, overload
 
 import msgspec
 from msgspec.structs import replace
@@ -60,8 +60,6 @@ Status: TypeAlias = Literal[
     "new", "running", "waiting", "finished", "limited", "failed", "cancelled"
 ]
 _Called: TypeAlias = e.Decided | e.Started | e.Observed
-_UNTIMED: Final = (e.RunStarted, e.Resumed, e.Forked, e.Rewound)
-"""Before these nobody was active: the run began, was dead, or was copied from another."""
 ENDED: frozenset[str] = frozenset({"finished", "limited", "failed", "cancelled"})
 
 
@@ -207,7 +205,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
 
 def was_active(state: RunState, event: e.Event) -> bool:
     """Did the time between the last record and `event` pass in activity?"""
-    return state.status not in ("new", "waiting") and not isinstance(event, _UNTIMED)
+    return event.timed and state.status not in ("new", "waiting")
 
 
 def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunState:

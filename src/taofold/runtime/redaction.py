@@ -4,7 +4,7 @@ A reply is cleaned as text when it arrives, and once more when it has been read:
 may bring to light what an escape hid. It knows nothing about limits or the tape.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import is_
 from typing import Any, Final, cast
@@ -52,33 +52,33 @@ def checked(reply: object) -> Reply:
     if None in labels:
         labels = [label if label is not None else "" for label in labels]
         reply = replace(reply, model=labels[0], finish=labels[1])
-    _texts([*labels, *reply.notes])
+    texts: list[Any] = [*labels, *reply.notes]
     for part in reply.parts:
-        _part(part)
+        texts += _texts(part)
+    # One look for all of them; only an odd one is looked at by itself. A subclass of str is one.
+    if {*map(type, texts)} != {str}:
+        for text in texts:
+            if not isinstance(text, str):
+                raise ModelError(f"the reply has a {type(text).__name__} for a text", kind="reply")
     if not (type(reply.issuer) is Issuer or reply.issuer is None):
         raise ModelError("the reply's issuer is no Issuer", kind="reply")
     _check(reply.usage)
     return reply
 
 
-def _part(part: Any) -> None:
+def _texts(part: Any) -> tuple[Any, ...]:
+    """What should be text in `part`."""
     match part:
         case TextPart():
-            _texts([part.text, part.phase, part.opaque])
+            return part.text, part.phase, part.opaque
         case ToolCall():
-            _texts([part.name, part.arguments, part.id, part.opaque])
+            return part.name, part.arguments, part.id, part.opaque
         case ThinkingPart():
-            _texts([part.text, part.echo])
+            return part.text, part.echo
         case OpaquePart():
-            _texts([part.data, part.kind, part.digest])
+            return part.data, part.kind, part.digest
         case _:
             raise ModelError(f"the reply has a {type(part).__name__} for a part", kind="reply")
-
-
-def _texts(texts: Iterable[Any]) -> None:
-    for text in texts:
-        if not isinstance(text, str):
-            raise ModelError(f"the reply has a {type(text).__name__} for a text", kind="reply")
 
 
 def _check(usage: Any) -> None:
