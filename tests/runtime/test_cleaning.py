@@ -12,7 +12,7 @@ from taofold.core.effects import Act
 from taofold.core.errors import ModelError
 from taofold.core.values import Action, Reply, Thought, ToolCall, Usage
 from taofold.policy.redaction import MARK, Redactor
-from taofold.runtime.redaction import DEEPEST, MOST, Walk, checked, clean, cleaned
+from taofold.runtime.redaction import DEEPEST, MOST, RedactionPass, checked, clean, cleaned
 
 KNOWN = "correct horse"
 NUMBER = "1234567890"
@@ -89,7 +89,7 @@ def test_the_first_look_lets_nothing_through_that_the_closer_look_takes_out(
 ) -> None:
     action = Action(said, parameters, said, said, (said,), error=said)
     (kept,) = cleaned(REDACTOR, Act(Thought("t"), (action,))).actions
-    walk, text = Walk(REDACTOR), Walk(REDACTOR).text(said)
+    walk, text = RedactionPass(REDACTOR), RedactionPass(REDACTOR).text(said)
     assert (kept.tool, kept.rationale, kept.id, kept.error) == (text,) * 4
     assert repr(kept.parameters) == repr(walk.value(parameters))
     assert kept.guessed == walk.lost

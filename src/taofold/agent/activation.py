@@ -31,7 +31,7 @@ from taofold.runtime.control import pending
 from taofold.runtime.endings import Advanced
 from taofold.runtime.model import Model, resolve
 from taofold.runtime.owner import never_began, remove_unbegun
-from taofold.runtime.redaction import Walk, shown, unsaid
+from taofold.runtime.redaction import RedactionPass, shown, unsaid
 from taofold.runtime.setup import SETTING, Approver, ChildOutcome, Parent, Pause, Setup, current
 from taofold.runtime.tool_calls import render
 from taofold.tools import Tool
@@ -95,7 +95,7 @@ def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[L
 
 def _recorded(redactor: Redactor, given: Showing) -> tuple[Part, ...]:
     """The goal as it is recorded, if it holds more than text: without secrets."""
-    return parts_of(shown(Walk(redactor), given.parts)) if given.media else ()
+    return parts_of(shown(RedactionPass(redactor), given.parts)) if given.media else ()
 
 
 def new_id() -> str:

@@ -15,7 +15,7 @@ from taofold.core import events as e
 from taofold.core.events import Record
 from taofold.core.metrics import Metrics, measure
 from taofold.core.state import Chain, RunState
-from taofold.core.trace import Attempt, AuditEntry, audit
+from taofold.core.trace import AuditEntry, RefusedDecision, audit
 from taofold.core.values import Usage, Value
 from taofold.log.log import Log
 from taofold.parsing import Parsed, ReplyStream
@@ -132,7 +132,7 @@ class RunResult(Generic[Out]):
         return measure(self.records)
 
     @cached_property
-    def audit(self) -> tuple[tuple[AuditEntry, ...], tuple[Attempt, ...]]:
+    def audit(self) -> tuple[tuple[AuditEntry, ...], tuple[RefusedDecision, ...]]:
         """Every call with who asked, who decided and what came of it; and refused attempts."""
         return audit(self.records)
 

@@ -18,7 +18,7 @@ import msgspec
 from taofold.bridges.mcp_definitions import checker
 from taofold.bridges.mcp_sdk import plain
 from taofold.core.text import visible
-from taofold.log.formats.fields import is_mapping
+from taofold.core.value import is_object
 from taofold.policy.redaction import named
 from taofold.tools import Answer, InputRequired
 
@@ -99,7 +99,7 @@ class Asked:
 def recalled(answer: Answer | None) -> Asked | None:
     """The questions that `answer` is about, if it is about a server's."""
     state: Any = None if answer is None else answer.state
-    if not is_mapping(state) or KEY not in state:
+    if not is_object(state) or KEY not in state:
         return None
     return msgspec.convert(state[KEY], Asked)
 
@@ -137,7 +137,7 @@ def worded(server: str, said: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if said.get("mode") == "url":
         return _linked(server, message, str(said.get("url", ""))), {}
     schema: Any = said.get("requestedSchema")
-    if not is_mapping(schema) or not is_mapping(schema.get("properties", {})):
+    if not is_object(schema) or not is_object(schema.get("properties", {})):
         raise Unaskable("the server asks a person for something without saying what")
     properties: Any = schema.get("properties", {})
     secret = [str(name) for name, rules in properties.items() if _secret(str(name), rules)]
@@ -194,13 +194,13 @@ def filled(schema: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str]:
             given = json.loads(text)
         except ValueError:
             given = text.strip()
-        if not is_mapping(given):
+        if not is_object(given):
             wanted = [name for name in properties if name in schema.get("required", ())]
             single = wanted if len(wanted) == 1 else list(properties)
             if len(single) != 1:
                 return {}, f"Answer with JSON that holds {', '.join(properties)}."
             given = {single[0]: _valued(properties[single[0]], text.strip())}
-    content = {n: r["default"] for n, r in properties.items() if is_mapping(r) and "default" in r}
+    content = {n: r["default"] for n, r in properties.items() if is_object(r) and "default" in r}
     content |= {str(name): said for name, said in given.items()}
     odd = [name for name in content if name not in properties]
     if odd:

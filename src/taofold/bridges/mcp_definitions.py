@@ -16,9 +16,9 @@ import msgspec
 from taofold.bridges.mcp_sdk import get, load
 from taofold.core.errors import ConfigError
 from taofold.core.text import visible
+from taofold.core.value import is_object
 from taofold.core.values import RESERVED, Sideeffect, Tier
 from taofold.tools import RunContext, Tool, external
-from taofold.tools.schema import is_object
 from taofold.tools.signature import RESERVED_PARAMETER
 
 LONGEST: Final = 64

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from taofold.core.errors import ConfigError
-from taofold.log.formats.fields import is_list
+from taofold.core.value import is_array
 from taofold.policy.redaction import Redactor
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
@@ -41,7 +41,7 @@ class Place:
     server: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if is_list(self.command) or not isinstance(self.command, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if is_array(self.command) or not isinstance(self.command, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"the command of a server is one program, not {self.command!r}")
         if self.kind == "stdio" and not self.command.strip():
             raise ConfigError("a stdio server needs the command that starts it")

@@ -12,10 +12,10 @@ from taofold.core.content import TextPart
 from taofold.core.content import described as shown_as_text
 from taofold.core.errors import ConfigError
 from taofold.core.text import excerpt
+from taofold.core.value import is_object
 from taofold.core.values import ObservationStatus
 from taofold.tools import Outcome
 from taofold.tools.media import Attachment, Showing, showing
-from taofold.tools.schema import is_object
 
 FLOOD: Final = 1_000_000
 """Characters of a result that are kept; more is cut to an excerpt."""

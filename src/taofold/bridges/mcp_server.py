@@ -30,13 +30,14 @@ from taofold.agent.result import Happening, Progress
 from taofold.bridges.mcp_offers import RESUME, Offer, Offers, said
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, Conflict, Refused, RunError
+from taofold.core.value import is_object
 from taofold.core.values import Principal, Tier
 from taofold.policy.policy import Right
 from taofold.runtime.control import decide, pending
 from taofold.runtime.setup import Approval, Decision
 from taofold.runtime.tool_calls import render
 from taofold.tools.arguments import BadArguments
-from taofold.tools.schema import Checker, is_object
+from taofold.tools.schema import Checker
 
 INSTRUCTIONS: Final = (
     "Agents take a goal and may work for minutes; their runs are recorded. If an answer says that "

@@ -22,7 +22,7 @@ from taofold.bridges.mcp_place import Place
 from taofold.bridges.mcp_sdk import URL_REQUIRED, Session, code, data, get, load, plain
 from taofold.core.errors import ConfigError
 from taofold.core.text import visible
-from taofold.log.formats.fields import is_list, is_mapping
+from taofold.core.value import is_array, is_object
 from taofold.tools import InputRequired, Outcome, RunContext
 
 FRESH: Final = 60.0
@@ -175,7 +175,7 @@ class Serving:
                 return ""
         answer = ctx.answer
         state: Any = None if answer is None else answer.state
-        if answer is not None and is_mapping(state) and state.get(ACCEPT) == now.digest:
+        if answer is not None and is_object(state) and state.get(ACCEPT) == now.digest:
             if not answer.accepted:
                 return f"{pinned.name!r} was not accepted as it is now: it was not called"
             self.pins.add([now])
@@ -242,12 +242,12 @@ class Serving:
     def _failed(self, error: Exception, asked: asking.Asked | None) -> Outcome:
         """The observation for an error of the protocol. Some of them are questions."""
         held: Any = data(error)
-        if code(error) == URL_REQUIRED and is_mapping(held) and is_list(held.get("elicitations")):
+        if code(error) == URL_REQUIRED and is_object(held) and is_array(held.get("elicitations")):
             done = {} if asked is None else asked.done
             asks: dict[str, dict[str, Any]] = {
                 str(one.get("elicitationId", n)): {**one, "mode": "url"}
                 for n, one in enumerate(held["elicitations"])
-                if is_mapping(one)
+                if is_object(one)
             }
             asking.Asked(self.name, asks, legacy=True, done=done).next()
         number = code(error)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from taofold.cli import place
 from taofold.cli.outcome import say
 from taofold.core.errors import ConfigError
-from taofold.log.formats.fields import is_mapping
+from taofold.core.value import is_object
 from taofold.tools.discovery import DiscoveryWarning, discovered
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def recorded(started: "RunStarted", agent: str = "", model: str = "") -> Choice:
         ConfigError: it was not started from here, or came from another machine.
     """
     said: Any = started.settings.get(SETTINGS)
-    if not is_mapping(said):
+    if not is_object(said):
         if not agent:
             raise ConfigError(
                 "this run does not say how to make its agent (it was imported, or started from "

@@ -11,7 +11,7 @@ from taofold.cli.find import find, with_log
 from taofold.cli.outcome import fail, give_json, say
 from taofold.cli.program import invocation
 from taofold.core.errors import Refused
-from taofold.log.formats.fields import is_mapping
+from taofold.core.value import is_object
 
 if TYPE_CHECKING:
     from taofold.log.log import Log
@@ -138,7 +138,7 @@ def _parameters(text: str) -> dict[str, Any] | None:
         said: Any = jsonlib.loads(text)
     except ValueError as error:
         fail(f"--parameters is not JSON: {error}")
-    if not is_mapping(said):
+    if not is_object(said):
         fail(f"--parameters is a JSON object, not {text!r}")
     return said
 

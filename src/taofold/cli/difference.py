@@ -13,8 +13,8 @@ from taofold.cli.clean import clean, parameters
 from taofold.cli.essence import essence, kind
 from taofold.core import events as e
 from taofold.core.state import fold, live
+from taofold.core.value import is_array, is_object
 from taofold.core.values import Step
-from taofold.log.formats.fields import is_list, is_mapping
 
 _BESIDE = (e.Resumed, e.Parked, e.Forked)
 """Say how a run was driven, not what it did."""
@@ -90,9 +90,9 @@ def _plain(event: e.Event) -> Any:
 
 
 def _without(value: Any) -> Any:
-    if is_mapping(value):
+    if is_object(value):
         return {name: _without(one) for name, one in value.items() if name not in _LOOSE}
-    return [_without(one) for one in value] if is_list(value) else value
+    return [_without(one) for one in value] if is_array(value) else value
 
 
 def _lines(step: Step | None) -> list[str]:

@@ -10,8 +10,8 @@ import msgspec
 
 from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError, ModelError
+from taofold.core.value import is_object
 from taofold.core.values import Message, ModelSettings, Profile, Reply
-from taofold.log.formats.fields import is_mapping
 from taofold.runtime.model import Model, Request, ToolSpec
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ async def _shapes(model: Model) -> str:
         said: Any = json.loads(reply.text)
     except ValueError:
         return "no: the reply was no JSON"
-    good = is_mapping(said) and set(said) == {"planet", "moons"}
+    good = is_object(said) and set(said) == {"planet", "moons"}
     return "" if good else "no: the reply was JSON of another shape"
 
 
@@ -206,7 +206,7 @@ async def _calls(model: Model) -> str:
         said: Any = json.loads(reply.calls[0].arguments)
     except ValueError:
         return "no: the call's arguments were no JSON"
-    return "" if is_mapping(said) else "no: the call's arguments were no object"
+    return "" if is_object(said) else "no: the call's arguments were no object"
 
 
 def _window(name: str) -> int:
@@ -229,7 +229,7 @@ def _window(name: str) -> int:
 
 
 def _whole(facts: Any, name: str) -> int:
-    number: Any = facts.get(name, 0) if is_mapping(facts) else 0
+    number: Any = facts.get(name, 0) if is_object(facts) else 0
     return number if isinstance(number, int) and number > 0 else 0
 
 
@@ -245,4 +245,4 @@ def _json(url: str, body: dict[str, str] | None = None, *, key: str = "") -> dic
             said: Any = json.loads(answer.read(1 << 20))
     except (OSError, ValueError):
         return {}
-    return said if is_mapping(said) else {}
+    return said if is_object(said) else {}

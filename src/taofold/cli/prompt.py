@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from taofold.cli.asked import why
 from taofold.cli.clean import clean
-from taofold.log.formats.fields import is_mapping
+from taofold.core.value import is_object
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
 
@@ -114,7 +114,7 @@ class Asking:
         except ValueError as error:
             self._lines.show(f"that is not JSON: {error}", [], "")
             return None
-        if not is_mapping(edited):
+        if not is_object(edited):
             self._lines.show("parameters are a JSON object", [], "")
             return None
         return edited

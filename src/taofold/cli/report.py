@@ -14,7 +14,7 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.state import RunState, fold, live
 from taofold.core.trace import opening
-from taofold.log.plain import plain
+from taofold.core.value import plain
 
 if TYPE_CHECKING:
     from taofold.cli.story import Voice

@@ -35,7 +35,6 @@ from taofold.core.values import (
 )
 
 
-
 class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
     """What all events share."""
 

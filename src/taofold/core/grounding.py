@@ -104,7 +104,7 @@ def texts(value: Any) -> Iterator[str]:
             yield str(item)
 
 
-class Ledger:
+class TokenLedger:
     """Who brought which token first: feed it in the order of the log."""
 
     def __init__(self, *known: str) -> None:
@@ -152,7 +152,7 @@ class Ledger:
 
 def ground(steps: Sequence[Step], *, goal: str, instructions: str = "") -> tuple[Grounding, ...]:
     """Judge the thoughts of complete steps, taken one after the other."""
-    ledger = Ledger(goal, instructions)
+    ledger = TokenLedger(goal, instructions)
     judged: list[Grounding] = []
     for step in steps:
         judged.append(ledger.judge(step.number, step.thought))
@@ -177,7 +177,7 @@ def ground_turns(told: Sequence[Turn], records: Iterable[e.Record]) -> tuple[Gro
         for call in turn.calls
         if call.observation is not None
     }
-    ledger = Ledger()
+    ledger = TokenLedger()
     judged: list[Grounding] = []
     for record in records:
         turn = proposed.get(record.seq)

@@ -189,7 +189,7 @@ def opening(records: Iterable[e.Record]) -> e.RunStarted | None:
 VERSION: Final = 1
 
 
-class Span(msgspec.Struct, frozen=True, gc=False):
+class TraceSpan(msgspec.Struct, frozen=True, gc=False):
     """A span. `step` is 0 outside of steps; `start` and `end` are ms since the epoch.
 
     Ids are `run:seq` with the record that opened the span, so they are the same each time.
@@ -213,7 +213,7 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     key: str = ""
 
 
-def trace(records: Iterable[e.Record]) -> tuple[Span, ...]:
+def trace(records: Iterable[e.Record]) -> tuple[TraceSpan, ...]:
     """The entries of a log in the order of their start; what is open ends with the log."""
     kept = live(records)
     if not kept:
@@ -226,11 +226,11 @@ def trace(records: Iterable[e.Record]) -> tuple[Span, ...]:
     return tuple(sorted(found, key=lambda entry: entry.start))
 
 
-def _entry(id: str, parent: str, step: int, start: int, **rest: Any) -> Span:  # noqa: A002
-    return Span(VERSION, id, parent, step, iso(start), start=start, **rest)
+def _entry(id: str, parent: str, step: int, start: int, **rest: Any) -> TraceSpan:  # noqa: A002
+    return TraceSpan(VERSION, id, parent, step, iso(start), start=start, **rest)
 
 
-def _run(kept: Sequence[e.Record], root: str) -> Span:
+def _run(kept: Sequence[e.Record], root: str) -> TraceSpan:
     first, last = kept[0].event, kept[-1].event
     opened = first if isinstance(first, e.RunStarted) else e.RunStarted(goal="")
     done = last if isinstance(last, e.RunFinished) else None
@@ -249,11 +249,11 @@ def _run(kept: Sequence[e.Record], root: str) -> Span:
     )
 
 
-def _replies(kept: Sequence[e.Record], told: Sequence[Turn], root: str) -> list[Span]:
+def _replies(kept: Sequence[e.Record], told: Sequence[Turn], root: str) -> list[TraceSpan]:
     """Model calls. A reply belongs to the next step of its branch."""
     numbers = {turn.seq: turn.number for turn in told}
     following: dict[str, int] = {}
-    found: list[Span] = []
+    found: list[TraceSpan] = []
     for record in reversed(kept):
         event = record.event
         if isinstance(event, e.Proposed):
@@ -279,7 +279,7 @@ def _replies(kept: Sequence[e.Record], told: Sequence[Turn], root: str) -> list[
     return found
 
 
-def _turn(turn: Turn, last: e.Record, root: str) -> list[Span]:
+def _turn(turn: Turn, last: e.Record, root: str) -> list[TraceSpan]:
     """A step and the calls in it."""
     own = f"{last.run}:{turn.seq}"
     ends = [call.observed_at or last.at for call in turn.calls]
@@ -301,7 +301,7 @@ def _turn(turn: Turn, last: e.Record, root: str) -> list[Span]:
     return [step, *calls]
 
 
-def _call(call: Call, own: str, turn: Turn, until: int) -> Span:
+def _call(call: Call, own: str, turn: Turn, until: int) -> TraceSpan:
     seen = call.observation
     return _entry(
         own,
@@ -341,7 +341,7 @@ class AuditEntry(Value, frozen=True):
     finished_at: int = 0
 
 
-class Attempt(Value, frozen=True):
+class RefusedDecision(Value, frozen=True):
     """A decision that somebody tried to take and may not."""
 
     id: str
@@ -350,11 +350,13 @@ class Attempt(Value, frozen=True):
     at: int
 
 
-def audit(records: Iterable[e.Record]) -> tuple[tuple[AuditEntry, ...], tuple[Attempt, ...]]:
+def audit(
+    records: Iterable[e.Record],
+) -> tuple[tuple[AuditEntry, ...], tuple[RefusedDecision, ...]]:
     """Every call of the run in order of proposal, and every refused attempt to decide."""
     who = ""
     entries: dict[tuple[str, int], AuditEntry] = {}
-    attempts: list[Attempt] = []
+    attempts: list[RefusedDecision] = []
     for record in live(records):
         event = record.event
         match event:
@@ -374,7 +376,9 @@ def audit(records: Iterable[e.Record]) -> tuple[tuple[AuditEntry, ...], tuple[At
                 place = (event.key, event.index)
                 entries[place] = _with(entries[place], event, record.at)
             case e.DecisionRefused():
-                attempts.append(Attempt(event.id, event.by, event.why, event.at or record.at))
+                attempts.append(
+                    RefusedDecision(event.id, event.by, event.why, event.at or record.at)
+                )
             case _:
                 pass
     return tuple(entries.values()), tuple(attempts)

@@ -1,8 +1,8 @@
-"""The base of all values: frozen, compared by content, with one compact JSON form."""
+"""The base of all values, and JSON: what it can hold, told apart in a way type checkers follow."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import msgspec
 
@@ -17,6 +17,16 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
 
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Is it a JSON object?"""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Is it a JSON array, as a list?"""
+    return isinstance(value, list)
+
+
 def is_finite(value: JSON) -> bool:
     """Are all numbers in `value`, which is not nested too deep to be JSON, numbers of JSON?"""
     if isinstance(value, float):
@@ -26,3 +36,14 @@ def is_finite(value: JSON) -> bool:
     if isinstance(value, list | tuple):
         return all(map(is_finite, cast("Sequence[JSON]", value)))
     return True
+
+
+def plain(value: Any) -> JSON:
+    """A value as plain JSON, with the fields that hold their default."""
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if is_object(value):
+        return {str(name): plain(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(member) for member in cast("Iterable[Any]", value)]
+    return value

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from taofold.core.errors import LogError
 
 
-class Forked(Protocol):
+class ForkAware(Protocol):
     """Something that has connections or threads."""
 
     def forked(self) -> None:
@@ -25,11 +25,11 @@ class Forked(Protocol):
         ...
 
 
-_known: Final["WeakSet[Forked]"] = WeakSet()
+_known: Final["WeakSet[ForkAware]"] = WeakSet()
 _inherited: Final[set[tuple[int, int]]] = set()
 
 
-def tell(one: Forked) -> None:
+def tell(one: ForkAware) -> None:
     """Call `one.forked()` in every child process, as long as `one` lives."""
     _known.add(one)
 

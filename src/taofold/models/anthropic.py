@@ -27,8 +27,8 @@ from taofold.core.content import (
     parts_of,
 )
 from taofold.core.errors import ConfigError, ModelError
+from taofold.core.value import is_object
 from taofold.core.values import Effort, Message, Reply, Usage
-from taofold.models.anyjson import is_object
 from taofold.models.endpoint import Reader
 from taofold.models.options import Options, connection, endpoint, key_for, refuse_unknown
 from taofold.models.reader import EventReader, decoded, reported

@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from taofold.core.content import OpaquePart, Part, TextPart, ThinkingPart
+from taofold.core.value import is_object
 from taofold.core.values import Reply, Usage
-from taofold.models.anyjson import is_object
 from taofold.models.reader import EventReader, decoded, reported
 from taofold.models.sse import DONE
 from taofold.models.wire import Frame, encode, finish_of

@@ -22,8 +22,9 @@ from taofold.core.content import (
     parts_of,
 )
 from taofold.core.errors import ModelError
+from taofold.core.value import is_object
 from taofold.core.values import JSON, Effort, Reply
-from taofold.models.anyjson import is_array, is_object
+from taofold.models.anyjson import is_sequence
 from taofold.models.chat_reply import DETAILS, ChatReader
 from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
 from taofold.models.rules import Rules
@@ -329,7 +330,7 @@ def _format(schema: dict[str, JSON], level: int) -> dict[str, Any]:
 
 def closed(schema: JSON) -> bool:
     """Does `schema` obey OpenAI's strict rules: no object with optional or further keys?"""
-    if is_array(schema):
+    if is_sequence(schema):
         return all(closed(item) for item in schema)
     if not is_object(schema):
         return True

@@ -10,8 +10,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from taofold.core.errors import ModelError
+from taofold.core.value import is_object
 from taofold.core.values import Reply
-from taofold.models.anyjson import is_array, is_object
+from taofold.models.anyjson import is_sequence
 from taofold.models.retry import fault
 from taofold.models.sse import Events
 from taofold.models.wire import Frame
@@ -52,7 +53,7 @@ def reported(frame: Frame, error: Any) -> ModelError:
 
 def objects(value: Any) -> list[dict[str, Any]]:
     """The JSON objects in `value` if it is a list; what else is in it is left out."""
-    return [entry for entry in value if is_object(entry)] if is_array(value) else []
+    return [entry for entry in value if is_object(entry)] if is_sequence(value) else []
 
 
 class EventReader:

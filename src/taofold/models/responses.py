@@ -26,8 +26,8 @@ from taofold.core.content import (
     said,
 )
 from taofold.core.errors import ModelError
+from taofold.core.value import is_object
 from taofold.core.values import JSON, Message, Reply, Usage
-from taofold.models.anyjson import is_object
 from taofold.models.endpoint import Reader
 from taofold.models.openai import closed
 from taofold.models.reader import EventReader, decoded, objects, reported

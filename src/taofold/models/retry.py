@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from taofold.core.errors import ModelError
-from taofold.models.anyjson import is_array, is_object
+from taofold.core.value import is_object
+from taofold.models.anyjson import is_sequence
 from taofold.models.transport import Answer, place
 
 AGAIN: Final = frozenset({"rate", "server", "network", "reply"})
@@ -145,7 +146,7 @@ def reason(body: bytes) -> tuple[str, str]:
         found: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "", body[:_EXCERPT].decode("utf-8", "replace").strip()
-    while is_array(found) and found:
+    while is_sequence(found) and found:
         found = found[0]
     if not is_object(found):
         return "", str(found)

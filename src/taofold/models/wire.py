@@ -25,8 +25,9 @@ from taofold.core.content import (
     unbound,
 )
 from taofold.core.errors import ModelError
+from taofold.core.value import is_object
 from taofold.core.values import Message, Reply, ToolCall, Usage
-from taofold.models.anyjson import is_array, is_object
+from taofold.models.anyjson import is_sequence
 from taofold.models.prices import Price
 from taofold.runtime.model import Request, Speaker, ToolSpec
 
@@ -64,7 +65,7 @@ def _clean(value: Any) -> Any:
         return value.encode("utf-8", "replace").decode()
     if is_object(value):
         return {_clean(key): _clean(item) for key, item in value.items()}
-    if is_array(value):
+    if is_sequence(value):
         return [_clean(item) for item in value]
     return value
 

@@ -13,11 +13,12 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from taofold.core.value import is_array, is_object
 from taofold.parsing.markup.calls import Request
 from taofold.parsing.outcome import Call, Remark, Repair, Turn
 from taofold.parsing.schema.coercion import Coercion, Misfit
 from taofold.parsing.schema.scalars import Text, plain
-from taofold.parsing.schema.shape import ANY, Shape, is_list, is_object, plan_of_schema
+from taofold.parsing.schema.shape import ANY, Shape, plan_of_schema
 from taofold.parsing.spans import object_in
 
 THOUGHT_KEYS = ("thought", "reasoning", "thoughts", "thinking", "reflection")
@@ -95,7 +96,7 @@ def _is_parameter(key: str, value: Any, name: str, item: dict[str, Any]) -> bool
 
 
 def _is_empty(value: Any) -> bool:
-    return value is None or value == "" or value == {} or (is_list(value) and not value)
+    return value is None or value == "" or value == {} or (is_array(value) and not value)
 
 
 Object = dict[str, Any]
@@ -147,7 +148,7 @@ def turn_of(value: Object, tools: Tools, repairs: tuple[Repair, ...] = ()) -> Tu
 def _calls(value: Object, tools: Tools) -> tuple[Call, ...]:
     for key in (*BATCH_KEYS, "action"):
         batch = value.get(key)
-        if is_list(batch) and batch:
+        if is_array(batch) and batch:
             return tuple(call_of(item, tools) for item in batch)
         if isinstance(batch, dict):
             return (call_of(batch, tools, value),)
@@ -179,7 +180,7 @@ def _executed(value: Object) -> Object | None:
 
 def calls_in(value: Any, tools: Tools) -> Iterator[Call]:
     """The calls that a value behind a family's mark describes: an object, or a list of them."""
-    for item in value if is_list(value) else [value]:
+    for item in value if is_array(value) else [value]:
         calls = turn_of(item, tools).calls if is_decision(item) else ()
         if calls:
             yield from calls
@@ -217,7 +218,7 @@ def call_of_request(request: Request, tools: Tools) -> Call:
         error = f"the parameter {twice[0]!r} of {request.tool!r} is given several times"
         return Call(request.tool, {}, "", "", request.repairs, error)
     given = {key: _as_text(value, shape.fields.get(key)) for key, value in given.items()}
-    if not any(isinstance(each, Text) or is_list(each) for each in given.values()):
+    if not any(isinstance(each, Text) or is_array(each) for each in given.values()):
         return Call(request.tool, given, "", "", request.repairs)
     values: Object = {}
     notes = list(request.repairs)
@@ -361,7 +362,7 @@ def _remark_of(content: str, value: Object, kind: Any) -> Remark:
     because = value.get("because")
     cited: tuple[int, ...] = ()
     if because is not None:
-        items: list[Any] = because if is_list(because) else [because]
+        items: list[Any] = because if is_array(because) else [because]
         cited = tuple(number for item in items if (number := _whole(item)) is not None)
     confidence = _confidence(value.get("confidence"))
     return Remark(content.strip(), label, cited, confidence, value.get("critical") is True)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace as cut
 
+from taofold.core.value import is_array, is_object
 from taofold.parsing.decision import (
     FINISH,
     PARAMETER_KEYS,
@@ -28,7 +29,7 @@ from taofold.parsing.outcome import RAW_LIMIT, Call, Remark, Repair, Turn, Unpar
 from taofold.parsing.outline import dedent, outline_in, scalar
 from taofold.parsing.schema.coercion import refusal
 from taofold.parsing.schema.scalars import Text
-from taofold.parsing.schema.shape import ANYTHING, fold, is_list, is_object
+from taofold.parsing.schema.shape import ANYTHING, fold
 from taofold.parsing.schema.target import request_of
 from taofold.parsing.spans import unescaped
 
@@ -511,7 +512,7 @@ def _described(text: str, request: Request) -> Request | None:
         return None
     if not reading.whole:
         return replace(request, closed=False)
-    value = reading.value[0] if is_list(reading.value) and len(reading.value) == 1 else None
+    value = reading.value[0] if is_array(reading.value) and len(reading.value) == 1 else None
     found = request_of(value or reading.value)
     if found is None:
         return None

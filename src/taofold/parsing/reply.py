@@ -18,6 +18,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 from msgspec.structs import replace as cut
 
+from taofold.core.value import is_array, is_object
 from taofold.parsing.decision import (
     NAMELESS,
     PARAMETER_KEYS,
@@ -39,7 +40,7 @@ from taofold.parsing.markup.calls import Block, CallReader, Request
 from taofold.parsing.markup.families import CALL_CLOSE, FOREIGN, NOISE, UNKNOWN
 from taofold.parsing.outcome import RAW_LIMIT, Call, Prose, Reason, Remark, Repair, Turn, Unparsed
 from taofold.parsing.schema.coercion import refusal
-from taofold.parsing.schema.shape import ANY, Plan, fold, is_list, is_object
+from taofold.parsing.schema.shape import ANY, Plan, fold
 from taofold.parsing.schema.target import same
 from taofold.parsing.spans import Scan, Span, scan
 from taofold.parsing.typed import is_cut
@@ -294,7 +295,7 @@ class _Reply:
     def _is_call(self, span: Span) -> bool:
         """Whether a value is a decision, or a list of them."""
         value = span.reading.value
-        entries = value if is_list(value) else [value]
+        entries = value if is_array(value) else [value]
         return bool(entries) and all(is_decision(each, self._names) for each in entries)
 
     def _piece(self, span: Span) -> _Piece:

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from taofold.core.value import is_object
 from taofold.parsing.jsonlike.reader import Reader, Reading
 from taofold.parsing.jsonlike.strict import DECODER, decoded, is_finite
 from taofold.parsing.markup.calls import Block, CallReader
@@ -22,7 +23,7 @@ from taofold.parsing.markup.families import (
     closer_of,
 )
 from taofold.parsing.outcome import Repair
-from taofold.parsing.schema.shape import ANYTHING, Plan, is_object
+from taofold.parsing.schema.shape import ANYTHING, Plan
 
 _VALUE = (
     r"""\{(?=\s*+(?:["'“‘„`{}\\,/\#\ufeff\u200b]|[\w$][\w$.-]{0,63}+\s*+[:：=]|<\|"\|>))"""

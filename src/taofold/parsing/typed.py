@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
+from taofold.core.value import is_array
 from taofold.parsing.labels import has_action, has_lead, labelled
 from taofold.parsing.markup.calls import CallReader, Request, blocks_in
 from taofold.parsing.markup.families import CALL_OPEN, HEADER, NOISE, REASONING_CLOSE
@@ -24,7 +25,6 @@ from taofold.parsing.outcome import Level, Parsed, Repair, Unparsed
 from taofold.parsing.outline import outline_in
 from taofold.parsing.schema.coercion import Misfit, refusal
 from taofold.parsing.schema.scalars import Text
-from taofold.parsing.schema.shape import is_list
 from taofold.parsing.schema.target import (
     Fit,
     Target,
@@ -205,7 +205,7 @@ class _Search:
     def _is_beside(self, span: Span, spans: list[Span]) -> bool:
         """Whether a call stands in the midst of prose, or before a question: no decision."""
         value = span.reading.value
-        entries = value if is_list(value) else [value]
+        entries = value if is_array(value) else [value]
         if not self._target.slots or not any(map(request_of, entries)):
             return False
         end = max(spans[-1].end, self._found.repeated[-1][1] if self._found.repeated else 0)

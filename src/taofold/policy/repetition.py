@@ -48,7 +48,7 @@ class Judgement:
 _RUN: Final = Judgement()
 
 
-class Call(NamedTuple):
+class CallIdentity(NamedTuple):
     """What tells calls apart: `plain`, the fingerprint; `key`, the same or the tool's own idea."""
 
     plain: str
@@ -81,7 +81,7 @@ class Repetition:
         """Has the model earned a turn without tools?"""
         return self._blocked >= 2
 
-    def judge(self, action: Action, call: Call | None = None, beside: int = 0) -> Judgement:
+    def judge(self, action: Action, call: CallIdentity | None = None, beside: int = 0) -> Judgement:
         """May this call be made? Asking changes nothing.
 
         `beside` counts the same calls that stand before it in its batch.
@@ -110,7 +110,11 @@ class Repetition:
         return Judgement(backoff_ms=min(BACKOFF_MS[0] << min(over, 10), BACKOFF_MS[1]))
 
     def seen(
-        self, step: Step, *, mutating: frozenset[str] = frozenset(), calls: Sequence[Call] = ()
+        self,
+        step: Step,
+        *,
+        mutating: frozenset[str] = frozenset(),
+        calls: Sequence[CallIdentity] = (),
     ) -> None:
         """Take note of a complete step. `mutating` are the tools that are not reads."""
         self._failed = {}
@@ -123,7 +127,11 @@ class Repetition:
         self.refused_row = self.refused_row + refused if refused == len(step.actions) else 0
 
     def _one(
-        self, action: Action, observation: Observation, mutating: frozenset[str], known_as: Call
+        self,
+        action: Action,
+        observation: Observation,
+        mutating: frozenset[str],
+        known_as: CallIdentity,
     ) -> None:
         plain, call = known_as
         if observation.refused in ("blocked", "toolless", "stop"):
@@ -157,9 +165,9 @@ class Repetition:
         self._recent.append(call)
 
 
-def _plain(action: Action) -> Call:
+def _plain(action: Action) -> CallIdentity:
     plain = fingerprint(action)
-    return Call(plain, plain)
+    return CallIdentity(plain, plain)
 
 
 def masked(text: str) -> str:

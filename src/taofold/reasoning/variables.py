@@ -11,7 +11,7 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.state import live
-from taofold.core.trace import Call, Span, Turn, opening, trace, turns
+from taofold.core.trace import Call, TraceSpan, Turn, opening, trace, turns
 from taofold.core.values import RESERVED
 
 _VERSIONS: Final = ("draft", "revise")
@@ -53,7 +53,7 @@ def trace_entries(records: Iterable[e.Record]) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(entry) for entry in sorted(trace(records), key=_place)]
 
 
-def _place(entry: Span) -> tuple[int, ...]:
+def _place(entry: TraceSpan) -> tuple[int, ...]:
     """Where the entry's effect stands: branches in their order, whatever ran at once."""
     return tuple([int(part) for part in entry.key.split(".")]) if entry.key else ()
 

@@ -14,7 +14,7 @@ from taofold.core import events as e
 from taofold.core.effects import Act
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
-from taofold.policy.repetition import Call
+from taofold.policy.repetition import CallIdentity
 from taofold.runtime.approvals import settle
 from taofold.runtime.attempts import Attempts, doubt, lost, ruled, taken
 from taofold.runtime.ledger import Denied, Ledger, Park
@@ -57,10 +57,10 @@ def act(ledger: Ledger, key: str, effect: Act) -> Awaitable[tuple[Observation, .
     """Resolve an `Act`: record the step and perform its batch."""
     effect = cleaned(ledger.setup.redactor, effect)
     ledger.put(e.Proposed(key=key, thought=effect.thought, actions=effect.actions))
-    return Batch(ledger, key, effect).perform()
+    return ActionBatch(ledger, key, effect).perform()
 
 
-class Ready(NamedTuple):
+class ReadyCall(NamedTuple):
     """A call that may start."""
 
     place: int
@@ -69,19 +69,19 @@ class Ready(NamedTuple):
     bound: Bound
 
 
-class Batch:
+class ActionBatch:
     """The actions of one step, on their way."""
 
     def __init__(self, ledger: Ledger, key: str, effect: Act) -> None:
         self.ledger, self.key, self.effect = ledger, key, effect
         self.actions = list(effect.actions)
         self.observations: list[Observation | None] = [None] * len(effect.actions)
-        self.calls: list[Call | None] = [None] * len(effect.actions)
+        self.calls: list[CallIdentity | None] = [None] * len(effect.actions)
         """As the guard judged them."""
         self._attempts: dict[int, Attempts] = {}
         """Of calls that an earlier life started and nobody observed."""
         self._guard = ledger.guard(key)
-        self._ready: list[Ready] = []
+        self._ready: list[ReadyCall] = []
         self._same: dict[str, int] = {}
         self._pause = 0
 
@@ -145,7 +145,7 @@ class Batch:
                 return
         if tool.sequential:
             await self._run_ready()
-        self._ready.append(Ready(index, action, tool, bound))
+        self._ready.append(ReadyCall(index, action, tool, bound))
         if tool.sequential:
             await self._run_ready()
 
@@ -267,7 +267,7 @@ class Batch:
         if not known:
             await ledger.setup.sleep(milliseconds / 1000)
 
-    def _begin(self, one: Ready) -> None:
+    def _begin(self, one: ReadyCall) -> None:
         """Record that the call starts, unless an earlier life has recorded it."""
         ledger, key = self.ledger, self.key
         if one.tool.agent is not None:
@@ -278,7 +278,7 @@ class Batch:
         while not ledger.fresh and (again := ledger.tape.take(e.Started, key, one.place)):
             ledger.replayed(again)
 
-    async def _run(self, one: Ready) -> None:
+    async def _run(self, one: ReadyCall) -> None:
         """Make one call, or find out what became of it if an earlier life has started it."""
         ledger, key, index = self.ledger, self.key, one.place
         recorded = None if ledger.fresh else ledger.tape.peek(e.Observed, key, index)

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.text import visible
+from taofold.core.value import is_object
 from taofold.core.values import ASK_USER, Action, Observation, Tier, Verdict
-from taofold.log.formats.fields import is_mapping
 from taofold.policy import Ruling, digest
 from taofold.policy.redaction import Redactor
 from taofold.runtime.ledger import Cancelled, Ledger, Park
@@ -146,7 +146,7 @@ def flaw(decision: Decision) -> str:
     given = decision.parameters
     if given is None:
         return "an edit says which parameters to use instead" if said == "edit" else ""
-    if not is_mapping(given) or jsonable(given) != given:
+    if not is_object(given) or jsonable(given) != given:
         return f"edited parameters are a dict of JSON, not {quote(given)}"
     return ""
 

@@ -25,7 +25,7 @@ from taofold.core.values import Action, Step
 from taofold.log.store import Store
 from taofold.policy import Repetition
 from taofold.policy.limits import Held
-from taofold.policy.repetition import Call
+from taofold.policy.repetition import CallIdentity
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.setup import Setup
 
@@ -366,12 +366,12 @@ class Ledger:
             raise ReplayDiverged(key, None, event)
         raise EndOfTape(key)
 
-    def call(self, action: Action) -> Call:
+    def call(self, action: Action) -> CallIdentity:
         """The action as the guard knows it: by what it says, or as its tool tells calls apart."""
         plain = fingerprint(action)
         tool = self.tools.get(action.tool)
         own = tool.loop_key(action.parameters) if tool is not None and tool.loop_key else ""
-        return Call(plain, own or plain)
+        return CallIdentity(plain, own or plain)
 
     def guard(self, key: str) -> Repetition:
         """The repetition guard of the branch in which `key` stands."""
@@ -381,7 +381,7 @@ class Ledger:
             guard = self._guards[branch] = Repetition()
         return guard
 
-    def show(self, guard: Repetition, step: Step, calls: Sequence[Call | None]) -> None:
+    def show(self, guard: Repetition, step: Step, calls: Sequence[CallIdentity | None]) -> None:
         """Show the `guard` a step that is complete; `calls` are those that it has judged."""
         known = list(filter(None, calls))
         if len(known) < len(calls):

@@ -20,8 +20,8 @@ import msgspec
 
 from taofold.core.content import Conversation, Issuer
 from taofold.core.errors import ConfigError, ModelError, RunError
+from taofold.core.value import is_object
 from taofold.core.values import JSON, ModelSettings, Profile, Reply, Thinking, Value
-from taofold.log.formats.fields import is_mapping
 from taofold.reserved import operator_folder
 
 OnText: TypeAlias = Callable[[str], None]
@@ -273,7 +273,7 @@ def _read() -> dict[str, Any]:
         raise ConfigError(
             f"cannot be read: {error}; delete it or mend it", path=str(path)
         ) from error
-    return said if is_mapping(said) else {}
+    return said if is_object(said) else {}
 
 
 Factory: TypeAlias = Callable[..., Model]

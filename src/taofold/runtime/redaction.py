@@ -110,7 +110,7 @@ def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
         if name == reply.model and usage is reply.usage:
             return reply
         return replace(reply, usage=usage, model=name)
-    walk = Walk(redactor)
+    walk = RedactionPass(redactor)
     parts = tuple([_without_secrets(walk, part) for part in reply.parts])
     notes = [walk.text(note) for note in reply.notes]
     if walk.lost and bound(reply.content):
@@ -140,7 +140,7 @@ def _read(reply: Reply, name: str) -> list[str]:
     return texts
 
 
-def _without_secrets(walk: "Walk", part: Part) -> Part:
+def _without_secrets(walk: "RedactionPass", part: Part) -> Part:
     text = walk.text
     match part:
         case TextPart():
@@ -157,7 +157,7 @@ def _without_secrets(walk: "Walk", part: Part) -> Part:
             return part
 
 
-def shown(walk: "Walk", content: Content) -> "str | tuple[TextPart | MediaPart, ...]":
+def shown(walk: "RedactionPass", content: Content) -> "str | tuple[TextPart | MediaPart, ...]":
     """Text and media without secrets."""
     if isinstance(content, str):
         return walk.text(content)
@@ -179,7 +179,7 @@ def cleaned(redactor: Redactor, effect: Act) -> Act:
 
 def unsaid(redactor: Redactor, message: Message) -> Message:
     """A message of an earlier conversation without secrets; what is opaque in it is not kept."""
-    walk = Walk(redactor)
+    walk = RedactionPass(redactor)
     parts = [_without_secrets(walk, part) for part in parts_of(unbound(message.content))]
     return Message(message.role, content_of(parts))
 
@@ -187,7 +187,7 @@ def unsaid(redactor: Redactor, message: Message) -> Message:
 def plain(redactor: Redactor, value: Any) -> Any:
     """`value`, JSON, without secrets and lone surrogates; itself if there are none."""
     try:
-        return Walk(redactor).value(value)
+        return RedactionPass(redactor).value(value)
     except TooDeep:
         return f"(nested deeper than {DEEPEST})"
 
@@ -196,7 +196,7 @@ class TooDeep(Exception):
     """A value is nested deeper than anybody means it, or holds itself."""
 
 
-class Walk:
+class RedactionPass:
     """One pass over a value. `lost`: does it hold anything that was taken out?"""
 
     __slots__ = ("_harmless", "_redactor", "lost")
@@ -258,7 +258,7 @@ class Walk:
         return old if same else new
 
 
-def _parameters(walk: Walk, action: Action) -> tuple[dict[str, Any], str]:
+def _parameters(walk: RedactionPass, action: Action) -> tuple[dict[str, Any], str]:
     try:
         return walk.value(action.parameters), action.error
     except TooDeep:
@@ -282,7 +282,7 @@ def _spotless(redactor: Redactor, action: Action) -> bool:
 def _action(redactor: Redactor, action: Action) -> Action:
     if _spotless(redactor, action):
         return action
-    walk = Walk(redactor)
+    walk = RedactionPass(redactor)
     parameters, error = _parameters(walk, action)
     repairs = action.repairs
     if walk.lost and action.tool not in RESERVED and ALTERED not in repairs:

@@ -22,7 +22,7 @@ from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import ask, resolution
 from taofold.runtime.endings import words
 from taofold.runtime.ledger import Cancelled, Ledger, Park
-from taofold.runtime.redaction import Walk, shown
+from taofold.runtime.redaction import RedactionPass, shown
 from taofold.runtime.setup import Parent
 from taofold.tools import Answer, Bound, InputRequired, Outcome, RunContext, Tool
 from taofold.tools.result import bulky, jsonable, utf8
@@ -59,7 +59,7 @@ async def answered(
         return Answer(resolved.reason, resolved.verdict == "allow", wants.state, resolved.by)
 
 
-class Desk:
+class ToolQuestions:
     """`RunContext.ask`: asks the person who is there, while the tool waits in its call."""
 
     def __init__(self, ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> None:
@@ -169,7 +169,7 @@ async def call(
     if tool.agent is not None:
         return await delegate(ledger, key, index, action, tool)
     seconds = _deadline(ledger, bound)
-    desk = Desk(ledger, key, index, action, tool)
+    desk = ToolQuestions(ledger, key, index, action, tool)
     context = _context(ledger, desk, seconds, answer) if bound.contextual else None
     begin = perf_counter()
     again = False
@@ -223,7 +223,9 @@ def _time_left(ledger: Ledger) -> bool:
     return seconds is None or ledger.store.state.active_ms < seconds * 1000
 
 
-def _context(ledger: Ledger, desk: Desk, seconds: float, answer: Answer | None) -> RunContext[Any]:
+def _context(
+    ledger: Ledger, desk: ToolQuestions, seconds: float, answer: Answer | None
+) -> RunContext[Any]:
     """What the tool is told about its call."""
     setup, store = ledger.setup, ledger.store
     return RunContext(
@@ -272,7 +274,7 @@ def observed(
     return _event(ledger, key, index, tool, _cut(ledger.setup.redactor, tool, outcome), seconds)
 
 
-class Cut(NamedTuple):
+class StoredResult(NamedTuple):
     """What a tool returned, without secrets and short enough. `whole` is all of it, if cut."""
 
     outcome: Outcome
@@ -284,7 +286,7 @@ class Cut(NamedTuple):
     digest: str
 
 
-def _cut(redactor: Redactor, tool: Tool, outcome: Outcome) -> Cut:
+def _cut(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
     """Pure, so that it can be done in a thread."""
     result = redactor.json(outcome.value)
     text = result if isinstance(result, str) else render(result)
@@ -305,11 +307,11 @@ def _cut(redactor: Redactor, tool: Tool, outcome: Outcome) -> Cut:
     if outcome.update is not None:
         update = (outcome.update[0], redactor.json(outcome.update[1]))
         outcome = msgspec.structs.replace(outcome, update=update)
-    return Cut(outcome, result, redactor.text(extraction), auto, cut, whole, digest)
+    return StoredResult(outcome, result, redactor.text(extraction), auto, cut, whole, digest)
 
 
 def _event(
-    ledger: Ledger, key: str, index: int, tool: Tool, said: Cut, seconds: float
+    ledger: Ledger, key: str, index: int, tool: Tool, said: StoredResult, seconds: float
 ) -> e.Observed:
     if said.digest:
         ledger.store.keep(said.digest, said.whole)
@@ -339,7 +341,7 @@ def _parts(ledger: Ledger, outcome: Outcome, longest: int) -> tuple[TextPart | M
         return ()
     for digest, content in outcome.blobs.items():
         ledger.store.keep(digest, content)
-    found = shown(Walk(ledger.setup.redactor), outcome.parts)
+    found = shown(RedactionPass(ledger.setup.redactor), outcome.parts)
     if isinstance(found, str):
         return (TextPart(found),)
     return tuple(

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from taofold.agent.activation import UI_CONTEXT, new_id
 from taofold.core.errors import Conflict, LogError
-from taofold.log.formats.fields import is_mapping
+from taofold.core.value import is_object
 from taofold.log.log import ENDED, RunRow
 from taofold.server import api_people, views
 from taofold.server.agui_ask import decision
@@ -128,7 +128,7 @@ async def _start(call: Call, said: RunAgentInput, session: str) -> str:
     """
     server = call.server
     props: Any = said.forwarded_props
-    wanted = props.get("agent") if is_mapping(props) else None
+    wanted = props.get("agent") if is_object(props) else None
     name, agent = offered(server, str(wanted or ""))
     run, goal = new_id(), _goal(said)
     context = "; ".join(f"{one.description}: {one.value}" for one in said.context or ())

@@ -10,8 +10,8 @@ from ag_ui.core import Interrupt, ResumeEntry
 from pydantic import ValidationError
 
 from taofold.core import events as e
+from taofold.core.value import is_object
 from taofold.core.values import ASK_USER, Action
-from taofold.log.formats.fields import is_mapping
 from taofold.server import shapes_asked
 from taofold.server.problem import Problem
 
@@ -74,7 +74,7 @@ def decision(entry: ResumeEntry) -> shapes_asked.Decide:
     if entry.status == "cancelled":
         return _decide(entry, "deny", {"reason": "cancelled by the client"})
     payload: Any = entry.payload
-    said: dict[str, Any] = dict(payload) if is_mapping(payload) else {}
+    said: dict[str, Any] = dict(payload) if is_object(payload) else {}
     rest = {name: said[name] for name in ("reason", "digest") if said.get(name)}
     approved, parameters, answer = (said.get(n) for n in ("approved", "parameters", "answer"))
     if approved is None and parameters is None and isinstance(answer, str):
@@ -84,7 +84,7 @@ def decision(entry: ResumeEntry) -> shapes_asked.Decide:
     if approved is True and answer is None:
         if parameters is None:
             return _decide(entry, "approve", rest)
-        if is_mapping(parameters):
+        if is_object(parameters):
             return _decide(entry, "edit", {**rest, "parameters": parameters})
     raise Problem(
         422,

@@ -6,8 +6,8 @@ Pure. Knows nothing about events or HTTP.
 from typing import Any
 
 from taofold.core.state import RunState
+from taofold.core.value import is_object
 from taofold.core.values import JSON
-from taofold.log.formats.fields import is_mapping
 
 
 def view(run: str, state: RunState) -> dict[str, JSON]:
@@ -30,7 +30,7 @@ def view(run: str, state: RunState) -> dict[str, JSON]:
 
 def patch(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
     """The RFC 6902 operations that make `after` of `before`. Lists are replaced whole."""
-    if is_mapping(before) and is_mapping(after):
+    if is_object(before) and is_object(after):
         gone = [{"op": "remove", "path": _at(path, name)} for name in before if name not in after]
         new = [
             {"op": "add", "path": _at(path, name), "value": value}

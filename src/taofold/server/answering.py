@@ -4,12 +4,12 @@ Shows text only where the reply is the loop's JSON and the text stands in the an
 `finish`. Nothing that it says is stored. Pure.
 """
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic_core import from_json
 
+from taofold.core.value import is_array, is_object
 from taofold.core.values import FINISH
-from taofold.log.formats.fields import is_list, is_mapping
 
 _FIRST: Final = 24
 _PART: Final = 40
@@ -46,14 +46,14 @@ def shown(reply: str) -> str | None:
         said: Any = from_json(reply[begin:], allow_partial="trailing-strings")
     except ValueError:
         return None
-    if not is_mapping(said):
+    if not is_object(said):
         return None
     action = said.get("action")
     several = said.get("actions")
-    if action is None and is_list(several) and len(several) == 1:
+    if action is None and is_array(several) and len(several) == 1:
         action = several[0]
-    if not is_mapping(action) or action.get("tool") != FINISH:
+    if not is_object(action) or action.get("tool") != FINISH:
         return None
     parameters: Any = action.get("parameters")
-    answer = cast("dict[str, Any]", parameters).get("answer") if is_mapping(parameters) else None
+    answer = parameters.get("answer") if is_object(parameters) else None
     return answer if isinstance(answer, str) and answer else None

@@ -9,10 +9,10 @@ from pydantic import BaseModel
 
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.text import iso
+from taofold.core.value import plain
 from taofold.learning.patterns.pattern import Arm, Pattern, Query, Source
 from taofold.learning.registry import Registry
 from taofold.log.journal import Journal
-from taofold.log.plain import plain
 from taofold.loop.events import IterationEnded
 from taofold.loop.report import report_json
 from taofold.loop.state import LoopState

@@ -11,7 +11,7 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic import create_model as model_of
 
-from taofold.log.formats.fields import is_list, is_mapping
+from taofold.core.value import is_array, is_object
 from taofold.parsing.jsonlike.strict import decoded
 from taofold.server.endpoint import invalid
 from taofold.server.problem import Problem
@@ -41,7 +41,7 @@ def answer(form: Mapping[str, Any], text: str) -> str:
         _check("answer", _type(form), text if kind in (None, "string") else _decoded(text))
         return text
     said: Any = _decoded(text) if text.strip() else {}
-    if not is_mapping(said):
+    if not is_object(said):
         if len(fields) != 1:
             raise Problem(422, "invalid", f"answer: JSON with {', '.join(fields)} is wanted")
         ((name, rules),) = fields.items()
@@ -78,15 +78,15 @@ def _decoded(text: str) -> Any:
 
 def _fields(form: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     said: Any = form.get("properties")
-    if not is_mapping(said):
+    if not is_object(said):
         return {}
-    return {str(name): rules if is_mapping(rules) else {} for name, rules in said.items()}
+    return {str(name): rules if is_object(rules) else {} for name, rules in said.items()}
 
 
 def _model(form: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]) -> type[BaseModel]:
     """What a filled form must be: the fields that it names, and no others."""
     said: Any = form.get("required")
-    wanted = set(map(str, said)) if is_list(said) else set[str]()
+    wanted = set(map(str, said)) if is_array(said) else set[str]()
     made: dict[str, Any] = {
         # A field's name is the tool's and may be anything, so it is only the alias.
         f"f{number}": (
@@ -107,7 +107,7 @@ def _type(rules: Mapping[str, Any]) -> Any:
     kind = said if isinstance(said, str) else ""
     if kind == "array":
         items: Any = rules.get("items")
-        inner: Any = _type(items) if is_mapping(items) else Any
+        inner: Any = _type(items) if is_object(items) else Any
         return Annotated[list[inner], Field(strict=True, **_lengths(rules, kind))]
     if kind not in _TYPES:
         return Any
@@ -119,11 +119,11 @@ def _type(rules: Mapping[str, Any]) -> Any:
 
 def _options(rules: Mapping[str, Any]) -> list[Any] | None:
     listed: Any = rules.get("enum")
-    if is_list(listed):
+    if is_array(listed):
         return listed
     for word in ("oneOf", "anyOf"):
         said: Any = rules.get(word)
-        if is_list(said) and said and all(is_mapping(one) and "const" in one for one in said):
+        if is_array(said) and said and all(is_object(one) and "const" in one for one in said):
             return [one["const"] for one in said]
     return None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from secrets import token_hex, token_urlsafe
 from typing import Any, Final
 
-from taofold.log.formats.fields import is_mapping
+from taofold.core.value import is_object
 from taofold.reserved import state_folder
 from taofold.server.kept import Form, Kept
 
@@ -19,7 +19,7 @@ NAME: Final = "local-token.json"
 
 
 def _token(said: Any) -> str:
-    token = said.get("token") if is_mapping(said) else None
+    token = said.get("token") if is_object(said) else None
     if not isinstance(token, str) or len(token) < 32:
         raise ValueError("it holds no token")
     return token

@@ -15,8 +15,8 @@ from secrets import token_hex, token_urlsafe
 from typing import Any, Final, TypeAlias
 
 from taofold.core.errors import ConfigError
+from taofold.core.value import is_object
 from taofold.core.values import Principal
-from taofold.log.formats.fields import is_mapping
 from taofold.log.store import clock
 from taofold.server.kept import Form, Kept, Shared
 from taofold.server.tokens import Token, Tokens
@@ -49,7 +49,7 @@ Entries: TypeAlias = Mapping[str, Entry]
 
 
 def _entries(said: Any) -> Entries:
-    if not is_mapping(said):
+    if not is_object(said):
         raise ValueError("it has no sessions")
     return {digest: Entry(str(one["token"]), int(one["until"])) for digest, one in said.items()}
 

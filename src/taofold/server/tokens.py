@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 
 from taofold.core.errors import ConfigError
 from taofold.core.text import iso
+from taofold.core.value import is_array, is_object
 from taofold.core.values import Principal
-from taofold.log.formats.fields import is_list, is_mapping
 from taofold.log.store import clock
 from taofold.policy.policy import ROLES
 from taofold.server.kept import Form, Kept, Shared
@@ -53,8 +53,8 @@ def _token(entry: Any) -> Token:
 
 
 def _known(said: Any) -> Known:
-    entries = said["tokens"] if is_mapping(said) else None
-    if not is_list(entries):
+    entries = said["tokens"] if is_object(said) else None
+    if not is_array(entries):
         raise ValueError("it has no list of tokens")
     return {token.id: token for token in map(_token, entries)}
 

@@ -15,9 +15,9 @@ from taofold.core.metrics import measure
 from taofold.core.state import RunState, fold
 from taofold.core.text import iso
 from taofold.core.trace import audit, opening
+from taofold.core.value import plain
 from taofold.core.values import Principal
 from taofold.log.log import RunRow
-from taofold.log.plain import plain
 from taofold.policy import Facts
 from taofold.runtime.model import Model
 from taofold.runtime.setup import Approval

@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, Field
 from taofold.actions.types import NoType, type_of
 from taofold.agent.activation import STRATEGIES
 from taofold.core.text import near
+from taofold.core.value import is_array, is_object
 from taofold.core.values import Effort, PromptCache
-from taofold.log.formats.fields import is_list, is_mapping
 from taofold.policy import Policy
 from taofold.runtime.model import providers
 from taofold.spec.config_file import LimitKeys
@@ -154,7 +154,7 @@ def read_document(
     keys, faults = check(document, model)
     raw = document.value.get("tools")
     tools: list[ToolUse] = []
-    for index, entry in enumerate(raw if is_list(raw) else ()):
+    for index, entry in enumerate(raw if is_array(raw) else ()):
         use, wrong = _tool(document, entry, index)
         faults += wrong
         tools += [use] if use is not None else []
@@ -167,10 +167,10 @@ def read_document(
 
 def _tool(document: Document, entry: Any, index: int) -> tuple[ToolUse | None, list[Fault]]:
     place = ("tools", index)
-    if is_mapping(entry) and "name" in entry:
+    if is_object(entry) and "name" in entry:
         tool, faults = read_inline(document, entry, place)
         return (None if tool is None else ToolUse(tool.keys.name, tool)), faults
-    if is_mapping(entry) and len(entry) == 1:
+    if is_object(entry) and len(entry) == 1:
         [(key, value)] = entry.items()
         name = str(key)
         if name in BUILT_IN:
@@ -217,7 +217,7 @@ def _names(document: Document) -> list[Fault]:
         hint = near(strategy, STRATEGIES)
         faults.append(document.fault(("strategy",), f"unknown strategy {strategy!r}", hint))
     output = value.get("output", "str")
-    if is_mapping(output):
+    if is_object(output):
         try:
             type_of(output)
         except NoType as error:
@@ -227,7 +227,7 @@ def _names(document: Document) -> list[Fault]:
         faults.append(document.fault(("output",), f"unknown type {output!r}", hint))
     faults += _models(document, ("model",), value.get("model"))
     roles = value.get("models")
-    for key, spec in (roles if is_mapping(roles) else {}).items():
+    for key, spec in (roles if is_object(roles) else {}).items():
         role = str(key)
         place = ("models", role)
         if role not in ROLES:

@@ -13,8 +13,9 @@ from pydantic_core import ErrorDetails
 
 from taofold.core.errors import ConfigError
 from taofold.core.text import near
+from taofold.core.value import is_object
 from taofold.log.formats import fields as yaml
-from taofold.log.formats.fields import is_mapping, spelled
+from taofold.log.formats.fields import spelled
 from taofold.spec.faults import Fault
 
 _LARGEST: Final = 1 << 20
@@ -74,7 +75,7 @@ def parse(text: str, source: str, folder: Path = Path()) -> tuple[Document | Non
     value: Any = documents[0] if documents else None
     if value is None:
         value = {}
-    if not is_mapping(value):
+    if not is_object(value):
         return None, [Fault(source, "is not a mapping of keys to values", line=1)]
     mapping = {str(key): inner for key, inner in value.items()}
     return Document(source, text, mapping, folder), []

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from taofold.actions import Actions, Kind
 from taofold.actions.types import NoType, type_of
 from taofold.core.text import near
-from taofold.log.formats.fields import is_list, is_mapping
+from taofold.core.value import is_array, is_object
 from taofold.spec.condition import Condition, Unclear
 from taofold.spec.document import Document
 from taofold.spec.faults import Fault
@@ -50,11 +50,11 @@ class Compiler:
             return None
         if isinstance(value, str) and is_template(value):
             return self.template(value, place) or value
-        if is_mapping(value):
+        if is_object(value):
             return {
                 str(k): self._compiled(v, (*place, str(k)), depth + 1) for k, v in value.items()
             }
-        if is_list(value):
+        if is_array(value):
             return [self._compiled(v, (*place, i), depth + 1) for i, v in enumerate(value)]
         return value
 

@@ -21,7 +21,7 @@ from taofold.actions.acting import done, perform
 from taofold.actions.kind import Open, Text
 from taofold.actions.types import NoType, record
 from taofold.core.effects import Strategy
-from taofold.log.formats.fields import is_list, is_mapping
+from taofold.core.value import is_array, is_object
 from taofold.policy import Policy
 from taofold.spec.agent_file import AgentFile, read_document
 from taofold.spec.document import Document, check, load
@@ -96,8 +96,8 @@ def _inside(document: Document) -> list[Fault]:
     entries = document.value.get("imports")
     given += [
         _kind_of(f"flow.{entry.get('namespace')}", Open)
-        for entry in (entries if is_list(entries) else ())
-        if is_mapping(entry)
+        for entry in (entries if is_array(entries) else ())
+        if is_object(entry)
     ]
     compiler = Compiler(document, _with(build_actions_registry(), given), keys)
     Nodes(compiler).all(document.value.get("nodes"), ("nodes",))
@@ -105,7 +105,7 @@ def _inside(document: Document) -> list[Fault]:
 
 
 def _names(value: Any) -> list[Any]:
-    return list(value) if is_mapping(value) else []
+    return list(value) if is_object(value) else []
 
 
 def _flow(compiler: Compiler, document: Document) -> Flow:
@@ -136,10 +136,10 @@ def _state(compiler: Compiler, produced: set[str]) -> Any:
     written = compiler.keys.state_schema
     if written is None:
         return None
-    if not is_mapping(written):
+    if not is_object(written):
         compiler.wrong(("state_schema",), "must be a mapping of names to types")
         return None
-    if written.get("type") == "object" and is_mapping(written.get("properties")):
+    if written.get("type") == "object" and is_object(written.get("properties")):
         required = written.get("required", [])
         properties: dict[str, Any] = written["properties"]
         written = {n if n in required else f"{n}?": t for n, t in properties.items()}

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from taofold.actions.registry import canonical
 from taofold.core.text import near
-from taofold.log.formats.fields import is_list, is_mapping
+from taofold.core.value import is_array, is_object
 from taofold.spec.document import check
 from taofold.spec.flow import Edge, Given, Loop, Node, Place, Spread
 from taofold.spec.flow_compile import Compiler
@@ -24,13 +24,13 @@ class Nodes:
 
     def all(self, raw: Any, place: Place, extra: frozenset[str] = frozenset()) -> tuple[Node, ...]:
         """A list of nodes."""
-        if not is_list(raw):
+        if not is_array(raw):
             self.c.wrong(place, "must be a list of nodes")
             return ()
         if len([part for part in place if isinstance(part, int)]) > _DEEPEST:
             self.c.wrong(place, "is nested too deep")
             return ()
-        beside = [str(one.get("name")) for one in raw if is_mapping(one)]
+        beside = [str(one.get("name")) for one in raw if is_object(one)]
         made = [self.one(value, (*place, i), extra, beside) for i, value in enumerate(raw)]
         return tuple([node for node in made if node is not None])
 
@@ -147,7 +147,7 @@ class Nodes:
             return {}
         branches: dict[str, tuple[Node, ...]] = {}
         for name, nodes in spread.branches.items():
-            listed = [{"name": name, **nodes}] if is_mapping(nodes) else nodes
+            listed = [{"name": name, **nodes}] if is_object(nodes) else nodes
             branches[name] = self._listed(listed, nodes, (*where, "branches", name), inner)
         steps: tuple[Node, ...] = ()
         items: Given | None = None
@@ -165,7 +165,7 @@ class Nodes:
     def _listed(
         self, nodes: Any, raw: Any, place: Place, extra: frozenset[str]
     ) -> tuple[Node, ...]:
-        if not is_mapping(raw):
+        if not is_object(raw):
             return self.all(nodes, place, extra)
         node = self.one(nodes[0], place, extra, [str(nodes[0].get("name"))])
         return () if node is None else (node,)

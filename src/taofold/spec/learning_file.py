@@ -12,8 +12,8 @@ import msgspec
 from pydantic import Field, ValidationError
 
 from taofold.core.text import near
+from taofold.core.value import is_object
 from taofold.learning.settings import CONTROL_SHARE, MOST_INJECTED, Extraction, Injection, Learning
-from taofold.log.formats.fields import is_mapping
 from taofold.spec.document import Document, Strict, check, load
 from taofold.spec.faults import Fault
 
@@ -107,7 +107,7 @@ def read_learning(
 def _file(document: Document, said: dict[str, dict[str, Any]]) -> list[Fault]:
     value: Any = document.value
     for depth, key in enumerate(KEY):
-        if not is_mapping(value):
+        if not is_object(value):
             return [document.fault(KEY[:depth], "must be a mapping of keys to values")]
         value = value.get(key)
         if value is None:

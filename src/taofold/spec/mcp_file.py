@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from taofold.core.errors import ConfigError
-from taofold.log.formats.fields import is_list, is_mapping
+from taofold.core.value import is_array, is_object
 from taofold.policy.redaction import Redactor, named
 from taofold.spec.document import Document, Strict
 from taofold.spec.faults import Fault
@@ -53,12 +53,12 @@ def read_servers(document: Document) -> list[Fault]:
     """What is wrong with the section beyond the form of its keys."""
     section: Any = document.value.get("mcp")
     faults: list[Fault] = []
-    for key, value in (section if is_mapping(section) else {}).items():
+    for key, value in (section if is_object(section) else {}).items():
         name = str(key)
         if _NAME.fullmatch(name) is None:
             hint = "small letters, digits and _, as it becomes the beginning of its tools' names"
             faults.append(document.fault(("mcp", name), f"{name!r} is no server name", hint))
-        if is_mapping(value):
+        if is_object(value):
             faults += _server(document, name, value)
     return faults
 
@@ -101,14 +101,14 @@ def _secrets(document: Document, name: str, value: Mapping[str, Any]) -> list[Fa
     said = "secrets do not belong in files"
     faults: list[Fault] = []
     for key, texts in (("args", value.get("args")), ("url", [value.get("url")])):
-        for text in texts if is_list(texts) else ():
+        for text in texts if is_array(texts) else ():
             shown = isinstance(text, str) and not (key == "url" and _flaw(text)[0])
             if shown and Redactor().text(text) != text:
                 hint = "a program reads them from its env, an address from its headers: ${NAME}"
                 faults.append(document.fault(("mcp", name, key), said, hint))
     for key in ("env", "headers"):
         held: Any = value.get(key)
-        for inner, text in (held if is_mapping(held) else {}).items():
+        for inner, text in (held if is_object(held) else {}).items():
             if not isinstance(text, str) or _REFERENCE in text:
                 continue
             if named(str(inner), text):

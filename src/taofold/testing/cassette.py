@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from taofold.core.errors import ConfigError, TaofoldError
-from taofold.models.anyjson import is_array, is_object
+from taofold.core.value import is_object
+from taofold.models.anyjson import is_sequence
 from taofold.models.transport import Answer, Body, Bounds, OnBytes, place, whole
 
 _PIECE: Final = 37
@@ -131,7 +132,7 @@ def _missing(wanted: Any, got: Any, path: str) -> str:
             if why := _missing(value, got[key], f"{path}.{key}"):
                 return why
         return ""
-    if is_array(wanted) and is_array(got) and len(wanted) == len(got):
+    if is_sequence(wanted) and is_sequence(got) and len(wanted) == len(got):
         reasons = (
             _missing(one, other, f"{path}[{index}]")
             for index, (one, other) in enumerate(zip(wanted, got, strict=True))

@@ -18,9 +18,9 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from taofold.core.errors import ConfigError
+from taofold.core.value import is_array, is_object
 from taofold.tools.context import RunContext
 from taofold.tools.docstring import Docstring
-from taofold.tools.schema import is_array, is_object
 from taofold.tools.signature import OPEN, RESERVED_PARAMETER, Signature, bare, is_blocking
 
 _NONE: Final = inspect.Parameter.empty

@@ -6,8 +6,9 @@ server checks again. It knows nothing about tools.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
+from taofold.core.value import is_array, is_object
 from taofold.tools.arguments import BadArguments, quote, unknown
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -145,13 +146,3 @@ def _typed(value: Any, kind: Any) -> bool:
         ):
             return True
     return False
-
-
-def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Is it a JSON object?"""
-    return isinstance(value, dict)
-
-
-def is_array(value: Any) -> TypeGuard[list[Any]]:
-    """Is it a JSON array?"""
-    return isinstance(value, list)

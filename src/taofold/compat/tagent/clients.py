@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 from taofold.agent.sync import run_now
 from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError, ModelError
+from taofold.core.value import is_object
 from taofold.core.values import Message, ModelSettings, Profile, Reply
-from taofold.log.formats.fields import is_mapping
 from taofold.runtime.model import (
     Model,
     ModelSpec,
@@ -160,4 +160,4 @@ def _text(said: Any) -> str | None:
 
 
 def _part(thing: Any, name: str) -> Any:
-    return thing.get(name) if is_mapping(thing) else getattr(thing, name, None)
+    return thing.get(name) if is_object(thing) else getattr(thing, name, None)

@@ -8,7 +8,7 @@ stay text. Knows no formats.
 import math
 from collections.abc import Sequence
 from io import StringIO
-from typing import Any, Final, NoReturn, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, cast
 
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
@@ -20,23 +20,14 @@ from ruamel.yaml.representer import SafeRepresenter
 
 from taofold.core.errors import ConfigError
 from taofold.core.text import milliseconds
+from taofold.core.value import is_array, is_object
 
 Path: TypeAlias = tuple[str | int, ...]
 T = TypeVar("T")
 _DEEPEST: Final = 100
 
 
-def is_mapping(value: object) -> TypeGuard[dict[Any, Any]]:
-    """Is it a mapping, with whatever in it?"""
-    return isinstance(value, dict)
-
-
-def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Is it a list, with whatever in it?"""
-    return isinstance(value, list)
-
-
-class Fault(Exception):
+class DocumentFault(Exception):
     """Something at `path` in the document is not as it must be."""
 
     def __init__(self, path: Path, message: str) -> None:
@@ -48,8 +39,8 @@ class Fields:
     """A mapping of the document, read once, key by key."""
 
     def __init__(self, value: Any, path: Path) -> None:
-        if not is_mapping(value):
-            raise Fault(path, f"must be a mapping, got {_short(value)}")
+        if not is_object(value):
+            raise DocumentFault(path, f"must be a mapping, got {_short(value)}")
         self._value = value
         self._taken: set[str] = set()
         self.path = path
@@ -59,7 +50,9 @@ class Fields:
         there = [key for key in keys if key in self._value]
         self._taken.update(there)
         if len(there) > 1:
-            raise Fault((*self.path, there[1]), f"says the same as {there[0]!r}: keep one of them")
+            raise DocumentFault(
+                (*self.path, there[1]), f"says the same as {there[0]!r}: keep one of them"
+            )
         return self._value[there[0]] if there else default
 
     def has(self, key: str) -> bool:
@@ -102,7 +95,7 @@ class Fields:
         value = self.listed(key)
         for index, item in enumerate(value):
             if not isinstance(item, str):
-                raise Fault((*self.path, key, index), f"must be text, got {_short(item)}")
+                raise DocumentFault((*self.path, key, index), f"must be text, got {_short(item)}")
         return tuple(value)
 
     def numbers(self, key: str) -> tuple[int, ...]:
@@ -110,7 +103,9 @@ class Fields:
         value = self.listed(key)
         for index, item in enumerate(value):
             if isinstance(item, bool) or not isinstance(item, int):
-                raise Fault((*self.path, key, index), f"must be a whole number, got {_short(item)}")
+                raise DocumentFault(
+                    (*self.path, key, index), f"must be a whole number, got {_short(item)}"
+                )
         return tuple(value)
 
     def json(self, *keys: str) -> Any:
@@ -145,7 +140,7 @@ class Fields:
         """Nothing may be left over."""
         for key in self._value:
             if key not in self._taken:
-                raise Fault((*self.path, key), "unknown field: remove it, or move it")
+                raise DocumentFault((*self.path, key), "unknown field: remove it, or move it")
 
     def _typed(self, keys: tuple[str, ...], kind: type[T], default: T, name: str) -> T:
         value = self.take(*keys)
@@ -158,27 +153,28 @@ class Fields:
         return value
 
     def _wrong(self, key: str, value: Any, name: str) -> NoReturn:
-        raise Fault((*self.path, key), f"must be {name}, got {_short(value)}")
+        raise DocumentFault((*self.path, key), f"must be {name}, got {_short(value)}")
 
 
 def checked(value: Any, path: Path) -> Any:
     """`value`, which is JSON that a log can keep.
 
     Raises:
-        Fault: a type, number or character that JSON cannot say, or absurd depth.
+        DocumentFault: a type, number or character that JSON cannot say, or absurd depth.
     """
     left: list[tuple[Any, Path]] = [(value, path)]
     while left:
         item, place = left.pop()
         if len(place) > _DEEPEST:
-            raise Fault(path, f"is nested more than {_DEEPEST} deep")
-        if is_mapping(item):
-            for key in item:
+            raise DocumentFault(path, f"is nested more than {_DEEPEST} deep")
+        if isinstance(item, dict):
+            mapping = cast("dict[Any, Any]", item)  # YAML has keys of any type
+            for key in mapping:
                 if not isinstance(key, str):
-                    raise Fault((*place, key), f"a key must be text, got {_short(key)}")
+                    raise DocumentFault((*place, key), f"a key must be text, got {_short(key)}")
                 checked(key, place)
-            left.extend((inner, (*place, key)) for key, inner in item.items())
-        elif is_list(item):
+            left.extend((inner, (*place, key)) for key, inner in mapping.items())
+        elif is_array(item):
             left.extend((inner, (*place, index)) for index, inner in enumerate(item))
         else:
             _leaf(item, place)
@@ -190,11 +186,13 @@ def _leaf(item: Any, place: Path) -> None:
         try:
             item.encode()
         except UnicodeEncodeError:
-            raise Fault(place, "holds half of a surrogate pair, which is no character") from None
+            raise DocumentFault(
+                place, "holds half of a surrogate pair, which is no character"
+            ) from None
     elif isinstance(item, float) and not math.isfinite(item):
-        raise Fault(place, f"{item!r} is not a JSON number")
+        raise DocumentFault(place, f"{item!r} is not a JSON number")
     elif item is not None and not isinstance(item, bool | int | float):
-        raise Fault(place, f"{_short(item)} is not JSON: write it as text")
+        raise DocumentFault(place, f"{_short(item)} is not JSON: write it as text")
 
 
 def spelled(path: Sequence[str | int]) -> str:
@@ -205,7 +203,7 @@ def spelled(path: Sequence[str | int]) -> str:
     return said
 
 
-def refused(fault: Fault, source: str, line: int) -> ConfigError:
+def refused(fault: DocumentFault, source: str, line: int) -> ConfigError:
     """The fault as the error that a caller sees."""
     place = spelled(fault.path)
     said = f"{place} {fault}" if place else str(fault)

@@ -13,8 +13,9 @@ from taofold.core import events as e
 from taofold.core.rules import STATUS, UNTYPED, check_thought
 from taofold.core.text import iso
 from taofold.core.trace import Call, Turn
+from taofold.core.value import is_array, is_object
 from taofold.core.values import RESERVED, Action, Observation, ObservationStatus, Thought
-from taofold.log.formats.fields import Fault, Fields, Path, is_list, is_mapping
+from taofold.log.formats.fields import DocumentFault, Fields, Path
 
 STRATEGY: Final = "imported"
 """The strategy of imported runs. None has this name, so nobody can drive them on."""
@@ -79,7 +80,7 @@ class Writer:
     def mended(self, rule: str, detail: str, number: int, path: Path) -> None:
         """Record what was wrong in turn `number`, or refuse it if the import is strict."""
         if self._strict:
-            raise Fault(path, detail)
+            raise DocumentFault(path, detail)
         self.put(e.Violated(key=str(number), rule=rule, detail=detail, steps=(number,)))
 
 
@@ -151,11 +152,13 @@ def read(writer: Writer, fields: Fields, number: int) -> None:
     """Put one iteration on the record as turn `number`.
 
     Raises:
-        Fault: a field is missing, unknown or of the wrong kind.
+        DocumentFault: a field is missing, unknown or of the wrong kind.
     """
     said = fields.whole("iteration", "iteration_number", default=number)
     if said != number:
-        raise Fault(fields.path, f"is iteration {said} where {number} must follow: number from 1")
+        raise DocumentFault(
+            fields.path, f"is iteration {said} where {number} must follow: number from 1"
+        )
     fields.flag("interrupted")
     thought, at = _read_thought(writer, fields.take("thought"), number, (*fields.path, "thought"))
     calls = _read_calls(writer, fields, number, at)
@@ -185,7 +188,7 @@ def _read_calls(writer: Writer, fields: Fields, number: int, at: int) -> list[Ca
     actions = _listed(fields, "action", "actions")
     seen = _listed(fields, "observation", "observations")
     if len(seen) > len(actions):
-        raise Fault(seen[len(actions)][1], "an observation without an action")
+        raise DocumentFault(seen[len(actions)][1], "an observation without an action")
     calls: list[Call] = []
     for index, (value, path) in enumerate(actions):
         observation, observed_at = None, 0
@@ -203,7 +206,7 @@ def _listed(fields: Fields, one: str, many: str) -> list[tuple[Any, Path]]:
     """The values under either key, each with its path."""
     key = many if fields.has(many) else one
     value = fields.take(one, many)
-    if is_list(value):
+    if is_array(value):
         return [(item, (*fields.path, key, index)) for index, item in enumerate(value)]
     return [] if value is None else [(value, (*fields.path, key))]
 
@@ -237,7 +240,7 @@ def _settled(call: Call, observation: Observation | None, observed_at: int, valu
     """The call with its observation; whether it started stands in the document, or is likely."""
     whole = Call(call.action, observation, call.started_at, observed_at, effect=call.effect)
     started = by_default_started(whole)
-    if is_mapping(value) and "parameters" in value:
+    if is_object(value) and "parameters" in value:
         started = value.get("started", started)
     at = call.started_at if started else 0
     return Call(call.action, observation, at, observed_at, started=started, effect=call.effect)
@@ -246,7 +249,7 @@ def _settled(call: Call, observation: Observation | None, observed_at: int, valu
 def _read_observation(
     writer: Writer, value: Any, path: Path, number: int, at: int
 ) -> tuple[Observation, int]:
-    fields = Fields(value if is_mapping(value) else {"result": value}, path)
+    fields = Fields(value if is_object(value) else {"result": value}, path)
     observation = Observation(
         result=fields.json("result"),
         status=writer.status(fields.text("status"), number, (*path, "status")),

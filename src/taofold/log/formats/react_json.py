@@ -16,9 +16,10 @@ from taofold.core.errors import ConfigError
 from taofold.core.rules import UNTYPED
 from taofold.core.state import live
 from taofold.core.trace import Call, opening, turns
+from taofold.core.value import is_object
 from taofold.core.values import FINISH, Action, Observation, Thought
 from taofold.log.formats import fields as yaml
-from taofold.log.formats.fields import Fault, Fields, is_mapping, refused
+from taofold.log.formats.fields import DocumentFault, Fields, refused
 from taofold.log.formats.iterations import STRATEGY, Writer, by_default_started
 
 _ANSWERED: Final = "The trace ends with this answer."
@@ -44,7 +45,7 @@ def dumps(records: Iterable[e.Record]) -> str:
     ]
     ends = [record.event for record in kept if isinstance(record.event, e.RunFinished)]
     answer = ends[-1].output if ends else None
-    if start is not None and start.strategy == "flow" and is_mapping(answer):
+    if start is not None and start.strategy == "flow" and is_object(answer):
         answer = answer.get("reasoning_answer", answer)
     trace: dict[str, Any] = {"steps": steps, _FINAL: answer}
     if start is not None and start.goal:
@@ -72,7 +73,7 @@ def loads(text: str, *, run: str = "", at: int = 0, source: str = "react-json") 
     writer = Writer(run or "imported", at, strict=False)
     try:
         _trace(writer, Fields(document, ()))
-    except Fault as fault:
+    except DocumentFault as fault:
         raise refused(fault, source, yaml.line(text, fault.path)) from None
     return writer.records
 
@@ -107,7 +108,7 @@ def _entry(fields: Fields, position: int) -> tuple[int, str, Call]:
     tool = fields.text("action")
     given = fields.json("action_input")
     parameters: dict[str, Any] = (
-        given if is_mapping(given) else {} if given is None else {"input": given}
+        given if is_object(given) else {} if given is None else {"input": given}
     )
     result = fields.json("observation")
     fields.close()

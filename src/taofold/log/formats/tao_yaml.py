@@ -25,7 +25,7 @@ from taofold.core.text import iso
 from taofold.core.trace import opening, turns
 from taofold.log.formats import fields as yaml
 from taofold.log.formats import iterations as iteration
-from taofold.log.formats.fields import Fault, Fields, refused
+from taofold.log.formats.fields import DocumentFault, Fields, refused
 from taofold.log.formats.iterations import STRATEGY, Writer, without_empty
 
 
@@ -86,7 +86,7 @@ def loads(
             inner = top.take("tao_iteration")
             top.close()
             iteration.read(writer, Fields(inner, ("tao_iteration",)), number + 1)
-    except Fault as fault:
+    except DocumentFault as fault:
         raise refused(fault, source, yaml.line(text, fault.path, number)) from None
     if len(writer.records) == 1:
         raise ConfigError("the document is empty: expected `ralph_tao_log:`", path=source)

@@ -23,7 +23,7 @@ from taofold.log.journal import Fact, Journal, MemoryJournal
 from taofold.log.registry import tables as registry_vectors
 from taofold.log.registry import tables as tables
 from taofold.log.sqlite import journal as journals
-from taofold.log.sqlite.file import File, full_sync
+from taofold.log.sqlite.file import SqliteFile, full_sync
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class SqliteBook:
     """The registry's facts and tables in one SQLite file. Opened at the first use."""
 
     def __init__(self, path: Path, *, wait_s: float = 5.0, adopt: bool = False) -> None:
-        self._file = File(path, wait_s=wait_s, adopt=adopt, max_bytes=0, sync=full_sync)
+        self._file = SqliteFile(path, wait_s=wait_s, adopt=adopt, max_bytes=0, sync=full_sync)
         self._faults: list[str] = []
 
     def open(self) -> None:

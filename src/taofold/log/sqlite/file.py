@@ -168,7 +168,7 @@ _FIRST_PAUSE_S: Final = 0.0002
 _LONGEST_PAUSE_S: Final = 0.05
 
 
-class File:
+class SqliteFile:
     """The database at `path`. Opened at the first use."""
 
     def __init__(

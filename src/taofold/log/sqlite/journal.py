@@ -13,7 +13,7 @@ from typing import Any, Final
 from taofold.core.errors import Conflict, LogError
 from taofold.log.journal import Fact, Journal, MemoryJournal, StreamRow, outrun
 from taofold.log.log import LONGEST_LEASE_MS
-from taofold.log.sqlite.file import File, file_identity, full_sync
+from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
 from taofold.log.store import clock
 
 _LAST: Final = 0xFFFFFFFF
@@ -100,7 +100,9 @@ class SqliteJournal:
         now: Callable[[], int] = clock,
     ) -> None:
         self.path, self._now = Path(path), now
-        self._file = File(self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync)
+        self._file = SqliteFile(
+            self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync
+        )
 
     @property
     def identity(self) -> str:

@@ -26,7 +26,7 @@ from taofold.log.log import (
 )
 from taofold.log.sqlite import statements as sql
 from taofold.log.sqlite.connection import explain, plain
-from taofold.log.sqlite.file import File, file_identity, full_sync
+from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
 from taofold.log.sqlite.schema import empty
 from taofold.log.sqlite.statements import LAST
 from taofold.log.store import clock
@@ -134,7 +134,9 @@ class SqliteLog:
     ) -> None:
         self.path = Path(path)
         self._wait_s, self._now = wait_s, now
-        self._file = File(self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync)
+        self._file = SqliteFile(
+            self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync
+        )
         self._numbers: dict[str, int] = {}
 
     @property

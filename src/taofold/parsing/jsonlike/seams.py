@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from taofold.core.value import is_array, is_object
 from taofold.parsing.outcome import Repair
-from taofold.parsing.schema.shape import is_list, is_object
 
 Path = tuple[str | int, ...]
 _IN_KEY = re.compile(r"[\"{}\[\]:,\n]")
@@ -55,7 +55,7 @@ def _keys(value: Any) -> Iterator[str]:
         yield from value
         for each in value.values():
             yield from _keys(each)
-    elif is_list(value):
+    elif is_array(value):
         for each in value:
             yield from _keys(each)
 
@@ -65,7 +65,7 @@ def _swallowed(value: Any, seam: re.Pattern[str], path: Path) -> Iterator[Path]:
     if is_object(value):
         for key, each in value.items():
             yield from _swallowed(each, seam, (*path, key))
-    elif is_list(value):
+    elif is_array(value):
         for number, each in enumerate(value):
             if isinstance(each, str) and _BETWEEN_ITEMS.search(each):
                 yield (*path, number)

@@ -10,7 +10,7 @@ import json
 from math import isfinite
 from typing import Any
 
-from taofold.parsing.schema.shape import is_list, is_object
+from taofold.core.value import is_array, is_object
 
 
 def _constant(name: str) -> Any:
@@ -55,4 +55,4 @@ def is_finite(value: Any) -> bool:
         return isfinite(value)
     if is_object(value):
         return all(map(is_finite, value.values()))
-    return all(map(is_finite, value)) if is_list(value) else True
+    return all(map(is_finite, value)) if is_array(value) else True

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from taofold.core.value import is_array, is_object
 from taofold.parsing.jsonlike.reader import Reader
 from taofold.parsing.jsonlike.tokens import MISSING
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import RAW_LIMIT, Reason, Repair, Unparsed
 from taofold.parsing.outline import outline_in
 from taofold.parsing.schema.scalars import Text, convert, expectation, plain
-from taofold.parsing.schema.shape import ANY, ANYTHING, Shape, fold, is_list, is_object
+from taofold.parsing.schema.shape import ANY, ANYTHING, Shape, fold
 
 Path = tuple[str | int, ...]
 _DEPTH = 110
@@ -101,7 +102,7 @@ class Coercion:
             raise Misfit([Fault(path, "a finite number", value)])
         if is_object(value):
             return {key: self.fit(each, ANY, (*path, key)) for key, each in value.items()}
-        if is_list(value):
+        if is_array(value):
             return [self.fit(each, ANY, (*path, index)) for index, each in enumerate(value)]
         return value
 
@@ -162,7 +163,7 @@ class Coercion:
         item = shape.item or ANY
         if isinstance(value, str):
             value = self._listed(value, path)
-        if not is_list(value):
+        if not is_array(value):
             if value is None or id(value) in self._opened:
                 raise Misfit([Fault(path, "a list", value)], cut=value is not None)
             fitted = self.fit(value, item, (*path, 0))
@@ -189,7 +190,7 @@ class Coercion:
     def _listed(self, value: str, path: Path) -> Any:
         """A text where a list is due: an encoded list, or one item unless it may be several."""
         decoded = self._decoded(value, path, "array")
-        if is_list(decoded):
+        if is_array(decoded):
             return decoded
         if isinstance(value, Text) and not value.strip():
             return []

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from taofold.parsing.schema.shape import is_list
+from taofold.core.value import is_array
 from taofold.parsing.schema.target import target_of
 
 Schema = Mapping[str, Any]
@@ -61,7 +61,7 @@ def _render(node: Any, root: Schema, trail: tuple[str, ...], indent: int) -> str
 
 def _typed(schema: Schema, root: Schema, trail: tuple[str, ...], indent: int) -> str:
     kind = schema.get("type")
-    if is_list(kind):
+    if is_array(kind):
         return " | ".join(_typed({**schema, "type": each}, root, trail, indent) for each in kind)
     if kind == "object" or "properties" in schema:
         return _object(schema, root, trail, indent)

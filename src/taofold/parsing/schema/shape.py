@@ -9,20 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, TypeGuard, cast
+from typing import Any, Literal, cast
 
 from pydantic import PydanticUserError, TypeAdapter
 
-
-def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether a JSON value is an object."""
-    return isinstance(value, dict)
-
-
-def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Whether a JSON value is a list."""
-    return isinstance(value, list)
-
+from taofold.core.value import is_array, is_object
 
 Kind = Literal[
     "any", "object", "array", "string", "integer", "number", "boolean", "null", "enum", "union"
@@ -129,12 +120,12 @@ class _Compiler:
             return Shape("enum", values=tuple(node["enum"]), title=str(node.get("title", "")))
         for key in ("oneOf", "anyOf", "allOf"):
             parts = node.get(key)
-            if is_list(parts) and len(parts) == 1:
+            if is_array(parts) and len(parts) == 1:
                 return self.shape(parts[0], depth + 1)
-            if is_list(parts) and parts and key != "allOf":
+            if is_array(parts) and parts and key != "allOf":
                 return self._union(node, parts, depth)
         kind = node.get("type")
-        if is_list(kind):
+        if is_array(kind):
             return self._union(node, [{**node, "type": each} for each in kind], depth)
         return self._typed(node, kind, depth)
 

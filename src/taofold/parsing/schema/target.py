@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
+from taofold.core.value import is_array, is_object
 from taofold.parsing.decision import (
     ANSWER_KEYS,
     BATCH_KEYS,
@@ -25,15 +26,7 @@ from taofold.parsing.decision import (
 from taofold.parsing.markup.calls import Request
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.coercion import Coercion, Fault, Misfit
-from taofold.parsing.schema.shape import (
-    ANYTHING,
-    Plan,
-    Shape,
-    fold,
-    is_list,
-    is_object,
-    plan_of_type,
-)
+from taofold.parsing.schema.shape import ANYTHING, Plan, Shape, fold, plan_of_type
 from taofold.parsing.spans import scan
 
 _CACHE = 512
@@ -118,7 +111,7 @@ def is_overlooked(text: str, plan: Plan) -> bool:
             for name, each in shape.fields.items():
                 if each.kind in _NESTING and name in value:
                     pending.append((value[name], each))
-        elif shape.item is not None and shape.item.kind in _NESTING and is_list(value):
+        elif shape.item is not None and shape.item.kind in _NESTING and is_array(value):
             pending.extend((each, shape.item) for each in value)
     return False
 
@@ -249,7 +242,7 @@ def request_of(value: Any) -> Request | None:
         if not is_object(call):
             return None
         inner = next((call[key] for key in (*BATCH_KEYS, *CALL_KEYS) if key in call), None)
-        if is_list(inner) and len(inner) == 1:
+        if is_array(inner) and len(inner) == 1:
             inner = inner[0]
         if not is_object(inner):
             break
@@ -294,7 +287,7 @@ def _direct(target: Target, value: Any, opened: Set[int] = frozenset()) -> Fit:
 
 def _wrapped(value: Any, *, wants_list: bool) -> Iterator[tuple[Any, str]]:
     """What stands inside a value that is only a wrapper, with the name of the repair."""
-    if is_list(value):
+    if is_array(value):
         if len(value) == 1 and isinstance(value[0], dict):
             yield value[0], "wrapper"
         return
@@ -311,7 +304,7 @@ def _content(entry: Any, named: bool, wants_list: bool) -> Iterator[tuple[Any, s
         decoded = _decoded(entry) if named and entry.lstrip()[:1] in ("{", "[") else None
         if decoded is not None:
             yield decoded, "string_encoded"
-    elif is_list(entry) and not wants_list:
+    elif is_array(entry) and not wants_list:
         if len(entry) == 1:
             yield entry[0], "wrapper"
     elif isinstance(entry, dict | list):

@@ -195,7 +195,7 @@ _CHANGES: Final = 3
 """How often letters and digits, or cases, change in what looks random."""
 
 
-class Form(Enum):
+class ValueForm(Enum):
     """How the value is written."""
 
     QUOTED = "quoted"
@@ -250,7 +250,7 @@ _SENTENCE: Final = re.compile(
 )
 
 
-def secret(value: str, name: Says, form: Form) -> bool:
+def secret(value: str, name: Says, form: ValueForm) -> bool:
     """Is `value`, under a name that says so much, a secret?"""
     value = value.strip()
     if len(value) < SHORTEST:
@@ -259,15 +259,15 @@ def secret(value: str, name: Says, form: Form) -> bool:
         return True
     if _REFERENCE.fullmatch(value):
         return False
-    if form is not Form.LISTED and len(set(value)) < _DISTINCT:
+    if form is not ValueForm.LISTED and len(set(value)) < _DISTINCT:
         return False
-    if _PATH.fullmatch(value) or (form is not Form.QUOTED and _program(value, name, form)):
+    if _PATH.fullmatch(value) or (form is not ValueForm.QUOTED and _program(value, name, form)):
         return False
     if name is Says.PERHAPS:
         return random(value)
     if name is Says.LIKELY:
         return random(value) or drawn(value)
-    return form is Form.LISTED or not _label(value)
+    return form is ValueForm.LISTED or not _label(value)
 
 
 def referring(value: str) -> bool:
@@ -286,9 +286,9 @@ def _crossed(value: str) -> bool:
     return False
 
 
-def _program(value: str, name: Says, form: Form) -> bool:
+def _program(value: str, name: Says, form: ValueForm) -> bool:
     """Is it a piece of a program: a name, a call, a type?"""
-    if form is Form.LISTED:
+    if form is ValueForm.LISTED:
         return _CALL.fullmatch(value) is not None
     if value.isalnum() and not value.isalpha():
         return says(value) is not Says.NOTHING if name is Says.SURELY else worded(value)
@@ -454,7 +454,7 @@ def _value(
             quoted = span[0] > separated.end() and text[separated.end() : span[0]].rstrip()[
                 -1:
             ] in ("'", '"', "`")
-            form = Form.QUOTED if quoted else Form.LISTED if listed else Form.BARE
+            form = ValueForm.QUOTED if quoted else ValueForm.LISTED if listed else ValueForm.BARE
             if secret(text[slice(*span)], says_, form):
                 return span, read
     paired = _PAIRED.match(text, end)
@@ -462,7 +462,7 @@ def _value(
         span = _read(text, paired.end(), True, most, element=False)
         if span is not None:
             read = max(read, span[1])
-            if secret(text[slice(*span)], says_, Form.LISTED):
+            if secret(text[slice(*span)], says_, ValueForm.LISTED):
                 return span, read
     return None, read
 

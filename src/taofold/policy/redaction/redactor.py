@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 from taofold.policy.redaction.assignments import (
     SHORTEST,
     STEMS,
-    Form,
     Says,
+    ValueForm,
     assigned,
     drawn,
     random,
@@ -175,8 +175,8 @@ def named(name: Any, value: Any) -> bool:
         return bool(value.strip()) and not referring(value)
     how = says(name)
     if how is Says.PERHAPS:  # a bare `key` or `id` names a thing more often than a secret
-        return not name.isalpha() and secret(value, how, Form.QUOTED)
-    return how is not Says.NOTHING and secret(value, Says.SURELY, Form.LISTED)
+        return not name.isalpha() and secret(value, how, ValueForm.QUOTED)
+    return how is not Says.NOTHING and secret(value, Says.SURELY, ValueForm.LISTED)
 
 
 def paired(pairs: Mapping[str, Any]) -> frozenset[str]:
@@ -194,7 +194,7 @@ def paired(pairs: Mapping[str, Any]) -> frozenset[str]:
             for key, value in pairs.items()
             if isinstance(value, str)
             and _VALUE.fullmatch(str(key))
-            and secret(value, Says.SURELY, Form.LISTED)
+            and secret(value, Says.SURELY, ValueForm.LISTED)
         ]
     )
 
@@ -211,13 +211,13 @@ def follows(values: Sequence[Any], at: int) -> bool:
     before = values[at - 1]
     if before.startswith("-"):
         return says(before.lstrip("-")) >= Says.LIKELY and secret(
-            values[at], Says.SURELY, Form.LISTED
+            values[at], Says.SURELY, ValueForm.LISTED
         )
     return (
         len(values) == 2
         and " " not in before
         and says(before) >= Says.LIKELY
-        and secret(values[at], Says.LIKELY, Form.LISTED)
+        and secret(values[at], Says.LIKELY, ValueForm.LISTED)
     )
 
 
