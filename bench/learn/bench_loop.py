@@ -19,7 +19,7 @@ from corpus import Bug
 from taofold import Agent, Limits
 from taofold.core.checks import Check
 from taofold.core.events import Record
-from taofold.learning.extraction.history import Attempt, attempts_of
+from taofold.learning.extraction.history import RepairAttempt, attempts_of
 from taofold.parsing.pytest_report import parse
 from taofold.tools import tool
 from taofold.tools.files import file_tools
@@ -96,7 +96,7 @@ class Trial:
 
     solved: bool
     tried: int
-    attempts: tuple[Attempt, ...] = field(repr=False, default=())
+    attempts: tuple[RepairAttempt, ...] = field(repr=False, default=())
     records: tuple[Record, ...] = field(repr=False, default=())
 
 

@@ -14,7 +14,7 @@ import msgspec
 from corpus import Bug
 from streams import Bench, Corrupter, Row, Shuffler, Ticks, learner, stream, wrong
 
-from taofold.learning.patterns.kinds import ErrorFix, Fix, Signature
+from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction
 from taofold.loop.learner.cross_loop import CrossLoopLearner
@@ -128,7 +128,7 @@ def junk_patterns(chance: random.Random) -> list[Pattern]:
     made: list[Pattern] = []
     for number in range(JUNK):
         error, message = MESSAGES[number % len(MESSAGES)]
-        body = ErrorFix(Signature("Other", message, ("*.py",), error), Fix(language="python"))
+        body = ErrorFix(ErrorSignature("Other", message, ("*.py",), error), Fix(language="python"))
         made.append(wrong(Pattern("", f"{error}: junk {number}", body), chance))
     return made
 

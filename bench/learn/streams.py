@@ -15,9 +15,9 @@ from corpus import Bug
 from msgspec.structs import replace
 
 from taofold.core.checks import Check
-from taofold.learning.extraction.history import History
+from taofold.learning.extraction.history import LoopHistory
 from taofold.learning.extraction.lessons import KINDS
-from taofold.learning.patterns.kinds import ErrorFix, Fix, Template
+from taofold.learning.patterns.kinds import CodeTemplate, ErrorFix, Fix
 from taofold.learning.patterns.pattern import Pattern, Rate
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Injection, Learning
@@ -123,7 +123,7 @@ async def stream(
         text = "" if lessons.control else f"{lessons.text}\n\n{await mind.rates()}".strip()
         text = told(text) if told and text else text
         trial, plain = await bench.trial(bug, text), await bench.trial(bug)
-        history = History(
+        history = LoopHistory(
             loop, GOAL, "python", "completed" if trial.solved else "exhausted", trial.attempts,
             trial.tried, agent="bench", injected=lessons.patterns,
         )  # fmt: skip
@@ -215,7 +215,7 @@ def wrong(pattern: Pattern, chance: random.Random) -> Pattern:
                 fix.language, f"{out}\n{put}",
             )  # type: ignore[arg-type]  # fmt: skip
             return replace(pattern, body=ErrorFix(signature, bad))
-        case Template() as body:
+        case CodeTemplate() as body:
             return replace(pattern, body=replace(body, code=put.replace("+", "")))
         case _:
             return pattern

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from taofold.learning.extraction.history import Attempt, Change, History
+from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.settings import Injection, Learning
 from taofold.log.registry.registry import memory_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
@@ -102,8 +102,8 @@ async def measure(kinds: list[Kind], seed: int) -> None:
         output = kind.form(path, 3, kind.rule, filled(kind.message, chance))
         names = dict(zip("abc", chance.sample(NAMES, 3), strict=True))
         old, new = (part.format(**names) for part in FIXES[number % len(FIXES)])
-        attempt = Attempt(1, failing_checks(output), (Change(path, old, new),), ())
-        history = History(f"loop-{number}", TASK, "", "completed", (attempt,), 1)
+        attempt = RepairAttempt(1, failing_checks(output), (FileChange(path, old, new),), ())
+        history = LoopHistory(f"loop-{number}", TASK, "", "completed", (attempt,), 1)
         learnt = await mind.take_in(history)
         taught[kind.rule] = frozenset(one.pattern for one in learnt.extracted)
     began = time.process_time()

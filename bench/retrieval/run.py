@@ -19,10 +19,10 @@ from baselines import Bm25, Tfidf
 from taofold.bridges.embeddings import Embedding, minilm
 from taofold.core.checks import Check, Place
 from taofold.learning.commands import near
-from taofold.learning.events import Discovered, encode
+from taofold.learning.events import PatternDiscovered, encode
 from taofold.learning.fold import step
-from taofold.learning.patterns.kinds import ErrorFix, Fix, Signature
-from taofold.learning.patterns.pattern import Case, Context, Pattern, Scope
+from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
+from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern, PatternScope
 from taofold.learning.retrieval.meaning import Embedder, meanings
 from taofold.learning.retrieval.relevance import ask, closest, terms_of
 from taofold.learning.settings import Injection
@@ -56,7 +56,7 @@ def fill(path: Path, patterns: list[Pattern]) -> None:
     registry_tables.build(db)
     view, facts = registry_tables.Tables(db), []
     for n, pattern in enumerate(patterns):
-        event = Discovered(f"loop-{n}", pattern, "", Context())
+        event = PatternDiscovered(f"loop-{n}", pattern, "", CaseContext())
         view.keep(step(view, event, 1_700_000_000_000 + n))
         facts.append((1_700_000_000_000 + n, encode(event)))
     registry_tables.moved(db, journal.append(db, "patterns", -1, facts))
@@ -73,7 +73,7 @@ def registry_ranker(folder: Path, texts: list[str], embedder: Embedder | None = 
             Pattern(
                 f"pat-error-d{n // 900}-{n % 900 + 1:03d}",
                 "",
-                ErrorFix(Signature("Other", ""), Fix(text)),
+                ErrorFix(ErrorSignature("Other", ""), Fix(text)),
             )
             for n, text in enumerate(texts)
         ],
@@ -84,7 +84,7 @@ def registry_ranker(folder: Path, texts: list[str], embedder: Embedder | None = 
     kept = SqliteBook(path)
 
     def rank(text: str) -> list[int]:
-        case = Case(failing=(Check("", "failed", "", text),))
+        case = LoopCase(failing=(Check("", "failed", "", text),))
         terms = terms_of(case)
         asked = ask(case, terms, *view.frequencies(terms))
         if embedder:
@@ -139,10 +139,12 @@ def synthetic(folder: Path, count: int) -> tuple[list[Pattern], list[str]]:
         text, more = rnd.choice(texts)[:300], " ".join(rnd.sample(words, 25))
         kind = rnd.choice(kinds)
         body = ErrorFix(
-            Signature("Other", f"{text[:160]} .* {more[:60]}", ("*.py:f*",), kind),
+            ErrorSignature("Other", f"{text[:160]} .* {more[:60]}", ("*.py:f*",), kind),
             Fix(more, "fix_logic_error", "off_by_one", "{{a}} + 1", "python", "-{{a}}\n+{{a}} + 1"),
         )
-        made.append(Pattern(numbered("x", n), f"{kind}: {text[:50]}", body, Scope("", "python")))
+        made.append(
+            Pattern(numbered("x", n), f"{kind}: {text[:50]}", body, PatternScope("", "python"))
+        )
     return made, rnd.sample(asked, 200)
 
 
@@ -170,7 +172,7 @@ async def speed(path: Path, texts: list[str]) -> list[float]:
     registry = open_registry(path)
     times = []
     for n, text in enumerate(texts):
-        case = Case(
+        case = LoopCase(
             "Make the tests pass", "debugging", "python",
             failing=(Check("", "failed", "TypeError", text[:300], (Place("a.py", 0, "f"),)),),
             code=texts[n - 1][:1500],

@@ -21,7 +21,7 @@ import msgspec
 
 from taofold.core.checks import Check, Place
 from taofold.learning.extraction.diffs import abstracted, shape
-from taofold.learning.rates import LINE, MOST_KEYS, SHAPE, STATEMENT, Rates, key_of
+from taofold.learning.rates import LINE, MOST_KEYS, SHAPE, STATEMENT, EditRates, key_of
 from taofold.parsing.pytest_report import Report
 from taofold_repair.clue import Clue, clue_of
 from taofold_repair.site import Site
@@ -39,7 +39,7 @@ Factors = Mapping[str, float]
 """What the score of an edit with a key is multiplied by; 1 where a key is not named."""
 
 
-def section(rates: Rates) -> str:
+def section(rates: EditRates) -> str:
     """The section of a prompt that tells a search the `rates`; "" if they would change nothing."""
     power = rates.power
     lines: list[str] = []

@@ -9,7 +9,7 @@ from typing import Final
 from taofold.core.events import Observed, Proposed, Record
 from taofold.core.values import FINISH
 from taofold.learning.patterns.pattern import Rate
-from taofold.learning.rates import Rates, outcome
+from taofold.learning.rates import EditRates, outcome
 from taofold_repair.policy import NAME
 from taofold_repair.rank import ranking, section
 from taofold_repair.source import Project, Source
@@ -23,12 +23,12 @@ class RepairSearch:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def section(self, rates: Rates) -> str:
+    def section(self, rates: EditRates) -> str:
         """See `section`."""
         return section(rates)
 
     def outcome(
-        self, records: Sequence[Record], rates: Rates
+        self, records: Sequence[Record], rates: EditRates
     ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
         """See `search_outcome`."""
         return search_outcome(records, rates)
@@ -39,14 +39,14 @@ SEARCH: Final = RepairSearch(NAME)
 
 
 def search_outcome(
-    records: Sequence[Record], rates: Rates
+    records: Sequence[Record], rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
     """What a run says of the edits that made its tests pass; None if none of its edits did."""
     return outcome_of(deeds_of(records), rates)
 
 
 def outcome_of(
-    deeds: Sequence[Deed], rates: Rates
+    deeds: Sequence[Deed], rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
     """The same of the run's actions. Each edit that was kept is the end of a search of its own."""
     story = tell(deeds)
@@ -62,7 +62,7 @@ def outcome_of(
 
 
 def _end(
-    deeds: Sequence[Deed], winner: Deed, rates: Rates
+    deeds: Sequence[Deed], winner: Deed, rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
     """What the search says that `winner` ended, from the ranking as it stood before."""
     before = deeds[: max(n for n, deed in enumerate(deeds) if deed is winner)]

@@ -15,8 +15,8 @@ from tests.prerequisites import LLAMA
 
 from taofold.bridges.embeddings import Embed, Embedding, cosine, minilm, served
 from taofold.core.errors import ConfigError, ModelError
-from taofold.learning.patterns.kinds import Template
-from taofold.learning.patterns.pattern import Case, Pattern
+from taofold.learning.patterns.kinds import CodeTemplate
+from taofold.learning.patterns.pattern import LoopCase, Pattern
 from taofold.learning.retrieval.meaning import Embedder
 from taofold.learning.settings import Extraction, Injection
 from taofold.log.registry.registry import memory_registry
@@ -177,14 +177,18 @@ def test_a_model_is_given_to_the_registry_under_its_name() -> None:
 
 def test_the_real_model_brings_forward_the_pattern_that_means_the_same(embed) -> None:
     drafts = [
-        Pattern("", "Order", Template("{{rows}}.sort()", "python", "sort the total of the rows")),
-        Pattern("", "Money", Template("{{who}}.pay(0)", "python", "give the customer the total")),
+        Pattern(
+            "", "Order", CodeTemplate("{{rows}}.sort()", "python", "sort the total of the rows")
+        ),
+        Pattern(
+            "", "Money", CodeTemplate("{{who}}.pay(0)", "python", "give the customer the total")
+        ),
     ]
 
     async def shown(model: Embedder | None) -> list[str]:
         registry = memory_registry(embedder=model)
         await registry.discover("loop-a", drafts, Extraction())
-        about = Case("A buyer gets a double refund of the total", language="python")
+        about = LoopCase("A buyer gets a double refund of the total", language="python")
         choice = await registry.candidates(about, Injection())
         return [one.pattern.name for one in choice.chosen]
 

@@ -3,7 +3,7 @@
 from taofold.core.checks import Check, Place
 from taofold.core.events import Observed, Proposed, Record
 from taofold.core.values import Action, Observation, Thought
-from taofold.learning.extraction.history import Attempt, Change, History
+from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 
 GREEN = "exit code 0\n....\n4 passed in 0.01s\n"
 
@@ -50,27 +50,29 @@ def fault(
     return Check(check, "failed", error, message, (Place(path, 12, function),))
 
 
-GUARD = Change(
+GUARD = FileChange(
     "users/mail.py",
     "    user = find(name)\n    return user.email\n",
     "    user = find(name)\n    if user is None:\n        raise ValueError('who?')\n"
     "    return user.email\n",
 )
-BOUND = Change("shop.py", "    if amount > LIMIT:\n", "    if amount >= LIMIT:\n")
+BOUND = FileChange("shop.py", "    if amount > LIMIT:\n", "    if amount >= LIMIT:\n")
 
 
 def attempt(
-    *changes: Change,
+    *changes: FileChange,
     before: tuple[Check, ...] = (fault(),),
     after: tuple[Check, ...] = (),
     iteration: int = 1,
     **more: object,
-) -> Attempt:
-    return Attempt(iteration, before, changes, after, **more)  # type: ignore[arg-type]
+) -> RepairAttempt:
+    return RepairAttempt(iteration, before, changes, after, **more)  # type: ignore[arg-type]
 
 
-def history(*attempts: Attempt, loop: str = "loop-1", outcome: str = "completed") -> History:
-    return History(
+def history(
+    *attempts: RepairAttempt, loop: str = "loop-1", outcome: str = "completed"
+) -> LoopHistory:
+    return LoopHistory(
         loop,
         "Fix the failing tests of `users`",
         "python",

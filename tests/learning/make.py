@@ -11,13 +11,13 @@ from taofold.core.checks import Check, Place
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
+    CodeTemplate,
     ErrorFix,
+    ErrorSignature,
     Fix,
-    Signature,
-    Spread,
-    Template,
+    IterationSpread,
 )
-from taofold.learning.patterns.pattern import Case, Pattern, Scope
+from taofold.learning.patterns.pattern import LoopCase, Pattern, PatternScope
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Extraction, Injection
 from taofold.log.registry.registry import memory_registry, open_registry
@@ -54,10 +54,10 @@ def error(
     identity: str = "",
 ) -> Pattern:
     body = ErrorFix(
-        Signature("TypeError" if kind == "TypeError" else "Other", pattern, (), kind),
+        ErrorSignature("TypeError" if kind == "TypeError" else "Other", pattern, (), kind),
         Fix(fix, "add_null_check", template, code, language, diff),
     )
-    return Pattern(identity, name, body, Scope("", language), tags)
+    return Pattern(identity, name, body, PatternScope("", language), tags)
 
 
 def approach(name: str, description: str, average: float = 2.0, **fields: Any) -> Pattern:
@@ -66,7 +66,7 @@ def approach(name: str, description: str, average: float = 2.0, **fields: Any) -
         description,
         ("Read the failing test", "Fix the cause"),
         ("edit_file",),
-        Spread(average, 1, 4),
+        IterationSpread(average, 1, 4),
         **fields,
     )
     return Pattern("", name, body)
@@ -77,7 +77,7 @@ def anti(name: str, approach: str, better: str = "Read the message first") -> Pa
 
 
 def template(name: str, code: str, use: str) -> Pattern:
-    return Pattern("", name, Template(code, "python", use, {"name": "what it is called"}))
+    return Pattern("", name, CodeTemplate(code, "python", use, {"name": "what it is called"}))
 
 
 def case(
@@ -87,13 +87,13 @@ def case(
     *,
     language: str = "typescript",
     code: str = "",
-) -> Case:
+) -> LoopCase:
     failing = (
         (Check("t::a", "failed", kind, message, (Place("src/auth/validate.ts", 42),)),)
         if message
         else ()
     )
-    return Case(task, "debugging", language, failing=failing, code=code)
+    return LoopCase(task, "debugging", language, failing=failing, code=code)
 
 
 Opener = Callable[[], Registry]
@@ -131,7 +131,7 @@ def on_both(work: Callable[[Opener, Clock], Awaitable[None]]) -> Callable[[Path,
 async def looped(
     registry: Registry,
     loop: str,
-    about: Case,
+    about: LoopCase,
     won: bool | None,
     *,
     iterations: int = 3,

@@ -4,17 +4,17 @@ import pytest
 from msgspec.structs import replace
 
 from taofold.learning.attribution import applications
-from taofold.learning.extraction.history import Change
+from taofold.learning.extraction.history import FileChange
 from taofold.learning.extraction.lessons import extract
 from taofold.learning.patterns.pattern import Pattern
 
 from .loops import BOUND, GUARD, attempt, fault, history
 
-OTHER = Change("club.py", "    if age > least:\n", "    if age >= least:\n")
-ELSEWHERE = Change("club.py", "    return age > least\n", "    return age >= least\n")
+OTHER = FileChange("club.py", "    if age > least:\n", "    if age >= least:\n")
+ELSEWHERE = FileChange("club.py", "    return age > least\n", "    return age >= least\n")
 
 
-def learnt(change: Change, error: str = "AssertionError") -> Pattern:
+def learnt(change: FileChange, error: str = "AssertionError") -> Pattern:
     past = history(attempt(change, before=(fault(error, "assert 3 == 4"),)))
     return replace(extract(past, ("error",))[0], id="pat-error-bound-001")
 
@@ -49,7 +49,7 @@ def test_a_check_of_another_class_that_turns_green_is_not_its_success() -> None:
 @pytest.mark.scenario("XTL-17")
 def test_a_pattern_that_was_shown_and_not_used_was_not_applied() -> None:
     assert applications(history(attempt(GUARD)), [learnt(BOUND)]) == ()
-    reverse = Change("club.py", OTHER.after, OTHER.before)
+    reverse = FileChange("club.py", OTHER.after, OTHER.before)
     assert applications(history(attempt(reverse)), [learnt(BOUND)]) == ()
 
 

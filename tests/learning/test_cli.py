@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from tests.terminal import Result, Taofold, enter, taofold
 
-from taofold.learning.extraction.history import Change
-from taofold.learning.patterns.pattern import Case
+from taofold.learning.extraction.history import FileChange
+from taofold.learning.patterns.pattern import LoopCase
 from taofold.learning.settings import Injection, Learning
 from taofold.log.registry.registry import open_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner
@@ -43,14 +43,16 @@ def taught(project: Path, taofold: Taofold) -> Taofold:
         await mind.take_in(replace(history(attempt(GUARD)), loop="one"))
         wrong = fault("AssertionError", "assert 3 == 4")
         await mind.take_in(replace(history(attempt(BOUND, before=(wrong,))), loop="two"))
-        case = Case(
+        case = LoopCase(
             "Fix it",
             "debugging",
             "python",
             failing=(wrong,),
         )
         await mind.inject("three", case, mind.learning.injection)
-        used = attempt(Change("club.py", "if a > b:", "if a >= b:"), before=(wrong,), iteration=2)
+        used = attempt(
+            FileChange("club.py", "if a > b:", "if a >= b:"), before=(wrong,), iteration=2
+        )
         await mind.take_in(replace(history(used), loop="three"), ())
         stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
         await mind.take_in(replace(history(*stuck, outcome="exhausted"), loop="four"))

@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.learning.extraction.diffs import deeds, deeds_in, shape, swapped
-from taofold.learning.extraction.history import Change
+from taofold.learning.extraction.history import FileChange
 from taofold.learning.extraction.lessons import difference
 from taofold.learning.extraction.repairs import DOES, category_of, template_of
 
@@ -41,7 +41,7 @@ EDITS = [
 def test_the_kind_of_repair_is_told_from_the_shape_of_the_edit(
     old: str, new: str, error: str, template: str
 ) -> None:
-    assert template_of(Change("a.py", old, new), error) == template
+    assert template_of(FileChange("a.py", old, new), error) == template
     assert template in DOES
 
 
@@ -50,7 +50,7 @@ def test_every_template_has_one_of_the_eight_categories() -> None:
     assert category_of("swap_comparison") == "fix_logic_error"
     assert category_of("missing_import") == "add_import"
     assert category_of("") == "other"
-    assert template_of(Change("requirements.txt", "a==1", "a==2")) == "update_dependency"
+    assert template_of(FileChange("requirements.txt", "a==1", "a==2")) == "update_dependency"
 
 
 def test_the_same_edit_in_other_words_has_the_same_shape_and_its_reverse_has_not() -> None:
@@ -61,19 +61,19 @@ def test_the_same_edit_in_other_words_has_the_same_shape_and_its_reverse_has_not
 
 def test_the_shape_survives_being_stored_as_a_difference() -> None:
     for old, new, _, _ in EDITS:
-        change = Change("a.py", old, new)
+        change = FileChange("a.py", old, new)
         assert deeds(change) <= deeds_in(difference((change,)))
 
 
 def test_an_edit_that_exchanges_several_names_has_no_shape_to_be_recognised_by() -> None:
-    assert deeds(Change("a.py", "return wid(x)", "return width(y)")) == frozenset()
+    assert deeds(FileChange("a.py", "return wid(x)", "return width(y)")) == frozenset()
 
 
 def test_an_edit_that_exchanges_one_name_is_recognised_by_its_line_and_place() -> None:
-    (deed,) = deeds(Change("a.py", "return wid", "return width"))
-    assert deed in deeds(Change("b.py", "return low", "return high"))
-    assert deed not in deeds(Change("b.py", "return low + 1", "return high + 1"))
-    assert deed not in deeds(Change("b.py", "yield low", "yield high"))
+    (deed,) = deeds(FileChange("a.py", "return wid", "return width"))
+    assert deed in deeds(FileChange("b.py", "return low", "return high"))
+    assert deed not in deeds(FileChange("b.py", "return low + 1", "return high + 1"))
+    assert deed not in deeds(FileChange("b.py", "yield low", "yield high"))
 
 
 def test_a_rotation_of_two_parts_is_a_swap_and_an_exchange_is_not() -> None:

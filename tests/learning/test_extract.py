@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from taofold.core.checks import Check
-from taofold.learning.extraction.history import Attempt, Change
+from taofold.learning.extraction.history import FileChange, RepairAttempt
 from taofold.learning.extraction.lessons import extract
-from taofold.learning.patterns.kinds import Approach, Avoidance, ErrorFix, Template
+from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
 
 from .loops import BOUND, GUARD, attempt, fault, history
 
@@ -41,12 +41,12 @@ def test_an_error_and_the_fix_after_which_its_check_passed_are_a_pattern() -> No
         attempt(GUARD, judged=False),
         attempt(GUARD, after=(fault(),)),
         attempt(GUARD, after=(fault(check="tests/test_b.py::test_b"),)),
-        attempt(Change("tests/test_users.py", "assert x", "assert True")),
+        attempt(FileChange("tests/test_users.py", "assert x", "assert True")),
         attempt(),
     ],
     ids=["taken back", "not judged", "no help", "broke another", "in the tests", "no change"],
 )
-def test_what_proves_nothing_is_no_fix(doubtful: Attempt) -> None:
+def test_what_proves_nothing_is_no_fix(doubtful: RepairAttempt) -> None:
     assert extract(history(doubtful), ("error", "template")) == ()
 
 
@@ -55,7 +55,9 @@ def test_a_test_that_fails_for_another_reason_first_gives_its_first_error_too() 
     other = fault("AssertionError", "assert 3 == 4")
     found = extract(
         history(
-            attempt(Change("users/mail.py", "x", "import math\nx"), before=(name,), after=(other,)),
+            attempt(
+                FileChange("users/mail.py", "x", "import math\nx"), before=(name,), after=(other,)
+            ),
             attempt(BOUND, before=(other,)),
         ),
         ("error",),
@@ -94,7 +96,7 @@ def test_an_approach_is_a_chain_of_errors_with_the_edits_that_settled_them() -> 
 
 
 def test_a_fix_that_has_no_name_is_told_by_its_lines() -> None:
-    borrow = Change("src/lib.rs", "    let a = &rows[0];\n", "    let a = rows[0];\n")
+    borrow = FileChange("src/lib.rs", "    let a = &rows[0];\n", "    let a = rows[0];\n")
     check = fault("E0502", "cannot borrow `rows` as mutable", path="src/lib.rs")
     (found,) = extract(history(attempt(borrow, before=(check,))), ("error",))
     assert isinstance(found.body, ErrorFix)
@@ -146,9 +148,9 @@ def test_a_change_that_broke_what_passed_is_named() -> None:
 
 
 def test_a_file_that_was_written_over_teaches_nothing_where_its_earlier_text_is_unknown() -> None:
-    unknown = Change("users/mail.py", "", GUARD.after, unsure=True)
+    unknown = FileChange("users/mail.py", "", GUARD.after, unsure=True)
     assert extract(history(attempt(unknown))) == ()
-    known = Change("users/mail.py", GUARD.before, GUARD.after)
+    known = FileChange("users/mail.py", GUARD.before, GUARD.after)
     assert extract(history(attempt(known)), ("error",))
 
 
@@ -171,7 +173,7 @@ def test_a_command_of_which_only_the_exit_code_is_known_gives_no_signature() -> 
 
 def test_new_code_is_a_template_and_an_exchange_of_signs_is_none() -> None:
     (found,) = extract(history(attempt(GUARD)), ("template",))
-    assert isinstance(found.body, Template)
+    assert isinstance(found.body, CodeTemplate)
     assert found.body.language == "python"
     assert set(found.body.holes) == {"variable", "text"}
     assert extract(history(attempt(BOUND)), ("template",)) == ()

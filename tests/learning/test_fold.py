@@ -3,28 +3,28 @@
 from tests.learning.make import error
 
 from taofold.learning.events import (
-    Applied,
-    Discovered,
-    Event,
-    Imported,
-    Injected,
-    LoopEnded,
-    Merged,
-    Shown,
+    LearningEvent,
+    LoopSettled,
+    PatternApplied,
+    PatternDiscovered,
+    PatternImported,
+    PatternMerged,
+    PatternsInjected,
+    ShownPattern,
     decode,
     encode,
 )
-from taofold.learning.patterns.pattern import Claim, Counts
+from taofold.learning.patterns.pattern import ImportClaim, UseCounts
 from taofold.learning.state import State
 
 ID = "pat-error-x-001"
-STORY: tuple[Event, ...] = (
-    Discovered("loop-a", error(identity=ID)),
-    Injected("loop-b", (Shown(ID, 0.9, 0.5),), "text"),
-    Applied("loop-b", ID, won=True, iteration=2),
-    LoopEnded("loop-b", 3, solved=True),
-    Merged("loop-c", ID, error(identity="")),
-    Imported(error("Other", identity="pat-error-y-001"), Claim(Counts(9, 9, 0))),
+STORY: tuple[LearningEvent, ...] = (
+    PatternDiscovered("loop-a", error(identity=ID)),
+    PatternsInjected("loop-b", (ShownPattern(ID, 0.9, 0.5),), "text"),
+    PatternApplied("loop-b", ID, won=True, iteration=2),
+    LoopSettled("loop-b", 3, solved=True),
+    PatternMerged("loop-c", ID, error(identity="")),
+    PatternImported(error("Other", identity="pat-error-y-001"), ImportClaim(UseCounts(9, 9, 0))),
 )
 
 

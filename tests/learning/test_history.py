@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from taofold.core.checks import Check
 from taofold.core.events import Record
-from taofold.learning.extraction.history import History
+from taofold.learning.extraction.history import LoopHistory
 from taofold.loop.events import BaselineTaken, IterationEnded
 from taofold.loop.learner.cross_loop import history_of
 from taofold.loop.state import Iteration, LoopState
@@ -33,7 +33,7 @@ class Work:
         return self.files.get((snapshot, path))
 
 
-def read(log: Log, after: Verdict, *changed: str) -> History:
+def read(log: Log, after: Verdict, *changed: str) -> LoopHistory:
     ended = IterationEnded(
         number=1,
         run="loop.1",

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from tests.learning.make import ALWAYS, EXTRACT, NEVER, Clock, anti, case, error, looped
 
-from taofold.learning.loops import LoopNote, Stats
+from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.metrics import benefit, impact, improvement, measure
 from taofold.learning.patterns.pattern import Arm
 from taofold.log.registry.registry import memory_registry
@@ -21,7 +21,7 @@ def arm(*iterations: int) -> Arm:
 
 @pytest.mark.scenario("XTL-16")
 def test_the_example_of_the_seed() -> None:
-    stats = Stats(shown=arm(3, 3, 3, 3, 4), held=arm(5, 5, 5, 5, 5, 5, 5, 5, 5, 6))
+    stats = LoopStats(shown=arm(3, 3, 3, 3, 4), held=arm(5, 5, 5, 5, 5, 5, 5, 5, 5, 6))
     found = benefit(stats)
     assert found.improvement == 37.3
     assert found.low is not None
@@ -32,7 +32,12 @@ def test_the_example_of_the_seed() -> None:
 
 @pytest.mark.scenario("XTL-16")
 def test_without_loops_to_compare_with_there_is_no_figure() -> None:
-    for stats in (Stats(), Stats(shown=arm(3, 4)), Stats(held=arm(5)), Stats(held=arm(0))):
+    for stats in (
+        LoopStats(),
+        LoopStats(shown=arm(3, 4)),
+        LoopStats(held=arm(5)),
+        LoopStats(held=arm(0)),
+    ):
         found = measure([], stats, 0).as_json()["cross_loop_benefit"]
         assert found["improvement_percentage"] is None
         assert found["improvement_interval_95"] is None
@@ -44,7 +49,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     for _ in range(tries):
         one = arm(*(rnd.randint(1, 7) for _ in range(30)))
         other = arm(*(rnd.randint(1, 11) for _ in range(12)))
-        found = benefit(Stats(shown=one, held=other))
+        found = benefit(LoopStats(shown=one, held=other))
         assert found.low is not None
         assert found.high is not None
         held += found.low <= 100 * (1 - 4 / 6) <= found.high
@@ -105,13 +110,13 @@ def test_a_patterns_impact_compares_with_loops_kept_from_it() -> None:
 
 def test_a_loops_improvement_names_what_it_stands_on() -> None:
     note = LoopNote("x", ended=1, iterations=4)
-    assert improvement(note, Stats(held=arm(6, 6))).as_json() == {
+    assert improvement(note, LoopStats(held=arm(6, 6))).as_json() == {
         "baseline_iterations": 6.0,
         "actual_iterations": 4,
         "improvement": "33.3%",
         "n": 2,
     }
-    assert improvement(note, Stats()).as_json()["improvement"] is None
+    assert improvement(note, LoopStats()).as_json()["improvement"] is None
 
 
 def test_the_lot_falls_on_eligible_loops_only() -> None:

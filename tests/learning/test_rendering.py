@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.learning.make import anti, approach, error, template
 
-from taofold.learning.patterns.pattern import Claim, Counts, Pattern, Source
+from taofold.learning.patterns.pattern import ImportClaim, Pattern, PatternSource, UseCounts
 from taofold.learning.retrieval.choice import Ranked
 from taofold.learning.retrieval.render import MOST, block, framed, line, render
 
@@ -17,8 +17,8 @@ def found(pattern: Pattern, identity: str, **fields: object) -> Ranked:
 
     given: dict[str, object] = {
         "id": identity,
-        "counts": Counts(1, 1, 0),
-        "sources": (Source("ralph-fix-auth-a1b2c3d4", 1),),
+        "counts": UseCounts(1, 1, 0),
+        "sources": (PatternSource("ralph-fix-auth-a1b2c3d4", 1),),
         **fields,
     }
     return Ranked(msgspec.structs.replace(pattern, **given), 0.9, 0.5)
@@ -78,12 +78,12 @@ def test_the_section_has_the_layout_of_the_seed() -> None:
         found(
             approach("Type error fixing approach", "Fix types from the bottom up", 2.8),
             "pat-success-type-fixing-002",
-            sources=(Source("a", 1), Source("b", 2)),
+            sources=(PatternSource("a", 1), PatternSource("b", 2)),
         ),
         found(
             anti("Premature optimization", "Optimise before the tests pass", "Make it right first"),
             "pat-anti-premature-optimization-001",
-            counts=Counts(20, 3, 17),
+            counts=UseCounts(20, 3, 17),
         ),
     ]
     text, ids = render(chosen)
@@ -99,7 +99,9 @@ def test_the_same_patterns_give_the_same_bytes() -> None:
 
 
 def test_what_only_a_file_claims_is_said_to_be_claimed() -> None:
-    told = found(error(), ID, counts=Counts(), claim=Claim(Counts(18, 17, 1), 0.94), sources=())
+    told = found(
+        error(), ID, counts=UseCounts(), claim=ImportClaim(UseCounts(18, 17, 1), 0.94), sources=()
+    )
     text = render([told]).text
     assert "(94% success, 18 uses, 17/18; claimed by a file, not seen here)" in text
     assert "- Source: a file" in text
@@ -124,7 +126,7 @@ def poisoned(text: str) -> list[Ranked]:
     body = msgspec.structs.replace(one.body, signature=msgspec.structs.replace(
         one.body.signature, hints=(text,), name=text))  # type: ignore[union-attr]  # fmt: skip
     return [
-        found(msgspec.structs.replace(one, body=body), ID, sources=(Source(text, 1),)),
+        found(msgspec.structs.replace(one, body=body), ID, sources=(PatternSource(text, 1),)),
         found(approach(text, text, task=text), "pat-success-x-001"),
         found(anti(text, text, text), "pat-anti-x-001"),
         found(template(text, text, text), "tmpl-x-001"),

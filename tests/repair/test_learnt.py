@@ -9,7 +9,7 @@ from driver import Pytest
 from taofold import Agent, Limits
 from taofold.core.events import Record
 from taofold.learning.patterns.pattern import Rate
-from taofold.learning.rates import Rates
+from taofold.learning.rates import EditRates
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 from taofold_repair import NAME, RepairModel
@@ -22,7 +22,7 @@ KEYS = {"s" + "a" * 12: Rate(5.0, 1.0), "l" + "b" * 12: Rate(0.0, 3.0), "s" + "c
 
 
 def test_a_search_reads_the_rates_that_the_section_tells() -> None:
-    text = section(Rates(KEYS))
+    text = section(EditRates(KEYS))
     assert text.startswith(HEADING)
     assert factors(f"Fix the tests.\n\n{text}") == {
         "s" + "a" * 12: 2.3333,
@@ -31,8 +31,8 @@ def test_a_search_reads_the_rates_that_the_section_tells() -> None:
 
 
 def test_a_gate_that_is_shut_tells_nothing() -> None:
-    assert section(Rates(KEYS, (0.0, 5.0, 9.0))) == ""
-    assert section(Rates()) == ""
+    assert section(EditRates(KEYS, (0.0, 5.0, 9.0))) == ""
+    assert section(EditRates()) == ""
 
 
 def test_the_keys_of_an_edit_go_from_what_it_does_to_which_line_it_does_it_to() -> None:
@@ -56,19 +56,19 @@ def test_what_is_no_rate_is_not_read() -> None:
 
 def test_a_run_says_which_edit_ended_it(tmp_path: Path) -> None:
     first, records = _repair(tmp_path / "one", "")
-    outcome = RepairSearch(NAME).outcome(records, Rates())
+    outcome = RepairSearch(NAME).outcome(records, EditRates())
     assert outcome is not None
     keys, costs = outcome
     assert sum(rate.wins for rate in keys.values()) == 3, "its shape, there, and on that line"
     assert abs(sum(r.expected for key, r in keys.items() if key[0] == "s") - 1.0) < 1e-6
     assert len(costs) == 3
     assert first >= 1
-    assert section(Rates().plus(*outcome)), "the next search is told"
+    assert section(EditRates().plus(*outcome)), "the next search is told"
 
 
 def test_a_run_that_repaired_nothing_says_nothing(tmp_path: Path) -> None:
     _, records = _repair(tmp_path / "one", "", steps=3)
-    assert RepairSearch(NAME).outcome(records, Rates()) is None
+    assert RepairSearch(NAME).outcome(records, EditRates()) is None
 
 
 CODE = """\

@@ -7,7 +7,7 @@ import pytest
 from corpus import PROGRAMS
 from driver import GOAL, SYSTEM, Outcome, Pytest, drive
 
-from taofold.learning.rates import Rates
+from taofold.learning.rates import EditRates
 from taofold_repair.demo import PROJECTS, demo_project
 from taofold_repair.rank import section
 from taofold_repair.search import outcome_of
@@ -27,9 +27,9 @@ Patterns from previous loops that may help with this task:
 def learnt(outcome: Outcome) -> str:
     """The section of rates that the next loop is told after `outcome`."""
     deeds = [deed for turn in read(outcome.messages).turns for deed in turn]
-    counted = outcome_of(deeds, Rates())
+    counted = outcome_of(deeds, EditRates())
     assert counted is not None
-    return f"\n\n{section(Rates().plus(*counted))}"
+    return f"\n\n{section(EditRates().plus(*counted))}"
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

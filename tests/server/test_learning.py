@@ -6,7 +6,7 @@ import pytest
 from tests.server.agents import Bench, finish
 from tests.server.live import serving
 
-from taofold.learning.patterns.kinds import ErrorFix, Fix, Signature
+from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction
 from taofold.log.journal import MemoryJournal
@@ -28,7 +28,7 @@ async def test_loops_and_patterns_are_shown_to_the_local_principal(tmp_path: Pat
         "",
         "index off by one",
         ErrorFix(
-            Signature("runtime", "list index out of range", name="IndexError"),
+            ErrorSignature("runtime", "list index out of range", name="IndexError"),
             Fix("stop one element before the end of the list", "logic"),
         ),
     )

@@ -14,12 +14,12 @@ from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
 from taofold.cli.patterns_place import with_registry
 
 if TYPE_CHECKING:
-    from taofold.learning.commands import Pruned
-    from taofold.learning.exchange.imports import Imported
-    from taofold.learning.loops import LoopNote, Stats
-    from taofold.learning.metrics import Metrics
+    from taofold.learning.commands import PrunedPattern
+    from taofold.learning.exchange.imports import ImportReport
+    from taofold.learning.loops import LoopNote, LoopStats
+    from taofold.learning.metrics import LearningMetrics
     from taofold.learning.patterns.kinds import Kind
-    from taofold.learning.patterns.pattern import Pattern, Query, Source
+    from taofold.learning.patterns.pattern import Pattern, PatternSource, Query
     from taofold.learning.registry import Registry
     from taofold.learning.settings import Pruning
 
@@ -96,7 +96,7 @@ async def _chosen(registry: "Registry", query: "Query", *, archived: bool) -> "l
 def show(pattern: PatternId, json: options.Json = False) -> None:
     """Everything about one pattern: how it did, where it comes from, what it says."""
 
-    async def work(registry: "Registry") -> "tuple[Pattern, Stats]":
+    async def work(registry: "Registry") -> "tuple[Pattern, LoopStats]":
         return await registry.show(pattern), await registry.stats()
 
     found, stats = with_registry(work)
@@ -110,7 +110,7 @@ def show(pattern: PatternId, json: options.Json = False) -> None:
 def lineage(pattern: PatternId, json: options.Json = False) -> None:
     """Where a pattern was found and where it was used, in order of time."""
 
-    async def work(registry: "Registry") -> "tuple[Pattern, tuple[Source, ...]]":
+    async def work(registry: "Registry") -> "tuple[Pattern, tuple[PatternSource, ...]]":
         return await registry.show(pattern), await registry.lineage(pattern)
 
     found, line = with_registry(work)
@@ -124,7 +124,7 @@ def lineage(pattern: PatternId, json: options.Json = False) -> None:
 def metrics(json: options.Json = False) -> None:
     """What learning is worth: counts, uses, the benefit with its interval, the curve."""
 
-    async def work(registry: "Registry") -> "tuple[Metrics, list[LoopNote]]":
+    async def work(registry: "Registry") -> "tuple[LearningMetrics, list[LoopNote]]":
         return await registry.metrics(), await registry.loops()
 
     measured, loops = with_registry(work)
@@ -146,7 +146,7 @@ def prune(
     """Archive patterns that failed too often or were not used for long."""
     policy = _policy(min_success_rate, max_age_days)
 
-    async def work(registry: "Registry") -> "list[Pruned]":
+    async def work(registry: "Registry") -> "list[PrunedPattern]":
         return await registry.prune(policy, dry_run=dry_run)
 
     gone = with_registry(work)
@@ -225,7 +225,7 @@ def import_(
     """Take in exported patterns. Their counts are shown, not believed; exit code 1 on faults."""
     from taofold.log.registry.files import import_from
 
-    async def work(registry: "Registry") -> "Imported":
+    async def work(registry: "Registry") -> "ImportReport":
         return await import_from(registry, given)
 
     done = with_registry(work, create=True)

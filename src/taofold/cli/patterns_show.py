@@ -9,9 +9,9 @@ from taofold.cli.patterns_curve import curve
 from taofold.cli.tables import table
 
 if TYPE_CHECKING:
-    from taofold.learning.loops import LoopNote, Stats
-    from taofold.learning.metrics import Metrics
-    from taofold.learning.patterns.pattern import Pattern, Source
+    from taofold.learning.loops import LoopNote, LoopStats
+    from taofold.learning.metrics import LearningMetrics
+    from taofold.learning.patterns.pattern import Pattern, PatternSource
 
 _TITLES: Final = {
     "error": "Error Pattern",
@@ -91,7 +91,7 @@ def as_json(pattern: "Pattern") -> dict[str, Any]:
     }
 
 
-def source_json(source: "Source") -> dict[str, Any]:
+def source_json(source: "PatternSource") -> dict[str, Any]:
     """A loop that has to do with a pattern."""
     return {
         "loop_id": source.loop,
@@ -103,7 +103,7 @@ def source_json(source: "Source") -> dict[str, Any]:
     }
 
 
-def impact_json(pattern: "Pattern", stats: "Stats") -> dict[str, Any]:
+def impact_json(pattern: "Pattern", stats: "LoopStats") -> dict[str, Any]:
     """What seeing the pattern was worth, in iterations."""
     from taofold.learning.metrics import impact
 
@@ -115,7 +115,7 @@ def impact_json(pattern: "Pattern", stats: "Stats") -> dict[str, Any]:
     }
 
 
-def page(pattern: "Pattern", stats: "Stats") -> None:
+def page(pattern: "Pattern", stats: "LoopStats") -> None:
     """Everything about a pattern, in the layout of the source system."""
     give(f"Pattern: {pattern.id}")
     give(f"Name: {line(pattern.name, _WIDE)}")
@@ -141,7 +141,7 @@ def page(pattern: "Pattern", stats: "Stats") -> None:
     give(f"Tags: {', '.join(pattern.tags) or '—'}")
 
 
-def _impact(pattern: "Pattern", stats: "Stats") -> str:
+def _impact(pattern: "Pattern", stats: "LoopStats") -> str:
     from taofold.learning.metrics import impact
 
     average, shown, held = impact(pattern, stats)
@@ -149,20 +149,20 @@ def _impact(pattern: "Pattern", stats: "Stats") -> str:
     return f"not known yet ({n})" if average is None else f"{average:+.1f} iterations ({n})"
 
 
-def _role(source: "Source") -> str:
+def _role(source: "PatternSource") -> str:
     if source.role != "applied":
         return source.role
     return "applied successfully" if source.won else "applied, failed"
 
 
-def _outcome(source: "Source") -> str:
+def _outcome(source: "PatternSource") -> str:
     if source.role == "applied":
         return "success" if source.won else "failure"
     return source.outcome
 
 
 def _body(pattern: "Pattern") -> Iterator[str]:
-    from taofold.learning.patterns.kinds import Approach, Avoidance, ErrorFix, Template
+    from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
 
     match pattern.body:
         case ErrorFix(signature=signature, fix=fix):
@@ -187,7 +187,7 @@ def _body(pattern: "Pattern") -> Iterator[str]:
             yield from (f"  Symptom: {line(one, _WIDE)}" for one in avoid.symptoms)
             yield f"  Why it fails: {line(avoid.why, _WIDE)}"
             yield f"  Better Alternative: {line(avoid.better or avoid.better_id or '—', _WIDE)}"
-        case Template() as template:
+        case CodeTemplate() as template:
             yield f"Use: {line(template.use, _WIDE)}"
             yield f"  Language: {template.language}"
             yield from _block("Template", template.code)
@@ -201,7 +201,7 @@ def _block(title: str, text: str) -> Iterator[str]:
         yield from (f"    {one}" for one in text.split("\n"))
 
 
-def lineage(pattern: "Pattern", sources: "Sequence[Source]") -> None:
+def lineage(pattern: "Pattern", sources: "Sequence[PatternSource]") -> None:
     """Discovery and uses in order of time."""
     give(f"Pattern: {pattern.id}")
     for source in sources:
@@ -211,7 +211,7 @@ def lineage(pattern: "Pattern", sources: "Sequence[Source]") -> None:
     give(f"Success rate: {rate(pattern)}")
 
 
-def metrics(measured: "Metrics", loops: "Sequence[LoopNote]") -> None:
+def metrics(measured: "LearningMetrics", loops: "Sequence[LoopNote]") -> None:
     """Counts and benefit as a table, and the learning curve."""
     from taofold.learning.metrics import ENOUGH
 

@@ -17,24 +17,24 @@ from taofold.core.checks import Check
 from taofold.core.values import Value
 from taofold.learning.extraction.diffs import Deed, deeds, deeds_in
 from taofold.learning.extraction.generalisation import error_type_of
-from taofold.learning.extraction.history import Attempt, History
-from taofold.learning.loops import LoopNote, Stats
-from taofold.learning.patterns.kinds import Approach, Avoidance, ErrorFix, Template
+from taofold.learning.extraction.history import LoopHistory, RepairAttempt
+from taofold.learning.loops import LoopNote, LoopStats
+from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
 from taofold.learning.patterns.pattern import (
     KEPT_EVIDENCE,
     KEPT_TREND,
     Arm,
-    Counts,
-    Evidence,
     Pattern,
-    Snapshot,
-    Source,
+    PatternEvidence,
+    PatternSource,
+    RatePoint,
+    UseCounts,
 )
 
-Sum = TypeVar("Sum", Arm, Counts)
+Sum = TypeVar("Sum", Arm, UseCounts)
 
-ONE_WIN: Final = Counts(1, 1, 0)
-ONE_LOSS: Final = Counts(1, 0, 1)
+ONE_WIN: Final = UseCounts(1, 1, 0)
+ONE_LOSS: Final = UseCounts(1, 0, 1)
 _USELESS_USES: Final = 5
 _USELESS_SHOWN: Final = 20
 _HARM_SHOWN: Final = 8
@@ -42,7 +42,7 @@ _HARM_COMPARED: Final = 3
 _ONE_SIDED_95: Final = 1.645
 
 
-def settled(pattern: Pattern, note: LoopNote, stats: Stats) -> Pattern:
+def settled(pattern: Pattern, note: LoopNote, stats: LoopStats) -> Pattern:
     """The pattern after the loop `note`, which saw it or was kept from seeing it."""
     if note.control:
         held = pattern.held.plus(note.iterations, note.solved)
@@ -57,19 +57,21 @@ def _recorded(pattern: Pattern, note: LoopNote) -> Pattern:
     outcome, use, at = note.outcome(pattern.id), note.use(pattern.id), note.ended
     if outcome is None or (pattern.kind == "anti" and use is None):
         return pattern  # not doing what an anti-pattern says is the point
-    seen = Evidence(outcome, note.loop, at, note.context)
+    seen = PatternEvidence(outcome, note.loop, at, note.context)
     if use is None:
         return _with(pattern, seen)
     if note.loop in pattern.loops:  # it found the pattern as well: one loop counts once
         return _with(msgspec.structs.replace(pattern, last_used=at), seen)
-    source = Source(note.loop, at, "applied", use.by, use.won, note.iterations)
+    source = PatternSource(note.loop, at, "applied", use.by, use.won, note.iterations)
     return counted(pattern, ONE_WIN if use.won else ONE_LOSS, source, seen, at)
 
 
-def counted(pattern: Pattern, counts: Counts, source: Source, seen: Evidence, at: int) -> Pattern:
+def counted(
+    pattern: Pattern, counts: UseCounts, source: PatternSource, seen: PatternEvidence, at: int
+) -> Pattern:
     """The pattern with one use more."""
     total = pattern.counts + counts
-    point = Snapshot(at, total.rate or 0.0, total.successes + total.failures, (source.loop,))
+    point = RatePoint(at, total.rate or 0.0, total.successes + total.failures, (source.loop,))
     return msgspec.structs.replace(
         _with(pattern, seen),
         counts=total,
@@ -79,12 +81,12 @@ def counted(pattern: Pattern, counts: Counts, source: Source, seen: Evidence, at
     )
 
 
-def _with(pattern: Pattern, seen: Evidence) -> Pattern:
+def _with(pattern: Pattern, seen: PatternEvidence) -> Pattern:
     evidence = (*pattern.evidence, seen)[-KEPT_EVIDENCE:]
     return msgspec.structs.replace(pattern, evidence=evidence)
 
 
-def hurts(pattern: Pattern, stats: Stats) -> str:
+def hurts(pattern: Pattern, stats: LoopStats) -> str:
     """Why the pattern is to be shown no more; "" if it may be.
 
     Looks at uses and at loops that only saw it, so that poison which nobody takes goes too.
@@ -115,7 +117,7 @@ def _slower(arm: Arm, other: Arm) -> bool:
     return arm.mean - other.mean > max(_ONE_SIDED_95 * spread, 0.1 * other.mean)
 
 
-def summed(stats: Stats, note: LoopNote) -> Stats:
+def summed(stats: LoopStats, note: LoopNote) -> LoopStats:
     """The sums with one loop more."""
     arm = _arm(note)
     with_loop = getattr(stats, arm).plus(note.iterations, note.solved)
@@ -152,7 +154,7 @@ def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
     )
 
 
-def unsummed(stats: Stats, note: LoopNote, at: int) -> Stats:
+def unsummed(stats: LoopStats, note: LoopNote, at: int) -> LoopStats:
     """The sums with one loop less."""
     arm = _arm(note)
     without = _less(getattr(stats, arm), Arm().plus(note.iterations, note.solved))
@@ -176,7 +178,7 @@ class Application(Value, frozen=True):
     won: bool
 
 
-def applications(history: History, patterns: Iterable[Pattern]) -> tuple[Application, ...]:
+def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[Application, ...]:
     """Each use of the `patterns`: at most one won and one lost per pattern and iteration."""
     found: dict[tuple[str, int, bool], Application] = {}
     known = [(pattern, _deeds(pattern)) for pattern in patterns]
@@ -194,18 +196,18 @@ def _deeds(pattern: Pattern) -> frozenset[Deed]:
     match pattern.body:
         case ErrorFix(fix=fix):
             return deeds_in(fix.diff)
-        case Template(code=code):
+        case CodeTemplate(code=code):
             return deeds_in("\n".join([f"+{line}" for line in code.split("\n")]))
         case Approach() | Avoidance():
             return _NONE
 
 
-def _won(pattern: Pattern, attempt: Attempt) -> bool:
+def _won(pattern: Pattern, attempt: RepairAttempt) -> bool:
     match pattern.body:
         case ErrorFix(signature=signature):
             name, kind = signature.name, signature.type
             return any(_describes(name, kind, check) for check in attempt.turned)
-        case Template():
+        case CodeTemplate():
             return bool(attempt.turned)
         case Approach() | Avoidance():
             return False

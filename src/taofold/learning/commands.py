@@ -12,9 +12,17 @@ import msgspec
 
 from taofold.core.errors import Refused
 from taofold.core.text import iso
-from taofold.learning import events as e
-from taofold.learning.patterns.pattern import Case, Context, Pattern, fresh
-from taofold.learning.retrieval.choice import Choice, Ranked, choose, rank
+from taofold.learning.events import (
+    LoopReopened,
+    PatternArchived,
+    PatternDiscovered,
+    PatternMerged,
+    PatternRestored,
+    PatternsInjected,
+    ShownPattern,
+)
+from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern, fresh
+from taofold.learning.retrieval.choice import PatternChoice, Ranked, choose, rank
 from taofold.learning.retrieval.index import entry, text_of
 from taofold.learning.retrieval.relevance import ask, closest, likeness, terms_of
 from taofold.learning.retrieval.render import render
@@ -31,7 +39,7 @@ class UnknownPattern(Refused, LookupError):
     """No pattern has this id."""
 
 
-class Lessons(NamedTuple):
+class ChosenLessons(NamedTuple):
     """What a loop is told: `text` is the section for its prompt, "" for nothing.
 
     In a `control` loop nothing is told, by lot. `reasons` are ids that were looked at and left
@@ -44,7 +52,7 @@ class Lessons(NamedTuple):
     reasons: tuple[tuple[str, str], ...] = ()
 
 
-class Found(NamedTuple):
+class FoundPattern(NamedTuple):
     """A pattern that a loop's end gave: new, or another sight of a known one."""
 
     id: str
@@ -52,7 +60,7 @@ class Found(NamedTuple):
     rate: float | None
 
 
-class Pruned(NamedTuple):
+class PrunedPattern(NamedTuple):
     """A pattern that leaves the registry, or would: why, and to which month's archive."""
 
     id: str
@@ -60,7 +68,7 @@ class Pruned(NamedTuple):
     month: str
 
 
-def near(view: View, case: Case) -> dict[str, str]:
+def near(view: View, case: LoopCase) -> dict[str, str]:
     """What the patterns say that the search finds, by id: the texts to be asked a model about."""
     found = [view.pattern(hit.id) for hit in view.search(terms_of(case))]
     return {pattern.id: text_of(pattern) for pattern in found if pattern is not None}
@@ -68,12 +76,12 @@ def near(view: View, case: Case) -> dict[str, str]:
 
 def candidates(
     view: View,
-    case: Case,
+    case: LoopCase,
     settings: Injection,
     *,
     min_uses: int = 3,
     meanings: Mapping[str, float] = {},
-) -> Choice:
+) -> PatternChoice:
     """What a loop about `case` would be shown now."""
     terms = terms_of(case)
     question = ask(case, terms, *view.frequencies(terms))._replace(meanings=meanings)
@@ -85,34 +93,34 @@ def candidates(
 def inject(
     tx: Writing,
     loop: str,
-    case: Case,
-    context: Context,
+    case: LoopCase,
+    context: CaseContext,
     settings: Injection,
     *,
     min_uses: int,
     manual: bool,
     meanings: Mapping[str, float] = {},
-) -> Lessons:
+) -> ChosenLessons:
     """Decide what the loop is told, once; a person may add to it later."""
     note = tx.loop(loop)
     if note is not None and note.decided and not manual:
         ids = tuple([one.id for one in note.shown if one.id in note.ids])
-        return Lessons("" if note.control else note.text, ids, note.control)
+        return ChosenLessons("" if note.control else note.text, ids, note.control)
     if not settings.enabled and not manual:
-        return Lessons()
+        return ChosenLessons()
     if note is not None and note.ended:  # a person wants it to go on
-        tx.emit(e.Reopened(loop))
+        tx.emit(LoopReopened(loop))
     choice = candidates(tx, case, settings, min_uses=min_uses, meanings=meanings)
     rendered = render(choice.chosen)
     shown = tuple([_shown(one) for one in choice.chosen if one.pattern.id in rendered.ids])
     held = not manual and bool(shown) and in_control(loop, settings.control_share)
     text = "" if held else rendered.text
-    tx.emit(e.Injected(loop, shown, text, control=held, manual=manual, context=context))
-    return Lessons(text, () if held else rendered.ids, held, choice.refused)
+    tx.emit(PatternsInjected(loop, shown, text, control=held, manual=manual, context=context))
+    return ChosenLessons(text, () if held else rendered.ids, held, choice.refused)
 
 
-def _shown(ranked: Ranked) -> e.Shown:
-    return e.Shown(
+def _shown(ranked: Ranked) -> ShownPattern:
+    return ShownPattern(
         ranked.pattern.id,
         round(ranked.relevance, 3),
         round(ranked.effectiveness, 3),
@@ -131,11 +139,11 @@ def discover(
     loop: str,
     drafts: Sequence[Pattern],
     settings: Extraction,
-    context: Context,
+    context: CaseContext,
     by: str,
-) -> list[Found]:
+) -> list[FoundPattern]:
     """Take in what a loop's end gave. The same loop again changes nothing."""
-    found: dict[str, Found] = {}
+    found: dict[str, FoundPattern] = {}
     for draft in drafts:
         if draft.kind == "template" and not settings.extract_code_templates:
             continue
@@ -145,16 +153,16 @@ def discover(
             known = None
         if known is None:
             new = msgspec.structs.replace(draft, id=fresh(draft, tx.ids))
-            tx.emit(e.Discovered(loop, new, by, context))
+            tx.emit(PatternDiscovered(loop, new, by, context))
             identity = new.id
         else:
             identity = known.id
             if loop not in known.loops or not _noted(tx, loop, identity):
-                tx.emit(e.Merged(loop, identity, draft, by, context))
+                tx.emit(PatternMerged(loop, identity, draft, by, context))
         kept = tx.pattern(identity)
         first = found.get(identity)
         is_new = known is None or (first is not None and first.new)
-        found[identity] = Found(identity, is_new, kept.rate if kept else None)
+        found[identity] = FoundPattern(identity, is_new, kept.rate if kept else None)
     return list(found.values())
 
 
@@ -173,14 +181,14 @@ def alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
     return best
 
 
-def doomed(view: View, policy: Pruning, now: int) -> list[Pruned]:
+def doomed(view: View, policy: Pruning, now: int) -> list[PrunedPattern]:
     """What is to be pruned `now`."""
     month = iso(now)[:7]
-    found: list[Pruned] = []
+    found: list[PrunedPattern] = []
     for pattern in view.patterns():
         reason = _doom(pattern, policy, now)
         if reason:
-            found.append(Pruned(pattern.id, reason, month))
+            found.append(PrunedPattern(pattern.id, reason, month))
     return found
 
 
@@ -199,11 +207,11 @@ def _doom(pattern: Pattern, policy: Pruning, now: int) -> str:
     return ""
 
 
-def prune(tx: Writing, policy: Pruning, now: int) -> list[Pruned]:
+def prune(tx: Writing, policy: Pruning, now: int) -> list[PrunedPattern]:
     """Archive what is to be pruned."""
     found = doomed(tx, policy, now)
     for one in found:
-        tx.emit(e.Archived(one.id, one.reason, one.month))
+        tx.emit(PatternArchived(one.id, one.reason, one.month))
     return found
 
 
@@ -216,7 +224,7 @@ def restore(tx: Writing, identity: str) -> Pattern:
     known = tx.pattern(identity)
     if tx.archived(identity) is None and (known is None or not known.retired):
         raise missing(tx, identity, "archived or retired ")
-    tx.emit(e.Restored(identity))
+    tx.emit(PatternRestored(identity))
     back = tx.pattern(identity)
     if back is None:
         raise missing(tx, identity)

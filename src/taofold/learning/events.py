@@ -9,31 +9,31 @@ from typing import Final, TypeAlias
 import msgspec
 
 from taofold.core.values import Value
-from taofold.learning.patterns.pattern import Claim, Context, Pattern, Rate
+from taofold.learning.patterns.pattern import CaseContext, ImportClaim, Pattern, Rate
 
 STREAM: Final = "patterns"
 
 
-class Discovered(Value, frozen=True, tag_field="e", tag="discovered"):
+class PatternDiscovered(Value, frozen=True, tag_field="e", tag="discovered"):
     """A loop's end gave a pattern that nobody knew."""
 
     loop: str
     pattern: Pattern
     by: str = ""
-    context: Context = Context()
+    context: CaseContext = CaseContext()
 
 
-class Merged(Value, frozen=True, tag_field="e", tag="merged"):
+class PatternMerged(Value, frozen=True, tag_field="e", tag="merged"):
     """A loop's end gave a pattern so like `id` that it counts as another sight of it."""
 
     loop: str
     id: str
     pattern: Pattern
     by: str = ""
-    context: Context = Context()
+    context: CaseContext = CaseContext()
 
 
-class Shown(Value, frozen=True):
+class ShownPattern(Value, frozen=True):
     """A pattern as it was chosen: how relevant it was, and how good it was held to be."""
 
     id: str
@@ -43,21 +43,21 @@ class Shown(Value, frozen=True):
     """Was it an import that had not helped here yet?"""
 
 
-class Injected(Value, frozen=True, tag_field="e", tag="injected"):
+class PatternsInjected(Value, frozen=True, tag_field="e", tag="injected"):
     """What a loop was shown at its start, or would have been, if it is a `control` loop.
 
     `text` is the section as it was rendered. `manual` = a person asked for it.
     """
 
     loop: str
-    shown: tuple[Shown, ...]
+    shown: tuple[ShownPattern, ...]
     text: str = ""
     control: bool = False
     manual: bool = False
-    context: Context = Context()
+    context: CaseContext = CaseContext()
 
 
-class Applied(Value, frozen=True, tag_field="e", tag="applied"):
+class PatternApplied(Value, frozen=True, tag_field="e", tag="applied"):
     """A loop made the edit that a pattern proposes which was chosen for it.
 
     It counts when the loop ends.
@@ -70,7 +70,7 @@ class Applied(Value, frozen=True, tag_field="e", tag="applied"):
     by: str = ""
 
 
-class LoopEnded(Value, frozen=True, tag_field="e", tag="ended"):
+class LoopSettled(Value, frozen=True, tag_field="e", tag="ended"):
     """A loop is over."""
 
     loop: str
@@ -78,7 +78,7 @@ class LoopEnded(Value, frozen=True, tag_field="e", tag="ended"):
     solved: bool
 
 
-class Searched(Value, frozen=True, tag_field="e", tag="searched"):
+class SearchSettled(Value, frozen=True, tag_field="e", tag="searched"):
     """What the search of a loop came to that an edit ended, for the next search to know.
 
     `rates` are by the key of an edit's shape: one win for each key of the edit that ended the
@@ -91,20 +91,20 @@ class Searched(Value, frozen=True, tag_field="e", tag="searched"):
     costs: tuple[float, ...] = ()
 
 
-class Reopened(Value, frozen=True, tag_field="e", tag="reopened"):
+class LoopReopened(Value, frozen=True, tag_field="e", tag="reopened"):
     """A loop that had ended goes on: what its end counted is taken back until it ends again."""
 
     loop: str
 
 
-class Retired(Value, frozen=True, tag_field="e", tag="retired"):
+class PatternRetired(Value, frozen=True, tag_field="e", tag="retired"):
     """A pattern stays, but is no longer injected: it did not help."""
 
     id: str
     reason: str
 
 
-class Archived(Value, frozen=True, tag_field="e", tag="archived"):
+class PatternArchived(Value, frozen=True, tag_field="e", tag="archived"):
     """A pattern left the registry for the archive of `month` (YYYY-MM)."""
 
     id: str
@@ -112,44 +112,44 @@ class Archived(Value, frozen=True, tag_field="e", tag="archived"):
     month: str
 
 
-class Restored(Value, frozen=True, tag_field="e", tag="restored"):
+class PatternRestored(Value, frozen=True, tag_field="e", tag="restored"):
     """A pattern came back from the archive, or from retirement."""
 
     id: str
 
 
-class Imported(Value, frozen=True, tag_field="e", tag="imported"):
+class PatternImported(Value, frozen=True, tag_field="e", tag="imported"):
     """A pattern came from a file, with what the file says about it."""
 
     pattern: Pattern
-    claim: Claim
+    claim: ImportClaim
     file: str = ""
 
 
-Event: TypeAlias = (
-    Discovered
-    | Merged
-    | Injected
-    | Applied
-    | LoopEnded
-    | Searched
-    | Reopened
-    | Retired
-    | Archived
-    | Restored
-    | Imported
+LearningEvent: TypeAlias = (
+    PatternDiscovered
+    | PatternMerged
+    | PatternsInjected
+    | PatternApplied
+    | LoopSettled
+    | SearchSettled
+    | LoopReopened
+    | PatternRetired
+    | PatternArchived
+    | PatternRestored
+    | PatternImported
 )
 
 _ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
+_DECODER: Final[msgspec.json.Decoder[LearningEvent]] = msgspec.json.Decoder(LearningEvent)
 
 
-def encode(event: Event) -> bytes:
+def encode(event: LearningEvent) -> bytes:
     """The event's JSON form; defaults are left out."""
     return _ENCODER.encode(event)
 
 
-def decode(body: bytes | str) -> Event:
+def decode(body: bytes | str) -> LearningEvent:
     """Read a fact's body.
 
     Raises:

@@ -10,9 +10,30 @@ from typing import Protocol
 import msgspec
 
 from taofold.learning import attribution
-from taofold.learning import events as e
-from taofold.learning.loops import Extract, LoopNote, Stats, Use
-from taofold.learning.patterns.pattern import Arm, Evidence, Pattern, Rate, Scope, Snapshot, Source
+from taofold.learning.events import (
+    LearningEvent,
+    LoopReopened,
+    LoopSettled,
+    PatternApplied,
+    PatternArchived,
+    PatternDiscovered,
+    PatternImported,
+    PatternMerged,
+    PatternRestored,
+    PatternRetired,
+    PatternsInjected,
+    SearchSettled,
+)
+from taofold.learning.loops import ExtractedPattern, LoopNote, LoopStats, PatternUse
+from taofold.learning.patterns.pattern import (
+    Arm,
+    Pattern,
+    PatternEvidence,
+    PatternScope,
+    PatternSource,
+    Rate,
+    RatePoint,
+)
 from taofold.learning.rates import after
 
 
@@ -39,7 +60,7 @@ class Known(Protocol):
         """What each order of candidates has cost, faded; see `attribution.rates`."""
         ...
 
-    def stats(self) -> Stats:
+    def stats(self) -> LoopStats:
         """The sums."""
         ...
 
@@ -52,45 +73,47 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     loop: LoopNote | None = None
     rates: Mapping[str, Rate] = {}
     costs: tuple[float, ...] | None = None
-    stats: Stats | None = None
+    stats: LoopStats | None = None
 
 
-def step(known: Known, event: e.Event, at: int) -> Changes:
+def step(known: Known, event: LearningEvent, at: int) -> Changes:
     """What `event`, that happened `at`, changes."""
     match event:
-        case e.Injected():
+        case PatternsInjected():
             return Changes(loop=_injected(_note(known, event.loop, at), event))
-        case e.Applied():
+        case PatternApplied():
             return Changes(loop=_applied(_note(known, event.loop, at), event))
-        case e.LoopEnded():
+        case LoopSettled():
             return _ended(known, event, at)
-        case e.Searched():
+        case SearchSettled():
             return _searched(known, event, at)
-        case e.Reopened():
+        case LoopReopened():
             return _reopened(known, event, at)
-        case e.Discovered():
+        case PatternDiscovered():
             return _discovered(known, event, at)
-        case e.Merged():
+        case PatternMerged():
             return _merged(known, event, at)
-        case e.Retired() | e.Archived() | e.Restored() | e.Imported():
+        case PatternRetired() | PatternArchived() | PatternRestored() | PatternImported():
             return _kept(known, event, at)
 
 
 def _kept(
-    known: Known, event: e.Retired | e.Archived | e.Restored | e.Imported, at: int
+    known: Known,
+    event: PatternRetired | PatternArchived | PatternRestored | PatternImported,
+    at: int,
 ) -> Changes:
     match event:
-        case e.Retired():
+        case PatternRetired():
             found = known.pattern(event.id)
             return _one(msgspec.structs.replace(found, retired=event.reason) if found else None)
-        case e.Archived():
+        case PatternArchived():
             found = known.pattern(event.id)
             if found is None:
                 return Changes()
             return Changes({event.id: None}, {event.id: (found, event.month)})
-        case e.Restored():
+        case PatternRestored():
             return _restored(known, event, at)
-        case e.Imported():
+        case PatternImported():
             if known.pattern(event.pattern.id) is not None:
                 return Changes()
             return _one(msgspec.structs.replace(event.pattern, claim=event.claim))
@@ -104,7 +127,7 @@ def _note(known: Known, loop: str, at: int) -> LoopNote:
     return known.loop(loop) or LoopNote(loop, at)
 
 
-def _discovered(known: Known, event: e.Discovered, at: int) -> Changes:
+def _discovered(known: Known, event: PatternDiscovered, at: int) -> Changes:
     new = event.pattern
     if known.pattern(new.id) is not None:
         return Changes()
@@ -112,25 +135,25 @@ def _discovered(known: Known, event: e.Discovered, at: int) -> Changes:
     counts = attribution.ONE_LOSS if anti else attribution.ONE_WIN
     pattern = msgspec.structs.replace(
         new,
-        sources=(Source(event.loop, at, "discovered", event.by, None, *_extent(new)),),
+        sources=(PatternSource(event.loop, at, "discovered", event.by, None, *_extent(new)),),
         first_discovered=at,
         last_used=at,
         counts=counts,
-        trend=(Snapshot(at, counts.rate or 0.0, 1, (event.loop,)),),
-        evidence=(Evidence("found", event.loop, at, event.context),),
+        trend=(RatePoint(at, counts.rate or 0.0, 1, (event.loop,)),),
+        evidence=(PatternEvidence("found", event.loop, at, event.context),),
     )
     return _extracted(known, pattern, event.loop, at, new=True)
 
 
-def _merged(known: Known, event: e.Merged, at: int) -> Changes:
+def _merged(known: Known, event: PatternMerged, at: int) -> Changes:
     old = known.pattern(event.id)
     if old is None:
         return Changes()
     if event.loop in old.loops:
         return _extracted(known, old, event.loop, at, new=False)
     counts = attribution.ONE_LOSS if old.kind == "anti" else attribution.ONE_WIN
-    source = Source(event.loop, at, "merged", event.by, None, *_extent(event.pattern))
-    seen = Evidence("found", event.loop, at, event.context)
+    source = PatternSource(event.loop, at, "merged", event.by, None, *_extent(event.pattern))
+    seen = PatternEvidence("found", event.loop, at, event.context)
     pattern = msgspec.structs.replace(
         attribution.counted(old, counts, source, seen, at),
         tags=tuple(dict.fromkeys([*old.tags, *event.pattern.tags])),
@@ -146,8 +169,8 @@ def _extent(pattern: Pattern) -> tuple[int, str]:
     )
 
 
-def _wider(one: Scope, other: Scope) -> Scope:
-    return Scope(
+def _wider(one: PatternScope, other: PatternScope) -> PatternScope:
+    return PatternScope(
         one.repository if one.repository == other.repository else "",
         one.language if one.language == other.language else "",
         one.tool if one.tool == other.tool else "",
@@ -159,12 +182,12 @@ def _extracted(known: Known, pattern: Pattern, loop: str, at: int, *, new: bool)
     if any(one.id == pattern.id for one in note.extracts):
         return Changes()
     note = msgspec.structs.replace(
-        note, extracts=(*note.extracts, Extract(pattern.id, new, pattern.rate))
+        note, extracts=(*note.extracts, ExtractedPattern(pattern.id, new, pattern.rate))
     )
     return Changes({pattern.id: pattern}, loop=note)
 
 
-def _injected(note: LoopNote, event: e.Injected) -> LoopNote | None:
+def _injected(note: LoopNote, event: PatternsInjected) -> LoopNote | None:
     if note.decided and not event.manual:
         return None
     shown = event.shown
@@ -182,18 +205,18 @@ def _injected(note: LoopNote, event: e.Injected) -> LoopNote | None:
     )
 
 
-def _applied(note: LoopNote, event: e.Applied) -> LoopNote | None:
+def _applied(note: LoopNote, event: PatternApplied) -> LoopNote | None:
     if note.ended or not note.looked_at(event.id):
         return None
     before = next((use for use in note.uses if use.id == event.id), None)
     if before is not None and (before.won or not event.won):
         return None
     others = [use for use in note.uses if use.id != event.id]
-    use = Use(event.id, event.won, event.iteration, event.by)
+    use = PatternUse(event.id, event.won, event.iteration, event.by)
     return msgspec.structs.replace(note, uses=(*others, use))
 
 
-def _ended(known: Known, event: e.LoopEnded, at: int) -> Changes:
+def _ended(known: Known, event: LoopSettled, at: int) -> Changes:
     note = _note(known, event.loop, at)
     if note.ended:
         return Changes()
@@ -212,7 +235,7 @@ def _chosen(known: Known, note: LoopNote) -> dict[str, Pattern]:
     return {identity: pattern for identity, pattern in found.items() if pattern is not None}
 
 
-def _searched(known: Known, event: e.Searched, at: int) -> Changes:
+def _searched(known: Known, event: SearchSettled, at: int) -> Changes:
     note = _note(known, event.loop, at)
     if note.searched:
         return Changes()
@@ -223,7 +246,7 @@ def _searched(known: Known, event: e.Searched, at: int) -> Changes:
     )
 
 
-def _reopened(known: Known, event: e.Reopened, at: int) -> Changes:
+def _reopened(known: Known, event: LoopReopened, at: int) -> Changes:
     """What the end counted is taken back. A search that was counted stays counted, once."""
     note = known.loop(event.loop)
     if note is None or not note.ended:
@@ -237,7 +260,7 @@ def _reopened(known: Known, event: e.Reopened, at: int) -> Changes:
     return Changes(before, loop=resumed, stats=stats)
 
 
-def _restored(known: Known, event: e.Restored, at: int) -> Changes:
+def _restored(known: Known, event: PatternRestored, at: int) -> Changes:
     """Back, with a new trial: its old losses are forgotten, its counts are not."""
     found = known.pattern(event.id) or known.archived(event.id)
     if found is None:

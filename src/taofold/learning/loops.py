@@ -4,11 +4,11 @@ Knows nothing about how patterns are chosen.
 """
 
 from taofold.core.values import Value
-from taofold.learning.events import Shown
-from taofold.learning.patterns.pattern import Arm, Context, Outcome
+from taofold.learning.events import ShownPattern
+from taofold.learning.patterns.pattern import Arm, CaseContext, Outcome
 
 
-class Use(Value, frozen=True):
+class PatternUse(Value, frozen=True):
     """A pattern as a loop used it: `won` if any use helped, at `iteration`."""
 
     id: str
@@ -17,7 +17,7 @@ class Use(Value, frozen=True):
     by: str = ""
 
 
-class Extract(Value, frozen=True):
+class ExtractedPattern(Value, frozen=True):
     """A pattern that a loop's end gave, and its rate then."""
 
     id: str
@@ -30,22 +30,22 @@ class LoopNote(Value, frozen=True):
 
     loop: str
     at: int = 0
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[ShownPattern, ...] = ()
     text: str = ""
     control: bool = False
     manual: bool = False
     decided: bool = False
     """Was there a start at which something could have been injected?"""
-    context: Context = Context()
-    uses: tuple[Use, ...] = ()
-    extracts: tuple[Extract, ...] = ()
+    context: CaseContext = CaseContext()
+    uses: tuple[PatternUse, ...] = ()
+    extracts: tuple[ExtractedPattern, ...] = ()
     ended: int = 0
     iterations: int = 0
     solved: bool = False
     searched: bool = False
     """Was what its search came to counted?"""
 
-    def use(self, identity: str) -> Use | None:
+    def use(self, identity: str) -> PatternUse | None:
         """How the loop used the pattern, if it did."""
         return next((use for use in self.uses if use.id == identity), None)
 
@@ -66,7 +66,7 @@ class LoopNote(Value, frozen=True):
         return frozenset() if self.control else frozenset([shown.id for shown in self.shown])
 
 
-class Stats(Value, frozen=True):
+class LoopStats(Value, frozen=True):
     """All loops together.
 
     `shown` and `held` were drawn by lot, of loops for which there was something to show; in

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from taofold.core.text import iso
 from taofold.core.values import Value
-from taofold.learning.loops import LoopNote, Stats
+from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.kinds import Kind
-from taofold.learning.patterns.pattern import Arm, Counts, Pattern
+from taofold.learning.patterns.pattern import Arm, Pattern, UseCounts
 
 ENOUGH: Final = 10
 _NAMES: Final[dict[Kind, str]] = {
@@ -41,11 +41,11 @@ class Benefit(Value, frozen=True):
         return min(self.with_injection.loops, self.without.loops) >= ENOUGH
 
 
-class Metrics(Value, frozen=True):
+class LearningMetrics(Value, frozen=True):
     """The whole registry in numbers."""
 
     by_kind: dict[str, int]
-    uses: Counts
+    uses: UseCounts
     benefit: Benefit
     retired: int = 0
     archived: int = 0
@@ -107,20 +107,20 @@ class Improvement(NamedTuple):
         }
 
 
-def measure(patterns: Iterable[Pattern], stats: Stats, archived: int) -> Metrics:
+def measure(patterns: Iterable[Pattern], stats: LoopStats, archived: int) -> LearningMetrics:
     """The numbers of a registry. Anti-patterns are not applied, so they have no uses here."""
     by_kind = dict.fromkeys(_NAMES.values(), 0)
-    uses = Counts()
+    uses = UseCounts()
     retired = 0
     for pattern in patterns:
         by_kind[_NAMES[pattern.kind]] += 1
         retired += bool(pattern.retired)
         if pattern.kind != "anti":
             uses += pattern.applied
-    return Metrics(by_kind, uses, benefit(stats), retired, archived, stats.updated)
+    return LearningMetrics(by_kind, uses, benefit(stats), retired, archived, stats.updated)
 
 
-def benefit(stats: Stats) -> Benefit:
+def benefit(stats: LoopStats) -> Benefit:
     """What injection saved, by the loops that the lot decided about."""
     one, other = stats.shown, stats.held
     if not one.mean or not other.mean:
@@ -157,14 +157,14 @@ def _student(freedom: float) -> float:
     )
 
 
-def improvement(note: LoopNote, stats: Stats) -> Improvement:
+def improvement(note: LoopNote, stats: LoopStats) -> Improvement:
     """One loop against the control loops."""
     mean = stats.held.mean
     share = (mean - note.iterations) / mean if mean else None
     return Improvement(mean, note.iterations, share, stats.held.loops)
 
 
-def impact(pattern: Pattern, stats: Stats) -> tuple[float | None, int, int]:
+def impact(pattern: Pattern, stats: LoopStats) -> tuple[float | None, int, int]:
     """Iterations that loops which saw the pattern took more than control loops; n of both."""
     other = pattern.held if pattern.held.loops else stats.held
     if pattern.shown.mean is None or other.mean is None:

@@ -30,7 +30,7 @@ MOST_KEYS: Final = 4_000
 """Rates handed to one search: those with wins, then those with the most expected."""
 
 
-class Rates(Value, frozen=True):
+class EditRates(Value, frozen=True):
     """What earlier searches came to. `costs` are what each order in `POWERS` cost, faded."""
 
     by_key: Mapping[str, Rate] = {}
@@ -54,12 +54,12 @@ class Rates(Value, frozen=True):
         """What the score of an edit with these keys is multiplied by."""
         return pow(prod(self.thetas(keys)), self.power if power is None else power)
 
-    def plus(self, rates: Mapping[str, Rate], costs: Sequence[float]) -> "Rates":
+    def plus(self, rates: Mapping[str, Rate], costs: Sequence[float]) -> "EditRates":
         """With one search more."""
         merged = dict(self.by_key)
         for key, rate in rates.items():
             merged[key] = merged.get(key, Rate()).plus(rate)
-        return Rates(merged, after(self.costs, costs))
+        return EditRates(merged, after(self.costs, costs))
 
 
 def after(costs: Sequence[float], more: Sequence[float]) -> tuple[float, ...]:
@@ -70,7 +70,7 @@ def after(costs: Sequence[float], more: Sequence[float]) -> tuple[float, ...]:
 
 
 def outcome(
-    rates: Rates, ranking: Sequence[tuple[float, Sequence[str]]], winner: int
+    rates: EditRates, ranking: Sequence[tuple[float, Sequence[str]]], winner: int
 ) -> tuple[dict[str, Rate], tuple[float, ...]]:
     """What a search says that the edit number `winner` of `ranking` ended.
 
@@ -93,7 +93,7 @@ def outcome(
 
 
 def _cost(
-    rates: Rates, ranking: Sequence[tuple[float, Sequence[str]]], winner: int, power: float
+    rates: EditRates, ranking: Sequence[tuple[float, Sequence[str]]], winner: int, power: float
 ) -> float:
     """The order's surprise at the edit that was right: -ln of its share of the scores.
 

@@ -8,15 +8,28 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from taofold.learning import commands
-from taofold.learning import events as e
-from taofold.learning.commands import Found, Lessons, Pruned
+from taofold.learning.commands import ChosenLessons, FoundPattern, PrunedPattern
+from taofold.learning.events import (
+    LoopReopened,
+    LoopSettled,
+    PatternApplied,
+    PatternRetired,
+    SearchSettled,
+)
 from taofold.learning.exchange import imports as exchange
-from taofold.learning.exchange.imports import Imported
-from taofold.learning.loops import LoopNote, Stats
-from taofold.learning.metrics import Improvement, Metrics, improvement, measure
-from taofold.learning.patterns.pattern import Case, Context, Pattern, Query, Rate, Source
-from taofold.learning.rates import MOST_KEYS, Rates
-from taofold.learning.retrieval.choice import Choice
+from taofold.learning.exchange.imports import ImportReport
+from taofold.learning.loops import LoopNote, LoopStats
+from taofold.learning.metrics import Improvement, LearningMetrics, improvement, measure
+from taofold.learning.patterns.pattern import (
+    CaseContext,
+    LoopCase,
+    Pattern,
+    PatternSource,
+    Query,
+    Rate,
+)
+from taofold.learning.rates import MOST_KEYS, EditRates
+from taofold.learning.retrieval.choice import PatternChoice
 from taofold.learning.retrieval.meaning import Embedder, Meanings, meanings
 from taofold.learning.retrieval.relevance import context_of
 from taofold.learning.settings import Extraction, Injection, Pruning
@@ -35,7 +48,9 @@ class Registry:
     ) -> None:
         self._book, self._now, self._embedder = book, now, embedder
 
-    async def candidates(self, case: Case, injection: Injection, *, min_uses: int = 3) -> Choice:
+    async def candidates(
+        self, case: LoopCase, injection: Injection, *, min_uses: int = 3
+    ) -> PatternChoice:
         """What a loop about `case` would be shown, with figures; changes nothing."""
         meant, faults = await self._meanings(case)
         choice = await self._book.read(
@@ -45,7 +60,7 @@ class Registry:
         )
         return choice._replace(refused=(*choice.refused, *faults))
 
-    async def _meanings(self, case: Case) -> Meanings:
+    async def _meanings(self, case: LoopCase) -> Meanings:
         if self._embedder is None:
             return Meanings()
         texts = await self._book.read(lambda view: commands.near(view, case))
@@ -54,18 +69,18 @@ class Registry:
     async def inject(
         self,
         loop: str,
-        case: Case,
+        case: LoopCase,
         injection: Injection,
         *,
         min_uses: int = 3,
         manual: bool = False,
-    ) -> Lessons:
+    ) -> ChosenLessons:
         """What the loop is told. Asked again it is told the same, unless a person asks."""
         context, note = context_of(case), await self.loop(loop)
         wanted = manual or (injection.enabled and not (note and note.decided))
         meant, faults = await self._meanings(case) if wanted else Meanings()
 
-        def work(tx: Writing) -> Lessons:
+        def work(tx: Writing) -> ChosenLessons:
             return commands.inject(
                 tx, loop, case, context, injection, min_uses=min_uses, manual=manual, meanings=meant
             )
@@ -86,7 +101,7 @@ class Registry:
             note = tx.loop(loop)
             if note is None or note.ended or not note.looked_at(pattern):
                 return False
-            tx.emit(e.Applied(loop, pattern, won, iteration, by))
+            tx.emit(PatternApplied(loop, pattern, won, iteration, by))
             return True
 
         return await self._book.write(work, self._now())
@@ -98,15 +113,15 @@ class Registry:
             note = tx.loop(loop)
             if note is not None and note.ended:
                 return False
-            tx.emit(e.LoopEnded(loop, max(iterations, 0), solved))
+            tx.emit(LoopSettled(loop, max(iterations, 0), solved))
             return True
 
         return await self._book.write(work, self._now())
 
-    async def rates(self) -> Rates:
+    async def rates(self) -> EditRates:
         """What earlier searches came to, for the ranking of the next one."""
         return await self._book.read(
-            lambda view: Rates(dict(view.rates(MOST_KEYS)), tuple(view.costs()))
+            lambda view: EditRates(dict(view.rates(MOST_KEYS)), tuple(view.costs()))
         )
 
     async def searched(self, loop: str, rates: Mapping[str, Rate], costs: Sequence[float]) -> bool:
@@ -116,7 +131,7 @@ class Registry:
             note = tx.loop(loop)
             if note is not None and note.searched:
                 return False
-            tx.emit(e.Searched(loop, dict(rates), tuple(costs)))
+            tx.emit(SearchSettled(loop, dict(rates), tuple(costs)))
             return True
 
         return await self._book.write(work, self._now())
@@ -132,7 +147,7 @@ class Registry:
             last = (max(iterations, 0), solved)
             if note is None or not note.ended or (note.iterations, note.solved) == last:
                 return False
-            tx.emit(e.Reopened(loop))
+            tx.emit(LoopReopened(loop))
             return True
 
         return await self._book.write(work, self._now())
@@ -143,17 +158,17 @@ class Registry:
         drafts: Sequence[Pattern],
         extraction: Extraction,
         *,
-        context: Context | None = None,
+        context: CaseContext | None = None,
         by: str = "",
-    ) -> list[Found]:
+    ) -> list[FoundPattern]:
         """Take in the patterns that a loop's end gave, merged with what is known.
 
         `context` says where they were found; without it the loop's own case at its start is taken.
         """
 
-        def work(tx: Writing) -> list[Found]:
+        def work(tx: Writing) -> list[FoundPattern]:
             note = tx.loop(loop)
-            place = context or (note.context if note else Context())
+            place = context or (note.context if note else CaseContext())
             return commands.discover(tx, loop, drafts, extraction, place, by)
 
         return await self._book.write(work, self._now())
@@ -196,7 +211,7 @@ class Registry:
 
         return await self._book.read(work)
 
-    async def lineage(self, pattern: str) -> tuple[Source, ...]:
+    async def lineage(self, pattern: str) -> tuple[PatternSource, ...]:
         """Where it was found and where it was used, in order of time.
 
         Raises:
@@ -205,11 +220,11 @@ class Registry:
         found = await self.show(pattern)
         return tuple(sorted(found.sources, key=lambda source: source.at))
 
-    async def stats(self) -> Stats:
+    async def stats(self) -> LoopStats:
         """The sums over all loops."""
         return await self._book.read(lambda view: view.stats())
 
-    async def metrics(self) -> Metrics:
+    async def metrics(self) -> LearningMetrics:
         """The registry in numbers."""
         return await self._book.read(
             lambda view: measure(view.patterns(), view.stats(), sum(1 for _ in view.archive()))
@@ -221,11 +236,13 @@ class Registry:
         def work(tx: Writing) -> None:
             if tx.pattern(pattern) is None:
                 raise commands.missing(tx, pattern)
-            tx.emit(e.Retired(pattern, reason))
+            tx.emit(PatternRetired(pattern, reason))
 
         await self._book.write(work, self._now())
 
-    async def prune(self, policy: Pruning = Pruning(), *, dry_run: bool = False) -> list[Pruned]:
+    async def prune(
+        self, policy: Pruning = Pruning(), *, dry_run: bool = False
+    ) -> list[PrunedPattern]:
         """Archive what has failed or grown old; `dry_run` only tells what would go."""
         now = self._now()
         if dry_run:
@@ -248,7 +265,7 @@ class Registry:
         """Everything as JSON: relative file names and their contents, in the seed's layout."""
         return await self._book.read(exchange.files)
 
-    async def import_(self, files: Mapping[str, bytes]) -> Imported:
+    async def import_(self, files: Mapping[str, bytes]) -> ImportReport:
         """Take in exported files. What is wrong is left out and said, each with its path."""
         at = self._now()
         return await self._book.write(lambda tx: exchange.take(tx, files, at), at)

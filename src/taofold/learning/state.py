@@ -7,16 +7,16 @@ seam to whoever keeps the facts.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from taofold.learning.events import Event
+from taofold.learning.events import LearningEvent
 from taofold.learning.fold import Changes, Known, step
-from taofold.learning.loops import LoopNote, Stats
+from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.pattern import Pattern, Rate
-from taofold.learning.rates import Rates
-from taofold.learning.retrieval.index import POOL, Hit, Postings, Search, entry
+from taofold.learning.rates import EditRates
+from taofold.learning.retrieval.index import POOL, PatternHit, PatternSearch, Postings, entry
 from taofold.learning.retrieval.meaning import Vectors
 
 
-class View(Known, Search, Protocol):
+class View(Known, PatternSearch, Protocol):
     """All that commands may ask."""
 
     def patterns(self) -> Iterator[Pattern]:
@@ -47,7 +47,7 @@ class View(Known, Search, Protocol):
 class Writing(View, Protocol):
     """A view that takes events; what was emitted is seen at once."""
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: LearningEvent) -> None:
         """Note the event, and what it changes."""
         ...
 
@@ -60,11 +60,11 @@ class State:
         self._archive: dict[str, tuple[Pattern, str]] = {}
         self._loops: dict[str, LoopNote] = {}
         self._rates: dict[str, Rate] = {}
-        self._costs = Rates().costs
-        self._stats = Stats()
+        self._costs = EditRates().costs
+        self._stats = LoopStats()
         self._index = Postings()
 
-    def apply(self, event: Event, at: int) -> None:
+    def apply(self, event: LearningEvent, at: int) -> None:
         """Take in what `event` changes."""
         self._keep(step(self, event, at))
 
@@ -94,7 +94,7 @@ class State:
         ordered = sorted(self._rates.items(), key=lambda item: _weight(item[1]), reverse=True)
         return dict(ordered[:limit])
 
-    def stats(self) -> Stats:
+    def stats(self) -> LoopStats:
         """The sums."""
         return self._stats
 
@@ -120,7 +120,7 @@ class State:
         known = self._patterns.values()
         return next((one.id for one in known if (one.name, one.body) == said), "")
 
-    def search(self, terms: Sequence[str], limit: int = POOL) -> list[Hit]:
+    def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
         """Patterns with the rarest of `terms`."""
         return self._index.search(terms, limit)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.text import iso
 from taofold.core.value import plain
-from taofold.learning.patterns.pattern import Arm, Pattern, Query, Source
+from taofold.learning.patterns.pattern import Arm, Pattern, PatternSource, Query
 from taofold.learning.registry import Registry
 from taofold.log.journal import Journal
 from taofold.loop.events import IterationEnded
@@ -155,7 +155,7 @@ def _arm(arm: Arm) -> dict[str, Any]:
     return {"loops": arm.loops, "mean": arm.mean, "solved": arm.solved}
 
 
-def _source(source: Source) -> dict[str, Any]:
+def _source(source: PatternSource) -> dict[str, Any]:
     outcome = "" if source.won is None else "it helped" if source.won else "it did not help"
     return {
         "what": source.role,

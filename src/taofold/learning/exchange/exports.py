@@ -17,23 +17,30 @@ from taofold.learning.exchange.wire import (
     VERSION,
     AnyWire,
     Better,
-    Extra,
     Iterations,
-    Loop,
-    Point,
     WireAnti,
     WireApproach,
     WireError,
+    WireExtra,
     WireFix,
+    WireLoop,
+    WirePoint,
     WireScope,
     WireSignature,
     WireSuccess,
     WireTemplate,
 )
-from taofold.learning.loops import LoopNote, Stats
+from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.metrics import improvement, measure
-from taofold.learning.patterns.kinds import Approach, Avoidance, ErrorFix, Kind, Signature, Template
-from taofold.learning.patterns.pattern import Pattern, Scope, Snapshot
+from taofold.learning.patterns.kinds import (
+    Approach,
+    Avoidance,
+    CodeTemplate,
+    ErrorFix,
+    ErrorSignature,
+    Kind,
+)
+from taofold.learning.patterns.pattern import Pattern, PatternScope, RatePoint
 from taofold.learning.settings import Pruning
 from taofold.learning.state import View
 
@@ -91,7 +98,7 @@ def wire(pattern: Pattern) -> AnyWire:
                     tags=pattern.tags,
                 ),
             )
-        case Template() as body:
+        case CodeTemplate() as body:
             return WireTemplate(
                 pattern.id,
                 body.language,
@@ -122,7 +129,7 @@ def _error(pattern: Pattern, body: ErrorFix, rate: float) -> WireError:
         effectiveness_trend=_points(pattern.trend),
         related_patterns=pattern.related,
         tags=pattern.tags,
-        taofold=Extra(
+        taofold=WireExtra(
             pattern.name,
             _scope(pattern.scope),
             body.signature.name,
@@ -140,9 +147,9 @@ def _counted(pattern: Pattern) -> bool:
     return pattern.claim is None or pattern.claim.rate is None or bool(pattern.counts.usage)
 
 
-def _extra(pattern: Pattern) -> Extra:
+def _extra(pattern: Pattern) -> WireExtra:
     counts = pattern.total
-    return Extra(
+    return WireExtra(
         pattern.name,
         _scope(pattern.scope),
         related_patterns=pattern.related,
@@ -155,20 +162,20 @@ def _extra(pattern: Pattern) -> Extra:
     )
 
 
-def _signature(signature: Signature) -> WireSignature:
+def _signature(signature: ErrorSignature) -> WireSignature:
     return WireSignature(signature.type, signature.pattern, signature.hints)
 
 
-def _scope(scope: Scope) -> WireScope | None:
+def _scope(scope: PatternScope) -> WireScope | None:
     known = WireScope(scope.repository, scope.language, scope.tool)
     return None if known == WireScope() else known
 
 
-def _loops(pattern: Pattern) -> tuple[Loop, ...]:
+def _loops(pattern: Pattern) -> tuple[WireLoop, ...]:
     anti = pattern.kind == "anti"
     return tuple(
         [
-            Loop(
+            WireLoop(
                 one.loop,
                 iso(one.at),
                 one.by,
@@ -183,10 +190,10 @@ def _loops(pattern: Pattern) -> tuple[Loop, ...]:
     )
 
 
-def _points(trend: tuple[Snapshot, ...]) -> tuple[Point, ...]:
+def _points(trend: tuple[RatePoint, ...]) -> tuple[WirePoint, ...]:
     return tuple(
         [
-            Point(
+            WirePoint(
                 iso(one.at),
                 round(one.rate, 4),
                 one.size,
@@ -247,7 +254,7 @@ def folder(loop: str) -> str:
     return blake2b(loop.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
-def loop_state(note: LoopNote, stats: Stats) -> dict[str, Any]:
+def loop_state(note: LoopNote, stats: LoopStats) -> dict[str, Any]:
     """What a loop's exported state says about learning."""
     uses = {use.id: use for use in note.uses}
     injected = [

@@ -11,18 +11,18 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from taofold.core.text import milliseconds
-from taofold.learning import events as e
+from taofold.learning.events import PatternArchived, PatternImported
 from taofold.learning.exchange.exports import bundle, files, loop_state
 from taofold.learning.exchange.wire import (
     FILES,
     KEYS,
     WIRES,
     AnyWire,
-    Extra,
-    Loop,
-    Point,
     WireAnti,
     WireError,
+    WireExtra,
+    WireLoop,
+    WirePoint,
     WireSignature,
     WireSuccess,
     WireTemplate,
@@ -30,27 +30,27 @@ from taofold.learning.exchange.wire import (
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
+    CodeTemplate,
     ErrorFix,
+    ErrorSignature,
     Fix,
+    IterationSpread,
     Kind,
-    Signature,
-    Spread,
-    Template,
 )
 from taofold.learning.patterns.pattern import (
     PREFIXES,
-    Claim,
-    Counts,
+    ImportClaim,
     Pattern,
-    Scope,
-    Snapshot,
-    Source,
+    PatternScope,
+    PatternSource,
+    RatePoint,
+    UseCounts,
     fresh,
 )
 from taofold.learning.state import Writing
 
 
-def pattern_of(kind: Kind, raw: Any, at: int) -> tuple[Pattern, Claim]:
+def pattern_of(kind: Kind, raw: Any, at: int) -> tuple[Pattern, ImportClaim]:
     """The pattern in `raw`, and what is claimed of it, read `at`.
 
     Raises:
@@ -68,7 +68,7 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> tuple[Pattern, Claim]:
             return _template(wire, at)
 
 
-def _error(wire: WireError, at: int) -> tuple[Pattern, Claim]:
+def _error(wire: WireError, at: int) -> tuple[Pattern, ImportClaim]:
     given = wire.fix_approach
     fix = Fix(
         given.description,
@@ -92,14 +92,14 @@ def _error(wire: WireError, at: int) -> tuple[Pattern, Claim]:
     return made, _claim(wire.usage_count, wire.success_rate, *known, at)
 
 
-def _success(wire: WireSuccess, at: int) -> tuple[Pattern, Claim]:
+def _success(wire: WireSuccess, at: int) -> tuple[Pattern, ImportClaim]:
     given, typical = wire.approach, wire.approach.typical_iterations
     body = Approach(
         wire.task_category,
         given.description,
         given.steps,
         given.tools_used,
-        Spread(typical.average, typical.minimum, typical.maximum),
+        IterationSpread(typical.average, typical.minimum, typical.maximum),
         wire.task_description_pattern,
         wire.average_iterations,
         wire.preconditions,
@@ -110,7 +110,7 @@ def _success(wire: WireSuccess, at: int) -> tuple[Pattern, Claim]:
     return made, _claimed(wire.usage_count, wire.success_rate, wire.taofold, at)
 
 
-def _anti(wire: WireAnti, at: int) -> tuple[Pattern, Claim]:
+def _anti(wire: WireAnti, at: int) -> tuple[Pattern, ImportClaim]:
     extra, better = wire.taofold, wire.better_alternative
     body = Avoidance(
         wire.approach_description,
@@ -126,8 +126,8 @@ def _anti(wire: WireAnti, at: int) -> tuple[Pattern, Claim]:
     return made, _claimed(wire.occurrence_count, 1.0 - wire.failure_rate, extra, at)
 
 
-def _template(wire: WireTemplate, at: int) -> tuple[Pattern, Claim]:
-    body = Template(
+def _template(wire: WireTemplate, at: int) -> tuple[Pattern, ImportClaim]:
+    body = CodeTemplate(
         wire.template_code,
         wire.language,
         wire.use_case,
@@ -140,7 +140,7 @@ def _template(wire: WireTemplate, at: int) -> tuple[Pattern, Claim]:
 
 def _common(
     identity: str,
-    body: ErrorFix | Approach | Avoidance | Template,
+    body: ErrorFix | Approach | Avoidance | CodeTemplate,
     wire: AnyWire,
     tags: tuple[str, ...],
 ) -> Pattern:
@@ -149,7 +149,7 @@ def _common(
         identity,
         extra.name or identity,
         body,
-        Scope(scope.repository, scope.language, scope.tool) if scope else Scope(),
+        PatternScope(scope.repository, scope.language, scope.tool) if scope else PatternScope(),
         tags,
         tuple([_source(one, f"$.source_loops[{n}]") for n, one in enumerate(wire.source_loops)]),
         _time(extra.first_discovered, "$.taofold.first_discovered"),
@@ -160,8 +160,8 @@ def _common(
     )
 
 
-def _signature(wire: WireSignature, extra: Extra) -> Signature:
-    return Signature(
+def _signature(wire: WireSignature, extra: WireExtra) -> ErrorSignature:
+    return ErrorSignature(
         wire.error_type,
         wire.error_pattern,
         wire.error_location_hints,
@@ -171,18 +171,18 @@ def _signature(wire: WireSignature, extra: Extra) -> Signature:
     )
 
 
-def _source(one: Loop, path: str) -> Source:
+def _source(one: WireLoop, path: str) -> PatternSource:
     took = one.iterations_required or one.failure_iteration
     at = _time(one.timestamp, f"{path}.timestamp")
-    return Source(
+    return PatternSource(
         one.loop_id, at, one.role, one.contributed_by, one.successful, took, one.outcome, True
     )
 
 
-def _trend(points: tuple[Point, ...], path: str) -> tuple[Snapshot, ...]:
+def _trend(points: tuple[WirePoint, ...], path: str) -> tuple[RatePoint, ...]:
     return tuple(
         [
-            Snapshot(
+            RatePoint(
                 _time(one.timestamp, f"{path}[{n}].timestamp"),
                 one.success_rate_snapshot,
                 one.sample_size,
@@ -202,18 +202,20 @@ def _time(text: str, path: str) -> int:
         raise ValueError(f"{text[:40]!r} is no ISO 8601 time - at `{path}`") from error
 
 
-def _claimed(usage: int, rate: float | None, extra: Extra, at: int) -> Claim:
+def _claimed(usage: int, rate: float | None, extra: WireExtra, at: int) -> ImportClaim:
     return _claim(usage, rate, extra.successes, extra.failures, at)
 
 
 def _claim(
     usage: int, rate: float | None, successes: int | None, failures: int | None, at: int
-) -> Claim:
+) -> ImportClaim:
     """What the file claims. Where it gives a rate only, the counts are what that comes to."""
     if successes is not None and failures is not None:
-        return Claim(Counts(usage, successes, failures), None, at)
+        return ImportClaim(UseCounts(usage, successes, failures), None, at)
     won = round((rate or 0.0) * usage)
-    return Claim(Counts(usage, won, usage - won) if rate is not None else Counts(usage), rate, at)
+    return ImportClaim(
+        UseCounts(usage, won, usage - won) if rate is not None else UseCounts(usage), rate, at
+    )
 
 
 _ARCHIVE: Final = re.compile(r"(?:^|/)archive/(\d{4}-(?:0[1-9]|1[0-2]))-patterns\.json$")
@@ -225,12 +227,12 @@ class Incoming(NamedTuple):
     """A pattern as a file has it, with what the file claims. `month` is "" but in an archive."""
 
     pattern: Pattern
-    claim: Claim
+    claim: ImportClaim
     file: str
     month: str = ""
 
 
-class Imported(NamedTuple):
+class ImportReport(NamedTuple):
     """What became of files: ids that are new, ids that were known, and what is wrong.
 
     `renamed` are pairs of a file's id, which somebody else has here, and the new one;
@@ -244,7 +246,7 @@ class Imported(NamedTuple):
     broken: tuple[str, ...] = ()
 
 
-class Reading(NamedTuple):
+class FileReading(NamedTuple):
     """What stands in files."""
 
     found: tuple[Incoming, ...]
@@ -252,7 +254,7 @@ class Reading(NamedTuple):
     broken: tuple[str, ...]
 
 
-def read(files: Mapping[str, bytes], at: int) -> Reading:
+def read(files: Mapping[str, bytes], at: int) -> FileReading:
     """The patterns in `files`, by name; `at` is when they are read."""
     found: list[Incoming] = []
     faults: list[str] = []
@@ -274,7 +276,7 @@ def read(files: Mapping[str, bytes], at: int) -> Reading:
                 faults.append(f"{name}: {_placed(path, error)}")
             else:
                 found.append(Incoming(pattern, claim, name, month[1] if month else ""))
-    return Reading(tuple(found), tuple(faults), tuple(broken))
+    return FileReading(tuple(found), tuple(faults), tuple(broken))
 
 
 def _load(body: bytes) -> Any:
@@ -341,7 +343,7 @@ def _placed(path: str, error: ValueError) -> str:
 __all__ = ["bundle", "files", "loop_state", "take"]
 
 
-def take(tx: Writing, given: Mapping[str, bytes], at: int) -> Imported:
+def take(tx: Writing, given: Mapping[str, bytes], at: int) -> ImportReport:
     """Take in the patterns of exported files. The same files again change nothing.
 
     A pattern that says word for word what a known one says is that one. An id that somebody
@@ -360,11 +362,11 @@ def take(tx: Writing, given: Mapping[str, bytes], at: int) -> Imported:
         if tx.pattern(pattern.id) is not None or tx.archived(pattern.id) is not None:
             pattern = msgspec.structs.replace(pattern, id=fresh(pattern, tx.ids))
             renamed.append((one.pattern.id, pattern.id))
-        tx.emit(e.Imported(pattern, one.claim, one.file))
+        tx.emit(PatternImported(pattern, one.claim, one.file))
         if one.month:
-            tx.emit(e.Archived(pattern.id, "it came from an archive", one.month))
+            tx.emit(PatternArchived(pattern.id, "it came from an archive", one.month))
         added.append(pattern.id)
-    return Imported(tuple(added), tuple(known), tuple(renamed), reading.faults, reading.broken)
+    return ImportReport(tuple(added), tuple(known), tuple(renamed), reading.faults, reading.broken)
 
 
 def _known(tx: Writing, one: Incoming) -> str:

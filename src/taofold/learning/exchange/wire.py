@@ -29,11 +29,11 @@ def _id(kind: Kind) -> Meta:
     return Meta(pattern=f"^{FORMS[kind].pattern}$", max_length=LONGEST_ID)
 
 
-class Wire(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class WireStruct(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What all of them share."""
 
 
-class Loop(Wire, frozen=True):
+class WireLoop(WireStruct, frozen=True):
     """An entry of `source_loops`."""
 
     loop_id: Text
@@ -46,7 +46,7 @@ class Loop(Wire, frozen=True):
     failure_iteration: Count = 0
 
 
-class Point(Wire, frozen=True):
+class WirePoint(WireStruct, frozen=True):
     """An entry of `effectiveness_trend`."""
 
     timestamp: str
@@ -56,7 +56,7 @@ class Point(Wire, frozen=True):
     source_loops: Texts = ()
 
 
-class WireScope(Wire, frozen=True):
+class WireScope(WireStruct, frozen=True):
     """Where a pattern is at home."""
 
     repository: Text = ""
@@ -64,7 +64,7 @@ class WireScope(Wire, frozen=True):
     tool: Text = ""
 
 
-class WireSignature(Wire, frozen=True):
+class WireSignature(WireStruct, frozen=True):
     """`error_signature`."""
 
     error_type: ErrorType
@@ -72,7 +72,7 @@ class WireSignature(Wire, frozen=True):
     error_location_hints: Texts = ()
 
 
-class Extra(Wire, frozen=True):
+class WireExtra(WireStruct, frozen=True):
     """What the schema has no key for."""
 
     name: Text = ""
@@ -88,7 +88,7 @@ class Extra(Wire, frozen=True):
     task_category: TaskCategory | None = None
     error_signature: WireSignature | None = None
     related_patterns: Texts = ()
-    effectiveness_trend: tuple[Point, ...] = ()
+    effectiveness_trend: tuple[WirePoint, ...] = ()
     first_discovered: str = ""
     last_used: str = ""
     retired: Text = ""
@@ -97,20 +97,20 @@ class Extra(Wire, frozen=True):
     tags: Texts = ()
 
 
-class Entry(Wire, frozen=True, kw_only=True):
+class WirePattern(WireStruct, frozen=True, kw_only=True):
     """What every kind of pattern has; behind its own keys."""
 
-    source_loops: tuple[Loop, ...] = ()
-    taofold: Extra = Extra()
+    source_loops: tuple[WireLoop, ...] = ()
+    taofold: WireExtra = WireExtra()
 
 
-class Tagged(Entry, frozen=True, kw_only=True):
+class WireTagged(WirePattern, frozen=True, kw_only=True):
     """What all kinds but anti-patterns have."""
 
     tags: Texts = ()
 
 
-class WireFix(Wire, frozen=True):
+class WireFix(WireStruct, frozen=True):
     """`fix_approach`."""
 
     description: Annotated[str, Meta(min_length=20, max_length=20_000)]
@@ -120,7 +120,7 @@ class WireFix(Wire, frozen=True):
     diff_pattern: Text = ""
 
 
-class WireError(Tagged, frozen=True):
+class WireError(WireTagged, frozen=True):
     """An error pattern."""
 
     pattern_id: Annotated[str, _id("error")]
@@ -133,11 +133,11 @@ class WireError(Tagged, frozen=True):
     failed_applications: Count | None = None
     last_used: str = ""
     first_discovered: str = ""
-    effectiveness_trend: tuple[Point, ...] = ()
+    effectiveness_trend: tuple[WirePoint, ...] = ()
     related_patterns: Texts = ()
 
 
-class Iterations(Wire, frozen=True):
+class Iterations(WireStruct, frozen=True):
     """`typical_iterations`."""
 
     average: Annotated[float, Meta(ge=0)] = 0.0
@@ -145,7 +145,7 @@ class Iterations(Wire, frozen=True):
     maximum: Count = 0
 
 
-class WireApproach(Wire, frozen=True):
+class WireApproach(WireStruct, frozen=True):
     """`approach`."""
 
     description: Text
@@ -154,7 +154,7 @@ class WireApproach(Wire, frozen=True):
     typical_iterations: Iterations = Iterations()
 
 
-class WireSuccess(Tagged, frozen=True):
+class WireSuccess(WireTagged, frozen=True):
     """A success pattern."""
 
     pattern_id: Annotated[str, _id("success")]
@@ -170,14 +170,14 @@ class WireSuccess(Tagged, frozen=True):
     limitations: Texts = ()
 
 
-class Better(Wire, frozen=True):
+class Better(WireStruct, frozen=True):
     """`better_alternative`."""
 
     description: Text = ""
     success_pattern_id: Annotated[str, Meta(pattern=f"^(|{FORMS['success'].pattern})$")] = ""
 
 
-class WireAnti(Entry, frozen=True):
+class WireAnti(WirePattern, frozen=True):
     """An anti-pattern."""
 
     pattern_id: Annotated[str, _id("anti")]
@@ -191,7 +191,7 @@ class WireAnti(Entry, frozen=True):
     better_alternative: Better | None = None
 
 
-class WireTemplate(Tagged, frozen=True):
+class WireTemplate(WireTagged, frozen=True):
     """A code template."""
 
     template_id: Annotated[str, _id("template")]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
-from taofold.learning.extraction.history import Change
+from taofold.learning.extraction.history import FileChange
 
 TOKEN: Final = re.compile(
     r"""\"(?:[^"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\w+(?:\.\d+)?|(?:\*\*|//|<<|>>|[<>=!*/+\-%|&^])=?"""
@@ -59,7 +59,7 @@ class Hunk(NamedTuple):
         return "\n".join(lines)
 
 
-def hunks(change: Change) -> tuple[Hunk, ...]:
+def hunks(change: FileChange) -> tuple[Hunk, ...]:
     """The lines that differ. None if the texts are the same, not known, or far too long."""
     if change.unsure:
         return ()
@@ -159,7 +159,7 @@ def opcodes(left: Sequence[str], right: Sequence[str]) -> Sequence[tuple[str, in
     return SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
 
 
-def deeds(change: Change) -> frozenset[Deed]:
+def deeds(change: FileChange) -> frozenset[Deed]:
     """What each hunk does; one that exchanges several names for others says nothing."""
     return _deeds((h.removed, h.added) for h in hunks(change))
 

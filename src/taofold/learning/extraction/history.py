@@ -21,7 +21,7 @@ SUCCESS: Final = frozenset({"completed", "success"})
 """Outcomes of a loop whose gates passed; every other one is a failure."""
 
 
-class Change(Value, frozen=True):
+class FileChange(Value, frozen=True):
     """One edit: the lines of a file before and after it. They may be the whole file.
 
     `unsure`: the file was written over, and nobody knows what it held; nothing is learnt of it.
@@ -32,12 +32,12 @@ class Change(Value, frozen=True):
     after: str
     unsure: bool = False
 
-    def undoes(self, other: "Change") -> bool:
+    def undoes(self, other: "FileChange") -> bool:
         """Does this take `other` back?"""
         return (self.path, self.before, self.after) == (other.path, other.after, other.before)
 
 
-class Attempt(Value, frozen=True):
+class RepairAttempt(Value, frozen=True):
     """Changes between two runs of the checks.
 
     `before` and `after` are what failed then. `judged` is false if nothing ran afterwards.
@@ -46,7 +46,7 @@ class Attempt(Value, frozen=True):
 
     iteration: int
     before: tuple[Check, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FileChange, ...] = ()
     after: tuple[Check, ...] = ()
     judged: bool = True
     tools: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Attempt(Value, frozen=True):
         return tuple([f for f in self.after if f.id not in known]) if self.judged else ()
 
 
-class History(Value, frozen=True):
+class LoopHistory(Value, frozen=True):
     """A loop from its task to its end. `at` is when it ended, in ms since the epoch.
 
     Attempts are as fine as the log allows: an edit and the test run after it, or else a
@@ -79,7 +79,7 @@ class History(Value, frozen=True):
     task: str = ""
     language: str = ""
     outcome: str = ""
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[RepairAttempt, ...] = ()
     iterations: int = 0
     at: int = 0
     repository: str = ""
@@ -103,7 +103,7 @@ _PAIRS: Final = (("old", "new"), ("old_string", "new_string"), ("search", "repla
 class _Made(NamedTuple):
     """A change that stands, and what failed before it."""
 
-    change: Change
+    change: FileChange
     known: tuple[Check, ...] | None
 
 
@@ -113,8 +113,8 @@ class _Fold:
 
     iteration: int
     known: tuple[Check, ...] | None
-    attempts: list[Attempt] = field(default_factory=list[Attempt])
-    open: list[Change] = field(default_factory=list[Change])
+    attempts: list[RepairAttempt] = field(default_factory=list[RepairAttempt])
+    open: list[FileChange] = field(default_factory=list[FileChange])
     made: list[_Made] = field(default_factory=list[_Made])
     tools: list[str] = field(default_factory=list[str])
     texts: dict[str, str] = field(default_factory=dict[str, str])
@@ -123,14 +123,14 @@ class _Fold:
     checking: set[str] = field(default_factory=set[str])
     """Commands that reported failing checks before: silence of theirs is success."""
 
-    def change(self, action: Action) -> Change | None:
+    def change(self, action: Action) -> FileChange | None:
         """The change that an action makes, against the file's earlier text where that is known."""
         change = changed(action)
         if change is None or change.path not in self.texts:
             return change
         text = self.texts[change.path]
         if change.unsure:
-            return Change(change.path, text, change.after)
+            return FileChange(change.path, text, change.after)
         if not change.before or text.count(change.before) != 1:
             return change
         return _whole_lines(change, text)
@@ -148,7 +148,7 @@ class _Fold:
         else:
             self.texts.pop(change.path, None)
 
-    def make(self, change: Change) -> None:
+    def make(self, change: FileChange) -> None:
         """A file was changed, or a change was taken back."""
         last = self.made[-1] if self.made else None
         if last is None or not change.undoes(last.change):
@@ -169,7 +169,7 @@ class _Fold:
         if self.open and self.known is not None:
             judged = after is not None
             self.attempts.append(
-                Attempt(
+                RepairAttempt(
                     self.iteration, self.known, tuple(self.open), after or (), judged,
                     tuple(dict.fromkeys(self.tools)), tokens=self.tokens,
                 )
@@ -180,19 +180,19 @@ class _Fold:
             self.known = after
 
 
-def _whole_lines(change: Change, text: str) -> Change:
+def _whole_lines(change: FileChange, text: str) -> FileChange:
     """An edit of a part of a line, as the lines that it changes in `text`."""
     place = text.index(change.before)
     start = text.rfind("\n", 0, place) + 1
     end = text.find("\n", place + len(change.before))
     lines = text[start : end if end >= 0 else len(text)]
-    return Change(change.path, lines, lines.replace(change.before, change.after))
+    return FileChange(change.path, lines, lines.replace(change.before, change.after))
 
 
 class RunReading(NamedTuple):
     """The attempts of a run, and what the files that it touched are known to hold at its end."""
 
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[RepairAttempt, ...]
     texts: Mapping[str, str]
 
 
@@ -201,7 +201,7 @@ def attempts_of(
     iteration: int,
     before: tuple[Check, ...] | None = None,
     texts: Mapping[str, str] = {},
-) -> tuple[Attempt, ...]:
+) -> tuple[RepairAttempt, ...]:
     """What was tried in a run, in order; see `read_run`."""
     return read_run(records, iteration, before, texts).attempts
 
@@ -269,7 +269,7 @@ def _passed(result: Any, output: str) -> bool:
     return output.startswith("exit code 0")
 
 
-def changed(action: Action) -> Change | None:
+def changed(action: Action) -> FileChange | None:
     """The change that an action makes to a file, if its parameters say one.
 
     Of a file that is written over only the new text is known: that is `unsure`.
@@ -280,9 +280,9 @@ def changed(action: Action) -> Change | None:
         return None
     for old, new in _PAIRS:
         if isinstance(given.get(old), str) and isinstance(given.get(new), str):
-            return Change(path, given[old], given[new])
+            return FileChange(path, given[old], given[new])
     content = given.get("content")
-    return Change(path, "", content, unsure=True) if isinstance(content, str) else None
+    return FileChange(path, "", content, unsure=True) if isinstance(content, str) else None
 
 
 def _texts(result: Any) -> Iterator[str]:

@@ -19,7 +19,7 @@ from taofold.learning.extraction.generalisation import (
     seen_at,
     template_code,
 )
-from taofold.learning.extraction.history import Attempt, Change, History
+from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.extraction.repairs import (
     CAUSE,
     DOES,
@@ -33,16 +33,16 @@ from taofold.learning.extraction.repairs import (
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
+    CodeTemplate,
     ErrorFix,
+    ErrorSignature,
     FailureMode,
     Fix,
+    IterationSpread,
     Kind,
     Language,
-    Signature,
-    Spread,
-    Template,
 )
-from taofold.learning.patterns.pattern import Pattern, Scope
+from taofold.learning.patterns.pattern import Pattern, PatternScope
 
 REPEATED: Final = 3
 """Times that one error must stay for it to be a pattern."""
@@ -54,7 +54,7 @@ Sign = tuple[str, str]
 """An error's class and its generalised message."""
 
 
-def avoidances(history: History) -> Iterator[Pattern]:
+def avoidances(history: LoopHistory) -> Iterator[Pattern]:
     """The mistakes in a loop."""
     yield from _repeated(history)
     if not history.succeeded:
@@ -65,7 +65,7 @@ def _recurring(check: Check) -> Sign:
     return check.error_type, pattern_of(check.message)
 
 
-def _repeated(history: History) -> Iterator[Pattern]:
+def _repeated(history: LoopHistory) -> Iterator[Pattern]:
     judged = [one for one in history.attempts if one.judged and one.changes]
     for sign in _signs(judged):
         stayed = [one for one in judged if _in(sign, one.before) and _in(sign, one.after)]
@@ -86,7 +86,7 @@ def _repeated(history: History) -> Iterator[Pattern]:
         )
 
 
-def _signs(attempts: Sequence[Attempt]) -> list[Sign]:
+def _signs(attempts: Sequence[RepairAttempt]) -> list[Sign]:
     found = [_recurring(check) for one in attempts for check in one.after]
     return [sign for sign, _ in Counter(found).most_common(3)]
 
@@ -95,13 +95,13 @@ def _in(sign: Sign, checks: Sequence[Check]) -> bool:
     return any(_recurring(check) == sign for check in checks)
 
 
-def _edits(attempts: Sequence[Attempt]) -> list[str]:
+def _edits(attempts: Sequence[RepairAttempt]) -> list[str]:
     """The different edits that were made, each in one line."""
     lines = [text for one in attempts for change in one.changes if (text := edit_line(change))]
     return list(dict.fromkeys(lines))[:_MOST_EDITS]
 
 
-def edit_line(change: Change) -> str:
+def edit_line(change: FileChange) -> str:
     """`old` to `new`, of the first place; "" where that is not known."""
     found = hunks(change) if not change.unsure else ()
     if not found:
@@ -112,7 +112,7 @@ def edit_line(change: Change) -> str:
     return text[:_MOST_EDIT]
 
 
-def _better(history: History, sign: Sign) -> str:
+def _better(history: LoopHistory, sign: Sign) -> str:
     """What settled the error in the end, if something did."""
     for one in history.attempts:
         if one.kept and one.judged and _in(sign, one.before) and not _in(sign, one.after):
@@ -121,7 +121,7 @@ def _better(history: History, sign: Sign) -> str:
     return ""
 
 
-def _broken(history: History) -> Iterator[Pattern]:
+def _broken(history: LoopHistory) -> Iterator[Pattern]:
     """Kept changes that broke what passed."""
     for one in history.attempts:
         edits = _edits([one])
@@ -140,7 +140,7 @@ def _broken(history: History) -> Iterator[Pattern]:
 
 
 def _pattern(
-    history: History,
+    history: LoopHistory,
     mode: FailureMode,
     approach: str,
     symptom: str,
@@ -149,7 +149,7 @@ def _pattern(
     check: Check,
 ) -> Pattern:
     language = history.language or language_of(check.place.path)
-    signature = Signature(
+    signature = ErrorSignature(
         error_type_of(check.error_type), pattern_of(check.message), hints_of(check),
         check.error_type, check.message[:_MOST_EXAMPLE],
     )  # fmt: skip
@@ -160,7 +160,7 @@ def _pattern(
             approach, mode, (symptom,), why, better,
             category=task_category(history.task), signature=signature,
         ),
-        Scope(history.repository, language),
+        PatternScope(history.repository, language),
         tuple([tag for tag in (language, mode.replace("_", "-")) if tag and tag != "other"]),
     )  # fmt: skip
 
@@ -178,7 +178,7 @@ _EXAMPLE: Final = 300
 
 
 def extract(
-    history: History, kinds: Collection[Kind] = KINDS, least: float = LEAST
+    history: LoopHistory, kinds: Collection[Kind] = KINDS, least: float = LEAST
 ) -> tuple[Pattern, ...]:
     """Every pattern that the loop teaches, without ids; the same for the same history.
 
@@ -186,7 +186,7 @@ def extract(
         least: The share of the loop's tries that must have settled a check for its way of working
             to be an approach (`min_success_rate_threshold`).
     """
-    rules: dict[Kind, Callable[[History], Iterator[Pattern]]] = {
+    rules: dict[Kind, Callable[[LoopHistory], Iterator[Pattern]]] = {
         "error": _errors,
         "success": lambda history: approaches(history, least),
         "anti": avoidances,
@@ -199,7 +199,7 @@ def extract(
     return tuple(found)
 
 
-def _errors(history: History) -> Iterator[Pattern]:
+def _errors(history: LoopHistory) -> Iterator[Pattern]:
     seen: set[tuple[str, str, str]] = set()
     for alike, changes in pairs(history):
         body = _error_fix(alike, changes)
@@ -212,7 +212,7 @@ def _errors(history: History) -> Iterator[Pattern]:
             "",
             gist(error, body.signature.pattern),
             body,
-            Scope(history.repository, fix.language),
+            PatternScope(history.repository, fix.language),
             _tags(fix.language, fix.template, error),
         )
 
@@ -221,7 +221,7 @@ def _tags(*words: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([w.lower().replace("_", "-") for w in words if w and w != "other"]))
 
 
-def pairs(history: History) -> Iterator[tuple[list[Check], tuple[Change, ...]]]:
+def pairs(history: LoopHistory) -> Iterator[tuple[list[Check], tuple[FileChange, ...]]]:
     """Failing checks of one error with the changes after which these same checks passed.
 
     Changes to tests prove nothing, and what was taken back, or broke other checks, is no fix.
@@ -245,13 +245,13 @@ def _told(check: Check) -> bool:
     return bool(check.message) or check.error_type not in ("", "command", "timeout")
 
 
-def _readable(change: Change) -> bool:
+def _readable(change: FileChange) -> bool:
     """Is it known what the change was, and is it small enough to be an example?"""
     lines = sum(len(hunk.removed) + len(hunk.added) for hunk in hunks(change))
     return not change.unsure and 0 < lines <= MOST_LINES
 
 
-def _settled(attempt: Attempt, later: tuple[Attempt, ...]) -> Iterator[Check]:
+def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterator[Check]:
     """Checks that failed for another reason afterwards, and passed in the end."""
     now = {check.id: check for check in attempt.after}
     passed = {f.id for one in later if one.kept for f in one.turned}
@@ -271,7 +271,7 @@ def _sign(check: Check) -> tuple[str, str]:
     return check.error_type, pattern_of(check.message)
 
 
-def _error_fix(alike: list[Check], changes: tuple[Change, ...]) -> ErrorFix:
+def _error_fix(alike: list[Check], changes: tuple[FileChange, ...]) -> ErrorFix:
     check = alike[0]
     found = [hunk for change in changes for hunk in hunks(change)]
     language = language_of(changes[0].path)
@@ -279,7 +279,7 @@ def _error_fix(alike: list[Check], changes: tuple[Change, ...]) -> ErrorFix:
         _template(changes, check.error_type), check.error_type, check.message, language
     )
     return ErrorFix(
-        Signature(
+        ErrorSignature(
             error_type_of(check.error_type),
             pattern_of(check.message),
             hints_of(check),
@@ -299,16 +299,16 @@ def _error_fix(alike: list[Check], changes: tuple[Change, ...]) -> ErrorFix:
     )
 
 
-def _template(changes: tuple[Change, ...], error: str) -> str:
+def _template(changes: tuple[FileChange, ...], error: str) -> str:
     return next(filter(None, [template_of(one, error) for one in changes]), "")
 
 
-def difference(changes: tuple[Change, ...]) -> str:
+def difference(changes: tuple[FileChange, ...]) -> str:
     """Lines with `-` and `+`, under their own names; an empty line between places."""
     return "\n\n".join([hunk.text for change in changes for hunk in hunks(change)])
 
 
-def approaches(history: History, least: float = LEAST) -> Iterator[Pattern]:
+def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
     """The chain of errors of a loop that succeeded: which came to light after which was settled.
 
     One edit that settled everything is told by its error; an approach says nothing beside it. Nor
@@ -339,7 +339,7 @@ def approaches(history: History, least: float = LEAST) -> Iterator[Pattern]:
     if not history.succeeded or len(steps) < 2 or not later:
         return  # errors that were all there from the start are no chain
     category = task_category(history.task)
-    spread = Spread(float(history.iterations), history.iterations, history.iterations)
+    spread = IterationSpread(float(history.iterations), history.iterations, history.iterations)
     yield Pattern(
         "",
         f"{len(steps)} errors one after another, the first {steps[0].partition(': ')[0]}",
@@ -353,7 +353,7 @@ def approaches(history: History, least: float = LEAST) -> Iterator[Pattern]:
             float(history.iterations),
             benefits=(f"{len(steps)} errors settled",),
         ),
-        Scope(history.repository, languages[0]),
+        PatternScope(history.repository, languages[0]),
         _tags(languages[0], category),
     )
 
@@ -368,7 +368,7 @@ def _shortly(diff: str) -> str:
     return f"`{new}` was added" if new else f"`{gone}` was taken out"
 
 
-def _templates(history: History) -> Iterator[Pattern]:
+def _templates(history: LoopHistory) -> Iterator[Pattern]:
     seen: set[str] = set()
     for (check, *_), changes in pairs(history):
         found = [hunk for change in changes for hunk in hunks(change)]
@@ -383,14 +383,14 @@ def _templates(history: History) -> Iterator[Pattern]:
         yield Pattern(
             "",
             does,
-            Template(
+            CodeTemplate(
                 code,
                 next((name for name in get_args(Language) if name == language), "other"),
                 f"{does}, after {check.error_type or 'a failing check'}",
                 holes,
                 task_category(history.task),
             ),
-            Scope(history.repository, language),
+            PatternScope(history.repository, language),
             _tags(language, template),
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
 from taofold.learning.extraction.diffs import KNOWN, Hunk, apart, hunks, moved, swapped, tokens
-from taofold.learning.extraction.history import Change
+from taofold.learning.extraction.history import FileChange
 from taofold.learning.patterns.kinds import TaskCategory
 
 DOES: Final = {
@@ -203,7 +203,7 @@ def category_of(template: str) -> Category:
     return OF.get(template, "fix_logic_error")
 
 
-def template_of(change: Change, error: str = "") -> str:
+def template_of(change: FileChange, error: str = "") -> str:
     """The template that `change` follows, or "" where its shape does not tell.
 
     `error` is the class of the error that the change settled; it decides between names for
@@ -215,7 +215,7 @@ def template_of(change: Change, error: str = "") -> str:
     return BY_ERROR.get((error, found), found)
 
 
-def _template_of(change: Change) -> str:
+def _template_of(change: FileChange) -> str:
     if DEPENDENCIES.search(change.path):
         return "update_dependency"
     found = hunks(change)

@@ -27,7 +27,7 @@ FailureMode = Literal[
 Language = Literal["typescript", "javascript", "python", "go", "rust", "java", "other"]
 
 
-class Signature(Value, frozen=True):
+class ErrorSignature(Value, frozen=True):
     """What an error looks like.
 
     `type` is one of the schema's eight, `name` the real class such as "KeyError". `pattern`
@@ -65,11 +65,11 @@ class Fix(Value, frozen=True):
 class ErrorFix(Value, frozen=True, tag_field="kind", tag="error"):
     """An error and what fixed it."""
 
-    signature: Signature
+    signature: ErrorSignature
     fix: Fix
 
 
-class Spread(Value, frozen=True):
+class IterationSpread(Value, frozen=True):
     """How many iterations loops took."""
 
     average: float = 0.0
@@ -84,7 +84,7 @@ class Approach(Value, frozen=True, tag_field="kind", tag="success"):
     description: str = ""
     steps: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    typical: Spread = Spread()
+    typical: IterationSpread = IterationSpread()
     task: str = ""
     average: float | None = None
     """Iterations of the loops that went this way; None = as `typical` says."""
@@ -108,11 +108,11 @@ class Avoidance(Value, frozen=True, tag_field="kind", tag="anti"):
     better: str = ""
     better_id: str = ""
     category: TaskCategory | None = None
-    signature: Signature | None = None
+    signature: ErrorSignature | None = None
     """The error that kept coming back, if it was one."""
 
 
-class Template(Value, frozen=True, tag_field="kind", tag="template"):
+class CodeTemplate(Value, frozen=True, tag_field="kind", tag="template"):
     """Code with `{{holes}}`; `holes` says what each stands for."""
 
     code: str
@@ -122,4 +122,4 @@ class Template(Value, frozen=True, tag_field="kind", tag="template"):
     category: TaskCategory | None = None
 
 
-Body: TypeAlias = ErrorFix | Approach | Avoidance | Template
+Body: TypeAlias = ErrorFix | Approach | Avoidance | CodeTemplate

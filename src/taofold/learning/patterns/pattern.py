@@ -15,14 +15,14 @@ from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
     Body,
+    CodeTemplate,
     ErrorFix,
+    ErrorSignature,
     Kind,
-    Signature,
-    Template,
 )
 
 
-class Case(Value, frozen=True):
+class LoopCase(Value, frozen=True):
     """A task at its start. `code` is source text near the failures, as much as is at hand."""
 
     task: str = ""
@@ -34,7 +34,7 @@ class Case(Value, frozen=True):
     code: str = ""
 
 
-class Context(Value, frozen=True):
+class CaseContext(Value, frozen=True):
     """A case made small enough to be kept with every win and loss.
 
     `errors` are classes; `words` are stems of messages and code, the telling ones first.
@@ -54,7 +54,7 @@ KEPT_EVIDENCE: Final = 64
 KEPT_TREND: Final = 100
 
 
-class Source(Value, frozen=True):
+class PatternSource(Value, frozen=True):
     """A loop that has to do with a pattern: it found it, or used it (`won`: did that help?).
 
     `iterations` is how many the loop took, or the iteration of an anti-pattern's failure. What
@@ -71,7 +71,7 @@ class Source(Value, frozen=True):
     claimed: bool = False
 
 
-class Snapshot(Value, frozen=True):
+class RatePoint(Value, frozen=True):
     """A point of the trend: the rate after `size` outcomes."""
 
     at: int
@@ -80,7 +80,7 @@ class Snapshot(Value, frozen=True):
     loops: tuple[str, ...] = ()
 
 
-class Evidence(Value, frozen=True):
+class PatternEvidence(Value, frozen=True):
     """What one loop says of a pattern, and in which case.
 
     `found` is the discovery, which counts for nothing in the ranking; `other` = the loop was
@@ -90,10 +90,10 @@ class Evidence(Value, frozen=True):
     outcome: Outcome
     loop: str
     at: int
-    context: Context = Context()
+    context: CaseContext = CaseContext()
 
 
-class Counts(Value, frozen=True):
+class UseCounts(Value, frozen=True):
     """Uses and their outcomes. In anti-patterns a use is an occurrence, a failure its rule."""
 
     usage: int = 0
@@ -106,18 +106,18 @@ class Counts(Value, frozen=True):
         known = self.successes + self.failures
         return self.successes / known if known else None
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
+    def __add__(self, other: "UseCounts") -> "UseCounts":
+        return UseCounts(
             self.usage + other.usage,
             self.successes + other.successes,
             self.failures + other.failures,
         )
 
 
-class Claim(Value, frozen=True):
+class ImportClaim(Value, frozen=True):
     """What a file said about a pattern when it was imported, at `at`. `rate` is as written."""
 
-    counts: Counts = Counts()
+    counts: UseCounts = UseCounts()
     rate: float | None = None
     at: int = 0
 
@@ -172,7 +172,7 @@ class Arm(Value, frozen=True):
         return max(self.squares - self.loops * mean * mean, 0.0) / (self.loops - 1)
 
 
-class Scope(Value, frozen=True):
+class PatternScope(Value, frozen=True):
     """Where a pattern is at home; "" = anywhere."""
 
     repository: str = ""
@@ -191,17 +191,17 @@ class Pattern(Value, frozen=True):
     id: str
     name: str
     body: Body
-    scope: Scope = Scope()
+    scope: PatternScope = PatternScope()
     tags: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[PatternSource, ...] = ()
     first_discovered: int = 0
     last_used: int = 0
-    counts: Counts = Counts()
-    claim: Claim | None = None
+    counts: UseCounts = UseCounts()
+    claim: ImportClaim | None = None
     shown: Arm = Arm()
     held: Arm = Arm()
-    trend: tuple[Snapshot, ...] = ()
-    evidence: tuple[Evidence, ...] = ()
+    trend: tuple[RatePoint, ...] = ()
+    evidence: tuple[PatternEvidence, ...] = ()
     related: tuple[str, ...] = ()
     retired: str = ""
     """Why it is no longer injected ("" = it may be)."""
@@ -216,11 +216,11 @@ class Pattern(Value, frozen=True):
                 return "success"
             case Avoidance():
                 return "anti"
-            case Template():
+            case CodeTemplate():
                 return "template"
 
     @property
-    def total(self) -> Counts:
+    def total(self) -> UseCounts:
         """The counts people see: our own and what was claimed."""
         return self.counts + self.claim.counts if self.claim else self.counts
 
@@ -242,7 +242,7 @@ class Pattern(Value, frozen=True):
         return frozenset([source.loop for source in self.sources if not source.claimed])
 
     @property
-    def uses(self) -> tuple[Source, ...]:
+    def uses(self) -> tuple[PatternSource, ...]:
         """The loops here that used it, discoveries left out."""
         return tuple([one for one in self.sources if one.role == "applied" and not one.claimed])
 
@@ -252,15 +252,15 @@ class Pattern(Value, frozen=True):
         return sum(use.won is True for use in self.uses)
 
     @property
-    def signature(self) -> Signature | None:
+    def signature(self) -> ErrorSignature | None:
         """The error that it is about, if it is about one."""
         body = self.body
         return body.signature if isinstance(body, ErrorFix | Avoidance) else None
 
     @property
-    def applied(self) -> Counts:
+    def applied(self) -> UseCounts:
         """Applications alone: discoveries and merges are none."""
-        return Counts(len(self.uses), self.helped, len(self.uses) - self.helped)
+        return UseCounts(len(self.uses), self.helped, len(self.uses) - self.helped)
 
     @property
     def claimed(self) -> bool:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taofold.learning.extraction.diffs import change_key
-from taofold.learning.patterns.kinds import Approach, ErrorFix, Kind, Template
+from taofold.learning.patterns.kinds import Approach, CodeTemplate, ErrorFix, Kind
 from taofold.learning.patterns.pattern import Pattern
-from taofold.learning.retrieval.index import Entry
+from taofold.learning.retrieval.index import IndexEntry
 from taofold.learning.retrieval.relevance import LEAST, Question, Relevance, likeness, relevance
 from taofold.learning.settings import MOST_INJECTED, Injection
 
@@ -40,7 +40,7 @@ class Ranked(NamedTuple):
         return self.relevance * self.effectiveness
 
 
-class Choice(NamedTuple):
+class PatternChoice(NamedTuple):
     """The patterns to show, the best first, and why each of the others is not among them."""
 
     chosen: tuple[Ranked, ...]
@@ -63,7 +63,7 @@ def effectiveness(pattern: Pattern) -> float:
 
 
 def rank(
-    found: Iterable[tuple[Pattern, Entry]],
+    found: Iterable[tuple[Pattern, IndexEntry]],
     question: Question,
     settings: Injection,
     *,
@@ -114,7 +114,7 @@ def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: 
     return ""
 
 
-def choose(ranked: Sequence[Ranked], settings: Injection) -> Choice:
+def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
     """The patterns to show: at most as many as allowed, none twice, each error's best first."""
     most = min(settings.most, MOST_INJECTED)
     chosen: list[Ranked] = []
@@ -132,7 +132,7 @@ def choose(ranked: Sequence[Ranked], settings: Injection) -> Choice:
             chosen.append(best)
     refused |= {one.pattern.id: f"{len(chosen)} better ones are shown" for one in left}
     order = [one.pattern.id for one in ranked]
-    return Choice(
+    return PatternChoice(
         tuple(sorted(chosen, key=_order)),
         tuple(sorted(refused.items(), key=lambda item: order.index(item[0]))),
     )
@@ -170,7 +170,7 @@ def _change(pattern: Pattern) -> str:
 def _of_one_loop(pattern: Pattern, other: Pattern) -> bool:
     """Is it an approach or a template beside the lesson that its own loop taught?"""
     return (
-        isinstance(pattern.body, Template | Approach)
+        isinstance(pattern.body, CodeTemplate | Approach)
         and isinstance(other.body, ErrorFix)
         and not pattern.loops.isdisjoint(other.loops)
     )

@@ -14,7 +14,7 @@ from math import log
 from typing import Final, NamedTuple, Protocol
 
 from taofold.learning.extraction.diffs import line_term
-from taofold.learning.patterns.kinds import Approach, Avoidance, ErrorFix, Template
+from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
 from taofold.learning.patterns.pattern import Pattern
 
 _WORD: Final = re.compile(r"[^\W_]\w*|_+[^\W_]\w*")
@@ -183,7 +183,7 @@ _MOST_WORDS: Final = 240
 _MOST_LETTERS: Final = 1600
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """A pattern as the index has it. The texts are what they name, with spaces between.
 
     What a search would work out anew for every question is worked out once, when a pattern is
@@ -202,17 +202,17 @@ class Entry(NamedTuple):
     """Different stems that say something."""
 
 
-class Hit(NamedTuple):
+class PatternHit(NamedTuple):
     """A pattern that shares rare words with the question."""
 
     id: str
-    entry: Entry
+    entry: IndexEntry
 
 
-class Search(Protocol):
+class PatternSearch(Protocol):
     """The first stage."""
 
-    def search(self, terms: Sequence[str], limit: int = POOL) -> list[Hit]:
+    def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
         """Patterns with the rarest of `terms`, the likeliest first."""
         ...
 
@@ -221,7 +221,7 @@ class Search(Protocol):
         ...
 
 
-def entry(pattern: Pattern) -> Entry:
+def entry(pattern: Pattern) -> IndexEntry:
     """What is indexed: everything a pattern says, and the words of where it was found."""
     text = text_of(pattern)
     stems = [*_class(pattern), *_replaced(pattern), *words(text)]
@@ -232,7 +232,7 @@ def entry(pattern: Pattern) -> Entry:
     stems = stems[:_MOST_WORDS]
     prepared = letters(text[:_MOST_LETTERS])[:_MOST_LETTERS]
     signature = pattern.signature
-    return Entry(
+    return IndexEntry(
         " ".join(stems),
         " ".join(dict.fromkeys(grams(prepared))),
         " ".join(dict.fromkeys(telling(literal(signature.pattern)))) if signature else "",
@@ -276,7 +276,7 @@ def _texts(pattern: Pattern) -> list[str]:
             found += [body.description, literal(body.task), *body.steps, *body.preconditions]
         case Avoidance() as body:
             found += [body.approach, *body.symptoms, body.why, body.better]
-        case Template() as body:
+        case CodeTemplate() as body:
             found += [body.use, body.code, *body.holes.values()]
     return [text for text in found if text]
 
@@ -316,14 +316,14 @@ class Postings:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._hits: dict[int, Hit] = {}
+        self._hits: dict[int, PatternHit] = {}
         self._posts: dict[str, set[int]] = defaultdict(set)
 
-    def put(self, identity: str, new: Entry) -> None:
+    def put(self, identity: str, new: IndexEntry) -> None:
         """Index `new` under `identity`."""
         self.drop(identity)
         number = self._numbers.setdefault(identity, len(self._numbers))
-        self._hits[number] = Hit(identity, new)
+        self._hits[number] = PatternHit(identity, new)
         for word in set(new.words.split()):
             self._posts[word].add(number)
 
@@ -339,7 +339,7 @@ class Postings:
         known = {term: len(self._posts[term]) for term in terms if self._posts.get(term)}
         return known, len(self._hits)
 
-    def search(self, terms: Sequence[str], limit: int = POOL) -> list[Hit]:
+    def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
         """Entries by the weight of the rarest of `terms` in them."""
         known, total = self.frequencies(terms)
         posts = [(rarity(known[t], total), self._posts[t]) for t in rarest(terms, known)]

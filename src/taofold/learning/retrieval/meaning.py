@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol
 
 from taofold.core.errors import ConfigError, ModelError
-from taofold.learning.patterns.pattern import Case
+from taofold.learning.patterns.pattern import LoopCase
 
 _UNRELATED: Final = 0.2
 """The cosine up to which two texts have nothing to do with one another."""
@@ -51,14 +51,14 @@ class Meanings(NamedTuple):
     faults: tuple[tuple[str, str], ...] = ()
 
 
-def question(case: Case) -> str:
+def question(case: LoopCase) -> str:
     """What a case is about, in the order in which a model of sentences should read it."""
     said = [f"{one.error_type}: {one.message}" for one in case.failing]
     return "\n".join([*said, case.task])[:_LONGEST]
 
 
 async def meanings(
-    kept: Vectors, embedder: Embedder, case: Case, texts: Mapping[str, str]
+    kept: Vectors, embedder: Embedder, case: LoopCase, texts: Mapping[str, str]
 ) -> Meanings:
     """How much each of `texts`, by the ids of patterns, means what the case means.
 
@@ -76,7 +76,7 @@ async def meanings(
 
 
 async def _compared(
-    kept: Vectors, embedder: Embedder, case: Case, texts: Mapping[str, str]
+    kept: Vectors, embedder: Embedder, case: LoopCase, texts: Mapping[str, str]
 ) -> dict[str, float]:
     keys = {identity: _key(text) for identity, text in texts.items()}
     known = dict(await kept.vectors(embedder.name, list(keys.values())))

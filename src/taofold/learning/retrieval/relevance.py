@@ -12,12 +12,19 @@ from typing import Final, NamedTuple
 from taofold.core.checks import Check
 from taofold.learning.extraction.diffs import HOLE, abstracted, line_term, tokens
 from taofold.learning.extraction.generalisation import seen_at
-from taofold.learning.patterns.kinds import Approach, Avoidance, ErrorFix, Fix, Signature, Template
-from taofold.learning.patterns.pattern import Case, Context, Pattern
+from taofold.learning.patterns.kinds import (
+    Approach,
+    Avoidance,
+    CodeTemplate,
+    ErrorFix,
+    ErrorSignature,
+    Fix,
+)
+from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern
 from taofold.learning.retrieval.index import (
     STOPS,
-    Entry,
-    Hit,
+    IndexEntry,
+    PatternHit,
     classname,
     distinct,
     grams,
@@ -75,7 +82,7 @@ class Weights(NamedTuple):
 class Question(NamedTuple):
     """A case prepared for comparison. `terms` are searched for."""
 
-    case: Case
+    case: LoopCase
     terms: tuple[str, ...]
     words: frozenset[str]
     """The terms again, without those that say nothing."""
@@ -84,7 +91,7 @@ class Question(NamedTuple):
     said: tuple[Bag, ...]
     """The telling words of each failure's message."""
     context: Bag
-    here: Context
+    here: CaseContext
     weights: Weights
     lines: frozenset[str]
     """The terms of the lines of code at hand."""
@@ -94,7 +101,7 @@ class Question(NamedTuple):
     """How much patterns, by id, mean what the case means, 0 to 1, where a model was asked."""
 
 
-def terms_of(case: Case) -> tuple[str, ...]:
+def terms_of(case: LoopCase) -> tuple[str, ...]:
     """What to search for, the most telling first: errors, the task, then the code."""
     found: list[str] = []
     for failing in case.failing[:_MOST_FAILING]:
@@ -106,13 +113,13 @@ def terms_of(case: Case) -> tuple[str, ...]:
     return distinct(found, _MOST_TERMS)
 
 
-def context_of(case: Case) -> Context:
+def context_of(case: LoopCase) -> CaseContext:
     """The case, small enough to be kept."""
     failing = case.failing[:_MOST_FAILING]
     said = telling(" ".join([one.message[:300] for one in failing]))
     around = telling(case.code[:8000]) or telling(case.task[:2000])
     half = distinct(said, _CONTEXT_WORDS // 2)
-    return Context(
+    return CaseContext(
         tuple(sorted({one.error_type for one in failing if one.error_type})),
         distinct([*half, *around], _CONTEXT_WORDS),
         case.language,
@@ -120,7 +127,7 @@ def context_of(case: Case) -> Context:
     )
 
 
-def ask(case: Case, terms: tuple[str, ...], known: Mapping[str, int], total: int) -> Question:
+def ask(case: LoopCase, terms: tuple[str, ...], known: Mapping[str, int], total: int) -> Question:
     """Prepare `case`; `known` says in how many of `total` patterns each of its `terms` stands."""
     failing = case.failing[:_MOST_FAILING]
     said = " ".join([*(one.message[:_MESSAGE] for one in failing), case.task[:1000]])
@@ -174,7 +181,7 @@ def likeness(one: Pattern, other: Pattern) -> float:
                 same = _signatures(a.signature, b.signature)
                 same *= _same_class(a.signature, b.signature)
             return _parts((0.6, _texts(a.approach, b.approach)), (0.4, same)) * (a.mode == b.mode)
-        case Template() as a, Template() as b:
+        case CodeTemplate() as a, CodeTemplate() as b:
             return _parts(
                 (0.8, _bags(_signs(a.code), _signs(b.code))), (0.2, _texts(a.use, b.use))
             ) * (a.language == b.language)
@@ -186,11 +193,11 @@ def _parts(*parts: tuple[float, float]) -> float:
     return sum([weight * value for weight, value in parts])
 
 
-def _same_class(one: Signature, other: Signature) -> bool:
+def _same_class(one: ErrorSignature, other: ErrorSignature) -> bool:
     return (one.name or one.type) == (other.name or other.type)
 
 
-def _signatures(one: Signature, other: Signature) -> float:
+def _signatures(one: ErrorSignature, other: ErrorSignature) -> float:
     if one.pattern == other.pattern:
         return 1.0
     return _texts(literal(one.pattern), literal(other.pattern))
@@ -277,14 +284,14 @@ _KINDS: Final[Mapping[str, str]] = {
 }
 
 
-def closest(question: Question, hits: Sequence[Hit], most: int) -> list[Hit]:
+def closest(question: Question, hits: Sequence[PatternHit], most: int) -> list[PatternHit]:
     """The `most` hits that share most with the case: words, and runs of letters. BM25."""
     here = frozenset(question.terms)
     runs = [question.grams.intersection(hit.entry.grams.split(" ")) for hit in hits]
     count = Counter(chain.from_iterable(runs))
     rare = {gram: rarity(n, len(hits)) for gram, n in count.items()}
     average = sum([hit.entry.length for hit in hits]) / len(hits) if hits else 1.0
-    scored: list[tuple[float, str, Hit]] = []
+    scored: list[tuple[float, str, PatternHit]] = []
     for hit, found in zip(hits, runs, strict=True):
         damp = _K1 * (1 - _B + _B * hit.entry.length / (average or 1.0))
         times = Counter(filter(here.__contains__, hit.entry.words.split(" ")))
@@ -307,7 +314,7 @@ class Relevance(NamedTuple):
     refused: str = ""
 
 
-def relevance(pattern: Pattern, entry: Entry, question: Question) -> Relevance:
+def relevance(pattern: Pattern, entry: IndexEntry, question: Question) -> Relevance:
     """How relevant `pattern` is to the case."""
     case = question.case
     text = _text(entry, question)
@@ -324,21 +331,21 @@ def relevance(pattern: Pattern, entry: Entry, question: Question) -> Relevance:
             known = bool(body.task) and matches(body.task, case.task)
             value = max(text, 0.9 if known and telling(literal(body.task)) else 0.0)
             return Relevance(min(scale * value * _category(body, case), 1.0))
-        case Template() as body:
+        case CodeTemplate() as body:
             strange = "other" not in (body.language, case.language or "other")
             value = 0.0 if strange and body.language != case.language else text
             return Relevance(min(scale * value * _category(body, case), 1.0))
 
 
-def _foreign(pattern: Pattern, case: Case) -> bool:
+def _foreign(pattern: Pattern, case: LoopCase) -> bool:
     language = pattern.scope.language
     return bool(case.language and language and case.language != language)
 
 
 def _of_error(
     pattern: Pattern,
-    entry: Entry,
-    signature: Signature,
+    entry: IndexEntry,
+    signature: ErrorSignature,
     text: float,
     scale: float,
     question: Question,
@@ -389,7 +396,7 @@ def _line_is_here(pattern: Pattern, question: Question) -> float:
 
 
 def _alike(
-    signature: Signature, says: Bag, failing: Check, message: Bag, question: Question
+    signature: ErrorSignature, says: Bag, failing: Check, message: Bag, question: Question
 ) -> float:
     """How much of what the failure says is what the signature says, 0 to 1."""
     if matches(signature.pattern, failing.message):
@@ -397,7 +404,7 @@ def _alike(
     return 0.8 * _overlap(question, message, says)
 
 
-def _kinship(signature: Signature, failing: Check) -> float:
+def _kinship(signature: ErrorSignature, failing: Check) -> float:
     """How much the error's class is the signature's, 0 to 1."""
     if not failing.error_type:
         return 0.6
@@ -442,7 +449,7 @@ def _where(pattern: Pattern, question: Question) -> float:
     )
 
 
-def _text(entry: Entry, question: Question) -> float:
+def _text(entry: IndexEntry, question: Question) -> float:
     """How much of what the case and the whole pattern say is the same."""
     known = question.words.intersection(entry.words.split(" "))
     if len(known) < _FEWEST_SHARED:
@@ -460,7 +467,7 @@ def _overlap(question: Question, one: Bag, other: Bag) -> float:
     return question.weights.total(shared) / fewer
 
 
-def _category(body: Approach | Avoidance | Template | ErrorFix, case: Case) -> float:
+def _category(body: Approach | Avoidance | CodeTemplate | ErrorFix, case: LoopCase) -> float:
     """Less for a pattern of another category of tasks."""
     if isinstance(body, ErrorFix) or not case.category or not body.category:
         return 1.0

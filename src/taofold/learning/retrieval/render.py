@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
+    CodeTemplate,
     ErrorFix,
+    ErrorSignature,
     Fix,
     Kind,
-    Signature,
-    Template,
 )
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.choice import Ranked, in_section
@@ -140,7 +140,7 @@ def item(one: Ranked, number: int) -> str:
             lines += _approach(body)
         case Avoidance() as body:
             lines += _avoidance(body)
-        case Template() as body:
+        case CodeTemplate() as body:
             lines += _template(body)
     lines.append(f"   - Source: {_source(pattern)}")
     if pattern.probation:
@@ -169,7 +169,7 @@ def figures(pattern: Pattern) -> str:
     return f"{text}; claimed by a file, not seen here" if pattern.claimed else text
 
 
-def _error(signature: Signature) -> str:
+def _error(signature: ErrorSignature) -> str:
     name = line(signature.name or signature.type, 60)
     message = signature.example or signature.pattern
     text = f'   - Error: {name}: "{line(message, _LINE)}"'
@@ -218,7 +218,7 @@ def _reference(identity: str) -> str:
     return f"[{identity}]" if identity else ""
 
 
-def _template(body: Template) -> list[str]:
+def _template(body: CodeTemplate) -> list[str]:
     lines = [f"   - Use: {line(body.use, _LINE)}"] if body.use else []
     lines += _fenced("Template", body.language, body.code)
     for name, meaning in list(body.holes.items())[:_STEPS]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from taofold.core.errors import LogError
-from taofold.learning.exchange.imports import Imported, bundle
+from taofold.learning.exchange.imports import ImportReport, bundle
 from taofold.learning.registry import Registry
 
 _FOLDERS = ("", "patterns", "archive")
@@ -28,7 +28,7 @@ async def export_to(registry: Registry, path: Path) -> list[Path]:
     return await asyncio.to_thread(_export, made, path)
 
 
-async def import_from(registry: Registry, path: Path) -> Imported:
+async def import_from(registry: Registry, path: Path) -> ImportReport:
     """Take in the file, or the folder, `path`.
 
     Raises:

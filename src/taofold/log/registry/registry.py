@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from taofold.core.errors import Conflict, LogError
-from taofold.learning.events import STREAM, Event, decode, encode
+from taofold.learning.events import STREAM, LearningEvent, decode, encode
 from taofold.learning.fold import step
 from taofold.learning.registry import Registry
 from taofold.learning.retrieval.meaning import Embedder
@@ -151,9 +151,9 @@ class _Change(tables.Tables):
     def __init__(self, db: sqlite3.Connection, at: int) -> None:
         super().__init__(db)
         self._at = at
-        self.events: list[Event] = []
+        self.events: list[LearningEvent] = []
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: LearningEvent) -> None:
         """Note the event, and what it changes."""
         self.events.append(event)
         self.keep(step(self, event, self._at))
@@ -224,7 +224,7 @@ class _Draft:
 
     def __init__(self, state: State, at: int) -> None:
         self._at = at
-        self.events: list[Event] = []
+        self.events: list[LearningEvent] = []
         self._state = state
         self.pattern, self.archived = state.pattern, state.archived
         self.loop, self.loops, self.stats = state.loop, state.loops, state.stats
@@ -233,13 +233,13 @@ class _Draft:
         self.ids, self.same = state.ids, state.same
         self.search, self.frequencies = state.search, state.frequencies
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: LearningEvent) -> None:
         """Note the event, and what it changes."""
         self.events.append(event)
         self._state.apply(event, self._at)
 
 
-def _event(fact: Fact) -> Event | None:
+def _event(fact: Fact) -> LearningEvent | None:
     """The event in a fact; a damaged one is left out, and told by `faults`."""
     try:
         return decode(fact.body)

@@ -13,10 +13,18 @@ from typing import Any, Final
 import msgspec
 
 from taofold.learning.fold import Changes
-from taofold.learning.loops import LoopNote, Stats
+from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.pattern import Pattern, Rate
-from taofold.learning.rates import Rates
-from taofold.learning.retrieval.index import POOL, Entry, Hit, best, entry, rarest, rarity
+from taofold.learning.rates import EditRates
+from taofold.learning.retrieval.index import (
+    POOL,
+    IndexEntry,
+    PatternHit,
+    best,
+    entry,
+    rarest,
+    rarity,
+)
 
 FORM: Final = 5
 """Of these tables. Raise it when they, the words in them, or a fold's result change."""
@@ -67,7 +75,7 @@ _NOTE: Final = (
 
 _PATTERN: Final[msgspec.json.Decoder[Pattern]] = msgspec.json.Decoder(Pattern)
 _LOOP: Final[msgspec.json.Decoder[LoopNote]] = msgspec.json.Decoder(LoopNote)
-_STATS: Final[msgspec.json.Decoder[Stats]] = msgspec.json.Decoder(Stats)
+_STATS: Final[msgspec.json.Decoder[LoopStats]] = msgspec.json.Decoder(LoopStats)
 _COSTS: Final[msgspec.json.Decoder[list[float]]] = msgspec.json.Decoder(list[float])
 _NUMBERS: Final[msgspec.json.Decoder[list[int]]] = msgspec.json.Decoder(list[int])
 _ENCODE: Final = msgspec.json.Encoder().encode
@@ -126,7 +134,7 @@ class Tables:
     def costs(self) -> tuple[float, ...]:
         """What each order of candidates has cost, faded."""
         body: bytes | None = self._state("costs")
-        return tuple(_COSTS.decode(body)) if body else Rates().costs
+        return tuple(_COSTS.decode(body)) if body else EditRates().costs
 
     def rates(self, limit: int) -> dict[str, Rate]:
         """At most `limit` keys with their rates: those with wins, then the most expected."""
@@ -137,10 +145,10 @@ class Tables:
         )
         return {key: Rate(wins, expected) for key, wins, expected in rows}
 
-    def stats(self) -> Stats:
+    def stats(self) -> LoopStats:
         """The sums."""
         body: bytes | None = self._state("stats")
-        return _STATS.decode(body) if body else Stats()
+        return _STATS.decode(body) if body else LoopStats()
 
     def patterns(self) -> Iterator[Pattern]:
         """The registry's patterns, the oldest first."""
@@ -173,7 +181,7 @@ class Tables:
         ).fetchone()
         return row[0] if row else ""
 
-    def search(self, terms: Sequence[str], limit: int = POOL) -> list[Hit]:
+    def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
         """Patterns by the weight of the rarest of `terms` in them."""
         known, total = self.frequencies(terms)
         posts = [(rarity(known[t], total), self._posts(t)) for t in rarest(terms, known)]
@@ -184,7 +192,7 @@ class Tables:
             f"from pattern_entries where number in ({marks})",
             numbers,
         )
-        hits = {row[0]: Hit(row[1], Entry(*row[2:])) for row in rows}
+        hits = {row[0]: PatternHit(row[1], IndexEntry(*row[2:])) for row in rows}
         return [hits[number] for number in numbers if number in hits]
 
     def _posts(self, term: str) -> list[int]:
@@ -239,10 +247,10 @@ class Tables:
             self._index(row[0], identity, None)
             self._db.execute("delete from pattern_rows where number = ?", (row[0],))
 
-    def _index(self, number: int, identity: str, new: Entry | None) -> None:
+    def _index(self, number: int, identity: str, new: IndexEntry | None) -> None:
         """Let the search find a pattern by its new entry, or no more."""
         row = self._db.execute(_ENTRY, (number,)).fetchone()
-        old = Entry(*row) if row else None
+        old = IndexEntry(*row) if row else None
         if old == new:
             return
         change: Counter[str] = Counter()

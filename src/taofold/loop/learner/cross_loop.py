@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from taofold.core.checks import Check, is_test
 from taofold.core.events import Proposed, Record
 from taofold.learning.attribution import Application, applications
-from taofold.learning.commands import Found, UnknownPattern
+from taofold.learning.commands import FoundPattern, UnknownPattern
 from taofold.learning.extraction.generalisation import language_of
 from taofold.learning.extraction.history import (
-    Attempt,
-    Change,
-    History,
+    FileChange,
+    LoopHistory,
+    RepairAttempt,
     RunReading,
     changed,
     read_run,
@@ -31,7 +31,7 @@ from taofold.learning.extraction.lessons import KINDS, extract
 from taofold.learning.extraction.repairs import task_category
 from taofold.learning.loops import LoopNote
 from taofold.learning.patterns.kinds import Kind
-from taofold.learning.patterns.pattern import Case, Pattern
+from taofold.learning.patterns.pattern import LoopCase, Pattern
 from taofold.learning.registry import Registry
 from taofold.learning.retrieval.relevance import context_of
 from taofold.learning.settings import Injection, Learning
@@ -50,11 +50,11 @@ _MOST_MODULES: Final = 8
 _IMPORT: Final = re.compile(r"(?m)^\s*(?:from|import) ([\w.]{1,200})(?: import ([\w, ]{1,400}))?")
 
 
-def case_of(task: str, faults: Sequence[Check], root: str, repository: str = "") -> Case:
+def case_of(task: str, faults: Sequence[Check], root: str, repository: str = "") -> LoopCase:
     """What the loop is about. Without a `root` no code is read."""
     languages = [language_of(fault.place.path) for fault in faults if fault.place.path]
     named = next((one for one in languages if one != "other"), "")
-    return Case(
+    return LoopCase(
         task,
         task_category(task),
         named,
@@ -64,7 +64,7 @@ def case_of(task: str, faults: Sequence[Check], root: str, repository: str = "")
     )
 
 
-def first_faults(history: History) -> tuple[Check, ...]:
+def first_faults(history: LoopHistory) -> tuple[Check, ...]:
     """What failed when the loop began."""
     return history.attempts[0].before if history.attempts else ()
 
@@ -125,16 +125,16 @@ _MOST_CHARS: Final = 200_000
 
 async def history_of(
     loop: str, state: LoopState, work: Work, *, repository: str = "", by: str = ""
-) -> History:
+) -> LoopHistory:
     """The loop's attempts: as fine as the runs' logs allow, else one for each iteration."""
     before = state.baseline.verdict if state.baseline else Verdict(passed=False)
     snapshot = state.baseline.snapshot if state.baseline else ""
-    attempts: list[Attempt] = []
+    attempts: list[RepairAttempt] = []
     for ended in state.done:
         attempts += await _attempts(ended, before, snapshot, work)
         before, snapshot = ended.verdict, ended.snapshot
     lessons = [name for one in state.injected for name in one.lessons.patterns]
-    return History(
+    return LoopHistory(
         loop,
         state.wish.task,
         _language(attempts),
@@ -150,7 +150,7 @@ async def history_of(
 
 async def _attempts(
     ended: IterationEnded, before: Verdict, snapshot: str, work: Work
-) -> list[Attempt]:
+) -> list[RepairAttempt]:
     """The attempts of one iteration, none of which claims more than the gates saw.
 
     Where the run's own edits do not explain what the checks or the files show, as when a shell
@@ -171,7 +171,7 @@ async def _attempts(
     unexplained = turned and await _edited_otherwise(ended, reading, work)
     if unexplained or not turned <= shown or (ended.changed and not fine):
         changes = await _changes(ended, snapshot, work)
-        whole = Attempt(
+        whole = RepairAttempt(
             ended.number, failed, changes, fails, True, tuple(sorted(ended.tools)),
             ended.quality, ended.spent.usage.tokens,
         )  # fmt: skip
@@ -207,7 +207,7 @@ async def _edited_otherwise(ended: IterationEnded, reading: RunReading, work: Wo
     return False
 
 
-def _doubtful(attempt: Attempt, left: set[str]) -> bool:
+def _doubtful(attempt: RepairAttempt, left: set[str]) -> bool:
     """Does it claim that a check passes which the gates found failing?"""
     claimed = [name for fault in attempt.turned for name in _names(fault.id)]
     return bool(claimed) and all(name in left for name in claimed)
@@ -218,17 +218,17 @@ def _names(check: str) -> tuple[str, ...]:
     return (check.replace("::", ".").rpartition(".")[2] if "[" not in check else check,)
 
 
-async def _changes(ended: IterationEnded, snapshot: str, work: Work) -> tuple[Change, ...]:
-    found: list[Change] = []
+async def _changes(ended: IterationEnded, snapshot: str, work: Work) -> tuple[FileChange, ...]:
+    found: list[FileChange] = []
     for path in [path for path in ended.changed if not is_test(path)][:_MOST_FILES]:
         old = await work.text(snapshot, path) if snapshot else None
         new = await work.text(ended.snapshot, path) if ended.snapshot else None
         if old != new and len(old or "") + len(new or "") <= _MOST_CHARS:
-            found.append(Change(path, old or "", new or ""))
+            found.append(FileChange(path, old or "", new or ""))
     return tuple(found)
 
 
-def _language(attempts: Sequence[Attempt]) -> str:
+def _language(attempts: Sequence[RepairAttempt]) -> str:
     """The language of most changes."""
     known = [language_of(change.path) for one in attempts for change in one.changes]
     named = [one for one in known if one != "other"]
@@ -296,7 +296,7 @@ class CrossLoopLearner:
                 await self.registry.searched(loop, *outcome)
 
     async def inject(
-        self, loop: str, case: Case, injection: Injection, *, manual: bool = False
+        self, loop: str, case: LoopCase, injection: Injection, *, manual: bool = False
     ) -> Lessons:
         """Ask the registry. What a person asks for is never withheld for the control share."""
         chosen = await self.registry.inject(
@@ -324,7 +324,7 @@ class CrossLoopLearner:
             await self.searched(loop, await work.records(state.done[-1].run))
         return await self.take_in(history, KINDS if automatic else ())
 
-    async def take_in(self, history: History, kinds: Collection[Kind] = KINDS) -> Learnt:
+    async def take_in(self, history: LoopHistory, kinds: Collection[Kind] = KINDS) -> Learnt:
         """Attribute, settle, extract: in this order, so that no loop judges its own lessons."""
         await self.registry.reopened(
             history.loop, iterations=history.iterations, solved=history.succeeded
@@ -347,7 +347,7 @@ class CrossLoopLearner:
             estimate.n if estimate else 0,
         )
 
-    async def _attributed(self, history: History, note: LoopNote | None) -> tuple[Used, ...]:
+    async def _attributed(self, history: LoopHistory, note: LoopNote | None) -> tuple[Used, ...]:
         """Which edits that patterns propose the loop made: told to the registry, and returned."""
         looked: list[Pattern] = []
         for one in note.shown if note is not None else ():
@@ -364,8 +364,8 @@ class CrossLoopLearner:
         return tuple([_used(pattern.id, uses) for pattern in looked if pattern.id in shown])
 
     async def _extracted(
-        self, history: History, kinds: Collection[Kind], note: LoopNote | None
-    ) -> list[Found]:
+        self, history: LoopHistory, kinds: Collection[Kind], note: LoopNote | None
+    ) -> list[FoundPattern]:
         least = self.learning.extraction.min_success_rate_threshold
         drafts = [await self._named(draft) for draft in extract(history, kinds, least)]
         if not drafts:

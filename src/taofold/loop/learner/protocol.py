@@ -11,7 +11,7 @@ from typing import Protocol
 from taofold.core.checks import Check
 from taofold.core.events import Record
 from taofold.learning.patterns.pattern import Rate
-from taofold.learning.rates import Rates
+from taofold.learning.rates import EditRates
 from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.state import LoopState
 
@@ -34,12 +34,12 @@ class SearchPolicy(Protocol):
     name: str
     """The model's name."""
 
-    def section(self, rates: Rates) -> str:
+    def section(self, rates: EditRates) -> str:
         """The rates as a section of its prompt; "" if they would change nothing."""
         ...
 
     def outcome(
-        self, records: Sequence[Record], rates: Rates
+        self, records: Sequence[Record], rates: EditRates
     ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
         """What a run's log says, as a `Searched` event holds it; None if no edit of it won."""
         ...
