@@ -13,12 +13,12 @@ from taofold.agent import Agent
 from taofold.core.checks import Check, Place
 from taofold.log.journal import MemoryJournal
 from taofold.log.memory import MemoryLog
-from taofold.loop import events as e
-from taofold.loop.driver import Means
+from taofold.loop import events as loop_events
+from taofold.loop.driver import LoopDependencies
 from taofold.loop.environment import Judged, Settled
 from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.state import LoopState, fold
-from taofold.loop.values import Bounds, Left, Spent, Wish
+from taofold.loop.values import Left, LoopLimits, Spent, Wish
 from taofold.loop.verdict import Gate, GateResult, Verdict, unexecuted
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools.files import file_tools
@@ -201,7 +201,7 @@ def means(
     journal: MemoryJournal | None = None,
     tools: Iterable[Any] | None = None,
     **more: Any,
-) -> Means:
+) -> LoopDependencies:
     """What a loop in `root` is driven with: file tools, everything allowed."""
     ground = Folder(root, judging)
     if isinstance(model, list):
@@ -214,36 +214,36 @@ def means(
         "log": MemoryLog(), "journal": journal or MemoryJournal(),
         "ground": lambda loop, state: ground, "agent": lambda folder, state: made, **more,
     }  # fmt: skip
-    return Means(**given)
+    return LoopDependencies(**given)
 
 
-def ground_of(given: Means) -> Folder:
-    found = given.ground("", LoopState())
+def ground_of(given: LoopDependencies) -> Folder:
+    found = given.environment("", LoopState())
     assert isinstance(found, Folder)
     return found
 
 
 def wish(root: Path, task: str = "Make the failing tests pass.", **more: Any) -> Wish:
-    bounds = more.pop("bounds", Bounds(iterations=3))
+    bounds = more.pop("bounds", LoopLimits(iterations=3))
     return Wish(task, ("python -m pytest -q",), str(root), bounds, **more)
 
 
-def state_after(*events: e.LoopEvent, at: int = 1000) -> LoopState:
+def state_after(*events: loop_events.LoopEvent, at: int = 1000) -> LoopState:
     """The state after these facts, one second apart."""
-    return fold([e.LoopRecord(n, at + 1000 * n, one) for n, one in enumerate(events)])
+    return fold([loop_events.LoopRecord(n, at + 1000 * n, one) for n, one in enumerate(events)])
 
 
-def begun(quality: float = 0.0, **more: Any) -> list[e.LoopEvent]:
+def begun(quality: float = 0.0, **more: Any) -> list[loop_events.LoopEvent]:
     """The facts before the first iteration."""
     asked = Wish("repair the parser of invoices", ("true",), "/", **more)
     return [
-        e.LoopStarted(wish=asked, owner="me"),
-        e.BaselineTaken(verdict=scored(quality), snapshot="s0"),
-        e.Injected(number=1, lessons=Lessons()),
+        loop_events.LoopStarted(wish=asked, owner="me"),
+        loop_events.BaselineTaken(verdict=scored(quality), snapshot="s0"),
+        loop_events.LessonsInjected(number=1, lessons=Lessons()),
     ]
 
 
-def iteration(number: int, judged: Verdict, **more: Any) -> list[e.LoopEvent]:
+def iteration(number: int, judged: Verdict, **more: Any) -> list[loop_events.LoopEvent]:
     """The two facts of an iteration."""
     given: dict[str, Any] = {
         "number": number, "run": f"x.{number}", "verdict": judged, "snapshot": f"s{number}",
@@ -251,8 +251,8 @@ def iteration(number: int, judged: Verdict, **more: Any) -> list[e.LoopEvent]:
         "spent": Spent(steps=1), **more,
     }  # fmt: skip
     return [
-        e.IterationStarted(number=number, run=f"x.{number}", before=f"s{number - 1}"),
-        e.IterationEnded(**given),
+        loop_events.IterationStarted(number=number, run=f"x.{number}", before=f"s{number - 1}"),
+        loop_events.IterationEnded(**given),
     ]
 
 

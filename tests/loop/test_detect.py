@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.loop import events as e
+from taofold.loop import events as loop_events
 from taofold.loop.decide import Close, Iterate, Wait, decide
 from taofold.loop.detect import detect
 from taofold.loop.values import Spent
@@ -22,21 +22,21 @@ def story(
     files: list[dict[str, str]] | None = None,
     said: str = "I repair the parser of invoices",
     **wish: object,
-) -> list[e.LoopEvent]:
+) -> list[loop_events.LoopEvent]:
     """The facts of iterations with these verdicts, and what detection says after each."""
     events = begun(start, **wish)
     for n, one in enumerate(verdicts, 1):
         more = {"files": files[n - 1]} if files else {}
         opened, ended = iteration(n, one, said=said, **more)
         events.append(opened)
-        assert isinstance(ended, e.IterationEnded)
+        assert isinstance(ended, loop_events.IterationEnded)
         found = detect(state_after(*events), ended)
         events += [ended, *found]
     return events
 
 
-def found(events: list[e.LoopEvent]) -> list[tuple[int, str, str]]:
-    return [(o.number, o.kind, o.level) for o in events if isinstance(o, e.Intervened)]
+def found(events: list[loop_events.LoopEvent]) -> list[tuple[int, str, str]]:
+    return [(o.number, o.kind, o.level) for o in events if isinstance(o, loop_events.Intervened)]
 
 
 @pytest.mark.scenario("RLP-10")
@@ -44,7 +44,7 @@ def test_the_same_error_three_times_without_progress_asks_for_another_strategy()
     events = story(*[scored(0.5, error="KeyError 'x' at 0x7f12")] * 3, start=0.5)
     assert found(events) == [(3, "stuck", "redirect")]
     stuck = events[-1]
-    assert isinstance(stuck, e.Intervened)
+    assert isinstance(stuck, loop_events.Intervened)
     assert "fundamentally different" in stuck.instruction
 
 
@@ -102,7 +102,7 @@ def test_a_check_that_passed_and_fails_is_a_regression_and_the_next_prompt_names
     events = story(verdict({"a": True, "b": False}), verdict({"a": False, "b": True}))
     assert found(events) == [(2, "regression", "warn")]
     last = events[-1]
-    assert isinstance(last, e.Intervened)
+    assert isinstance(last, loop_events.Intervened)
     assert "broke what worked: a" in last.instruction
 
 
@@ -111,7 +111,7 @@ def test_the_ladder_climbs_with_each_time_and_a_pause_waits_for_a_person() -> No
     events = story(one, two, one, two)
     levels = [level for _, kind, level in found(events) if kind == "regression"]
     assert levels == ["warn", "redirect", "redirect"]
-    paused = [*events, e.Intervened(number=4, level="pause", kind="stuck", why="again")]
+    paused = [*events, loop_events.Intervened(number=4, level="pause", kind="stuck", why="again")]
     assert decide("x", state_after(*paused), 9000) == Wait("stuck: again")
 
 
@@ -142,10 +142,10 @@ def test_a_plateau_of_iterations_that_were_cut_off_names_the_limit() -> None:
         for n, error in enumerate("ABC", 1):
             more = {"stop_reason": reason, "spent": Spent(steps=6)}
             opened, ended = iteration(n, scored(0.5, error=error), **more)
-            assert isinstance(ended, e.IterationEnded)
+            assert isinstance(ended, loop_events.IterationEnded)
             events.append(opened)
             events += [ended, *detect(state_after(*events), ended)]
         last = events[-1]
-        assert isinstance(last, e.Intervened)
+        assert isinstance(last, loop_events.Intervened)
         assert last.kind == "plateau"
         assert ("cut off after 6 steps: --steps" in last.why) is named

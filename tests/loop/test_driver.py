@@ -11,12 +11,12 @@ import pytest
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError, Refused
 from taofold.log.journal import MemoryJournal
-from taofold.loop import events as e
+from taofold.loop import events as loop_events
 from taofold.loop.learner.lessons import Lessons
 from taofold.loop.lifecycle import abort, new_id, paths, resume, rows, start
 from taofold.loop.state import LoopState
-from taofold.loop.stream import Stream, inject, load
-from taofold.loop.values import Bounds
+from taofold.loop.stream import LoopStream, inject, load
+from taofold.loop.values import LoopLimits
 from taofold.runtime.lease import LEASE_MS
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools import tool
@@ -70,7 +70,7 @@ async def test_a_model_that_says_done_while_the_gate_fails_goes_on_until_its_bou
 ) -> None:
     model = ScriptedModel([done("RALPH LOOP: SUCCESS, all tests pass")] * 3)
     given = means(tmp_path, model, contains("good"))
-    state = await start(given, wish(tmp_path, bounds=Bounds(iterations=3)))
+    state = await start(given, wish(tmp_path, bounds=LoopLimits(iterations=3)))
     assert (state.status, len(state.done)) == ("exhausted", 3)
     model.assert_complete()
 
@@ -79,11 +79,11 @@ async def test_a_model_that_says_done_while_the_gate_fails_goes_on_until_its_bou
 async def test_exactly_n_iterations_run_and_the_loop_can_be_resumed(tmp_path: Path) -> None:
     model = ScriptedModel(rounds("one", "two", "good"))
     given = means(tmp_path, model, contains("good"))
-    state = await start(given, wish(tmp_path, bounds=Bounds(iterations=2)), loop="x")
+    state = await start(given, wish(tmp_path, bounds=LoopLimits(iterations=2)), loop="x")
     assert (state.status, len(state.done)) == ("exhausted", 2)
     kept = await load(given.journal, "x")
     assert kept.state == state
-    again = await resume(given, "x", bounds=Bounds(iterations=5))
+    again = await resume(given, "x", bounds=LoopLimits(iterations=5))
     assert (again.status, len(again.done)) == ("completed", 3)
 
 
@@ -95,11 +95,11 @@ async def test_resuming_goes_on_at_n_plus_1_with_what_was_learnt_and_a_fresh_tim
     model = ScriptedModel([*rounds("one", "two"), write("a.py", "good"), done()])
     given = means(tmp_path, model, contains("good"), now=lambda: now,
                   learner=Teacher("## Cross-Loop Learning Context\nlesson 7781"))  # fmt: skip
-    await start(given, wish(tmp_path, bounds=Bounds(iterations=2, seconds=60)), loop="x")
+    await start(given, wish(tmp_path, bounds=LoopLimits(iterations=2, seconds=60)), loop="x")
     now += 3_600_000
     with pytest.raises(Refused, match="--max-iterations 3"):
         await resume(given, "x")
-    state = await resume(given, "x", bounds=Bounds(iterations=4, seconds=60))
+    state = await resume(given, "x", bounds=LoopLimits(iterations=4, seconds=60))
     assert state.status == "completed"
     assert [one.run for one in state.iterations] == ["x.1", "x.2", "x.3"]
     assert state.active_at == now
@@ -131,14 +131,14 @@ async def test_a_loop_has_its_minutes_though_the_machines_clock_is_set(
 @pytest.mark.parametrize("ending", ["completed", "aborted"])
 async def test_a_loop_that_ended_for_good_is_not_resumed(tmp_path: Path, ending: str) -> None:
     given = means(tmp_path, rounds("good"), contains("good"))
-    stream = Stream(given.journal, "x")
+    stream = LoopStream(given.journal, "x")
     if ending == "completed":
         await start(given, wish(tmp_path), loop="x")
     else:
-        await stream.append(e.LoopStarted(wish=wish(tmp_path), owner="nobody"))
+        await stream.append(loop_events.LoopStarted(wish=wish(tmp_path), owner="nobody"))
         await abort(given, "x")
     with pytest.raises(Refused, match=f"is {ending} and cannot be resumed: .* new loop"):
-        await resume(given, "x", bounds=Bounds(iterations=50))
+        await resume(given, "x", bounds=LoopLimits(iterations=50))
     with pytest.raises(Refused, match="has ended already"):
         await abort(given, "x")
 
@@ -169,7 +169,7 @@ async def test_the_wall_clock_ends_an_iteration_in_the_middle_and_keeps_its_work
         tmp_path, script, contains("good"), tools=[file_tools(tmp_path), forever],
         now=lambda: now, sleep=sleep,
     )  # fmt: skip
-    state = await start(given, wish(tmp_path, bounds=Bounds(seconds=3600)))
+    state = await start(given, wish(tmp_path, bounds=LoopLimits(seconds=3600)))
     assert state.status == "timeout"
     ended = state.done[0]
     assert (ended.changed, "half of it" in ended.diff) == (("a.py",), True)
@@ -184,7 +184,7 @@ async def test_the_budget_ends_the_loop_and_counts_every_iteration_once(tmp_path
         Reply(text, usage=Usage(100, 100, 0, 0.06)) for text in rounds("one", "two", "three")
     ]
     given = means(tmp_path, ScriptedModel(replies), contains("good"))
-    state = await start(given, wish(tmp_path, bounds=Bounds(iterations=9, usd=0.2)), loop="x")
+    state = await start(given, wish(tmp_path, bounds=LoopLimits(iterations=9, usd=0.2)), loop="x")
     assert state.status == "budget"
     assert state.spent.usage.usd == pytest.approx(0.24)
     with pytest.raises(Refused, match="--budget"):
@@ -196,7 +196,7 @@ async def test_a_budget_with_an_unknown_price_is_refused_before_anything_starts(
 ) -> None:
     given = means(tmp_path, ScriptedModel([], usd=None), contains("good"))
     with pytest.raises(ConfigError, match="price"):
-        await start(given, wish(tmp_path, bounds=Bounds(usd=1.0)))
+        await start(given, wish(tmp_path, bounds=LoopLimits(usd=1.0)))
     assert await rows(given) == []
 
 
@@ -240,7 +240,7 @@ async def test_one_of_two_gates_is_not_enough(tmp_path: Path) -> None:
 async def test_a_stuck_loop_is_told_to_change_its_strategy(tmp_path: Path) -> None:
     model = ScriptedModel(rounds("a", "b", "c", "good"))
     given = means(tmp_path, model, contains("good"))
-    state = await start(given, wish(tmp_path, bounds=Bounds(iterations=5)))
+    state = await start(given, wish(tmp_path, bounds=LoopLimits(iterations=5)))
     assert [(one.number, one.kind) for one in state.interventions] == [(3, "stuck")]
     told = goals(model)
     assert "fundamentally different" in told[3]
@@ -250,16 +250,16 @@ async def test_a_stuck_loop_is_told_to_change_its_strategy(tmp_path: Path) -> No
 @pytest.mark.scenario("RLP-09")
 async def test_a_loop_that_changes_nothing_ends_as_no_progress(tmp_path: Path) -> None:
     given = means(tmp_path, [done()] * 6, contains("good"))
-    state = await start(given, wish(tmp_path, bounds=Bounds(iterations=50)))
+    state = await start(given, wish(tmp_path, bounds=LoopLimits(iterations=50)))
     assert (state.status, len(state.done)) == ("no_progress", 6)
 
 
 async def test_tampering_ends_the_loop(tmp_path: Path) -> None:
-    from taofold.loop.verdict import Change
+    from taofold.loop.verdict import TreeChange
 
     def judging(root: Path) -> Any:
         cheated = (root / "test_a.py").exists()
-        changes = (Change("test_a.py", "changed", "restored"),) if cheated else ()
+        changes = (TreeChange("test_a.py", "changed", "restored"),) if cheated else ()
         return verdict({"t": cheated}, passed=False, tampered=cheated, changes=changes)
 
     given = means(tmp_path, [write("test_a.py", "assert True"), done()], judging)
@@ -305,7 +305,7 @@ async def test_a_waiting_run_pauses_the_loop_and_resume_goes_on_with_it(tmp_path
     given = but(given, agent=lambda folder, state: made)
     state = await start(given, wish(tmp_path), loop="x")
     assert (state.status, state.pause) == (
-        "paused", e.Paused(reason="awaiting_approval", run="x.1", touched={})
+        "paused", loop_events.LoopPaused(reason="awaiting_approval", run="x.1", touched={})
     )  # fmt: skip
     [asked] = await pending(given.log, "x.1")
     await decide(given.log, asked.id, Decision("allow"))
@@ -385,7 +385,7 @@ async def test_what_was_tried_without_success_is_told_however_long_ago(tmp_path:
 async def test_only_the_iterations_of_the_window_are_told(tmp_path: Path) -> None:
     model = ScriptedModel(rounds("a1", "b2", "c3", "good"))
     given = means(tmp_path, model, contains("good"))
-    await start(given, wish(tmp_path, memory=1, bounds=Bounds(iterations=4)))
+    await start(given, wish(tmp_path, memory=1, bounds=LoopLimits(iterations=4)))
     last = goals(model)[3]
     assert "Iteration 3:" in last
     assert "Iteration 2:" not in last
@@ -432,7 +432,7 @@ async def test_a_model_that_always_fails_ends_the_loop_as_failed(tmp_path: Path)
 
     errors = [ModelError("no such key", kind="auth") for _ in range(9)]
     given = means(tmp_path, ScriptedModel(errors), contains("good"))
-    state = await start(given, wish(tmp_path, bounds=Bounds(iterations=9)))
+    state = await start(given, wish(tmp_path, bounds=LoopLimits(iterations=9)))
     assert (state.status, len(state.done)) == ("failed", 2)
     assert state.ended is not None
     assert "no such key" in state.ended.reason
@@ -442,8 +442,8 @@ async def test_a_model_that_always_fails_ends_the_loop_as_failed(tmp_path: Path)
 async def test_a_fifth_loop_needs_force_and_is_warned_of_its_paths(tmp_path: Path) -> None:
     given = means(tmp_path, rounds("good"), contains("good"))
     for n in range(4):
-        begun = e.LoopStarted(wish=wish(tmp_path), owner=ELSEWHERE)
-        await Stream(given.journal, f"loop{n}").append(begun)
+        begun = loop_events.LoopStarted(wish=wish(tmp_path), owner=ELSEWHERE)
+        await LoopStream(given.journal, f"loop{n}").append(begun)
     with pytest.raises(Refused, match="loop0") as refused:
         await start(given, wish(tmp_path))
     assert all(f"loop{n}" in str(refused.value) for n in range(4))
@@ -459,8 +459,8 @@ async def test_of_loops_that_start_at_the_same_moment_the_last_gives_way(tmp_pat
     given = means(tmp_path, rounds("good"), contains("good"), now=lambda: 2000)
 
     async def rival(n: int) -> None:
-        other = Stream(given.journal, f"rival{n}", now=lambda: 1000)
-        await other.append(e.LoopStarted(wish=wish(tmp_path), owner=ELSEWHERE))
+        other = LoopStream(given.journal, f"rival{n}", now=lambda: 1000)
+        await other.append(loop_events.LoopStarted(wish=wish(tmp_path), owner=ELSEWHERE))
 
     for n in range(3):
         await rival(n)
@@ -471,7 +471,7 @@ async def test_of_loops_that_start_at_the_same_moment_the_last_gives_way(tmp_pat
         return place
 
     with pytest.raises(Refused, match="started at the same time: rival0, rival1"):
-        await start(but(given, ground=meanwhile), wish(tmp_path), loop="x")
+        await start(but(given, environment=meanwhile), wish(tmp_path), loop="x")
     assert (await load(given.journal, "x")).state.status == "aborted"
     assert place.log == ["clear"]
 
@@ -483,8 +483,8 @@ async def test_a_loop_whose_process_is_gone_is_marked_as_crashed_and_can_be_resu
     now = 1_000_000
     journal = MemoryJournal(now=lambda: now)
     given = means(tmp_path, rounds("good"), contains("good"), now=lambda: now, journal=journal)
-    stream = Stream(given.journal, "x", now=lambda: now)
-    await stream.append(e.LoopStarted(wish=wish(tmp_path), owner=ELSEWHERE))
+    stream = LoopStream(given.journal, "x", now=lambda: now)
+    await stream.append(loop_events.LoopStarted(wish=wish(tmp_path), owner=ELSEWHERE))
     now += LEASE_MS - 1000
     assert [(one.state.status, one.note) for one in await rows(given)] == [("pending", "")]
     with pytest.raises(Refused, match="driven by process 77 of another machine"):
@@ -509,7 +509,9 @@ async def test_a_frozen_process_of_this_machine_is_noted_and_may_be_taken_over(
     given = means(tmp_path, rounds("good"), contains("good"), now=lambda: now, journal=journal)
     parts = owner.me().split("|")
     alive = "|".join([*parts[:4], "another"])
-    await Stream(given.journal, "x").append(e.LoopStarted(wish=wish(tmp_path), owner=alive))
+    await LoopStream(given.journal, "x").append(
+        loop_events.LoopStarted(wish=wish(tmp_path), owner=alive)
+    )
     now += LEASE_MS + 1
     [row] = await rows(given)
     assert (row.state.status, row.note) == (
@@ -525,7 +527,9 @@ async def test_a_dead_process_on_this_machine_is_noticed_at_once(tmp_path: Path)
     parts = owner.me().split("|")
     gone = "|".join([parts[0], "4194304", "1", *parts[3:]])
     given = means(tmp_path, rounds("good"), contains("good"))
-    await Stream(given.journal, "x").append(e.LoopStarted(wish=wish(tmp_path), owner=gone))
+    await LoopStream(given.journal, "x").append(
+        loop_events.LoopStarted(wish=wish(tmp_path), owner=gone)
+    )
     assert (await resume(given, "x")).status == "completed"
     assert "Crashed" in await kinds(given.journal, "x")
 
@@ -586,7 +590,10 @@ async def test_ctrl_c_pauses_the_loop_and_resume_carries_the_same_iteration_on(
     with pytest.raises(asyncio.CancelledError):
         await loop
     kept = (await load(given.journal, "x")).state
-    assert (kept.status, kept.pause) == ("paused", e.Paused(reason="interrupted", touched={}))
+    assert (kept.status, kept.pause) == (
+        "paused",
+        loop_events.LoopPaused(reason="interrupted", touched={}),
+    )
     hang.clear()
     state = await resume(given, "x")
     assert (state.status, [one.run for one in state.iterations]) == ("completed", ["x.1"])
@@ -603,7 +610,7 @@ async def test_each_iteration_is_committed_where_that_is_wished(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("changes", "path"),
     [({"commands": ()}, "--completion"), ({"task": "  "}, "TASK"), ({"memory": 11}, "--memory"),
-     ({"bounds": Bounds(iterations=0)}, "--max-iterations"), ({"root": "/no/such"}, "--root")],
+     ({"bounds": LoopLimits(iterations=0)}, "--max-iterations"), ({"root": "/no/such"}, "--root")],
 )  # fmt: skip
 async def test_a_wish_that_cannot_be_fulfilled_is_refused(
     tmp_path: Path, changes: dict[str, Any], path: str

@@ -16,12 +16,12 @@ from tests.prerequisites import CONTAINMENT, GIT
 from tests.terminal import Taofold
 
 from taofold.core.errors import Refused
-from taofold.loop import events as e
-from taofold.loop.driver import Means
+from taofold.loop import events as loop_events
+from taofold.loop.driver import LoopDependencies
 from taofold.loop.lifecycle import resume, start
 from taofold.loop.state import LoopState
-from taofold.loop.stream import Stream, load
-from taofold.loop.values import Bounds
+from taofold.loop.stream import LoopStream, load
+from taofold.loop.values import LoopLimits
 from taofold.runtime import owner
 
 from .conftest import GATE
@@ -30,7 +30,7 @@ from .kit import act, contains, done, ground_of, means, wish, write
 pytestmark = pytest.mark.anyio
 
 
-def questioner(root: Path, *before: str) -> Means:
+def questioner(root: Path, *before: str) -> LoopDependencies:
     """A loop whose agent does something and then asks a person, so that it pauses."""
     script = [*before, act("may I?", "ask_user", "goal", question="?"), write("a.py", "good")]
     given = means(root, [*script, done(), done()], contains("good"))
@@ -41,7 +41,7 @@ def questioner(root: Path, *before: str) -> Means:
     return but(given, agent=lambda folder, state: made)
 
 
-async def answered(given: Means) -> None:
+async def answered(given: LoopDependencies) -> None:
     from taofold.runtime.control import decide, pending
     from taofold.runtime.setup import Decision
 
@@ -49,7 +49,7 @@ async def answered(given: Means) -> None:
     await decide(given.log, asked.id, Decision("answer", answer="yes"))
 
 
-async def facts(given: Means, kind: type[e.Happened]) -> list[Any]:
+async def facts(given: LoopDependencies, kind: type[loop_events.LoopFact]) -> list[Any]:
     stream = await load(given.journal, "x")
     return [one.event for one in stream.records if isinstance(one.event, kind)]
 
@@ -71,7 +71,7 @@ async def test_an_edit_is_named_and_nothing_goes_on_without_a_word(tmp_path: Pat
     assert "test_b.py" not in str(refused.value)
     assert (await load(given.journal, "x")).state.status == "paused"
     assert (tmp_path / "test_a.py").read_text() == "a person's"
-    assert await facts(given, e.Resumed) == []
+    assert await facts(given, loop_events.LoopResumed) == []
 
 
 @pytest.mark.parametrize("word", ["keep", "restore"])
@@ -82,7 +82,7 @@ async def test_the_word_is_recorded_and_the_loop_goes_on(tmp_path: Path, word: s
     await answered(given)
     state = await resume(given, "x", edited=word, by="anna")  # type: ignore[arg-type]
     assert state.status == "completed"
-    [said] = await facts(given, e.Edited)
+    [said] = await facts(given, loop_events.Edited)
     kept = word == "keep"
     assert (said.paths, said.kept, said.by) == (("test_a.py",), kept, "anna")
     assert state.baseline is not None
@@ -100,7 +100,7 @@ async def test_what_the_agent_changed_before_the_pause_is_not_a_persons_to_keep(
     (tmp_path / "test_b.py").write_text("a person's")
     await answered(given)
     await resume(given, "x", edited="keep")
-    [said] = await facts(given, e.Edited)
+    [said] = await facts(given, loop_events.Edited)
     assert said.paths == ("test_b.py",)
     assert "test_a.py" in await ground_of(given).touched()  # left to the verdict
 
@@ -120,17 +120,17 @@ async def test_without_an_edit_nobody_is_asked(tmp_path: Path) -> None:
     said: list[str] = []
     await resume(given, "x", edited="keep", warn=said.append)
     assert said == ["no protected file was changed while the loop stood still"]
-    assert await facts(given, e.Edited) == []
+    assert await facts(given, loop_events.Edited) == []
 
 
 async def test_after_an_end_that_can_be_resumed_an_edit_is_asked_about_too(tmp_path: Path) -> None:
     given = means(tmp_path, [done(), done()], contains("good"))
     (tmp_path / "test_a.py").write_text("as it was")
     ground_of(given).protected = ("test_a.py",)
-    await start(given, wish(tmp_path, bounds=Bounds(iterations=1)), loop="x")
+    await start(given, wish(tmp_path, bounds=LoopLimits(iterations=1)), loop="x")
     (tmp_path / "test_a.py").write_text("a person's")
     with pytest.raises(Refused, match=r"test_a\.py"):
-        await resume(given, "x", bounds=Bounds(iterations=2))
+        await resume(given, "x", bounds=LoopLimits(iterations=2))
 
 
 async def test_after_a_crash_in_an_iteration_it_is_said_that_it_may_be_the_agents(
@@ -139,13 +139,15 @@ async def test_after_a_crash_in_an_iteration_it_is_said_that_it_may_be_the_agent
     given = questioner(tmp_path)
     parts = owner.me().split("|")
     gone = "|".join([parts[0], "4194304", "1", *parts[3:]])
-    stream = Stream(given.journal, "x")
+    stream = LoopStream(given.journal, "x")
     judged, digest = await ground_of(given).begin()
     await stream.append(
-        e.LoopStarted(wish=wish(tmp_path), owner=gone),
-        e.BaselineTaken(verdict=judged.verdict, snapshot=judged.snapshot, baseline=digest),
-        e.Injected(number=1, lessons=e.Lessons()),
-        e.IterationStarted(number=1, run="x.1", before=judged.snapshot),
+        loop_events.LoopStarted(wish=wish(tmp_path), owner=gone),
+        loop_events.BaselineTaken(
+            verdict=judged.verdict, snapshot=judged.snapshot, baseline=digest
+        ),
+        loop_events.LessonsInjected(number=1, lessons=loop_events.Lessons()),
+        loop_events.IterationStarted(number=1, run="x.1", before=judged.snapshot),
     )
     (tmp_path / "test_a.py").write_text("whose?")
     with pytest.raises(Refused, match="in the middle of iteration 1: this may be its agent's work"):
@@ -155,10 +157,10 @@ async def test_after_a_crash_in_an_iteration_it_is_said_that_it_may_be_the_agent
 def test_a_running_loop_has_no_word_for_its_agent_to_say() -> None:
     from taofold.loop.state import reduce
 
-    fact = e.Edited(paths=("t",), kept=True, baseline="mine")
+    fact = loop_events.Edited(paths=("t",), kept=True, baseline="mine")
     for status in ("running", "pending", "completing", "completed", "tampered"):
         with pytest.raises(Refused, match="not a person's to set"):
-            reduce(LoopState(status=status), e.LoopRecord(0, 1, fact))  # type: ignore[arg-type]
+            reduce(LoopState(status=status), loop_events.LoopRecord(0, 1, fact))  # type: ignore[arg-type]
 
 
 @CONTAINMENT.mark

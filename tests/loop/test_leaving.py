@@ -17,12 +17,12 @@ from tests.terminal import Taofold
 
 from taofold.core.errors import ConfigError
 from taofold.log.sqlite.journal import SqliteJournal
-from taofold.loop import events as e
-from taofold.loop.environment import Site, open_site
+from taofold.loop import events as loop_events
+from taofold.loop.environment import LocalEnvironment, open_environment
 from taofold.loop.lifecycle import catch_up
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
-from taofold.loop.values import Bounds, Wish
+from taofold.loop.values import LoopLimits, Wish
 
 from .conftest import GATE
 from .kit import Teacher, act, contains, done, ground_of, means, wish, write
@@ -127,7 +127,11 @@ def crashed(taofold: Taofold, project: Path, given: tuple[str, ...]) -> None:
         path = project / ".taofold" / "runs.db"
         journal = SqliteJournal(path)
         facts = await journal.facts("loop/x")
-        at = next(n for n, f in enumerate(facts) if isinstance(e.decode(f.body), e.IterationEnded))
+        at = next(
+            n
+            for n, f in enumerate(facts)
+            if isinstance(loop_events.decode(f.body), loop_events.IterationEnded)
+        )
         await journal.drop("loop/x")
         kept = [(fact.at, fact.body) for fact in facts[: at + 1]]
         await journal.write("loop/x", -1, kept)
@@ -137,9 +141,9 @@ def crashed(taofold: Taofold, project: Path, given: tuple[str, ...]) -> None:
     asyncio.run(cut())
 
 
-def site(project: Path, home: Path, **more: object) -> Site:
-    state = LoopState(wish=Wish(TASK, (GATE,), str(project), Bounds(), **more))  # type: ignore[arg-type]
-    return open_site("x", state, home)
+def site(project: Path, home: Path, **more: object) -> LocalEnvironment:
+    state = LoopState(wish=Wish(TASK, (GATE,), str(project), LoopLimits(), **more))  # type: ignore[arg-type]
+    return open_environment("x", state, home)
 
 
 @pytest.mark.parametrize("gone", ["work", "workspace.json"])
@@ -155,10 +159,10 @@ def test_the_place_of_a_loop_that_began_is_never_made_anew(
         kept.unlink()
     begun = LoopState(
         wish=Wish(TASK, (GATE,), str(project), mode="copy"),
-        baseline=e.BaselineTaken(verdict=contains("x")(project), baseline="digest"),
+        baseline=loop_events.BaselineTaken(verdict=contains("x")(project), baseline="digest"),
     )
     with pytest.raises(ConfigError, match="workspace of x cannot be used any more"):
-        open_site("x", begun, home)
+        open_environment("x", begun, home)
     assert not kept.exists()
 
 
@@ -208,7 +212,11 @@ async def test_what_a_dead_process_did_not_clear_the_next_one_does_before_it_lea
     assert state.cleared is not None
     assert state.cleared.left.removed
     facts = await given.journal.facts("loop/x")
-    ended = next(n for n, f in enumerate(facts) if isinstance(e.decode(f.body), e.LoopEnded))
+    ended = next(
+        n
+        for n, f in enumerate(facts)
+        if isinstance(loop_events.decode(f.body), loop_events.LoopEnded)
+    )
     await given.journal.drop("loop/x")
     await given.journal.write("loop/x", -1, [(f.at, f.body) for f in facts[: ended + 1]])
     ground_of(given).log.clear()

@@ -12,12 +12,12 @@ from tests.terminal import Started, Taofold, until
 
 from taofold.core.errors import Refused
 from taofold.log.journal import MemoryJournal
-from taofold.loop import events as e
-from taofold.loop.driver import Means
+from taofold.loop import events as loop_events
+from taofold.loop.driver import LoopDependencies
 from taofold.loop.lifecycle import abort, pause, resume, start
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
-from taofold.loop.values import Bounds
+from taofold.loop.values import LoopLimits
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 
@@ -25,7 +25,7 @@ from .conftest import GATE
 from .kit import act, contains, done, means, wish, write
 
 
-def asking(root: Path, *contents: str) -> Means:
+def asking(root: Path, *contents: str) -> LoopDependencies:
     """A loop in whose first iteration a colleague asks for a pause, twice."""
     journal = MemoryJournal()
 
@@ -47,9 +47,9 @@ def asking(root: Path, *contents: str) -> Means:
 @pytest.mark.anyio
 async def test_it_pauses_after_the_iteration_and_resume_goes_on(tmp_path: Path) -> None:
     given = asking(tmp_path, "one", "two", "good")
-    state = await start(given, wish(tmp_path, bounds=Bounds(iterations=9)), loop="x")
+    state = await start(given, wish(tmp_path, bounds=LoopLimits(iterations=9)), loop="x")
     assert (state.status, len(state.done)) == ("paused", 1)
-    assert state.pause == e.Paused(reason="asked to by anna")
+    assert state.pause == loop_events.LoopPaused(reason="asked to by anna")
     facts = [type(one.event).__name__ for one in (await load(given.journal, "x")).records]
     assert facts.count("PauseAsked") == 1
     state = await resume(given, "x")
@@ -61,7 +61,7 @@ async def test_a_passed_gate_and_a_limit_come_before_a_pause(tmp_path: Path) -> 
     state = await start(asking(tmp_path, "good"), wish(tmp_path), loop="x")
     assert state.status == "completed"
     (tmp_path / "a.py").unlink()
-    asked = wish(tmp_path, bounds=Bounds(iterations=1))
+    asked = wish(tmp_path, bounds=LoopLimits(iterations=1))
     state = await start(asking(tmp_path, "bad"), asked, loop="x")
     assert state.status == "exhausted"
 
@@ -74,15 +74,17 @@ async def test_a_passed_gate_and_a_limit_come_before_a_pause(tmp_path: Path) -> 
      ("crashed", "nothing goes on")],
 )  # fmt: skip
 async def test_a_loop_that_does_not_go_on_says_so(tmp_path: Path, ending: str, word: str) -> None:
-    bounds = Bounds(iterations=1 if ending == "exhausted" else 9)
+    bounds = LoopLimits(iterations=1 if ending == "exhausted" else 9)
     given = asking(tmp_path, "good" if ending == "completed" else "bad")
     if ending == "crashed":
-        from taofold.loop.stream import Stream
+        from taofold.loop.stream import LoopStream
         from taofold.runtime import owner
 
         parts = owner.me().split("|")
         gone = "|".join([parts[0], "4194304", "1", *parts[3:]])
-        await Stream(given.journal, "x").append(e.LoopStarted(wish=wish(tmp_path), owner=gone))
+        await LoopStream(given.journal, "x").append(
+            loop_events.LoopStarted(wish=wish(tmp_path), owner=gone)
+        )
     else:
         await start(given, wish(tmp_path, bounds=bounds), loop="x")
     if ending == "aborted":
@@ -97,7 +99,7 @@ def test_a_state_that_has_no_next_iteration_refuses_the_fact() -> None:
 
     for status in ("paused", "completing", "completed", "crashed"):
         with pytest.raises(Refused, match="no iteration"):
-            reduce(LoopState(status=status), e.LoopRecord(0, 1, e.PauseAsked()))  # type: ignore[arg-type]
+            reduce(LoopState(status=status), loop_events.LoopRecord(0, 1, loop_events.PauseAsked()))  # type: ignore[arg-type]
 
 
 @GIT.mark

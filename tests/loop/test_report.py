@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from taofold.core.checks import Check, Place
-from taofold.loop import events as e
+from taofold.loop import events as loop_events
 from taofold.loop.learner.lessons import Extracted, Learnt, Lessons, Used
 from taofold.loop.report import debug_memory, fenced, report_markdown, state_json, trajectory
 from taofold.loop.verdict import Gate, GateResult, Verdict, failing, signatures, slim
@@ -12,23 +12,25 @@ from taofold.loop.verdict import Gate, GateResult, Verdict, failing, signatures,
 from .kit import begun, iteration, scored, state_after, verdict
 
 
-def records(*events: e.LoopEvent) -> list[e.LoopRecord]:
-    return [e.LoopRecord(n, 1_700_000_000_000 + 1000 * n, one) for n, one in enumerate(events)]
+def records(*events: loop_events.LoopEvent) -> list[loop_events.LoopRecord]:
+    return [
+        loop_events.LoopRecord(n, 1_700_000_000_000 + 1000 * n, one) for n, one in enumerate(events)
+    ]
 
 
-def ended() -> list[e.LoopEvent]:
+def ended() -> list[loop_events.LoopEvent]:
     learnt = Learnt(
         injected=(Used("p1", True, True, 2), Used("p2")), extracted=(Extracted("p3", True, 1.0),),
         baseline_iterations=5.1, improvement=37.3, n=12,
     )  # fmt: skip
     return [
         *begun()[:2],
-        e.Injected(number=1, lessons=Lessons("text", ("p1", "p2"))),
+        loop_events.LessonsInjected(number=1, lessons=Lessons("text", ("p1", "p2"))),
         *iteration(1, verdict({"a": True, "b": False})),
         *iteration(2, verdict({"a": True, "b": True}), diff="-x\n+y\n"),
-        e.Completing(ending="completed", reason="the gates passed"),
-        e.LoopEnded(ending="completed", reason="the gates passed", best=2),
-        e.Taught(learnt=learnt),
+        loop_events.Completing(ending="completed", reason="the gates passed"),
+        loop_events.LoopEnded(ending="completed", reason="the gates passed", best=2),
+        loop_events.Taught(learnt=learnt),
     ]
 
 
@@ -75,7 +77,7 @@ def test_the_report_holds_history_gates_and_diff_and_text_cannot_leave_its_fence
         Gate("pytest"), True, 0, "pytest", ("pytest",), (), output="```\n# Fake heading\n````"
     )
     last = story[6]
-    assert isinstance(last, e.IterationEnded)
+    assert isinstance(last, loop_events.IterationEnded)
     story[6] = replace(last, verdict=Verdict(True, (evil,), 1.0))
     text = report_markdown("x", records(*story), "--- a\n+++ b\n```\n+y")
     assert "| 1 | 1/2 | 50% |" in text

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from taofold.core.errors import Refused
-from taofold.loop import events as e
+from taofold.loop import events as loop_events
 from taofold.loop.values import (
     ENDED,
     NEXT,
@@ -75,21 +75,31 @@ def test_exit_codes_say_how_it_ended() -> None:
 @pytest.mark.parametrize(
     "events",
     [
-        [e.IterationStarted(number=1, run="x.1")],
-        [*begun()[:1], e.IterationStarted(number=1, run="x.1")],
-        [*begun(), e.IterationStarted(number=2, run="x.2")],
+        [loop_events.IterationStarted(number=1, run="x.1")],
+        [*begun()[:1], loop_events.IterationStarted(number=1, run="x.1")],
+        [*begun(), loop_events.IterationStarted(number=2, run="x.2")],
         [*begun(), *iteration(1, scored(0.5)), *iteration(1, scored(0.5))],
         [*begun(), iteration(1, scored(0.5))[1]],
-        [*begun(), iteration(1, scored(0.5))[0], e.Completing(ending="exhausted", reason="")],
-        [*begun(), e.LoopEnded(ending="completed", reason="")],
-        [*begun(), e.Resumed(bounds=begun()[0].wish.bounds)],  # type: ignore[union-attr]
-        [*begun(), e.LoopEnded(ending="aborted", reason=""), *iteration(1, scored(1))],
-        [*begun(), e.LoopEnded(ending="aborted", reason=""), e.Paused(reason="")],
+        [
+            *begun(),
+            iteration(1, scored(0.5))[0],
+            loop_events.Completing(ending="exhausted", reason=""),
+        ],
+        [*begun(), loop_events.LoopEnded(ending="completed", reason="")],
+        [*begun(), loop_events.LoopResumed(bounds=begun()[0].wish.bounds)],  # type: ignore[union-attr]
+        [*begun(), loop_events.LoopEnded(ending="aborted", reason=""), *iteration(1, scored(1))],
+        [
+            *begun(),
+            loop_events.LoopEnded(ending="aborted", reason=""),
+            loop_events.LoopPaused(reason=""),
+        ],
         [*begun(), *begun()[1:2]],
         [*begun(), *begun()[:1]],
     ],
 )
-def test_facts_that_contradict_the_ones_before_are_refused(events: list[e.LoopEvent]) -> None:
+def test_facts_that_contradict_the_ones_before_are_refused(
+    events: list[loop_events.LoopEvent],
+) -> None:
     with pytest.raises(Refused):
         state_after(*events)
 
@@ -97,9 +107,10 @@ def test_facts_that_contradict_the_ones_before_are_refused(events: list[e.LoopEv
 def test_every_fact_survives_its_json_form() -> None:
     events = [
         *begun(), *iteration(1, scored(0.5), confidence=0.9, files={"a": "b"}),
-        e.Intervened(number=1, level="warn", kind="stuck", why="w", instruction="i"),
-        e.Paused(reason="r", run="x"), e.Crashed(why="w"),
-        e.Completing(ending="exhausted", reason="r"), e.Restored(number=1, snapshot="s", reason=""),
-        e.LoopEnded(ending="exhausted", reason="r", best=1, degraded=True),
+        loop_events.Intervened(number=1, level="warn", kind="stuck", why="w", instruction="i"),
+        loop_events.LoopPaused(reason="r", run="x"), loop_events.LoopCrashed(why="w"),
+        loop_events.Completing(ending="exhausted", reason="r"),
+        loop_events.FilesRestored(number=1, snapshot="s", reason=""),
+        loop_events.LoopEnded(ending="exhausted", reason="r", best=1, degraded=True),
     ]  # fmt: skip
-    assert [e.decode(e.encode(one)) for one in events] == events
+    assert [loop_events.decode(loop_events.encode(one)) for one in events] == events

@@ -17,13 +17,13 @@ from taofold.log.journal import Fact, StreamRow
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
 from taofold.loop.decide import Stop, decide
-from taofold.loop.driver import Means
+from taofold.loop.driver import LoopDependencies
 from taofold.loop.environment import Judged
 from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.lifecycle import catch_up, resume, start
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
-from taofold.loop.values import DRIVEN, Bounds, Wish
+from taofold.loop.values import DRIVEN, LoopLimits, Wish
 from taofold.loop.verdict import Verdict
 from taofold.testing.crash import CrashLog, CrashModel, Points
 from taofold.testing.models import FunctionModel
@@ -142,7 +142,9 @@ def reply(contents: list[str]) -> Any:
     return say
 
 
-def means(folder: Path, story: str, points: Points, *, mutant: str = "") -> tuple[Means, Any]:
+def means(
+    folder: Path, story: str, points: Points, *, mutant: str = ""
+) -> tuple[LoopDependencies, Any]:
     log = SqliteLog(folder / "log.db", sync=lambda _: None)
     journal = SqliteJournal(folder / "log.db", sync=lambda _: None)
     root = folder / "work"
@@ -154,9 +156,9 @@ def means(folder: Path, story: str, points: Points, *, mutant: str = "") -> tupl
         CrashModel(FunctionModel(reply(CONTENTS[story])), points),
         tools=[file_tools(root)], approve="all", name="worker",
     )  # fmt: skip
-    given = Means(
+    given = LoopDependencies(
         log=CrashLog(log, points), journal=CrashJournal(journal, points),
-        ground=lambda loop, state: ground, agent=lambda place, state: made,
+        environment=lambda loop, state: ground, agent=lambda place, state: made,
         learner=Register(folder, points),
     )  # fmt: skip
     return given, (log, journal)
@@ -171,7 +173,7 @@ async def go(folder: Path, story: str, at: int) -> str:
     except LookupError:
         wish = Wish(
             "Make the failing tests pass.", ("true",), str(folder / "work"),
-            Bounds(iterations=3, usd=1.0),
+            LoopLimits(iterations=3, usd=1.0),
         )  # fmt: skip
         state = await start(given, wish, loop=LOOP)
     if state.status in (*DRIVEN, "crashed"):

@@ -11,8 +11,8 @@ from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction
 from taofold.log.journal import MemoryJournal
 from taofold.log.registry.registry import memory_registry
-from taofold.loop import events as e
-from taofold.loop.stream import Stream
+from taofold.loop import events as loop_events
+from taofold.loop.stream import LoopStream
 from taofold.loop.values import Wish
 from taofold.server.tokens import Tokens
 
@@ -21,8 +21,10 @@ pytestmark = pytest.mark.anyio
 
 async def test_loops_and_patterns_are_shown_to_the_local_principal(tmp_path: Path) -> None:
     journal = MemoryJournal()
-    stream = Stream(journal, "ralph-fix-it-00000001")
-    await stream.append(e.LoopStarted(wish=Wish("fix it", ("pytest",), "/work"), owner="me"))
+    stream = LoopStream(journal, "ralph-fix-it-00000001")
+    await stream.append(
+        loop_events.LoopStarted(wish=Wish("fix it", ("pytest",), "/work"), owner="me")
+    )
     registry = memory_registry()
     draft = Pattern(
         "",

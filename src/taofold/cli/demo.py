@@ -179,14 +179,14 @@ def _loop(
 
 def _wish(folder: Path, model: str, *, lessons: bool) -> "Wish":
     from taofold.cli.agents import chosen
-    from taofold.loop.values import Bounds, Wish
+    from taofold.loop.values import LoopLimits, Wish
 
     choice = chosen("", folder, model=model, autonomy="autonomous")
     return Wish(
         _projects().GOAL,
         (GATE,),
         str(folder),
-        Bounds(steps=STEPS),
+        LoopLimits(steps=STEPS),
         cross_task=lessons,
         agent=choice.told(),
         model=model,

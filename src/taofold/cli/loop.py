@@ -137,7 +137,7 @@ def loop(
     from taofold.cli.agents import chosen, is_file
     from taofold.cli.loop_ask import confirmed
     from taofold.loop.lifecycle import new_id, start
-    from taofold.loop.values import Bounds, Wish
+    from taofold.loop.values import LoopLimits, Wish
 
     work = (Path.cwd() / root if root else Path.cwd()).resolve()
     commands = tuple(completion or ())
@@ -157,12 +157,12 @@ def loop(
             "use --in-place, or an agent file"
         )
     choice = chosen(agent, root, model=model, autonomy=autonomy, network=network)
-    bounds = Bounds()
+    bounds = LoopLimits()
     wish = Wish(
         task=task,
         commands=commands,
         root=str(work),
-        bounds=Bounds(
+        bounds=LoopLimits(
             max_iterations or bounds.iterations,
             bounds.seconds if timeout is None else timeout * 60,
             budget,

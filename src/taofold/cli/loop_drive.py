@@ -11,14 +11,14 @@ from taofold.cli.program import invocation
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from taofold.loop.driver import Means
+    from taofold.loop.driver import LoopDependencies
     from taofold.loop.state import LoopState
-    from taofold.loop.values import Bounds
+    from taofold.loop.values import LoopLimits
 
 
 def drive(
     loop: str,
-    work: "Callable[[Means], Awaitable[LoopState]]",
+    work: "Callable[[LoopDependencies], Awaitable[LoopState]]",
     *,
     create: bool = False,
     approve: str = "ask",
@@ -33,7 +33,7 @@ def drive(
 
 def shown(
     loop: str,
-    work: "Callable[[Means], Awaitable[LoopState]]",
+    work: "Callable[[LoopDependencies], Awaitable[LoopState]]",
     *,
     create: bool = False,
     approve: str = "ask",
@@ -148,7 +148,7 @@ def bounds_of(
     minutes: float | None,
     budget: float | None,
     steps: int | None,
-) -> "Bounds":
+) -> "LoopLimits":
     """The limits of a loop that is resumed: what is said now, else what was."""
     from msgspec.structs import replace
 

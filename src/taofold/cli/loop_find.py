@@ -9,15 +9,15 @@ from taofold.core.errors import ConfigError, UnknownRun
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from taofold.loop.driver import Means
-    from taofold.loop.lifecycle import Row
+    from taofold.loop.driver import LoopDependencies
+    from taofold.loop.lifecycle import LoopRow
 
 
 _SHOWN: Final = 10
 """Loops that are named where one must be chosen."""
 
 
-async def which(given: "Means", said: str, fit: "Collection[str]" = ()) -> str:
+async def which(given: "LoopDependencies", said: str, fit: "Collection[str]" = ()) -> str:
     """The loop that is meant: named, or the only one that comes into question (RLP-14)."""
     from taofold.loop.stream import ids, load
 
@@ -49,7 +49,7 @@ def _some(names: "Sequence[str]", between: str) -> str:
     return between.join([*names[:_SHOWN], *more])
 
 
-def checks(row: "Row") -> str:
+def checks(row: "LoopRow") -> str:
     """How many checks pass, of how many."""
     from taofold.loop.verdict import counts
 
@@ -60,7 +60,7 @@ def checks(row: "Row") -> str:
     return f"{good}/{every}"
 
 
-def tell(row: "Row", *, verbose: bool) -> None:
+def tell(row: "LoopRow", *, verbose: bool) -> None:
     """Where a loop stands, on standard output."""
     from taofold.loop.report import root_cause
     from taofold.loop.verdict import failing

@@ -15,8 +15,8 @@ from taofold.core.errors import ConfigError
 if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.learning.settings import Learning
-    from taofold.loop.driver import Hear, Means
-    from taofold.loop.environment import Ground
+    from taofold.loop.driver import Hear, LoopDependencies
+    from taofold.loop.environment import LoopEnvironment
     from taofold.loop.events import LoopRecord
     from taofold.loop.state import LoopState
     from taofold.runtime.setup import Approver
@@ -35,7 +35,9 @@ class Voice:
 
 
 @asynccontextmanager
-async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenerator[Means]":
+async def means(
+    voice: Voice = Voice(), *, create: bool = False
+) -> "AsyncGenerator[LoopDependencies]":
     """Everything a loop needs, from this project's `.taofold`.
 
     Raises:
@@ -43,7 +45,7 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
     """
     from taofold.cli.patterns_place import embedder
     from taofold.log.adapters import journal_beside, registry_beside
-    from taofold.loop.driver import Means
+    from taofold.loop.driver import LoopDependencies
     from taofold.loop.learner.cross_loop import CrossLoopLearner
     from taofold.plugins import SEARCHES, load_all
 
@@ -52,10 +54,10 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
     log = place.open_store(create=create, kind="loops")
     journal, registry = journal_beside(log), registry_beside(log, embedder=model)
     try:
-        yield Means(
+        yield LoopDependencies(
             log=log,
             journal=journal,
-            ground=lambda loop, state: ground(loop, state, network=voice.network),
+            environment=lambda loop, state: ground(loop, state, network=voice.network),
             agent=lambda folder, state: agent(folder, state, voice.approver),
             learner=CrossLoopLearner(registry, learning(), repository=repository(), search=search),
             settings=settings,
@@ -68,7 +70,7 @@ async def means(voice: Voice = Voice(), *, create: bool = False) -> "AsyncGenera
         await log.close()
 
 
-def with_means(work: "Callable[[Means], Awaitable[T]]") -> T:
+def with_means(work: "Callable[[LoopDependencies], Awaitable[T]]") -> T:
     """Do `work` on the loops that there are."""
     import asyncio
 
@@ -106,13 +108,13 @@ def settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
     return choice.settings()
 
 
-def ground(loop: str, state: "LoopState", *, network: bool = False) -> "Ground":
+def ground(loop: str, state: "LoopState", *, network: bool = False) -> "LoopEnvironment":
     """The real place of a loop."""
-    from taofold.loop.environment import open_site
+    from taofold.loop.environment import open_environment
     from taofold.policy.redaction import Redactor
 
     redact = Redactor(Redactor.secrets_in(os.environ))
-    return open_site(loop, state, place.home(), network=network, redact=redact)
+    return open_environment(loop, state, place.home(), network=network, redact=redact)
 
 
 def learning() -> "Learning":
@@ -137,7 +139,7 @@ def repository() -> str:
     return place.home().parent.name
 
 
-async def settle(given: "Means", runs: list[str]) -> None:
+async def settle(given: "LoopDependencies", runs: list[str]) -> None:
     """End the runs of a loop that was given up: nobody will go on with them."""
     from taofold.cli import ending
     from taofold.core.errors import TaofoldError

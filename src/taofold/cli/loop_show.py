@@ -42,7 +42,7 @@ _WIDE: Final = 160
 
 
 class Show:
-    """Listens to a loop; give it to `Means(hear=…)`. Writes to standard error."""
+    """Listens to a loop; give it to `LoopDependencies(hear=…)`. Writes to standard error."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         colours = coloured(sys.stderr)
@@ -105,7 +105,7 @@ class Show:
             case e.BaselineTaken():
                 self._verdict("start", event.verdict, None)
                 self.busy("looking for lessons of earlier loops")
-            case e.Injected():
+            case e.LessonsInjected():
                 self._lessons(event)
             case e.IterationStarted():
                 self._steps = 0
@@ -119,7 +119,7 @@ class Show:
                 colour = _LEVELS[event.level]
                 why = line(event.why, self._room(30))
                 self._say((f"   ! {event.kind} → {event.level}: ", f"bold {colour}"), (why, colour))
-            case e.Paused():
+            case e.LoopPaused():
                 self.busy("")
                 self._say(("‖ ", "yellow"), (f"paused: {line(event.reason, 200)}", "bold yellow"))
             case e.PauseAsked():
@@ -128,13 +128,13 @@ class Show:
                 how = "hold from now on" if event.kept else "were put back"
                 named = line(", ".join(event.paths), self._room(40))
                 self._say(("   ! ", "yellow"), (f"edited files {how}: {named}", "yellow"))
-            case e.Resumed():
+            case e.LoopResumed():
                 self._say(("▸ ", "cyan"), ("resumed", "bold"), (f"  {self._limits()}", "dim"))
-            case e.Crashed():
+            case e.LoopCrashed():
                 self._say(("! ", "red"), (f"crashed: {event.why}", "red"))
             case e.Completing():
                 self.busy("finishing")
-            case e.Restored():
+            case e.FilesRestored():
                 self._say(("   ", ""), (f"files of iteration {event.number} restored", "yellow"))
             case e.LoopEnded():
                 self._last(event)
@@ -187,7 +187,7 @@ class Show:
         if left:
             self._say((line(f"   not in the proof: {', '.join(left)}", self.width), "dim"))
 
-    def _lessons(self, event: e.Injected) -> None:
+    def _lessons(self, event: e.LessonsInjected) -> None:
         lessons = event.lessons
         if lessons.patterns:
             count = len(lessons.patterns)

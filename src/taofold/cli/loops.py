@@ -15,8 +15,8 @@ from taofold.cli.outcome import fail, give, give_json, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from taofold.loop.driver import Means
-    from taofold.loop.lifecycle import Row, Word
+    from taofold.loop.driver import LoopDependencies
+    from taofold.loop.lifecycle import LoopRow, Word
     from taofold.loop.state import LoopState
 
 app = typer.Typer(
@@ -75,7 +75,7 @@ def status(
     from taofold.loop.lifecycle import row, rows
     from taofold.loop.values import LIVE
 
-    async def work(given: "Means") -> "list[Row]":
+    async def work(given: "LoopDependencies") -> "list[LoopRow]":
         if every:
             return [one for one in await rows(given) if one.state.status in {*LIVE, "crashed"}]
         return [await row(given, await which(given, loop))]
@@ -123,7 +123,7 @@ def resume(
     from taofold.loop.stream import load
     from taofold.loop.values import DRIVEN, RESUMABLE
 
-    async def find(given: "Means") -> "tuple[str, Any]":
+    async def find(given: "LoopDependencies") -> "tuple[str, Any]":
         name = await which(given, loop, {*RESUMABLE, *DRIVEN})
         return name, await load(given.journal, name)
 
@@ -150,7 +150,7 @@ def pause(loop: options.Loop = "", json: options.Json = False) -> None:
     from taofold.loop.lifecycle import pause as ask
     from taofold.loop.values import DRIVEN
 
-    async def work(given: "Means") -> "tuple[str, LoopState]":
+    async def work(given: "LoopDependencies") -> "tuple[str, LoopState]":
         name = await which(given, loop, DRIVEN)
         return name, await ask(given, name)
 
@@ -180,7 +180,7 @@ def abort(
     from taofold.loop.lifecycle import abort as give_up
     from taofold.loop.values import LIVE
 
-    async def work(given: "Means") -> "tuple[str, LoopState, Sequence[str]]":
+    async def work(given: "LoopDependencies") -> "tuple[str, LoopState, Sequence[str]]":
         name = await which(given, loop, {*LIVE, "crashed"})
         state, paths = await give_up(given, name, keep=not revert, force=force)
         await settle(given, [one.run for one in state.iterations if one.ended is None])
@@ -226,7 +226,7 @@ def report(
     from taofold.loop.report import report_json, report_markdown
     from taofold.loop.stream import load
 
-    async def work(given: "Means") -> "tuple[str, Any, str]":
+    async def work(given: "LoopDependencies") -> "tuple[str, Any, str]":
         name = await which(given, loop)
         stream = await load(given.journal, name)
         return name, stream, await _diff(given, name, stream.state)
@@ -243,7 +243,7 @@ def report(
     say(f"written: {output}")
 
 
-async def _diff(given: "Means", loop: str, state: "LoopState") -> str:
+async def _diff(given: "LoopDependencies", loop: str, state: "LoopState") -> str:
     """From the start to what was kept, while the workspace is there; else the last iteration's."""
     import asyncio
 
@@ -254,7 +254,7 @@ async def _diff(given: "Means", loop: str, state: "LoopState") -> str:
     if state.baseline is None or choice is None:
         return ""
     try:
-        ground = await asyncio.to_thread(given.ground, loop, state)
+        ground = await asyncio.to_thread(given.environment, loop, state)
         return await ground.diff(state.baseline.snapshot, choice.snapshot, 100_000)
     except (TaofoldError, OSError):
         return state.done[-1].diff
@@ -272,7 +272,7 @@ def export(
     from taofold.loop.report import state_json
     from taofold.loop.stream import load
 
-    async def work(given: "Means") -> "tuple[str, Any]":
+    async def work(given: "LoopDependencies") -> "tuple[str, Any]":
         name = await which(given, loop)
         return name, await load(given.journal, name)
 

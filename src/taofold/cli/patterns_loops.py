@@ -10,7 +10,7 @@ from taofold.core.errors import Refused
 if TYPE_CHECKING:
     from taofold.learning.patterns.kinds import Kind
     from taofold.learning.settings import Injection
-    from taofold.loop.driver import Means
+    from taofold.loop.driver import LoopDependencies
     from taofold.loop.learner.cross_loop import CrossLoopLearner
     from taofold.loop.learner.lessons import Learnt, Lessons
     from taofold.loop.state import LoopState
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:
     """Learn from the loop, or from every one that has ended if none is named."""
 
-    async def work(given: "Means") -> "list[tuple[str, Learnt | None, str]]":
+    async def work(given: "LoopDependencies") -> "list[tuple[str, Learnt | None, str]]":
         from taofold.loop.stream import ids
 
         names = [await which(given, loop)] if loop else list(reversed(await ids(given.journal)))
@@ -57,7 +57,7 @@ def _extract_json(name: str, learnt: "Learnt | None", why: str) -> dict[str, Any
 
 
 async def _extracted(
-    given: "Means", name: str, kinds: "tuple[Kind, ...]", *, named: bool
+    given: "LoopDependencies", name: str, kinds: "tuple[Kind, ...]", *, named: bool
 ) -> "tuple[str, Learnt | None, str]":
     from taofold.loop.driver import LoopWork
     from taofold.loop.learner.cross_loop import history_of
@@ -69,7 +69,7 @@ async def _extracted(
         raise Refused(f"loop {name!r} cannot be learnt from: {why}")
     if why:
         return name, None, why
-    work = LoopWork(given.log, given.ground(name, state))
+    work = LoopWork(given.log, given.environment(name, state))
     learner = cast("CrossLoopLearner", given.learner)
     history = await history_of(name, state, work, repository=learner.repository, by=learner.by)
     return name, await learner.take_in(history, kinds), ""
@@ -90,7 +90,7 @@ def _silent(state: "LoopState") -> str:
 def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> None:
     """Tell a loop what was learnt; it reads it at its next iteration (XTL-30)."""
 
-    async def work(given: "Means") -> "tuple[str, Lessons, int]":
+    async def work(given: "LoopDependencies") -> "tuple[str, Lessons, int]":
         from taofold.loop.learner.cross_loop import case_of
         from taofold.loop.stream import inject as into
         from taofold.loop.stream import load

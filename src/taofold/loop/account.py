@@ -12,7 +12,7 @@ from taofold.core import events as run
 from taofold.core.state import RunState, fold, live
 from taofold.core.text import key_line
 from taofold.core.values import FINISH, Action, Observation, Step, Value
-from taofold.loop.events import Failed
+from taofold.loop.events import FailedAction
 from taofold.loop.values import Spent
 
 COMMANDS: Final = frozenset({"run_command"})
@@ -29,7 +29,7 @@ class Account(Value, frozen=True):
     stop_reason: str = ""
     said: str = ""
     confidence: float | None = None
-    failed: tuple[Failed, ...] = ()
+    failed: tuple[FailedAction, ...] = ()
     executed: bool = False
     tools: dict[str, int] = {}
     spent: Spent = Spent()
@@ -74,14 +74,14 @@ def _calls(steps: Sequence[Step]) -> list[tuple[Action, Observation]]:
     return [pair for step in steps for pair in zip(step.actions, step.observations, strict=False)]
 
 
-def _failed(steps: Sequence[Step]) -> tuple[Failed, ...]:
+def _failed(steps: Sequence[Step]) -> tuple[FailedAction, ...]:
     """Actions that did not do what they were for. Commands that found failing tests are none."""
-    found: dict[Failed, None] = {}
+    found: dict[FailedAction, None] = {}
     for action, seen in _calls(steps):
         if action.tool in COMMANDS or action.tool == FINISH:
             continue
         if seen.status in ("failure", "timeout"):
-            found[Failed(action.tool, _short(action.parameters), _why(seen))] = None
+            found[FailedAction(action.tool, _short(action.parameters), _why(seen))] = None
     return tuple(found)[-_MOST:]
 
 

@@ -23,7 +23,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Inject:
     """Ask what earlier loops learnt, and freeze the answer."""
 
 
@@ -71,7 +71,7 @@ class Stop:
     """Nothing is left to do here."""
 
 
-Move: TypeAlias = Measure | Ask | Iterate | Wait | Close | Finish | Clear | Learn | Stop
+Move: TypeAlias = Measure | Inject | Iterate | Wait | Close | Finish | Clear | Learn | Stop
 
 
 def run_id(loop: str, number: int) -> str:
@@ -95,7 +95,7 @@ def decide(loop: str, state: LoopState, now: int) -> Move:
     if state.green_before and not state.iterations:
         return Close("completed", "the gates passed before iteration 1: there was nothing to do")
     if state.lessons is None:
-        return Ask()
+        return Inject()
     if state.open is not None:
         return Iterate(state.open.number, state.open.run, going=True)
     return _between(loop, state, now)
@@ -174,7 +174,7 @@ def left_ms(state: LoopState, now: int) -> float:
 START: Final = 0
 
 
-class Choice(Value, frozen=True):
+class BestIteration(Value, frozen=True):
     """The iteration that was chosen (0 = the state before the first) and why."""
 
     number: int
@@ -184,7 +184,7 @@ class Choice(Value, frozen=True):
     """Was the last iteration worse than the chosen one?"""
 
 
-def choose(state: LoopState) -> Choice | None:
+def choose(state: LoopState) -> BestIteration | None:
     """The best iteration; None if none ended."""
     done = state.done
     if not done:
@@ -199,7 +199,7 @@ def choose(state: LoopState) -> Choice | None:
             f"none verified; fallback: every iteration is worse ({best.quality:.0%} at best) than "
             f"the start ({start.verdict.quality:.0%})"
         )
-        return Choice(START, start.snapshot, why, True)
+        return BestIteration(START, start.snapshot, why, True)
     said = f"iteration {best.number} at {best.quality:.0%}"
     if verified:
         reason = f"highest quality among the verified: {said}"
@@ -208,7 +208,7 @@ def choose(state: LoopState) -> Choice | None:
     same = [one.number for one in (verified or done) if one.quality == best.quality]
     if len(same) > 1:
         reason += f" (the earliest of {len(same)} equal ones)"
-    return Choice(best.number, best.snapshot, reason, degraded)
+    return BestIteration(best.number, best.snapshot, reason, degraded)
 
 
 def _worse(state: LoopState, last: IterationEnded, best: IterationEnded) -> bool:

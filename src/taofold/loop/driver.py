@@ -25,18 +25,31 @@ from taofold.core.state import ENDED, RunState, fold
 from taofold.log.journal import Journal
 from taofold.log.log import Log
 from taofold.log.store import clock, steady
-from taofold.loop import decide as d
-from taofold.loop import events as e
+from taofold.loop import events as loop_events
 from taofold.loop import prompt
 from taofold.loop.account import account
-from taofold.loop.decide import Choice, choose
+from taofold.loop.decide import (
+    BestIteration,
+    Clear,
+    Close,
+    Finish,
+    Inject,
+    Iterate,
+    Learn,
+    Measure,
+    Stop,
+    Wait,
+    choose,
+    decide,
+    left_ms,
+)
 from taofold.loop.detect import detect
-from taofold.loop.environment import Ground, Judged, MakeGround
+from taofold.loop.environment import Judged, LoopEnvironment, OpenEnvironment
 from taofold.loop.gates.criteria import absent, refusal
 from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.learner.protocol import Learner, NoLearner
 from taofold.loop.state import LoopState
-from taofold.loop.stream import Overtaken, Stream
+from taofold.loop.stream import LoopStream, Overtaken
 from taofold.loop.verdict import Verdict, failing, line, slim
 
 TOLD: Final = 6000
@@ -44,19 +57,21 @@ TOLD: Final = 6000
 _CUT: Final = "\n[… the diff is cut here; the snapshots have all of it]"
 
 
-async def iterate(driver: "Driver", move: d.Iterate) -> bool:
+async def iterate(driver: "Driver", move: Iterate) -> bool:
     """Run an iteration to its end; False if it waits for a person."""
-    ground = driver.ground
+    environment = driver.environment
     if not move.going:
-        before = await ground.snapshot(f"before iteration {move.number}")
-        await driver.record(e.IterationStarted(number=move.number, run=move.run, before=before))
+        before = await environment.snapshot(f"before iteration {move.number}")
+        await driver.record(
+            loop_events.IterationStarted(number=move.number, run=move.run, before=before)
+        )
     await _work(driver, move)
     records = await _records(driver, move.run)
     state = fold(records)
     if state.status == "waiting":
         await driver.record(await driver.paused(state.waiting_for, move.run))
         return False
-    judged = await driver.during(ground.judge(f"iteration {move.number}"))
+    judged = await driver.during(environment.judge(f"iteration {move.number}"))
     assert judged is not None
     ended = await _ended(driver, move, records, judged)
     await driver.record(ended, *detect(driver.state, ended))
@@ -69,7 +84,7 @@ def shaped(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState) ->
     `had` is what the run has used already; its own counters go on from there.
     """
     bounds, limits = state.bounds, agent.limits
-    seconds = max(0.0, d.left_ms(state, now) / 1000) + had.active_ms / 1000
+    seconds = max(0.0, left_ms(state, now) / 1000) + had.active_ms / 1000
     if limits.seconds is not None:
         seconds = min(seconds, limits.seconds)
     usd = limits.usd
@@ -87,60 +102,60 @@ def shaped(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState) ->
     )
 
 
-async def _work(driver: "Driver", move: d.Iterate) -> None:
+async def _work(driver: "Driver", move: Iterate) -> None:
     """Start the iteration's run, carry it on, or leave it if it ended already."""
-    state, means = driver.state, driver.means
+    state, dependencies = driver.state, driver.dependencies
     records = await _records(driver, move.run)
     had = fold(records)
     if had.status in ENDED and had.status != "cancelled" and had.stop_reason != "error":
         return
     now = driver.now()
-    made = means.agent(driver.ground.root, state)
-    agent = shaped(made, state, now, had).but(log=means.log)
+    made = dependencies.agent(driver.environment.root, state)
+    agent = shaped(made, state, now, had).but(log=dependencies.log)
     if records:
         work = agent.resume(move.run, listener=driver.tell)
     else:
         told = prompt.goal(state, move.number, _failing(driver))
         mine = {"loop": driver.loop, "iteration": move.number, "reference": prompt.BAR}
-        settings = {**means.settings(state, agent), **mine}
+        settings = {**dependencies.settings(state, agent), **mine}
         work = agent.run(told, run_id=move.run, listener=driver.tell, settings=settings)
-    left = max(0.0, d.left_ms(state, now) / 1000)
+    left = max(0.0, left_ms(state, now) / 1000)
     _: RunResult[Any] | None = await driver.during(work, left)
 
 
 def _failing(driver: "Driver") -> str:
     """What the gates said last."""
     last = driver.state.verdict
-    return "" if last is None else driver.ground.told(last, TOLD)
+    return "" if last is None else driver.environment.told(last, TOLD)
 
 
 async def _records(driver: "Driver", run: str) -> Sequence[Record]:
     try:
-        return await driver.means.log.read(run)
+        return await driver.dependencies.log.read(run)
     except UnknownRun:
         return ()
 
 
 async def _ended(
-    driver: "Driver", move: d.Iterate, records: Sequence[Record], judged: Judged
-) -> e.IterationEnded:
+    driver: "Driver", move: Iterate, records: Sequence[Record], judged: Judged
+) -> loop_events.IterationEnded:
     """Everything that is known of the iteration, as one fact."""
-    state, ground = driver.state, driver.ground
+    state, environment = driver.state, driver.environment
     going = state.open
     assert going is not None
     assert state.baseline is not None
     told = account(records)
-    changed = await ground.changed(going.before, judged.snapshot)
-    full = await ground.diff(going.before, judged.snapshot, 10 * e.DIFF)
-    diff = full if len(full) <= e.DIFF else full[: e.DIFF] + _CUT
-    apart = await ground.changed(state.baseline.snapshot, judged.snapshot)
-    files = dict(await ground.digests(apart))
+    changed = await environment.changed(going.before, judged.snapshot)
+    full = await environment.diff(going.before, judged.snapshot, 10 * loop_events.DIFF)
+    diff = full if len(full) <= loop_events.DIFF else full[: loop_events.DIFF] + _CUT
+    apart = await environment.changed(state.baseline.snapshot, judged.snapshot)
+    files = dict(await environment.digests(apart))
     blocked = "" if state.wish.unexecuted else judged.blocked
     commit = ""
     if state.wish.commit and changed:
         body = f"{line(judged.verdict)}\n\n{state.wish.task[:500]}"
-        commit = await ground.commit(move.number, body, state.wish.branch)
-    return e.IterationEnded(
+        commit = await environment.commit(move.number, body, state.wish.branch)
+    return loop_events.IterationEnded(
         number=move.number,
         run=move.run,
         verdict=slim(judged.verdict),
@@ -170,15 +185,17 @@ GREEN = (
 
 async def finish(driver: "Driver") -> None:
     """Do what is left to do before the loop's last word, and say it."""
-    state, ground = driver.state, driver.ground
+    state, environment = driver.state, driver.environment
     closing = state.closing
     assert closing is not None
     choice = choose(state)
     if choice is not None and state.restored is None and choice.snapshot != _standing(state):
-        await ground.snapshot("as the last iteration left it")  # so that nothing is lost
-        await ground.restore(choice.snapshot)
+        await environment.snapshot("as the last iteration left it")  # so that nothing is lost
+        await environment.restore(choice.snapshot)
         await driver.record(
-            e.Restored(number=choice.number, snapshot=choice.snapshot, reason=choice.reason)
+            loop_events.FilesRestored(
+                number=choice.number, snapshot=choice.snapshot, reason=choice.reason
+            )
         )
     delivered = closing.ending == "completed"
     warning = GREEN if delivered and not state.iterations else ""
@@ -186,9 +203,9 @@ async def finish(driver: "Driver") -> None:
         warning = await _delivered(driver)
         delivered = not warning
     elif state.iterations and state.wish.mode != "in-place":
-        warning = f"the work is in {ground.root}; it was not brought to {state.wish.root}"
+        warning = f"the work is in {environment.root}; it was not brought to {state.wish.root}"
     if state.iterations and not delivered and state.wish.mode != "in-place":
-        left = await ground.clear(keep=warning)
+        left = await environment.clear(keep=warning)
         warning += f". When you have what you want of it: {left.remove}"
     await driver.record(_last_word(closing, choice, warning, delivered=delivered), disk=True)
 
@@ -201,16 +218,16 @@ def _standing(state: LoopState) -> str:
 async def _delivered(driver: "Driver") -> str:
     """Bring the work to the project; what is to be said if that cannot be done."""
     try:
-        await driver.ground.deliver()
+        await driver.environment.deliver()
     except Refused as refused:
-        return f"the work stays in {driver.ground.root}: {refused}"
+        return f"the work stays in {driver.environment.root}: {refused}"
     return ""
 
 
 def _last_word(
-    closing: e.Completing, choice: Choice | None, warning: str, *, delivered: bool
-) -> e.LoopEnded:
-    return e.LoopEnded(
+    closing: loop_events.Completing, choice: BestIteration | None, warning: str, *, delivered: bool
+) -> loop_events.LoopEnded:
+    return loop_events.LoopEnded(
         ending=closing.ending,
         reason=closing.reason,
         best=choice.number if choice is not None else 0,
@@ -230,22 +247,22 @@ MakeAgent: TypeAlias = Callable[[Path, LoopState], Agent[Any, Any]]
 """The agent that works in a folder, without the loop's instructions, limits and log."""
 Settings: TypeAlias = Callable[[LoopState, Agent[Any, Any]], Mapping[str, Any]]
 """What an iteration's run keeps besides, so that it can be looked at and replayed by itself."""
-Hear: TypeAlias = Callable[[e.LoopRecord | Happening], None]
+Hear: TypeAlias = Callable[[loop_events.LoopRecord | Happening], None]
 """Hears the loop's facts and everything that happens in its runs."""
 
 
 @dataclass(frozen=True)
-class Means:
+class LoopDependencies:
     """What a loop is driven with: the live things that its stream cannot hold."""
 
     log: Log
     journal: Journal
-    ground: MakeGround
+    environment: OpenEnvironment
     agent: MakeAgent
     settings: Settings = lambda state, made: {}
     learner: Learner = field(default_factory=NoLearner)
     hear: Hear | None = None
-    before: Callable[[Sequence[e.LoopRecord]], None] | None = None
+    before: Callable[[Sequence[loop_events.LoopRecord]], None] | None = None
     """Is told the facts of a loop that is resumed, before `hear` hears new ones."""
     now: Callable[[], int] = clock
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -254,11 +271,22 @@ class Means:
 class Driver:
     """One activation of one loop, by the process `owner`."""
 
-    def __init__(self, stream: Stream, means: Means, ground: Ground, owner: str) -> None:
-        self.stream, self.means, self.ground, self.owner = stream, means, ground, owner
+    def __init__(
+        self,
+        stream: LoopStream,
+        dependencies: LoopDependencies,
+        environment: LoopEnvironment,
+        owner: str,
+    ) -> None:
+        self.stream, self.dependencies, self.environment, self.owner = (
+            stream,
+            dependencies,
+            environment,
+            owner,
+        )
         # One clock for the whole activation, which nobody can set: a jump of the machine's neither
         # ends the loop nor gives it more time.
-        self.now = stream.now = steady(means.now, stream.state.at)
+        self.now = stream.now = steady(dependencies.now, stream.state.at)
         self._busy: asyncio.Future[Any] | None = None
         self._taken: Overtaken | None = None
 
@@ -293,7 +321,7 @@ class Driver:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
-    async def record(self, *events: e.LoopEvent, disk: bool = False) -> None:
+    async def record(self, *events: loop_events.LoopEvent, disk: bool = False) -> None:
         """Append facts as the owner of the loop."""
         await self.stream.record(self.owner, *events, disk=disk)
 
@@ -301,7 +329,7 @@ class Driver:
         """`work`, which ends early if somebody else takes the loop, or after `seconds` (None)."""
         task = asyncio.ensure_future(work)
         self._busy = task
-        late = [] if seconds is None else [asyncio.ensure_future(self.means.sleep(seconds))]
+        late = [] if seconds is None else [asyncio.ensure_future(self.dependencies.sleep(seconds))]
         try:
             await asyncio.wait([task, *late], return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
@@ -320,59 +348,59 @@ class Driver:
             for timer in late:
                 timer.cancel()
 
-    async def paused(self, reason: str, run: str = "") -> e.Paused:
+    async def paused(self, reason: str, run: str = "") -> loop_events.LoopPaused:
         """The fact that it pauses, with what an open iteration has done to protected files."""
         if self.state.open is None or self.state.baseline is None:
-            return e.Paused(reason=reason, run=run)
+            return loop_events.LoopPaused(reason=reason, run=run)
         try:
-            touched = dict(await self.ground.touched())
+            touched = dict(await self.environment.touched())
         except (TaofoldError, OSError):
-            return e.Paused(reason=reason, run=run)
-        return e.Paused(reason=reason, run=run, touched=touched)
+            return loop_events.LoopPaused(reason=reason, run=run)
+        return loop_events.LoopPaused(reason=reason, run=run, touched=touched)
 
     def tell(self, happening: Happening) -> None:
         """Pass on what happens in an iteration's run."""
-        if self.means.hear is not None:
-            self.means.hear(happening)
+        if self.dependencies.hear is not None:
+            self.dependencies.hear(happening)
 
     async def _move(self) -> bool:
         """Make one move; False if there is nothing left to do."""
-        move = d.decide(self.loop, self.state, self.now())
+        move = decide(self.loop, self.state, self.now())
         match move:
-            case d.Measure():
+            case Measure():
                 await self._measure()
-            case d.Ask():
+            case Inject():
                 await self._ask()
-            case d.Iterate():
+            case Iterate():
                 return await iterate(self, move)
-            case d.Wait():
+            case Wait():
                 await self.record(await self.paused(move.reason))
                 return False
-            case d.Close():
-                await self.record(e.Completing(ending=move.ending, reason=move.reason))
-            case d.Finish():
+            case Close():
+                await self.record(loop_events.Completing(ending=move.ending, reason=move.reason))
+            case Finish():
                 await finish(self)
-            case d.Clear():
-                await self.record(e.Cleared(left=await self.ground.clear()))
-            case d.Learn():
-                await self.record(e.Taught(learnt=await self._learnt()))
-            case d.Stop():
+            case Clear():
+                await self.record(loop_events.Cleared(left=await self.environment.clear()))
+            case Learn():
+                await self.record(loop_events.Taught(learnt=await self._learnt()))
+            case Stop():
                 return False
             case _:
                 assert_never(move)
         return True
 
     async def _measure(self) -> None:
-        begun = await self.during(self.ground.begin())
+        begun = await self.during(self.environment.begin())
         assert begun is not None
         judged, baseline = begun
         await self._runnable(judged.verdict)
         await self.record(
-            e.BaselineTaken(
+            loop_events.BaselineTaken(
                 verdict=slim(judged.verdict),
                 snapshot=judged.snapshot,
                 baseline=baseline,
-                folder=str(self.ground.root),
+                folder=str(self.environment.root),
             )
         )
 
@@ -385,10 +413,10 @@ class Driver:
         found = absent(verdict.results)
         if found is None:
             return
-        error = refusal(found[0].command, found[1], self.ground.root)
+        error = refusal(found[0].command, found[1], self.environment.root)
         why = f"a gate cannot be run: {found[0].command}"
-        await self.record(e.LoopEnded(ending="aborted", reason=why))
-        await self.record(e.Cleared(left=await self.ground.clear()))
+        await self.record(loop_events.LoopEnded(ending="aborted", reason=why))
+        await self.record(loop_events.Cleared(left=await self.environment.clear()))
         raise error
 
     async def _ask(self) -> None:
@@ -400,15 +428,15 @@ class Driver:
         else:
             try:
                 errors = failing(baseline.verdict)
-                lessons = await self.means.learner.lessons(self.loop, self.state, errors)
+                lessons = await self.dependencies.learner.lessons(self.loop, self.state, errors)
             except TaofoldError as error:
                 lessons = Lessons(reasons=(f"the lessons could not be read: {error}",))
-        await self.record(e.Injected(number=1, lessons=lessons))
+        await self.record(loop_events.LessonsInjected(number=1, lessons=lessons))
 
     async def _learnt(self) -> Learnt:
         try:
-            return await self.means.learner.learn(
-                self.loop, self.state, LoopWork(self.means.log, self.ground)
+            return await self.dependencies.learner.learn(
+                self.loop, self.state, LoopWork(self.dependencies.log, self.environment)
             )
         except TaofoldError as error:
             return Learnt(notes=(f"nothing could be learnt: {error}",))
@@ -416,7 +444,7 @@ class Driver:
     async def _watch(self) -> None:
         """Notice what others wrote."""
         while True:
-            await self.means.sleep(POLL)
+            await self.dependencies.sleep(POLL)
             with suppress(LogError):
                 await self.stream.read()
             try:
@@ -437,8 +465,8 @@ class Driver:
 class LoopWork:
     """What a learner may read of a loop."""
 
-    def __init__(self, log: Log, ground: Ground) -> None:
-        self._log, self._ground = log, ground
+    def __init__(self, log: Log, environment: LoopEnvironment) -> None:
+        self._log, self._ground = log, environment
 
     async def records(self, run: str) -> Sequence[Record]:
         """The log of an iteration's run."""

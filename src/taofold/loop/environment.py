@@ -1,6 +1,6 @@
 """Where a loop works, and who judges it: a workspace and the gates, as the driver needs them.
 
-`Ground` is the seam; `Site` has real files and real commands behind it.
+`LoopEnvironment` is the seam; `LocalEnvironment` has real files and real commands behind it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Judged(Value, frozen=True):
     blocked: str = ""
 
 
-class Ground(Protocol):
+class LoopEnvironment(Protocol):
     """A place to work in, with snapshots and gates."""
 
     @property
@@ -107,15 +107,15 @@ class Ground(Protocol):
         ...
 
 
-MakeGround = Callable[[str, LoopState], Ground]
+OpenEnvironment = Callable[[str, LoopState], LoopEnvironment]
 """Opens the place of a loop (blocking): made at its start, found again later."""
 
 
 _SPACES = {"in-place": "place", "worktree": "worktree", "copy": "copy"}
 
 
-class Site:
-    """A `Ground` of real files and real commands."""
+class LocalEnvironment:
+    """A `LoopEnvironment` of real files and real commands."""
 
     def __init__(self, space: Workspace, judge: Judge) -> None:
         self._space, self._judge = space, judge
@@ -222,7 +222,7 @@ class Site:
         return await asyncio.to_thread(lambda: self._space.close(keep=keep))
 
 
-def open_site(
+def open_environment(
     loop: str,
     state: LoopState,
     home: Path,
@@ -230,7 +230,7 @@ def open_site(
     network: bool = False,
     redact: Redactor | None = None,
     timeout: float = 600.0,
-) -> Site:
+) -> LocalEnvironment:
     """The real place of a loop. Blocks.
 
     Raises:
@@ -248,9 +248,13 @@ def open_site(
     }
     space = _space(project, folder, wish, loop, begun=state.baseline is not None)
     if state.baseline is not None:
-        return Site(space, Judge.resume(space.root, folder, state.baseline.baseline, **given))
+        return LocalEnvironment(
+            space, Judge.resume(space.root, folder, state.baseline.baseline, **given)
+        )
     wanted = gates(wish.commands, space.root, timeout=timeout)
-    return Site(space, Judge(space.root, folder, wanted, allow_edit=wish.allow_edit, **given))
+    return LocalEnvironment(
+        space, Judge(space.root, folder, wanted, allow_edit=wish.allow_edit, **given)
+    )
 
 
 def _committable(project: Path, branch: str) -> None:

@@ -11,24 +11,24 @@ import msgspec
 
 from taofold.core.values import Value
 from taofold.loop.learner.lessons import Learnt, Lessons
-from taofold.loop.values import Bounds, Ending, Kind, Left, Level, Spent, Wish
+from taofold.loop.values import Ending, Kind, Left, Level, LoopLimits, Spent, Wish
 from taofold.loop.verdict import Verdict
 
 PREFIX: Final = "loop/"
 
 
-class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
+class LoopFact(Value, frozen=True, kw_only=True, tag_field="e"):
     """What all facts of a loop share."""
 
 
-class LoopStarted(Happened, frozen=True, tag="loop_started"):
+class LoopStarted(LoopFact, frozen=True, tag="loop_started"):
     """What is wanted. `owner` is the process that drives it."""
 
     wish: Wish
     owner: str = ""
 
 
-class BaselineTaken(Happened, frozen=True, tag="baseline_taken"):
+class BaselineTaken(LoopFact, frozen=True, tag="baseline_taken"):
     """The gates before iteration 1, and the state of the files to compare with.
 
     `baseline` and `snapshot` name what the gates and the workspace keep outside the work
@@ -42,7 +42,7 @@ class BaselineTaken(Happened, frozen=True, tag="baseline_taken"):
     kept: dict[str, Any] = {}
 
 
-class Injected(Happened, frozen=True, tag="injected"):
+class LessonsInjected(LoopFact, frozen=True, tag="injected"):
     """Lessons of earlier loops, read from iteration `number` on. `by` says who asked for them."""
 
     number: int
@@ -51,7 +51,7 @@ class Injected(Happened, frozen=True, tag="injected"):
     manual: bool = False
 
 
-class IterationStarted(Happened, frozen=True, tag="iteration_started"):
+class IterationStarted(LoopFact, frozen=True, tag="iteration_started"):
     """A run with a fresh context begins."""
 
     number: int
@@ -60,7 +60,7 @@ class IterationStarted(Happened, frozen=True, tag="iteration_started"):
     """Snapshot of the files as they were then."""
 
 
-class Failed(Value, frozen=True):
+class FailedAction(Value, frozen=True):
     """An action that failed: not to be repeated as it was."""
 
     tool: str
@@ -68,7 +68,7 @@ class Failed(Value, frozen=True):
     why: str
 
 
-class IterationEnded(Happened, frozen=True, tag="iteration_ended"):
+class IterationEnded(LoopFact, frozen=True, tag="iteration_ended"):
     """What an iteration did, and what the gates say of it.
 
     `diff` is the unified diff to the files before it, shortened to `DIFF` characters; `files`
@@ -88,7 +88,7 @@ class IterationEnded(Happened, frozen=True, tag="iteration_ended"):
     digest: str = ""
     changed: tuple[str, ...] = ()
     files: dict[str, str] = {}
-    failed: tuple[Failed, ...] = ()
+    failed: tuple[FailedAction, ...] = ()
     executed: bool = False
     """Did a command run after the last change?"""
     blocked: str = ""
@@ -103,7 +103,7 @@ class IterationEnded(Happened, frozen=True, tag="iteration_ended"):
         return self.verdict.quality
 
 
-class Intervened(Happened, frozen=True, tag="intervened"):
+class Intervened(LoopFact, frozen=True, tag="intervened"):
     """Something is wrong with the course, and what is done about it.
 
     A `redirect` carries the instruction that the next iteration reads.
@@ -116,7 +116,7 @@ class Intervened(Happened, frozen=True, tag="intervened"):
     instruction: str = ""
 
 
-class Paused(Happened, frozen=True, tag="paused"):
+class LoopPaused(LoopFact, frozen=True, tag="paused"):
     """The loop stands still until somebody resumes it. `run` waits for a person, if any.
 
     `touched` are the protected files that the open iteration had changed by then, each with a
@@ -128,7 +128,7 @@ class Paused(Happened, frozen=True, tag="paused"):
     touched: dict[str, str] | None = None
 
 
-class Edited(Happened, frozen=True, tag="edited"):
+class Edited(LoopFact, frozen=True, tag="edited"):
     """A person's word about protected files that were changed while the loop stood still.
 
     `kept`: verdicts are compared with them from now on, `baseline` being the digest of that;
@@ -142,34 +142,34 @@ class Edited(Happened, frozen=True, tag="edited"):
     by: str = "local"
 
 
-class PauseAsked(Happened, frozen=True, tag="pause_asked"):
+class PauseAsked(LoopFact, frozen=True, tag="pause_asked"):
     """Somebody wants the loop to pause before its next iteration."""
 
     by: str = "local"
 
 
-class Resumed(Happened, frozen=True, tag="resumed"):
+class LoopResumed(LoopFact, frozen=True, tag="resumed"):
     """The loop goes on in the process `owner`, with a fresh timer."""
 
-    bounds: Bounds
+    bounds: LoopLimits
     owner: str = ""
     by: str = "local"
 
 
-class Crashed(Happened, frozen=True, tag="crashed"):
+class LoopCrashed(LoopFact, frozen=True, tag="crashed"):
     """Somebody found that the process which drove the loop is gone."""
 
     why: str
 
 
-class Completing(Happened, frozen=True, tag="completing"):
+class Completing(LoopFact, frozen=True, tag="completing"):
     """The work is over and will be called `ending`: choose the best, put it in place."""
 
     ending: Ending
     reason: str
 
 
-class Restored(Happened, frozen=True, tag="restored"):
+class FilesRestored(LoopFact, frozen=True, tag="restored"):
     """The files are those of iteration `number` again."""
 
     number: int
@@ -177,7 +177,7 @@ class Restored(Happened, frozen=True, tag="restored"):
     reason: str
 
 
-class LoopEnded(Happened, frozen=True, tag="loop_ended"):
+class LoopEnded(LoopFact, frozen=True, tag="loop_ended"):
     """How it ended. `best` is the iteration whose files were kept, 0 = none."""
 
     ending: Ending
@@ -192,7 +192,7 @@ class LoopEnded(Happened, frozen=True, tag="loop_ended"):
     by: str = "loop"
 
 
-class Cleared(Happened, frozen=True, tag="cleared"):
+class Cleared(LoopFact, frozen=True, tag="cleared"):
     """What became of the place where an ended loop worked.
 
     `reverted` are the paths that were put back as they were at the start; None = they were not.
@@ -202,7 +202,7 @@ class Cleared(Happened, frozen=True, tag="cleared"):
     reverted: tuple[str, ...] | None = None
 
 
-class Taught(Happened, frozen=True, tag="taught"):
+class Taught(LoopFact, frozen=True, tag="taught"):
     """What was learnt from the loop."""
 
     learnt: Learnt
@@ -211,17 +211,17 @@ class Taught(Happened, frozen=True, tag="taught"):
 LoopEvent: TypeAlias = (
     LoopStarted
     | BaselineTaken
-    | Injected
+    | LessonsInjected
     | IterationStarted
     | IterationEnded
     | Intervened
-    | Paused
+    | LoopPaused
     | PauseAsked
     | Edited
-    | Resumed
-    | Crashed
+    | LoopResumed
+    | LoopCrashed
     | Completing
-    | Restored
+    | FilesRestored
     | LoopEnded
     | Cleared
     | Taught

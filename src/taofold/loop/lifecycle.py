@@ -21,13 +21,13 @@ from taofold.agent.activation import Activation
 from taofold.core.errors import ConfigError, Conflict, LogError, Refused, TaofoldError
 from taofold.core.state import RunState
 from taofold.log.memory import MemoryLog
-from taofold.loop import events as e
+from taofold.loop import events as loop_events
 from taofold.loop.decide import Clear, Learn, decide
-from taofold.loop.driver import Driver, LoopWork, Means, shaped
-from taofold.loop.environment import Ground
+from taofold.loop.driver import Driver, LoopDependencies, LoopWork, shaped
+from taofold.loop.environment import LoopEnvironment
 from taofold.loop.state import LoopState
-from taofold.loop.stream import Stream, frozen, ids, load, lost
-from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, Bounds, Wish
+from taofold.loop.stream import LoopStream, frozen, ids, load, lost
+from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, Wish
 from taofold.runtime import owner
 from taofold.runtime.lease import HEART, release
 
@@ -38,11 +38,11 @@ Word: TypeAlias = Literal["", "keep", "restore"]
 async def edits(
     loop: str,
     state: LoopState,
-    ground: Ground,
+    environment: LoopEnvironment,
     word: Word,
     by: str,
     warn: Callable[[str], None] = lambda text: None,
-) -> list[e.LoopEvent]:
+) -> list[loop_events.LoopEvent]:
     """The facts about such files before a loop goes on: none, or the person's word.
 
     Raises:
@@ -50,7 +50,7 @@ async def edits(
     """
     if state.baseline is None:
         return []
-    found = await ground.touched()
+    found = await environment.touched()
     before = known(state)
     paths = tuple([one for one in found if before is None or before.get(one) != found[one]])
     if not paths:
@@ -58,13 +58,19 @@ async def edits(
             warn("no protected file was changed while the loop stood still")
         return []
     if not word:
-        raise Refused(_question(loop, state, ground, {one: found[one] for one in paths}, before))
-    done = await ground.settle(paths, keep=word == "keep")
+        raise Refused(
+            _question(loop, state, environment, {one: found[one] for one in paths}, before)
+        )
+    done = await environment.settle(paths, keep=word == "keep")
     if done.lost:
         some = ", ".join(done.dropped[:5]) + (", …" if done.lost > 5 else "")
         warn(f"{done.lost} test{'s' * (done.lost != 1)} need not be there any more: {some}")
     kept = word == "keep"
-    return [e.Edited(paths=paths, kept=kept, baseline=done.baseline, dropped=done.dropped, by=by)]
+    return [
+        loop_events.Edited(
+            paths=paths, kept=kept, baseline=done.baseline, dropped=done.dropped, by=by
+        )
+    ]
 
 
 def known(state: LoopState) -> Mapping[str, str] | None:
@@ -77,7 +83,7 @@ def known(state: LoopState) -> Mapping[str, str] | None:
 def _question(
     loop: str,
     state: LoopState,
-    ground: Ground,
+    environment: LoopEnvironment,
     found: Mapping[str, str],
     before: Mapping[str, str] | None,
 ) -> str:
@@ -94,7 +100,7 @@ def _question(
         )
     listed = "\n".join(named)
     return (
-        f"{head}:\n{listed}\nlook at them in {ground.root}, and say which holds:\n"
+        f"{head}:\n{listed}\nlook at them in {environment.root}, and say which holds:\n"
         "  --keep-edits  the gates are compared with these files from now on\n"
         "  --restore     they are put back as they were; what is there is moved aside"
     )
@@ -104,36 +110,38 @@ RECENT = 20
 """Loops that are looked at, the newest first."""
 
 
-async def catch_up(means: Means, *, but: str = "") -> list[str]:
+async def catch_up(dependencies: LoopDependencies, *, but: str = "") -> list[str]:
     """Clear up after, and learn from, loops that were missed; the ids of those learnt from.
 
     What cannot be done now is left.
     """
     caught: list[str] = []
-    for loop in (await ids(means.journal))[:RECENT]:
+    for loop in (await ids(dependencies.journal))[:RECENT]:
         if loop == but:
             continue
         with suppress(TaofoldError):
-            if await _caught(means, await load(means.journal, loop, means.now)):
+            if await _caught(
+                dependencies, await load(dependencies.journal, loop, dependencies.now)
+            ):
                 caught.append(loop)
     return caught
 
 
-async def _caught(means: Means, stream: Stream) -> bool:
+async def _caught(dependencies: LoopDependencies, stream: LoopStream) -> bool:
     state, loop = stream.state, stream.loop
-    move = decide(loop, state, means.now())
+    move = decide(loop, state, dependencies.now())
     if not isinstance(move, Learn | Clear):
         return False
-    row = await means.journal.row(stream.name)
+    row = await dependencies.journal.row(stream.name)
     if row is not None and row.held and not owner.gone(state.owner):
         return False  # its driver is at it
-    ground = await asyncio.to_thread(means.ground, loop, state)
+    environment = await asyncio.to_thread(dependencies.environment, loop, state)
     if isinstance(move, Clear):
-        await stream.append(e.Cleared(left=await ground.clear()))
-        return await _caught(means, stream)
-    learnt = await means.learner.learn(loop, state, LoopWork(means.log, ground))
+        await stream.append(loop_events.Cleared(left=await environment.clear()))
+        return await _caught(dependencies, stream)
+    learnt = await dependencies.learner.learn(loop, state, LoopWork(dependencies.log, environment))
     with suppress(Conflict, Refused):  # somebody else was quicker
-        await stream.append(e.Taught(learnt=learnt))
+        await stream.append(loop_events.Taught(learnt=learnt))
     return True
 
 
@@ -143,7 +151,7 @@ _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LoopRow:
     """A loop as a list shows it. `note` says what is wrong with its process, if anything."""
 
     loop: str
@@ -159,7 +167,7 @@ def new_id(task: str) -> str:
 
 
 async def start(
-    means: Means,
+    dependencies: LoopDependencies,
     wish: Wish,
     *,
     loop: str = "",
@@ -174,29 +182,29 @@ async def start(
     """
     loop = loop or new_id(wish.task)
     _valid(wish, loop)
-    stream = Stream(means.journal, loop, now=means.now, heard=means.hear)
-    if await means.journal.facts(stream.name, limit=1):
+    stream = LoopStream(dependencies.journal, loop, now=dependencies.now, heard=dependencies.hear)
+    if await dependencies.journal.facts(stream.name, limit=1):
         raise ConfigError(f"there is a loop {loop!r} already", path="--loop-id")
-    await _room(means, loop, force=force, warn=warn)
-    await catch_up(means)
+    await _room(dependencies, loop, force=force, warn=warn)
+    await catch_up(dependencies)
     state = LoopState(wish=wish, bounds=wish.bounds)
-    _check_agent(means, state)
-    ground = await asyncio.to_thread(means.ground, loop, state)
-    if not ground.contained:
+    _check_agent(dependencies, state)
+    environment = await asyncio.to_thread(dependencies.environment, loop, state)
+    if not environment.contained:
         warn("the gates run not contained (no bubblewrap): they have your rights")
     me = owner.me()
     async with _driving(stream):
-        await stream.append(e.LoopStarted(wish=wish, owner=me))
+        await stream.append(loop_events.LoopStarted(wish=wish, owner=me))
         if not force:
-            await _was_room(means, stream, ground)
-        return await Driver(stream, means, ground, me)()
+            await _was_room(dependencies, stream, environment)
+        return await Driver(stream, dependencies, environment, me)()
 
 
 async def resume(
-    means: Means,
+    dependencies: LoopDependencies,
     loop: str,
     *,
-    bounds: Bounds | None = None,
+    bounds: LoopLimits | None = None,
     force: bool = False,
     edited: Word = "",
     warn: Callable[[str], None] = lambda text: None,
@@ -211,31 +219,35 @@ async def resume(
         Refused: it ended for good, goes on elsewhere, its limits leave no room, or protected
             files were changed and nothing was said of them.
     """
-    stream = await _loaded(means, loop)
+    stream = await _loaded(dependencies, loop)
     state = stream.state
-    gone = lost(means.journal, state, await means.journal.row(stream.name), means.now())
-    await catch_up(means)
+    gone = lost(
+        dependencies.journal, state, await dependencies.journal.row(stream.name), dependencies.now()
+    )
+    await catch_up(dependencies)
     _resumable(loop, state, gone)
     bounds = bounds or state.bounds
     if not gone and state.status != "crashed":  # a crashed one may only have to be finished
         _leaves_room(state, bounds)
-    await _room(means, loop, force=force, warn=warn)
-    _check_agent(means, replace(state, bounds=bounds))
-    ground = await asyncio.to_thread(means.ground, loop, state)
-    word = await edits(loop, state, ground, edited, by, warn)
+    await _room(dependencies, loop, force=force, warn=warn)
+    _check_agent(dependencies, replace(state, bounds=bounds))
+    environment = await asyncio.to_thread(dependencies.environment, loop, state)
+    word = await edits(loop, state, environment, edited, by, warn)
     me = owner.me()
     lost_now = (await stream.read()).status in DRIVEN  # it may have been marked meanwhile
-    if means.before is not None:
-        means.before(stream.records)
-    stream.heard = means.hear
-    facts: list[e.LoopEvent] = [e.Crashed(why=gone)] if gone and lost_now else []
+    if dependencies.before is not None:
+        dependencies.before(stream.records)
+    stream.heard = dependencies.hear
+    facts: list[loop_events.LoopEvent] = (
+        [loop_events.LoopCrashed(why=gone)] if gone and lost_now else []
+    )
     async with _driving(stream):
-        await stream.append(*facts, *word, e.Resumed(bounds=bounds, owner=me, by=by))
-        return await Driver(stream, means, ground, me)()
+        await stream.append(*facts, *word, loop_events.LoopResumed(bounds=bounds, owner=me, by=by))
+        return await Driver(stream, dependencies, environment, me)()
 
 
 @asynccontextmanager
-async def _driving(stream: Stream) -> AsyncGenerator[None]:
+async def _driving(stream: LoopStream) -> AsyncGenerator[None]:
     """Keep the lease of the loop for as long as the block lasts, then let it go."""
     with HEART.driving(stream.journal, stream.name):
         try:
@@ -244,32 +256,37 @@ async def _driving(stream: Stream) -> AsyncGenerator[None]:
             await asyncio.to_thread(release, stream.journal, stream.name)
 
 
-async def rows(means: Means) -> list[Row]:
+async def rows(dependencies: LoopDependencies) -> list[LoopRow]:
     """Every loop, the newest first. One whose process is gone is marked as crashed (RLP-12)."""
-    found: list[Row] = []
-    for loop in await ids(means.journal):
+    found: list[LoopRow] = []
+    for loop in await ids(dependencies.journal):
         try:
-            found.append(await row(means, loop))
+            found.append(await row(dependencies, loop))
         except LogError as error:
-            found.append(Row(loop, LoopState(), f"cannot be read: {error}"))
+            found.append(LoopRow(loop, LoopState(), f"cannot be read: {error}"))
     return found
 
 
-async def row(means: Means, loop: str) -> Row:
+async def row(dependencies: LoopDependencies, loop: str) -> LoopRow:
     """One loop, marked as crashed if its process is gone."""
-    stream = await _loaded(means, loop)
-    gone = lost(means.journal, stream.state, await means.journal.row(stream.name), means.now())
+    stream = await _loaded(dependencies, loop)
+    gone = lost(
+        dependencies.journal,
+        stream.state,
+        await dependencies.journal.row(stream.name),
+        dependencies.now(),
+    )
     if gone and frozen(stream.state):  # it may be thawed: whoever resumes it decides
-        return Row(loop, stream.state, "its process is there, but gives no sign of life")
+        return LoopRow(loop, stream.state, "its process is there, but gives no sign of life")
     if gone:
         with suppress(Conflict, Refused):
-            await stream.append(e.Crashed(why=gone))
-    return Row(loop, stream.state, gone)
+            await stream.append(loop_events.LoopCrashed(why=gone))
+    return LoopRow(loop, stream.state, gone)
 
 
-async def running(means: Means) -> list[Row]:
+async def running(dependencies: LoopDependencies) -> list[LoopRow]:
     """The loops that a process drives now."""
-    return [one for one in await rows(means) if one.state.status in DRIVEN]
+    return [one for one in await rows(dependencies) if one.state.status in DRIVEN]
 
 
 def paths(loops: int) -> int:
@@ -277,8 +294,10 @@ def paths(loops: int) -> int:
     return loops * (loops - 1) // 2
 
 
-async def _room(means: Means, loop: str, *, force: bool, warn: Callable[[str], None]) -> None:
-    others = [one.loop for one in await running(means) if one.loop != loop]
+async def _room(
+    dependencies: LoopDependencies, loop: str, *, force: bool, warn: Callable[[str], None]
+) -> None:
+    others = [one.loop for one in await running(dependencies) if one.loop != loop]
     if len(others) < AT_ONCE:
         return
     listed = "\n".join([f"  {one}" for one in others])
@@ -291,15 +310,17 @@ async def _room(means: Means, loop: str, *, force: bool, warn: Callable[[str], N
     warn(f"{count} loops at once have {paths(count)} ways to get in each other's way")
 
 
-async def _was_room(means: Means, stream: Stream, ground: Ground) -> None:
+async def _was_room(
+    dependencies: LoopDependencies, stream: LoopStream, environment: LoopEnvironment
+) -> None:
     """Of loops that started at the same moment the last ones give way."""
-    rows = sorted(await running(means), key=lambda one: (one.state.started_at, one.loop))
+    rows = sorted(await running(dependencies), key=lambda one: (one.state.started_at, one.loop))
     first = [one.loop for one in rows[:AT_ONCE]]
     if stream.loop in first:
         return
-    word = e.LoopEnded(ending="aborted", reason="other loops started first", by="loop")
+    word = loop_events.LoopEnded(ending="aborted", reason="other loops started first", by="loop")
     await stream.append(word)
-    await stream.append(e.Cleared(left=await ground.clear()))
+    await stream.append(loop_events.Cleared(left=await environment.clear()))
     raise Refused(f"{AT_ONCE} other loops started at the same time: {', '.join(first)}")
 
 
@@ -324,11 +345,11 @@ def _valid(wish: Wish, loop: str) -> None:
         raise ExceptionGroup("the loop cannot start", faults)
 
 
-def _check_agent(means: Means, state: LoopState) -> None:
+def _check_agent(dependencies: LoopDependencies, state: LoopState) -> None:
     """Find what is wrong with the agent before anything is started."""
-    made = means.agent(Path(state.wish.root), state)
-    from_now = replace(state, active_at=means.now())
-    agent = shaped(made, from_now, means.now(), RunState()).but(log=None)
+    made = dependencies.agent(Path(state.wish.root), state)
+    from_now = replace(state, active_at=dependencies.now())
+    agent = shaped(made, from_now, dependencies.now(), RunState()).but(log=None)
     Activation(agent, None, None, None, MemoryLog())
 
 
@@ -347,7 +368,7 @@ def _resumable(loop: str, state: LoopState, gone: str) -> None:
         raise Refused(f"loop {loop!r} is {state.status} and cannot be resumed: {why}")
 
 
-def _leaves_room(state: LoopState, bounds: Bounds) -> None:
+def _leaves_room(state: LoopState, bounds: LoopLimits) -> None:
     """Refuse limits that would end the loop at once."""
     if state.open is None and len(state.iterations) >= bounds.iterations:
         raise Refused(
@@ -359,33 +380,33 @@ def _leaves_room(state: LoopState, bounds: Bounds) -> None:
         raise Refused(f"${spent:.2f} were spent: resume with a --budget above that")
 
 
-async def _loaded(means: Means, loop: str) -> Stream:
-    return await load(means.journal, loop, now=means.now)
+async def _loaded(dependencies: LoopDependencies, loop: str) -> LoopStream:
+    return await load(dependencies.journal, loop, now=dependencies.now)
 
 
 _PATIENCE: Final = 30.0
 """Seconds to wait for the process of an aborted loop to let go."""
 
 
-async def pause(means: Means, loop: str, *, by: str = "local") -> LoopState:
+async def pause(dependencies: LoopDependencies, loop: str, *, by: str = "local") -> LoopState:
     """Ask whoever drives the loop to stop before the next iteration. To ask twice changes nothing.
 
     Raises:
         UnknownRun: there is no such loop.
         Refused: nobody drives it, or it is about to end.
     """
-    stream = await load(means.journal, loop, now=means.now)
+    stream = await load(dependencies.journal, loop, now=dependencies.now)
     while True:
         state = stream.state
-        row = await means.journal.row(stream.name)
-        gone = "" if frozen(state) else lost(means.journal, state, row, means.now())
+        row = await dependencies.journal.row(stream.name)
+        gone = "" if frozen(state) else lost(dependencies.journal, state, row, dependencies.now())
         why = _idle(state, gone)
         if why:
             raise Refused(f"loop {loop!r} {why}")
         if state.asked is not None:
             return state
         try:
-            return await stream.append(e.PauseAsked(by=by))
+            return await stream.append(loop_events.PauseAsked(by=by))
         except Conflict:
             continue
 
@@ -407,7 +428,12 @@ def _idle(state: LoopState, gone: str) -> str:
 
 
 async def abort(
-    means: Means, loop: str, *, keep: bool = True, force: bool = False, by: str = "local"
+    dependencies: LoopDependencies,
+    loop: str,
+    *,
+    keep: bool = True,
+    force: bool = False,
+    by: str = "local",
 ) -> tuple[LoopState, Sequence[str]]:
     """End a loop for good; with `keep` off its files are put back as they were at the start.
 
@@ -418,7 +444,7 @@ async def abort(
         UnknownRun: there is no such loop.
         Refused: it has ended already, or files were changed by others since.
     """
-    stream = await load(means.journal, loop, now=means.now)
+    stream = await load(dependencies.journal, loop, now=dependencies.now)
     while True:
         state = stream.state
         if not keep and state.status == "aborted" and not _reverted(state):
@@ -426,25 +452,27 @@ async def abort(
         if state.status not in LIVE and state.status != "crashed":
             raise Refused(f"loop {loop!r} has ended already: {state.status}")
         try:
-            word = e.LoopEnded(ending="aborted", reason=f"aborted by {by}", by=by)
+            word = loop_events.LoopEnded(ending="aborted", reason=f"aborted by {by}", by=by)
             await stream.append(word, disk=True)
             break
         except Conflict:
             continue
-    await _let_go(means, stream.name, state)
+    await _let_go(dependencies, stream.name, state)
     if state.baseline is None:
         return stream.state, ()
     try:
-        ground = await asyncio.to_thread(means.ground, loop, stream.state)
+        environment = await asyncio.to_thread(dependencies.environment, loop, stream.state)
     except ConfigError:
         if keep:  # there is nothing left to keep
             return stream.state, ()
         raise
     if state.open is not None and state.status != "aborted":
-        await ground.snapshot("as it was given up")  # since the last one the agent worked
-    paths = await ground.leave(keep=keep, force=force)
-    left = await ground.clear(keep="the changes are there, and were to be kept" if keep else "")
-    await stream.append(e.Cleared(left=left, reverted=None if keep else tuple(paths)))
+        await environment.snapshot("as it was given up")  # since the last one the agent worked
+    paths = await environment.leave(keep=keep, force=force)
+    left = await environment.clear(
+        keep="the changes are there, and were to be kept" if keep else ""
+    )
+    await stream.append(loop_events.Cleared(left=left, reverted=None if keep else tuple(paths)))
     return stream.state, paths
 
 
@@ -452,14 +480,14 @@ def _reverted(state: LoopState) -> bool:
     return state.cleared is not None and state.cleared.reverted is not None
 
 
-async def _let_go(means: Means, name: str, state: LoopState) -> None:
+async def _let_go(dependencies: LoopDependencies, name: str, state: LoopState) -> None:
     """Wait until the process that drove the loop has stopped."""
     if state.status not in DRIVEN or owner.mine(state.owner):
         return
     waited = 0.0
     while waited < _PATIENCE and not owner.gone(state.owner):
-        row = await means.journal.row(name)
+        row = await dependencies.journal.row(name)
         if row is None or not row.held:
             return
-        await means.sleep(0.1)
+        await dependencies.sleep(0.1)
         waited += 0.1

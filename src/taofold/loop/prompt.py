@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taofold.core.text import excerpt, visible
-from taofold.loop.events import Failed, IterationEnded
+from taofold.loop.events import FailedAction, IterationEnded
 from taofold.loop.learner.lessons import Lessons
 from taofold.loop.state import LoopState
 from taofold.loop.verdict import line
@@ -97,7 +97,7 @@ def _told(state: LoopState, one: IterationEnded) -> str:
 
 def _shun(done: Sequence[IterationEnded], window: Sequence[IterationEnded]) -> str:
     """Failed actions of the window, and every mark of a fruitless try there ever was."""
-    failed: dict[Failed, None] = {}
+    failed: dict[FailedAction, None] = {}
     for ended in window:
         failed |= dict.fromkeys(ended.failed)
     lines = [f"{one.tool} {one.parameters}: {one.why}" for one in list(failed)[-_MOST_FAILED:]]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from taofold.core.checks import Check
 from taofold.core.text import iso, visible
-from taofold.loop import events as e
+from taofold.loop import events as loop_events
 from taofold.loop.gates.results import limits
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import OLD
@@ -64,7 +64,11 @@ def _status(state: LoopState) -> str:
 
 
 def _execution(
-    number: int, verdict: Verdict, files: dict[str, str], fix: e.IterationEnded | None, at: int
+    number: int,
+    verdict: Verdict,
+    files: dict[str, str],
+    fix: loop_events.IterationEnded | None,
+    at: int,
 ) -> dict[str, Any]:
     broken = failing(verdict)
     return {
@@ -124,7 +128,9 @@ def _failure(check: Check) -> dict[str, Any]:
     }
 
 
-def _analysis(broken: tuple[Check, ...], fix: e.IterationEnded | None) -> dict[str, Any] | None:
+def _analysis(
+    broken: tuple[Check, ...], fix: loop_events.IterationEnded | None
+) -> dict[str, Any] | None:
     if not broken:
         return None
     first = broken[0]
@@ -138,7 +144,7 @@ def _analysis(broken: tuple[Check, ...], fix: e.IterationEnded | None) -> dict[s
     }
 
 
-def _fix(broken: tuple[Check, ...], fix: e.IterationEnded) -> dict[str, Any]:
+def _fix(broken: tuple[Check, ...], fix: loop_events.IterationEnded) -> dict[str, Any]:
     left = {one.id for one in failing(fix.verdict)}
     cured = sorted(one.id for one in broken if one.id not in left)
     return {
@@ -154,7 +160,7 @@ _BAND: Final = 2.0
 """Points of quality that count as a change in the trajectory."""
 
 
-def state_json(loop: str, records: Sequence[e.LoopRecord]) -> dict[str, Any]:
+def state_json(loop: str, records: Sequence[loop_events.LoopRecord]) -> dict[str, Any]:
     """Everything that is known of the loop, for `loops/<id>/state.json`."""
     state = fold(records)
     at = ended_at(records)
@@ -189,13 +195,13 @@ def state_json(loop: str, records: Sequence[e.LoopRecord]) -> dict[str, Any]:
     }
 
 
-def ended_at(records: Sequence[e.LoopRecord]) -> dict[int, int]:
+def ended_at(records: Sequence[loop_events.LoopRecord]) -> dict[int, int]:
     """When each iteration ended; 0 = when the baseline was taken. Milliseconds since the epoch."""
     found: dict[int, int] = {}
     for record in records:
-        if isinstance(record.event, e.IterationEnded):
+        if isinstance(record.event, loop_events.IterationEnded):
             found[record.event.number] = record.at
-        elif isinstance(record.event, e.BaselineTaken):
+        elif isinstance(record.event, loop_events.BaselineTaken):
             found[0] = record.at
     return found
 
@@ -247,7 +253,7 @@ def trajectory(state: LoopState) -> str:
 
 
 def _analytics(
-    loop: str, state: LoopState, one: e.IterationEnded, at: dict[int, int]
+    loop: str, state: LoopState, one: loop_events.IterationEnded, at: dict[int, int]
 ) -> dict[str, Any]:
     """One iteration in the layout of the seed's analytics."""
     then = state.quality_before(one.number)
@@ -298,7 +304,9 @@ def _best(state: LoopState) -> dict[str, Any] | None:
     }
 
 
-def report_json(loop: str, records: Sequence[e.LoopRecord], diff: str = "") -> dict[str, Any]:
+def report_json(
+    loop: str, records: Sequence[loop_events.LoopRecord], diff: str = ""
+) -> dict[str, Any]:
     """The report for machines: the exported state, the last gate output and the diff."""
     state = fold(records)
     last = state.verdict
@@ -321,7 +329,7 @@ def report_json(loop: str, records: Sequence[e.LoopRecord], diff: str = "") -> d
     }
 
 
-def report_markdown(loop: str, records: Sequence[e.LoopRecord], diff: str = "") -> str:
+def report_markdown(loop: str, records: Sequence[loop_events.LoopRecord], diff: str = "") -> str:
     """The report for people."""
     state = fold(records)
     parts = [_head(loop, state), _history(state, records)]
@@ -366,7 +374,7 @@ def _head(loop: str, state: LoopState) -> str:
     return "\n".join(rows)
 
 
-def _history(state: LoopState, records: Sequence[e.LoopRecord]) -> str:
+def _history(state: LoopState, records: Sequence[loop_events.LoopRecord]) -> str:
     rows = [
         "## History",
         "",

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from taofold.core.errors import Refused
 from taofold.core.values import Value
-from taofold.loop import events as e
+from taofold.loop import events as loop_events
 from taofold.loop.learner.lessons import Learnt
-from taofold.loop.values import ENDED, RESUMABLE, Bounds, Spent, Status, Wish, check
+from taofold.loop.values import ENDED, RESUMABLE, LoopLimits, Spent, Status, Wish, check
 from taofold.loop.verdict import Verdict
 
 
@@ -24,7 +24,7 @@ class Iteration(Value, frozen=True):
     started_at: int = 0
     before: str = ""
     """Snapshot of the files at its start."""
-    ended: e.IterationEnded | None = None
+    ended: loop_events.IterationEnded | None = None
 
 
 class LoopState(Value, frozen=True):
@@ -32,34 +32,34 @@ class LoopState(Value, frozen=True):
 
     status: Status = "pending"
     wish: Wish = Wish("", (), "")
-    bounds: Bounds = Bounds()
+    bounds: LoopLimits = LoopLimits()
     owner: str = ""
     started_at: int = 0
     active_at: int = 0
     """When it was started or last resumed: the timer counts from here."""
     at: int = 0
-    baseline: e.BaselineTaken | None = None
-    injected: tuple[e.Injected, ...] = ()
+    baseline: loop_events.BaselineTaken | None = None
+    injected: tuple[loop_events.LessonsInjected, ...] = ()
     iterations: tuple[Iteration, ...] = ()
-    interventions: tuple[e.Intervened, ...] = ()
+    interventions: tuple[loop_events.Intervened, ...] = ()
     resumed_after: int = 0
     """Iterations that had ended when it was last resumed: detection looks no further back."""
     resumptions: int = 0
-    pause: e.Paused | None = None
-    asked: e.PauseAsked | None = None
+    pause: loop_events.LoopPaused | None = None
+    asked: loop_events.PauseAsked | None = None
     """Somebody wants it to pause before the next iteration."""
-    crash: e.Crashed | None = None
-    closing: e.Completing | None = None
-    restored: e.Restored | None = None
-    ended: e.LoopEnded | None = None
-    cleared: e.Cleared | None = None
+    crash: loop_events.LoopCrashed | None = None
+    closing: loop_events.Completing | None = None
+    restored: loop_events.FilesRestored | None = None
+    ended: loop_events.LoopEnded | None = None
+    cleared: loop_events.Cleared | None = None
     learnt: Learnt | None = None
     spent: Spent = Spent()
     head: int = -1
     """Number of the last fact."""
 
     @property
-    def done(self) -> tuple[e.IterationEnded, ...]:
+    def done(self) -> tuple[loop_events.IterationEnded, ...]:
         """The iterations that ended."""
         return tuple([one.ended for one in self.iterations if one.ended is not None])
 
@@ -70,7 +70,7 @@ class LoopState(Value, frozen=True):
         return last if last is not None and last.ended is None else None
 
     @property
-    def verified(self) -> tuple[e.IterationEnded, ...]:
+    def verified(self) -> tuple[loop_events.IterationEnded, ...]:
         """The iterations whose gates passed, and nothing forbids to say so."""
         return tuple([one for one in self.done if one.verdict.passed and not one.blocked])
 
@@ -90,7 +90,7 @@ class LoopState(Value, frozen=True):
         return 0.0 if self.baseline is None else self.baseline.verdict.quality
 
     @property
-    def lessons(self) -> e.Injected | None:
+    def lessons(self) -> loop_events.LessonsInjected | None:
         """The lessons frozen at the start."""
         return next((one for one in self.injected if not one.manual), None)
 
@@ -103,7 +103,7 @@ class LoopState(Value, frozen=True):
 START: Final = LoopState()
 
 
-def fold(records: Iterable[e.LoopRecord], state: LoopState = START) -> LoopState:
+def fold(records: Iterable[loop_events.LoopRecord], state: LoopState = START) -> LoopState:
     """The state after `records`.
 
     Raises:
@@ -114,7 +114,7 @@ def fold(records: Iterable[e.LoopRecord], state: LoopState = START) -> LoopState
     return state
 
 
-def reduce(state: LoopState, record: e.LoopRecord) -> LoopState:
+def reduce(state: LoopState, record: loop_events.LoopRecord) -> LoopState:
     """The state after one more fact.
 
     Raises:
@@ -124,52 +124,52 @@ def reduce(state: LoopState, record: e.LoopRecord) -> LoopState:
     return replace(_follow(state, event, at), at=at, head=record.seq)
 
 
-def _follow(state: LoopState, event: e.LoopEvent, at: int) -> LoopState:  # noqa: C901 - one arm each
+def _follow(state: LoopState, event: loop_events.LoopEvent, at: int) -> LoopState:  # noqa: C901 - one arm each
     match event:
-        case e.LoopStarted():
+        case loop_events.LoopStarted():
             if state.head >= 0:
                 raise Refused("a loop starts once")
             return replace(
                 state, wish=event.wish, bounds=event.wish.bounds, owner=event.owner,
                 started_at=at, active_at=at,
             )  # fmt: skip
-        case e.BaselineTaken():
+        case loop_events.BaselineTaken():
             return _measured(state, event)
-        case e.Injected():
+        case loop_events.LessonsInjected():
             return _injected(state, event)
-        case e.IterationStarted():
+        case loop_events.IterationStarted():
             return _began(state, event, at)
-        case e.IterationEnded():
+        case loop_events.IterationEnded():
             return _over(state, event)
-        case e.Intervened():
+        case loop_events.Intervened():
             _need(state, "running", "an intervention")
             return replace(state, interventions=(*state.interventions, event))
-        case e.Paused():
+        case loop_events.LoopPaused():
             return replace(_to(state, "paused"), pause=event, asked=None)
-        case e.PauseAsked():
+        case loop_events.PauseAsked():
             if state.status not in ("pending", "running"):
                 raise Refused(f"a loop that is {state.status} has no iteration to pause before")
             return replace(state, asked=event)
-        case e.Edited():
+        case loop_events.Edited():
             return _edited(state, event)
-        case e.Resumed():
+        case loop_events.LoopResumed():
             return _resumed(state, event, at)
-        case e.Crashed():
+        case loop_events.LoopCrashed():
             return replace(_to(state, "crashed"), crash=event)
-        case e.Completing():
+        case loop_events.Completing():
             if state.open is not None:
                 raise Refused(f"iteration {state.open.number} has not ended")
             return replace(_to(state, "completing"), closing=event, asked=None)
-        case e.Restored():
+        case loop_events.FilesRestored():
             _need(state, "completing", "restoring files")
             return replace(state, restored=event)
-        case e.LoopEnded():
+        case loop_events.LoopEnded():
             return _ended(state, event)
-        case e.Cleared():
+        case loop_events.Cleared():
             if state.status not in ENDED:
                 raise Refused(f"a loop that is {state.status} still needs its place")
             return replace(state, cleared=event)
-        case e.Taught():
+        case loop_events.Taught():
             if state.status not in ENDED:
                 raise Refused(f"a loop that is {state.status} has taught nothing yet")
             return replace(state, learnt=event.learnt)
@@ -185,7 +185,7 @@ def _need(state: LoopState, status: Status, what: str) -> None:
         raise Refused(f"{what} needs a loop that is {status}; this one is {state.status}")
 
 
-def _measured(state: LoopState, event: e.BaselineTaken) -> LoopState:
+def _measured(state: LoopState, event: loop_events.BaselineTaken) -> LoopState:
     if state.baseline is not None:
         raise Refused("the baseline was taken already")
     moved = _to(state, "running") if state.status == "pending" else state
@@ -193,7 +193,7 @@ def _measured(state: LoopState, event: e.BaselineTaken) -> LoopState:
     return replace(moved, baseline=event)
 
 
-def _injected(state: LoopState, event: e.Injected) -> LoopState:
+def _injected(state: LoopState, event: loop_events.LessonsInjected) -> LoopState:
     if state.status not in ("pending", "running") and state.status not in RESUMABLE:
         raise Refused(f"a loop that is {state.status} has no next iteration to inject into")
     if not event.manual and state.lessons is not None:
@@ -201,7 +201,7 @@ def _injected(state: LoopState, event: e.Injected) -> LoopState:
     return replace(state, injected=(*state.injected, event))
 
 
-def _began(state: LoopState, event: e.IterationStarted, at: int) -> LoopState:
+def _began(state: LoopState, event: loop_events.IterationStarted, at: int) -> LoopState:
     _need(state, "running", "an iteration")
     if state.baseline is None or state.open is not None:
         raise Refused("an iteration starts after the baseline, and after the one before it")
@@ -211,7 +211,7 @@ def _began(state: LoopState, event: e.IterationStarted, at: int) -> LoopState:
     return replace(state, iterations=(*state.iterations, begun))
 
 
-def _over(state: LoopState, event: e.IterationEnded) -> LoopState:
+def _over(state: LoopState, event: loop_events.IterationEnded) -> LoopState:
     _need(state, "running", "the end of an iteration")
     going = state.open
     if going is None or going.number != event.number:
@@ -223,7 +223,7 @@ def _over(state: LoopState, event: e.IterationEnded) -> LoopState:
     )
 
 
-def _edited(state: LoopState, event: e.Edited) -> LoopState:
+def _edited(state: LoopState, event: loop_events.Edited) -> LoopState:
     if state.status not in RESUMABLE or state.baseline is None:
         raise Refused(f"protected files of a loop that is {state.status} are not a person's to set")
     if not event.kept:
@@ -231,7 +231,7 @@ def _edited(state: LoopState, event: e.Edited) -> LoopState:
     return replace(state, baseline=replace(state.baseline, baseline=event.baseline))
 
 
-def _resumed(state: LoopState, event: e.Resumed, at: int) -> LoopState:
+def _resumed(state: LoopState, event: loop_events.LoopResumed, at: int) -> LoopState:
     moved = _to(state, "running")
     return replace(
         moved, bounds=event.bounds, owner=event.owner, active_at=at, pause=None, asked=None,
@@ -241,5 +241,5 @@ def _resumed(state: LoopState, event: e.Resumed, at: int) -> LoopState:
     )  # fmt: skip
 
 
-def _ended(state: LoopState, event: e.LoopEnded) -> LoopState:
+def _ended(state: LoopState, event: loop_events.LoopEnded) -> LoopState:
     return replace(_to(state, event.ending), ended=event, asked=None)

@@ -12,24 +12,29 @@ from typing import Final
 from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
 from taofold.log.journal import Journal, StreamRow
 from taofold.log.store import clock
-from taofold.loop import events as e
+from taofold.loop import events as loop_events
 from taofold.loop.learner.lessons import Lessons
 from taofold.loop.state import START, LoopState, fold
 from taofold.loop.values import DRIVEN
 from taofold.runtime import owner
 from taofold.runtime.lease import HEART, LEASE_MS
 
-Heard = Callable[[e.LoopRecord], None]
+Heard = Callable[[loop_events.LoopRecord], None]
 """Hears every fact that this process wrote or found."""
 
-_COURSE: Final = (e.LoopEnded, e.Crashed, e.Paused, e.Resumed)
+_COURSE: Final = (
+    loop_events.LoopEnded,
+    loop_events.LoopCrashed,
+    loop_events.LoopPaused,
+    loop_events.LoopResumed,
+)
 
 
 class Overtaken(Conflict):
     """Somebody else ended the loop, or drives it now."""
 
 
-class Stream:
+class LoopStream:
     """One loop's facts and the state that they fold to."""
 
     def __init__(
@@ -42,14 +47,14 @@ class Stream:
     ) -> None:
         self.journal, self.loop, self.now, self.heard = journal, loop, now, heard
         self.state: LoopState = START
-        self.records: list[e.LoopRecord] = []
+        self.records: list[loop_events.LoopRecord] = []
         self._lock = asyncio.Lock()
         self._mine = self._foreign = -1
 
     @property
     def name(self) -> str:
         """Its name in the journal."""
-        return f"{e.PREFIX}{self.loop}"
+        return f"{loop_events.PREFIX}{self.loop}"
 
     async def read(self) -> LoopState:
         """Take in what is new.
@@ -63,7 +68,7 @@ class Stream:
     async def _read(self) -> LoopState:
         for fact in await self.journal.facts(self.name, after=self.state.head):
             try:
-                record = e.LoopRecord(fact.seq, fact.at, e.decode(fact.body))
+                record = loop_events.LoopRecord(fact.seq, fact.at, loop_events.decode(fact.body))
                 self._take(record, fold([record], self.state))
                 if isinstance(record.event, _COURSE):
                     self._foreign = record.seq
@@ -71,7 +76,7 @@ class Stream:
                 raise LogError(f"fact {fact.seq} of loop {self.loop!r}: {error}") from error
         return self.state
 
-    async def append(self, *events: e.LoopEvent, disk: bool = False) -> LoopState:
+    async def append(self, *events: loop_events.LoopEvent, disk: bool = False) -> LoopState:
         """Write `events` in one transaction.
 
         Raises:
@@ -81,14 +86,16 @@ class Stream:
         async with self._lock:
             return await self._append(events, disk=disk)
 
-    async def _append(self, events: Sequence[e.LoopEvent], *, disk: bool) -> LoopState:
+    async def _append(self, events: Sequence[loop_events.LoopEvent], *, disk: bool) -> LoopState:
         at = max(self.now(), self.state.at)
         head = self.state.head
-        records = [e.LoopRecord(head + 1 + n, at, event) for n, event in enumerate(events)]
+        records = [
+            loop_events.LoopRecord(head + 1 + n, at, event) for n, event in enumerate(events)
+        ]
         states: list[LoopState] = []
         for record in records:
             states.append(fold([record], states[-1] if states else self.state))
-        facts = [(at, e.encode(event)) for event in events]
+        facts = [(at, loop_events.encode(event)) for event in events]
         try:
             await self.journal.write(
                 self.name, head, facts, disk=disk, owner=_driver(events), lease_ms=LEASE_MS
@@ -100,7 +107,9 @@ class Stream:
             self._take(record, state)
         return self.state
 
-    async def record(self, owner: str, *events: e.LoopEvent, disk: bool = False) -> LoopState:
+    async def record(
+        self, owner: str, *events: loop_events.LoopEvent, disk: bool = False
+    ) -> LoopState:
         """`append` for the process that drives the loop: news that leave it its loop do not hinder.
 
         Raises:
@@ -130,26 +139,30 @@ class Stream:
             by = f" by {state.ended.by}" if state.ended is not None else ""
             raise Overtaken(f"loop {self.loop!r} was set to {state.status}{by} meanwhile")
 
-    def _take(self, record: e.LoopRecord, state: LoopState) -> None:
+    def _take(self, record: loop_events.LoopRecord, state: LoopState) -> None:
         self.state = state
         self.records.append(record)
         if self.heard is not None:
             self.heard(record)
 
 
-def _driver(events: Sequence[e.LoopEvent]) -> str:
+def _driver(events: Sequence[loop_events.LoopEvent]) -> str:
     """Who drives the loop from these facts on, "" if they say nothing of it."""
-    owners = [one.owner for one in events if isinstance(one, e.LoopStarted | e.Resumed)]
+    owners = [
+        one.owner
+        for one in events
+        if isinstance(one, loop_events.LoopStarted | loop_events.LoopResumed)
+    ]
     return owners[-1] if owners else ""
 
 
-async def load(journal: Journal, loop: str, now: Callable[[], int] = clock) -> Stream:
+async def load(journal: Journal, loop: str, now: Callable[[], int] = clock) -> LoopStream:
     """The stream of a loop that exists.
 
     Raises:
         UnknownRun: there is none with this id.
     """
-    stream = Stream(journal, loop, now=now)
+    stream = LoopStream(journal, loop, now=now)
     await stream.read()
     if stream.state.head < 0:
         raise UnknownRun(f"there is no loop {loop!r}")
@@ -158,7 +171,10 @@ async def load(journal: Journal, loop: str, now: Callable[[], int] = clock) -> S
 
 async def ids(journal: Journal) -> Sequence[str]:
     """Every loop's id, the newest first."""
-    return [row.stream.removeprefix(e.PREFIX) for row in await journal.streams(e.PREFIX)]
+    return [
+        row.stream.removeprefix(loop_events.PREFIX)
+        for row in await journal.streams(loop_events.PREFIX)
+    ]
 
 
 async def inject(journal: Journal, loop: str, lessons: Lessons, by: str = "local") -> int:
@@ -171,7 +187,7 @@ async def inject(journal: Journal, loop: str, lessons: Lessons, by: str = "local
     stream = await load(journal, loop)
     while True:
         number = len(stream.state.iterations) + 1
-        event = e.Injected(number=number, lessons=lessons, by=by, manual=True)
+        event = loop_events.LessonsInjected(number=number, lessons=lessons, by=by, manual=True)
         try:
             await stream.append(event)
         except Conflict:

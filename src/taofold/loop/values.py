@@ -48,7 +48,7 @@ MEMORY: Final = {"simple": 1, "moderate": 3, "complex": 5, "maximum": 10}
 MOST_MEMORY: Final = 10
 
 
-class Bounds(Value, frozen=True):
+class LoopLimits(Value, frozen=True):
     """Independent limits of a loop.
 
     `seconds` counts the wall clock of one activation (a resumed loop gets a fresh timer),
@@ -71,7 +71,7 @@ class Wish(Value, frozen=True):
     task: str
     commands: tuple[str, ...]
     root: str
-    bounds: Bounds = Bounds()
+    bounds: LoopLimits = LoopLimits()
     mode: Mode = "in-place"
     allow_edit: tuple[str, ...] = ()
     commit: bool = False

@@ -17,8 +17,8 @@ Runner = Literal["pytest", "unittest", "node", "go", "cargo", "tsc", "ruff", "my
 """Whose machine-readable results are read; of a "command" only the exit code is known."""
 TESTS: Final[frozenset[str]] = frozenset({"pytest", "unittest", "node", "go", "cargo"})
 """Runners whose checks have names that must be found again; the others report findings."""
-Did = Literal["changed", "deleted", "planted", "added"]
-Done = Literal["restored", "set aside", "kept", "reported", "left out"]
+ChangeKind = Literal["changed", "deleted", "planted", "added"]
+ChangeOutcome = Literal["restored", "set aside", "kept", "reported", "left out"]
 
 
 class Gate(Value, frozen=True):
@@ -38,12 +38,12 @@ class Gate(Value, frozen=True):
     argv: tuple[str, ...] = ()
 
 
-class Change(Value, frozen=True):
+class TreeChange(Value, frozen=True):
     """A path that is not what it was and does not join the proof, and what became of it."""
 
     path: str
-    did: Did
-    done: Done
+    did: ChangeKind
+    done: ChangeOutcome
     why: str = ""
     tampering: bool = True
 
@@ -86,7 +86,7 @@ class Verdict(Value, frozen=True):
     quality: float = 0.0
     """Share of baseline and new checks that pass, 0 to 1."""
     tampered: bool = False
-    changes: tuple[Change, ...] = ()
+    changes: tuple[TreeChange, ...] = ()
     missing: tuple[str, ...] = ()
     contained: bool = False
     reasons: tuple[str, ...] = ()

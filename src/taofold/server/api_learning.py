@@ -16,7 +16,7 @@ from taofold.log.journal import Journal
 from taofold.loop.events import IterationEnded
 from taofold.loop.report import report_json
 from taofold.loop.state import LoopState
-from taofold.loop.stream import Stream, ids, load
+from taofold.loop.stream import LoopStream, ids, load
 from taofold.server import shapes_learning as shapes
 from taofold.server.endpoint import Call, Endpoint
 from taofold.server.problem import Problem
@@ -30,7 +30,7 @@ async def loops(call: Call) -> BaseModel:
     journal = _journal(call)
     query: LoopsQuery = call.query
     names = (await ids(journal))[: query.limit]
-    items = [_loop(name, await Stream(journal, name).read()) for name in names]
+    items = [_loop(name, await LoopStream(journal, name).read()) for name in names]
     return shapes.Loops(items=items)
 
 

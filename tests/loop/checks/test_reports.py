@@ -13,7 +13,7 @@ from taofold.loop.checks.plan import (
     REPORTER,
     plan,
 )
-from taofold.loop.checks.report import Report, stream
+from taofold.loop.checks.report import RunnerReport, stream
 from taofold.loop.checks.tools import cargo, go
 
 ROOT = "/work"
@@ -237,7 +237,7 @@ def test_compiler_errors_of_cargo_are_errors() -> None:
 
 
 def test_findings_keep_their_ids_when_lines_move() -> None:
-    def found(line: int) -> Report:
+    def found(line: int) -> RunnerReport:
         row = {"filename": "/work/a.py", "code": "F401", "message": "`os` unused"}
         return linters.ruff(json.dumps({**row, "location": {"row": line, "column": 1}}), ROOT)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.core.checks import Check, Status
-from taofold.loop.checks.report import Report
+from taofold.loop.checks.report import RunnerReport
 from taofold.loop.gates.baseline import Expected
 from taofold.loop.gates.expect import expected, missing, share
 
@@ -32,7 +32,7 @@ def test_each_check_of_the_baseline_must_be_run(
 
 def test_a_file_that_could_not_be_loaded_must_come_with_its_tests() -> None:
     source = "def test_x(): pass\nclass TestY:\n    def test_z(self): pass\n"
-    was = expected("pytest", Report((Check("t.py", "error"),)), {"t.py": source})
+    was = expected("pytest", RunnerReport((Check("t.py", "error"),)), {"t.py": source})
     assert missing("pytest", was, ()) == ("t.py", "t.py::test_x", "t.py::test_z")
     half = (Check("t.py::test_x[1]", "passed"),)
     assert missing("pytest", was, half) == ("t.py::test_z",)

@@ -13,7 +13,7 @@ import msgspec
 
 from taofold.core.values import Value
 from taofold.loop.checks import tools as linters
-from taofold.loop.checks.report import Report
+from taofold.loop.checks.report import RunnerReport
 from taofold.loop.checks.tools import cargo, go
 from taofold.loop.verdict import Runner
 
@@ -45,7 +45,7 @@ _ISOLATED: Final = ("-I", "-B", "-X", f"pycache_prefix={CACHE}")
 _VALUED: Final = ("-W", "-X", "-c", "-m")
 
 
-class Plan(Value, frozen=True):
+class GatePlan(Value, frozen=True):
     """How a gate is run. Arguments that begin with NUL are filled in when it is."""
 
     runner: Runner
@@ -58,7 +58,7 @@ class Plan(Value, frozen=True):
     """A second command, which names the files that a linter looks at."""
 
 
-def plan(argv: Sequence[str]) -> Plan:
+def plan(argv: Sequence[str]) -> GatePlan:
     """How to run the command `argv`."""
     at = _behind_wrapper(argv)
     head, program, rest = list(argv[:at]), argv[at], list(argv[at + 1 :])
@@ -76,11 +76,11 @@ def plan(argv: Sequence[str]) -> Plan:
     else:
         found = _printing(name, program, rest)
     if found is None:
-        return Plan("command", tuple(argv), at)
+        return GatePlan("command", tuple(argv), at)
     runner, words = found
     wire = runner in ("pytest", "unittest", "node")
     census = (*head, *_census(words)) if runner == "ruff" else ()
-    return Plan(runner, (*head, *words), at, wire, census)
+    return GatePlan(runner, (*head, *words), at, wire, census)
 
 
 def writing(words: Sequence[str]) -> list[str]:
@@ -170,14 +170,14 @@ def _behind_wrapper(argv: Sequence[str]) -> int:
     return 0
 
 
-def printed(runner: Runner, text: str, root: str, census: str = "") -> Report:
+def printed(runner: Runner, text: str, root: str, census: str = "") -> RunnerReport:
     """The report of a runner that prints it; empty and whole for others."""
     report = _printed(runner, text, root)
     files = linters.files(runner, census or text, root)
     return msgspec.structs.replace(report, files=files)
 
 
-def _printed(runner: Runner, text: str, root: str) -> Report:
+def _printed(runner: Runner, text: str, root: str) -> RunnerReport:
     match runner:
         case "go":
             return go(text, root)
@@ -190,4 +190,4 @@ def _printed(runner: Runner, text: str, root: str) -> Report:
         case "mypy":
             return linters.mypy(text, root)
         case _:
-            return Report(whole=True)
+            return RunnerReport(whole=True)

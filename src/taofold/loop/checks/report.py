@@ -19,7 +19,7 @@ TRACEBACK: Final = 4_000
 _RANK: Final[dict[Status, int]] = {"passed": 0, "skipped": 1, "failed": 2, "error": 3}
 
 
-class Report(Value, frozen=True):
+class RunnerReport(Value, frozen=True):
     """The reading of one run. `whole` = it came to its end and nothing in it is doubtful."""
 
     checks: tuple[Check, ...] = ()
@@ -60,7 +60,7 @@ class _Line(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_Line)
 
 
-def stream(raw: bytes, nonce: str, root: str) -> Report:
+def stream(raw: bytes, nonce: str, root: str) -> RunnerReport:
     """The report that our reporter sent as JSON lines."""
     checks: list[Check] = []
     collected: list[str] = []
@@ -86,8 +86,8 @@ def stream(raw: bytes, nonce: str, root: str) -> Report:
         doubts.append(f"the report holds more than {MOST:,} checks")
         checks = checks[:MOST]
     if ended is None:
-        return Report(worst(checks), tuple(collected), doubts=tuple(dict.fromkeys(doubts)))
-    return Report(
+        return RunnerReport(worst(checks), tuple(collected), doubts=tuple(dict.fromkeys(doubts)))
+    return RunnerReport(
         worst(checks), tuple(collected), not doubts, ended.code, ended.patched,
         tuple(ended.plugins), tuple(ended.toolchain), doubts=tuple(dict.fromkeys(doubts)),
     )  # fmt: skip

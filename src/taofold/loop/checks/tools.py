@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 from taofold.core.checks import Check, Place, Status
-from taofold.loop.checks.report import Report, check, numbered, relative, rows, worst
+from taofold.loop.checks.report import RunnerReport, check, numbered, relative, rows, worst
 from taofold.loop.verdict import Runner
 
 _BINARY: Final = re.compile(
@@ -34,7 +34,7 @@ _LINE: Final = re.compile(r" \(line \d+\)\Z")
 _STATUS: Final[dict[str, Status]] = {"ok": "passed", "FAILED": "failed", "ignored": "skipped"}
 
 
-def cargo(text: str) -> Report:
+def cargo(text: str) -> RunnerReport:
     """One check per test, named by its binary's source; compiler errors are errors."""
     checks: list[Check] = []
     doubts: list[str] = []
@@ -56,7 +56,7 @@ def cargo(text: str) -> Report:
         for match in _COMPILER.finditer(text)
     ]
     whole = bool(heads) and not doubts and not errors
-    return Report(worst([*errors, *checks]), whole=whole, doubts=tuple(doubts))
+    return RunnerReport(worst([*errors, *checks]), whole=whole, doubts=tuple(doubts))
 
 
 def _binary(text: str, name: str) -> tuple[list[Check], str]:
@@ -88,7 +88,7 @@ _PLACE: Final = re.compile(r"(?m)^\s*(?P<path>[\w./-]+\.go):(?P<line>\d+): ?(?P<
 _ENDED: Final[dict[str, Status]] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
-def go(text: str, root: str) -> Report:
+def go(text: str, root: str) -> RunnerReport:
     """One check per test; a package that failed without a failing test is an error."""
     output: dict[tuple[str, str], list[str]] = {}
     checks: list[Check] = []
@@ -111,7 +111,7 @@ def go(text: str, root: str) -> Report:
             open_packages.discard(package)
         elif action in _ENDED:
             open_packages.discard(package)
-    return Report(worst(checks), whole=bool(checks) and not open_packages - failed)
+    return RunnerReport(worst(checks), whole=bool(checks) and not open_packages - failed)
 
 
 def _go_check(name: str, status: Status, said: str, row: dict[str, Any]) -> Check:
@@ -141,7 +141,7 @@ _INSTALLED: Final = ("node_modules", "site-packages", "typeshed")
 _TSC_BARE: Final = re.compile(r"(?m)^error (?P<code>TS\d+): (?P<said>.*)$")
 
 
-def ruff(text: str, root: str) -> Report:
+def ruff(text: str, root: str) -> RunnerReport:
     """Lines of `ruff check --output-format json-lines`."""
     found: list[Check] = []
     for row in rows(text):
@@ -149,10 +149,10 @@ def ruff(text: str, root: str) -> Report:
             path = relative(str(row["filename"]), root)
             line = _number(row.get("location"), "row")
             found.append(_finding(path, line, str(row.get("code") or "syntax"), row["message"]))
-    return Report(numbered(found), whole=True)
+    return RunnerReport(numbered(found), whole=True)
 
 
-def mypy(text: str, root: str) -> Report:
+def mypy(text: str, root: str) -> RunnerReport:
     """Lines of `mypy --output json`; notes are left out."""
     found: list[Check] = []
     for row in rows(text):
@@ -160,17 +160,17 @@ def mypy(text: str, root: str) -> Report:
             path = relative(str(row["file"]), root)
             line = _number(row, "line")
             found.append(_finding(path, line, str(row.get("code") or "misc"), row.get("message")))
-    return Report(numbered(found), whole=True)
+    return RunnerReport(numbered(found), whole=True)
 
 
-def tsc(text: str, root: str) -> Report:
+def tsc(text: str, root: str) -> RunnerReport:
     """Lines of `tsc --pretty false`."""
     found = [
         _finding(relative(m["path"], root), int(m["line"]), m["code"], m["said"])
         for m in _TSC.finditer(text)
     ]
     found += [_finding("", 0, m["code"], m["said"]) for m in _TSC_BARE.finditer(text)]
-    return Report(numbered(found), whole=True)
+    return RunnerReport(numbered(found), whole=True)
 
 
 def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import msgspec
 from taofold.core.checks import Status
 from taofold.core.errors import LogError
 from taofold.core.values import Value
-from taofold.loop.gates.scope import Rules, rules
+from taofold.loop.gates.scope import ScopeRules, rules
 from taofold.loop.verdict import Gate
 
 FILE: Final = "baseline.json"
@@ -36,7 +36,7 @@ TAG: Final = "CACHEDIR.TAG"
 """Marks a folder of build outputs: gates begin without those that lie in the work root."""
 
 
-class Kept(Value, frozen=True):
+class KeptFile(Value, frozen=True):
     """A file as it was: the digest of its content, or where the link leads."""
 
     digest: str = ""
@@ -46,7 +46,7 @@ class Kept(Value, frozen=True):
     mtime: int = 0
     """Nanoseconds since the epoch; `make` compares them."""
 
-    def same(self, other: "Kept | None") -> bool:
+    def same(self, other: "KeptFile | None") -> bool:
         """Equal but for the time, and for what the umask says of group and others."""
         if other is None:
             return False
@@ -72,7 +72,7 @@ class Baseline(Value, frozen=True):
 
     root: str
     gates: tuple[Gate, ...] = ()
-    files: dict[str, Kept] = {}
+    files: dict[str, KeptFile] = {}
     """Every file of the tree but those of environments and build outputs."""
     named: tuple[str, ...] = ()
     """Files that gates run or compare with, and folders that links among the tests lead to."""
@@ -103,7 +103,7 @@ class Baseline(Value, frozen=True):
         """What the loop writes into its log."""
         return hashlib.sha256(_encoded(self)).hexdigest()
 
-    def rules(self) -> Rules:
+    def rules(self) -> ScopeRules:
         """Which changes of this tree join the proof."""
         return rules(
             self.files,
@@ -115,7 +115,7 @@ class Baseline(Value, frozen=True):
         )
 
 
-class Walk:
+class TreeWalk:
     """What lies below `root`, no link followed."""
 
     def __init__(self, root: Path, without: Collection[str] = ()) -> None:
@@ -153,14 +153,14 @@ class Walk:
         return inner
 
 
-class Files:
+class FileCache:
     """Reads files of a tree; what did not change since the last look is not read again."""
 
     def __init__(self, root: Path, objects: Path) -> None:
         self._root, self._objects = root, objects
-        self._seen: dict[str, tuple[tuple[int, ...], Kept]] = {}
+        self._seen: dict[str, tuple[tuple[int, ...], KeptFile]] = {}
 
-    def kept(self, path: str) -> Kept | None:
+    def kept(self, path: str) -> KeptFile | None:
         """What lies at `path` now, its content stored; None if nothing does.
 
         Links on the way are not followed: there is nothing behind one.
@@ -182,12 +182,12 @@ class Files:
         return now
 
 
-def _read(place: Path, found: os.stat_result, objects: Path) -> Kept | None:
+def _read(place: Path, found: os.stat_result, objects: Path) -> KeptFile | None:
     try:
         if stat.S_ISLNK(found.st_mode):
-            return Kept(link=str(place.readlink()))
+            return KeptFile(link=str(place.readlink()))
         if not stat.S_ISREG(found.st_mode):
-            return Kept(link="\0other")
+            return KeptFile(link="\0other")
         fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
@@ -195,11 +195,11 @@ def _read(place: Path, found: os.stat_result, objects: Path) -> Kept | None:
         mode = stat.S_IMODE(found.st_mode) & 0o777
         if found.st_size > LARGEST:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return Kept(digest, mode, stored=False, mtime=found.st_mtime_ns)
+            return KeptFile(digest, mode, stored=False, mtime=found.st_mtime_ns)
         data = file.read()
     digest = hashlib.sha256(data).hexdigest()
     store(objects, digest, data)
-    return Kept(digest, mode, mtime=found.st_mtime_ns)
+    return KeptFile(digest, mode, mtime=found.st_mtime_ns)
 
 
 def store(objects: Path, digest: str, content: bytes) -> None:

@@ -24,8 +24,8 @@ from typing import Final
 from taofold.core.errors import ConfigError
 from taofold.loop.checks import plan as recognise
 from taofold.loop.checks import tools as linters
-from taofold.loop.checks.plan import Plan
-from taofold.loop.checks.report import Report, stream
+from taofold.loop.checks.plan import GatePlan
+from taofold.loop.checks.report import RunnerReport, stream
 from taofold.loop.gates.programs import environment, homes, interpreter
 from taofold.loop.gates.tree import Tree
 from taofold.loop.verdict import Gate
@@ -40,7 +40,7 @@ MOST: Final = 64_000_000
 """Bytes of a report; what comes after them is not read."""
 
 
-class Wire:
+class ReportPipe:
     """The two pipes: settings to the reporter, its report back."""
 
     def __init__(self, settings: dict[str, object]) -> None:
@@ -113,11 +113,11 @@ _SCRIPTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class GateRun:
     """One run of a gate, unjudged."""
 
-    plan: Plan
-    report: Report
+    plan: GatePlan
+    report: RunnerReport
     argv: tuple[str, ...] = ()
     code: int | None = None
     output: str = ""
@@ -160,7 +160,7 @@ class Bench:
             word = self._python(word, gate)
         return self._found(word, gate)
 
-    async def run(self, gate: Gate, apart: Sequence[str] = ()) -> Ran:
+    async def run(self, gate: Gate, apart: Sequence[str] = ()) -> GateRun:
         """Run `gate` once, for at most its timeout.
 
         `apart` are Python files of the product that are loaded in a process of their own; only
@@ -170,11 +170,13 @@ class Bench:
         with scratch("gate") as folder:
             return await self._run(gate, plan, folder, apart)
 
-    async def _run(self, gate: Gate, plan: Plan, scratch: Path, apart: Sequence[str]) -> Ran:
+    async def _run(
+        self, gate: Gate, plan: GatePlan, scratch: Path, apart: Sequence[str]
+    ) -> GateRun:
         for name in _SCRIPTS:
             script = files("taofold.loop.runners").joinpath(name)
             (scratch / name).write_bytes(script.read_bytes())
-        wire = Wire(self._settings(gate, apart))
+        wire = ReportPipe(self._settings(gate, apart))
         try:
             argv = self._filled(plan.argv, scratch, wire, gate)
             printed, output = bytearray(), Output()
@@ -206,14 +208,14 @@ class Bench:
                 report = recognise.printed(plan.runner, text, root, census)
             seen = linters.shown(plan.runner, self._said(output.text))
             shown = tuple([self._said(word.replace(str(scratch), "<gate>")) for word in argv])
-            return Ran(
+            return GateRun(
                 plan, report, shown, code, seen, text, fault, late,
                 int(began * 1000), spent,
             )  # fmt: skip
         finally:
             wire.close()
 
-    async def _census(self, plan: Plan, gate: Gate, scratch: Path, wire: Wire) -> str:
+    async def _census(self, plan: GatePlan, gate: Gate, scratch: Path, wire: ReportPipe) -> str:
         """The files that a linter looks at, as it names them."""
         if not plan.census:
             return ""
@@ -225,7 +227,7 @@ class Bench:
         return self._said(printed.decode("utf-8", "replace"))
 
     async def _process(
-        self, argv: list[str], gate: Gate, scratch: Path, wire: Wire, heard: object
+        self, argv: list[str], gate: Gate, scratch: Path, wire: ReportPipe, heard: object
     ) -> int:
         assert callable(heard)
         where = self.tree.seen / gate.folder
@@ -290,7 +292,9 @@ class Bench:
         product = [str(self.tree.seen / one) for one in apart]
         return {"root": str(self.tree.seen), "path": path, "moved": moved, "apart": product}
 
-    def _filled(self, words: Sequence[str], scratch: Path, wire: Wire, gate: Gate) -> list[str]:
+    def _filled(
+        self, words: Sequence[str], scratch: Path, wire: ReportPipe, gate: Gate
+    ) -> list[str]:
         """The arguments with everything named that is known only now."""
         known = {
             recognise.LAUNCHER: str(scratch / "launch.py"),
@@ -325,11 +329,11 @@ class Bench:
         return program
 
 
-def planned(gate: Gate) -> Plan:
+def planned(gate: Gate) -> GatePlan:
     """How this gate is run."""
     spoken = gate.argv and gate.argv[0] in (":", "cd", "export", "source", ".", "set")
     if gate.shell or not gate.argv or spoken:
-        return Plan("command", (*SHELL, gate.command))
+        return GatePlan("command", (*SHELL, gate.command))
     return recognise.plan(gate.argv)
 
 

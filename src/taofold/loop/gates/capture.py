@@ -9,8 +9,16 @@ from msgspec import structs
 
 from taofold.core.errors import ConfigError
 from taofold.loop.gates import expect, insource
-from taofold.loop.gates.baseline import MOST, MOST_BYTES, Baseline, Files, Kept, Walk, content
-from taofold.loop.gates.bench import Bench, Ran
+from taofold.loop.gates.baseline import (
+    MOST,
+    MOST_BYTES,
+    Baseline,
+    FileCache,
+    KeptFile,
+    TreeWalk,
+    content,
+)
+from taofold.loop.gates.bench import Bench, GateRun
 from taofold.loop.gates.programs import named, search_path, targets, wanted
 from taofold.loop.gates.scope import role
 from taofold.loop.gates.tree import Tree, copied, removed
@@ -30,7 +38,7 @@ print(json.dumps(sorted(name for name in found if name.isidentifier())))
 """Lists the names of all modules that an interpreter finds."""
 
 
-class Folder:
+class LoopFolder:
     """A loop's own folder, outside the work root, with what the baseline refers to."""
 
     def __init__(self, place: Path) -> None:
@@ -47,8 +55,8 @@ class Folder:
 
 def captured(
     root: Path,
-    folder: Folder,
-    files: Files,
+    folder: LoopFolder,
+    files: FileCache,
     gates: tuple[Gate, ...],
     allow_edit: tuple[str, ...],
     *,
@@ -59,10 +67,10 @@ def captured(
     Raises:
         ConfigError: it is too large to be copied for each verdict.
     """
-    walk = Walk(root)
+    walk = TreeWalk(root)
     if len(walk.files) > MOST:
         raise ConfigError(f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST:,}")
-    found: dict[str, Kept] = {}
+    found: dict[str, KeptFile] = {}
     size = 0
     for path in walk.files:
         kept = files.kept(path)
@@ -93,7 +101,7 @@ def captured(
     )
 
 
-def learnt(baseline: Baseline, folder: Folder, tree: Tree, ran: Sequence[Ran]) -> Baseline:
+def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, ran: Sequence[GateRun]) -> Baseline:
     """What the first run of the gates tells of the tree that they ran in."""
     texts = sources(baseline, folder.objects)
     seen = [expect.expected(one.plan.runner, one.report, texts) for one in ran]
@@ -135,7 +143,7 @@ async def outside(bench: Bench, gates: Iterable[Gate]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _rust_tests(files: dict[str, Kept], objects: Path) -> set[str]:
+def _rust_tests(files: dict[str, KeptFile], objects: Path) -> set[str]:
     found: set[str] = set()
     for path, kept in files.items():
         if path.endswith(".rs") and kept.digest and kept.stored:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import structs
 
 from taofold.core.checks import Check, Status
-from taofold.loop.checks.report import Report
+from taofold.loop.checks.report import RunnerReport
 from taofold.loop.gates.baseline import Expected
 from taofold.loop.verdict import TESTS, Runner
 
@@ -19,7 +19,7 @@ _TESTING = re.compile(r"(?:\A|_)(?:tests?|checks?|specs?)(?:_|\.)")
 _JOINTS = {"pytest": "::", "unittest": ".", "go": ".", "node": " > ", "cargo": "::"}
 
 
-def expected(runner: Runner, report: Report, sources: Mapping[str, str]) -> Expected:
+def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -> Expected:
     """What to hold later runs to. `sources` are the contents of protected Python files."""
     checks: dict[str, Status | None] = dict.fromkeys(report.collected)
     checks |= {check.id: check.status for check in report.checks}
@@ -130,7 +130,7 @@ def _in(runner: Runner, name: str, path: str) -> bool:
             return False  # names of these say nothing about files: any test may be meant
 
 
-def interference(was: Expected, report: Report, root: str) -> tuple[str, ...]:
+def interference(was: Expected, report: RunnerReport, root: str) -> tuple[str, ...]:
     """What replaced parts of the runner while it ran, beyond what did so before.
 
     Where some tests could not be loaded before, installed plugins may only now come to it.

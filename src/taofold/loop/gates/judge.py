@@ -23,20 +23,20 @@ from taofold.loop.gates.baseline import (
     LARGEST,
     Baseline,
     Expected,
-    Files,
-    Kept,
-    Walk,
+    FileCache,
+    KeptFile,
+    TreeWalk,
     load,
     save,
     save_beside,
 )
-from taofold.loop.gates.bench import Bench, Ran, contained, warm
-from taofold.loop.gates.capture import Folder, captured, learnt, outside, sources
-from taofold.loop.gates.results import Bar, apart, some, told
+from taofold.loop.gates.bench import Bench, GateRun, contained, warm
+from taofold.loop.gates.capture import LoopFolder, captured, learnt, outside, sources
+from taofold.loop.gates.results import Expectations, apart, some, told
 from taofold.loop.gates.scope import DECIDES, role
 from taofold.loop.gates.tree import Tree
-from taofold.loop.gates.work import Texts, Work, above, observed, removed, restored
-from taofold.loop.verdict import TESTS, Change, Gate, GateResult, Settled, Verdict
+from taofold.loop.gates.work import Texts, WorkDiff, above, observed, removed, restored
+from taofold.loop.verdict import TESTS, Gate, GateResult, Settled, TreeChange, Verdict
 from taofold.policy.redaction import Redactor
 from taofold.tools import uplink
 from taofold.tools.command import Contain
@@ -71,8 +71,8 @@ class Judge:
         self.second = second
         """Are tests that pass also run against the product in a process of its own?"""
         self.baseline: Baseline | None = None
-        self.own = Folder(self.folder)
-        self.files = Files(self.root, self.own.objects)
+        self.own = LoopFolder(self.folder)
+        self.files = FileCache(self.root, self.own.objects)
         self._redact = redact or Redactor()
         self._tree: Tree | None = None
 
@@ -151,11 +151,11 @@ class Judge:
         baseline = self.baseline
         if baseline is None:
             raise ConfigError("judge.begin() comes first: there is no baseline")
-        work: Work = await WORKERS.run(observed, self.root, baseline, self.files, snapshot)
-        changes: tuple[Change, ...] = await WORKERS.run(self._mended, baseline, work)
+        work: WorkDiff = await WORKERS.run(observed, self.root, baseline, self.files, snapshot)
+        changes: tuple[TreeChange, ...] = await WORKERS.run(self._mended, baseline, work)
         changes += work.changes(baseline)
         texts = Texts(baseline, work, self.own.objects)
-        proof: dict[str, Kept] = await WORKERS.run(texts.proof)
+        proof: dict[str, KeptFile] = await WORKERS.run(texts.proof)
         delivery = work.delivery(baseline)
         ran, results = await self._run(baseline, work, texts, proof, "")
         notes: list[str] = []
@@ -178,7 +178,7 @@ class Judge:
         baseline = self.baseline
         if baseline is None or not baseline.whole:
             return ()
-        walk: Walk = await WORKERS.run(Walk, self.root, baseline.environments)
+        walk: TreeWalk = await WORKERS.run(TreeWalk, self.root, baseline.environments)
         found = [one for one in walk.repositories if one not in baseline.repositories]
         return tuple(
             [
@@ -196,11 +196,11 @@ class Judge:
     async def _run(
         self,
         baseline: Baseline,
-        work: Work,
+        work: WorkDiff,
         texts: Texts,
-        files: Mapping[str, Kept],
+        files: Mapping[str, KeptFile],
         prefix: str,
-    ) -> tuple[list[Ran], list[GateResult]]:
+    ) -> tuple[list[GateRun], list[GateResult]]:
         """Run the gates on `files`; reasons begin with `prefix`."""
         bench = self.bench(baseline)
         await WORKERS.run(bench.tree.lay, files, work.new(baseline))
@@ -219,10 +219,10 @@ class Judge:
     async def _apart(
         self,
         baseline: Baseline,
-        work: Work,
-        ran: Sequence[Ran],
+        work: WorkDiff,
+        ran: Sequence[GateRun],
         results: Sequence[GateResult],
-        proof: Mapping[str, Kept],
+        proof: Mapping[str, KeptFile],
     ) -> tuple[list[GateResult], list[str]]:
         """The second judge: Python tests once more, with the product in another process."""
         bench = self.bench(baseline)
@@ -244,9 +244,9 @@ class Judge:
             judged.append(structs.replace(result, passed=not doubts, reasons=doubts))
         return judged, notes
 
-    def _bar(self, baseline: Baseline) -> Bar:
+    def _bar(self, baseline: Baseline) -> Expectations:
         shared = uplink.why_not() if self.network and not self.why_not else ""
-        return Bar(baseline, self._redact, self.why_not, shared)
+        return Expectations(baseline, self._redact, self.why_not, shared)
 
     def _captured(self) -> Baseline:
         return captured(
@@ -264,7 +264,7 @@ class Judge:
         outputs = {name: self.own.output(number) for number, name in enumerate(baseline.outputs)}
         return Tree(self.own.tree, self.root, self.own.objects, self.contained, shown, outputs)
 
-    def _mended(self, baseline: Baseline, work: Work) -> tuple[Change, ...]:
+    def _mended(self, baseline: Baseline, work: WorkDiff) -> tuple[TreeChange, ...]:
         """Put back in the work root what decides."""
         done = [
             restored(self.root, self.folder, baseline, path, work.now[path])
@@ -274,10 +274,10 @@ class Judge:
         for path in {**baseline.parents, **now}:
             if baseline.parents.get(path) != now.get(path):
                 why = "it configures the gate from above the tree, where nothing is restored"
-                done.append(Change(path, "changed", "reported", why))
+                done.append(TreeChange(path, "changed", "reported", why))
         return tuple(done)
 
-    def _doubts(self, baseline: Baseline, work: Work, tree: Tree) -> tuple[str, ...]:
+    def _doubts(self, baseline: Baseline, work: WorkDiff, tree: Tree) -> tuple[str, ...]:
         """What changed while the gates ran, of that by which they judge."""
         touched = [
             path
@@ -347,7 +347,7 @@ async def keep(judge: Judge, paths: Collection[str]) -> Settled:
     """
     was = _baseline(judge)
     fresh: Baseline = await WORKERS.run(_taken, judge, was, paths)
-    work: Work = await WORKERS.run(observed, judge.root, fresh, judge.files, None)
+    work: WorkDiff = await WORKERS.run(observed, judge.root, fresh, judge.files, None)
     bench = judge.bench(fresh)
     await WORKERS.run(bench.tree.lay, work.proof(fresh), work.new(fresh))
     seen: list[Expected] = []
@@ -391,9 +391,9 @@ def _touched(judge: Judge, baseline: Baseline) -> dict[str, str]:
     return found
 
 
-def _restored(judge: Judge, baseline: Baseline, path: str) -> Change:
+def _restored(judge: Judge, baseline: Baseline, path: str) -> TreeChange:
     if _outside(path):
-        return Change(path, "changed", "reported", "it lies above the work root")
+        return TreeChange(path, "changed", "reported", "it lies above the work root")
     if path in baseline.files:
         return restored(judge.root, judge.folder, baseline, path, judge.files.kept(path))
     return removed(judge.root, judge.folder, path, "it was not there")
@@ -414,7 +414,7 @@ def _taken(judge: Judge, was: Baseline, paths: Collection[str]) -> Baseline:
     return structs.replace(was, files=files, parents=parents)
 
 
-def _doubts(ran: Ran, was: Expected, root: Path, paths: Collection[str]) -> list[str]:
+def _doubts(ran: GateRun, was: Expected, root: Path, paths: Collection[str]) -> list[str]:
     """Why this run says nothing that could be relied on later."""
     if ran.fault:
         return [ran.fault]

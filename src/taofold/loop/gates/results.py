@@ -13,11 +13,11 @@ from taofold.core.text import excerpt
 from taofold.loop.gates import expect
 from taofold.loop.gates.baseline import Baseline, Expected
 from taofold.loop.gates.criteria import holds
-from taofold.loop.verdict import TESTS, Change, Gate, GateResult, Runner, Verdict
+from taofold.loop.verdict import TESTS, Gate, GateResult, Runner, TreeChange, Verdict
 from taofold.policy.redaction import Redactor
 
 if TYPE_CHECKING:
-    from taofold.loop.gates.bench import Ran
+    from taofold.loop.gates.bench import GateRun
 
 
 OUTPUT: Final = 12_000
@@ -37,7 +37,7 @@ _COMMAND: Final = (
 _LINTER: Final = "what it cannot see (casts, `Any`, code made at run time) is not found"
 
 
-class Bar:
+class Expectations:
     """What runs are held to: the baseline, where it ran, and what may not be shown."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Bar:
         self._shared = shared
 
     def results(
-        self, ran: Sequence["Ran"], doubts: Sequence[Sequence[str]], prefix: str = ""
+        self, ran: Sequence["GateRun"], doubts: Sequence[Sequence[str]], prefix: str = ""
     ) -> list[GateResult]:
         """One result per gate. `doubts` speak against each; reasons begin with `prefix`."""
         kept = self._baseline
@@ -57,9 +57,9 @@ class Bar:
 
     def verdict(
         self,
-        ran: Sequence["Ran"],
+        ran: Sequence["GateRun"],
         results: Sequence[GateResult],
-        changes: tuple[Change, ...],
+        changes: tuple[TreeChange, ...],
         tree: str,
     ) -> Verdict:
         """All results together."""
@@ -96,7 +96,7 @@ class Bar:
         )
 
     def _result(
-        self, gate: Gate, ran: "Ran", was: Expected, doubts: Sequence[str], prefix: str
+        self, gate: Gate, ran: "GateRun", was: Expected, doubts: Sequence[str], prefix: str
     ) -> GateResult:
         report, runner = ran.report, ran.plan.runner
         lacking = expect.missing(runner, was, report.checks)
@@ -135,7 +135,7 @@ class Bar:
         )
 
 
-def apart(first: "Ran", second: "Ran") -> tuple[tuple[str, ...], str]:
+def apart(first: "GateRun", second: "GateRun") -> tuple[tuple[str, ...], str]:
     """What a run with the product in a process of its own says: doubts, and a note.
 
     Tests that need more of the product than plain data cannot be run so; the note counts them.
@@ -172,7 +172,7 @@ def _limit(runner: Runner) -> str:
     return _IN_PROCESS if runner in TESTS else _LINTER
 
 
-def told(change: Change) -> str:
+def told(change: TreeChange) -> str:
     """A change in one line."""
     return f"{change.path} was {change.did} and is {change.done}: {change.why}"
 
@@ -183,7 +183,7 @@ def some(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _ended(gate: Gate, ran: "Ran") -> list[str]:
+def _ended(gate: Gate, ran: "GateRun") -> list[str]:
     """What its end says against it."""
     if ran.fault:
         return [ran.fault]
@@ -197,7 +197,7 @@ def _ended(gate: Gate, ran: "Ran") -> list[str]:
     return reasons
 
 
-def _reported(ran: "Ran") -> list[str]:
+def _reported(ran: "GateRun") -> list[str]:
     """What its report says against it, also where the exit code is 0."""
     report, runner = ran.report, ran.plan.runner
     if runner not in TESTS:

@@ -104,7 +104,7 @@ _NEW: Final[dict[Role, str]] = {
 }
 
 
-class Rules(Value, frozen=True):
+class ScopeRules(Value, frozen=True):
     """What must be known of a baseline to say whether a change joins the proof."""
 
     named: frozenset[str] = frozenset()
@@ -146,7 +146,7 @@ def role(path: str, named: Collection[str] = ()) -> Role:
     return "data" if suffix in DATA else "other"
 
 
-def excluded(path: str, *, new: bool, rules: Rules) -> str:
+def excluded(path: str, *, new: bool, rules: ScopeRules) -> str:
     """Why a change at `path` is no part of the proof; "" if it is. `new`: it was not there."""
     taken = _taken(path, rules) if new else ""
     if taken:
@@ -166,7 +166,7 @@ def excluded(path: str, *, new: bool, rules: Rules) -> str:
             return _NEW[kind] if new else _OLD[kind]
 
 
-def _data(path: str, new: bool, rules: Rules) -> str:
+def _data(path: str, new: bool, rules: ScopeRules) -> str:
     """Data beside code is part of the product; elsewhere an old file may be a yardstick."""
     folder = path.rpartition("/")[0]
     if folder in rules.code_folders:
@@ -177,7 +177,7 @@ def _data(path: str, new: bool, rules: Rules) -> str:
     return "it could configure a tool" if configures else ""
 
 
-def _taken(path: str, rules: Rules) -> str:
+def _taken(path: str, rules: ScopeRules) -> str:
     """Would a new file be found in place of something else?"""
     parts = path.split("/")
     if parts[0] in rules.targets and parts[0] not in rules.folders:
@@ -216,7 +216,7 @@ def rules(
     allow_edit: Sequence[str] = (),
     outside: Collection[str] = (),
     targets: Collection[str] = (),
-) -> Rules:
+) -> ScopeRules:
     """The rules for a tree that held `paths` before iteration 1.
 
     Args:
@@ -242,7 +242,7 @@ def rules(
         if kind in DECIDES and path.endswith(".py"):
             taken.update([part.removesuffix(".py") for part in path.split("/")])
     own = {path.partition("/")[0].removesuffix(".py") for path in paths}
-    return Rules(
+    return ScopeRules(
         frozenset(named), frozenset(wanted), tuple(allow_edit), frozenset(code),
         frozenset(packages), frozenset(taken - own - {"__init__"}), frozenset(targets),
         frozenset(folders),

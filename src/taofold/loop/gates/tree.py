@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from taofold.core.errors import LogError
-from taofold.loop.gates.baseline import TAG, Kept, content
+from taofold.loop.gates.baseline import TAG, KeptFile, content
 
 Stamp: TypeAlias = tuple[int, int, int, int]
 _FICLONE: Final = 0x40049409
@@ -41,8 +41,8 @@ class Tree:
     """Paths below the root that are not laid but shown read-only, and where they really are."""
     outputs: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Folders that every laying puts in place anew, and what is copied there."""
-    _laid: dict[str, tuple[Kept, bool, Stamp]] = field(
-        default_factory=dict[str, tuple[Kept, bool, Stamp]]
+    _laid: dict[str, tuple[KeptFile, bool, Stamp]] = field(
+        default_factory=dict[str, tuple[KeptFile, bool, Stamp]]
     )
 
     @property
@@ -65,7 +65,7 @@ class Tree:
         inside = path == str(self.root) or path.startswith(f"{self.root}/")
         return f"{self.seen}{path[len(str(self.root)) :]}" if inside else path
 
-    def lay(self, files: Mapping[str, Kept], new: Collection[str]) -> None:
+    def lay(self, files: Mapping[str, KeptFile], new: Collection[str]) -> None:
         """Make the tree hold exactly `files`; those in `new` are of now, others of their time.
 
         Raises:
@@ -118,7 +118,7 @@ class Tree:
                     found.append(path)
         return [path for path in found if _size(self.folder / path) <= _LARGEST_OUTPUT]
 
-    def _put(self, path: str, kept: Kept, *, late: bool) -> None:
+    def _put(self, path: str, kept: KeptFile, *, late: bool) -> None:
         place = self.folder / path
         try:
             place.parent.mkdir(parents=True, exist_ok=True)

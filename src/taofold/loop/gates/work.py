@@ -19,32 +19,40 @@ from msgspec import structs
 
 from taofold.core.errors import ConfigError, LogError
 from taofold.core.values import Value
-from taofold.loop.gates.baseline import MOST, Baseline, Files, Kept, Walk, content, store
+from taofold.loop.gates.baseline import (
+    MOST,
+    Baseline,
+    FileCache,
+    KeptFile,
+    TreeWalk,
+    content,
+    store,
+)
 from taofold.loop.gates.insource import replaces_assertions, spliced
 from taofold.loop.gates.results import some
 from taofold.loop.gates.scope import DECIDES, TEST_FOLDERS, TEST_ROOTS, allowed, excluded, role
-from taofold.loop.verdict import Change, Did, Runner
+from taofold.loop.verdict import ChangeKind, Runner, TreeChange
 from taofold.tools.jail import Jail
 
 LINK: Final = "links are not followed"
 
 
-class Work(Value, frozen=True):
+class WorkDiff(Value, frozen=True):
     """The difference between a work root and its baseline."""
 
-    now: dict[str, Kept | None] = {}
+    now: dict[str, KeptFile | None] = {}
     """What is at paths that differ; None = nothing any more."""
     left_out: dict[str, str] = {}
     """Of these what does not join the proof, and why."""
     tampering: tuple[str, ...] = ()
     """Of these what decides and was there before."""
 
-    def proof(self, baseline: Baseline) -> dict[str, Kept]:
+    def proof(self, baseline: Baseline) -> dict[str, KeptFile]:
         """The baseline with the changes that join the proof."""
         joined = {path: kept for path, kept in self.now.items() if path not in self.left_out}
         return _with(baseline.files, joined)
 
-    def delivery(self, baseline: Baseline) -> dict[str, Kept]:
+    def delivery(self, baseline: Baseline) -> dict[str, KeptFile]:
         """The baseline with everything that was done, but for tampering."""
         rest = {path: kept for path, kept in self.now.items() if path not in self.tampering}
         return _with(baseline.files, rest)
@@ -53,10 +61,12 @@ class Work(Value, frozen=True):
         """Paths whose content is of now."""
         return tuple([path for path in self.now if path not in self.tampering])
 
-    def changes(self, baseline: Baseline) -> tuple[Change, ...]:
+    def changes(self, baseline: Baseline) -> tuple[TreeChange, ...]:
         """What was left out or allowed, for the record; tampering is told elsewhere."""
         found = [
-            Change(path, _did(path, kept, baseline), "kept", "a person allowed it", tampering=False)
+            TreeChange(
+                path, _did(path, kept, baseline), "kept", "a person allowed it", tampering=False
+            )
             for path, kept in self.now.items()
             if path not in self.left_out and role(path, baseline.named) in DECIDES
         ]
@@ -64,30 +74,30 @@ class Work(Value, frozen=True):
             new = path not in baseline.files
             if path not in self.tampering and not (new and role(path, baseline.named) == "test"):
                 did = _did(path, self.now[path], baseline)
-                found.append(Change(path, did, "left out", why, tampering=False))
+                found.append(TreeChange(path, did, "left out", why, tampering=False))
         return tuple(found)
 
 
-def _did(path: str, now: Kept | None, baseline: Baseline) -> Did:
+def _did(path: str, now: KeptFile | None, baseline: Baseline) -> ChangeKind:
     if path not in baseline.files:
         return "added"
     return "deleted" if now is None else "changed"
 
 
 def observed(
-    root: Path, baseline: Baseline, files: Files, snapshot: Collection[str] | None = None
-) -> Work:
+    root: Path, baseline: Baseline, files: FileCache, snapshot: Collection[str] | None = None
+) -> WorkDiff:
     """Look at the work root. New files count only if they are in `snapshot`, if one is given.
 
     Raises:
         ConfigError: there are too many files.
     """
-    now: dict[str, Kept | None] = {}
+    now: dict[str, KeptFile | None] = {}
     for path, was in baseline.files.items():
         found = files.kept(path)
         if found is None or not found.same(was):
             now[path] = found
-    walk = Walk(root, (*baseline.environments, *baseline.outputs))
+    walk = TreeWalk(root, (*baseline.environments, *baseline.outputs))
     if len(walk.files) > MOST:
         raise ConfigError(f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST:,}")
     for path in walk.files:
@@ -96,10 +106,10 @@ def observed(
             if found is not None:
                 now[path] = found
     left_out, tampering = _sorted(now, baseline)
-    return Work(now, left_out, tampering)
+    return WorkDiff(now, left_out, tampering)
 
 
-def linked(files: Mapping[str, Kept], root: Path, named: Collection[str]) -> frozenset[str]:
+def linked(files: Mapping[str, KeptFile], root: Path, named: Collection[str]) -> frozenset[str]:
     """`named`, and where links among what decides lead to: folders or files of the tree."""
     found = set(named)
     links = {path: kept.link for path, kept in files.items() if kept.link}
@@ -117,7 +127,7 @@ def linked(files: Mapping[str, Kept], root: Path, named: Collection[str]) -> fro
 
 
 def _sorted(
-    now: Mapping[str, Kept | None], baseline: Baseline
+    now: Mapping[str, KeptFile | None], baseline: Baseline
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     rules = baseline.rules()
     left_out: dict[str, str] = {}
@@ -137,7 +147,9 @@ def _sorted(
     return left_out, tuple(tampering)
 
 
-def _with(files: Mapping[str, Kept], changes: Mapping[str, Kept | None]) -> dict[str, Kept]:
+def _with(
+    files: Mapping[str, KeptFile], changes: Mapping[str, KeptFile | None]
+) -> dict[str, KeptFile]:
     """A tree with changes; where a file took a folder's place, the folder's files are gone."""
     found = {**files, **{path: kept for path, kept in changes.items() if kept is not None}}
     for path, kept in changes.items():
@@ -169,14 +181,16 @@ def above(tree: Path) -> dict[str, str]:
     return found
 
 
-def restored(root: Path, folder: Path, baseline: Baseline, path: str, now: Kept | None) -> Change:
+def restored(
+    root: Path, folder: Path, baseline: Baseline, path: str, now: KeptFile | None
+) -> TreeChange:
     """Put the file at `path` back as the baseline has it; what is there is moved aside.
 
     Raises:
         LogError: the baseline's own content was changed.
     """
     was = baseline.files[path]
-    did: Did = "deleted" if now is None else "changed"
+    did: ChangeKind = "deleted" if now is None else "changed"
     try:
         if not was.stored:
             raise ValueError("its content is too large to have been kept")
@@ -191,17 +205,19 @@ def restored(root: Path, folder: Path, baseline: Baseline, path: str, now: Kept 
             jail.write(path, data)
             _mode(jail, path, was.mode)
     except (OSError, ValueError) as error:
-        return Change(path, did, "reported", f"it is protected; it could not be put right: {error}")
-    return Change(path, did, "restored", "it is protected")
+        return TreeChange(
+            path, did, "reported", f"it is protected; it could not be put right: {error}"
+        )
+    return TreeChange(path, did, "restored", "it is protected")
 
 
-def removed(root: Path, folder: Path, path: str, why: str) -> Change:
+def removed(root: Path, folder: Path, path: str, why: str) -> TreeChange:
     """Move what was planted out of the tree."""
     try:
         _aside(root, folder, path)
     except (OSError, ValueError) as error:
-        return Change(path, "planted", "reported", f"{why}; it could not be moved: {error}")
-    return Change(path, "planted", "set aside", why)
+        return TreeChange(path, "planted", "reported", f"{why}; it could not be moved: {error}")
+    return TreeChange(path, "planted", "set aside", why)
 
 
 def _clear(root: Path, folder: Path, path: str) -> None:
@@ -253,7 +269,7 @@ _LANGUAGES: Final = (".py", ".rs")
 class Texts:
     """The changed source files of one piece of work. Blocks while it is made."""
 
-    def __init__(self, baseline: Baseline, work: Work, objects: Path) -> None:
+    def __init__(self, baseline: Baseline, work: WorkDiff, objects: Path) -> None:
         self._baseline, self._work, self._objects = baseline, work, objects
         self._changed = {
             path: (self._text(baseline.files.get(path)), self._text(kept))
@@ -261,7 +277,7 @@ class Texts:
             if path not in work.left_out and not allowed(path, baseline.allow_edit)
         }
 
-    def proof(self) -> dict[str, Kept]:
+    def proof(self) -> dict[str, KeptFile]:
         """The files of the proof: in changed sources stand the baseline's tests."""
         files = self._work.proof(self._baseline)
         for path, (old, new) in self._changed.items():
@@ -299,7 +315,7 @@ class Texts:
         ids = [name for one in self._baseline.expected for name in (*one.checks, *one.names)]
         return any([name == path or name.startswith(f"{path}::") for name in ids])
 
-    def _text(self, kept: Kept | None) -> str:
+    def _text(self, kept: KeptFile | None) -> str:
         if kept is None or not kept.digest or not kept.stored:
             return ""
         return content(self._objects, kept.digest).decode("utf-8", "surrogateescape")

@@ -26,7 +26,7 @@ WATCHED = ("_pytest", "pytest", "pluggy", "unittest")
 PRELOADED = ("traceback", "linecache", "doctest", "inspect", "tempfile", "shutil", "logging")
 
 
-class Wire:
+class ReportWriter:
     """Writes the report. Lines without the nonce are somebody else's."""
 
     def __init__(self, descriptor: int, nonce: str) -> None:
@@ -84,7 +84,7 @@ def main() -> int:
     runner, source, target, *arguments = sys.argv[1:]
     with os.fdopen(int(source), encoding="utf-8") as file:
         settings = json.load(file)
-    wire = Wire(int(target), settings["nonce"])
+    wire = ReportWriter(int(target), settings["nonce"])
     root = settings["root"]
     _move(*settings["moved"])
     importlib.import_module(runner)

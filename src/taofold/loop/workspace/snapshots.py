@@ -27,7 +27,7 @@ _EMPTY: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _LINK: Final = "120000"
 
 
-class Snapshot(Value, frozen=True):
+class TreeSnapshot(Value, frozen=True):
     """A state of the tree. Equal trees have equal ids."""
 
     id: str
@@ -37,7 +37,7 @@ class Snapshot(Value, frozen=True):
     """Files that were too large to keep."""
 
 
-def take(git: Git, project: Git | None, label: str = "") -> Snapshot:
+def take(git: Git, project: Git | None, label: str = "") -> TreeSnapshot:
     """Keep the tree as it is now.
 
     Raises:
@@ -59,7 +59,7 @@ def take(git: Git, project: Git | None, label: str = "") -> Snapshot:
         _sort(git.tree, name, kept, gone, skipped)
     git.run("update-index", "-z", "--force-remove", "--stdin", given=nul([*gone, *skipped]))
     git.run("update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=nul(kept))
-    return Snapshot(git.text("write-tree"), label, len(kept), tuple(skipped))
+    return TreeSnapshot(git.text("write-tree"), label, len(kept), tuple(skipped))
 
 
 def _sort(tree: Path, name: str, kept: list[str], gone: list[str], skipped: list[str]) -> None:

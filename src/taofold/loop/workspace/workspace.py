@@ -24,13 +24,19 @@ from taofold.core.values import Value
 from taofold.loop.values import Left
 from taofold.loop.workspace import snapshots as snapshots
 from taofold.loop.workspace.git import MADE_AGAIN, Git, committed, repository, shadow
-from taofold.loop.workspace.snapshots import DIFF, Snapshot, changed, take
+from taofold.loop.workspace.snapshots import DIFF, TreeSnapshot, changed, take
 
 _SHOWN: Final = 5
 
 
 def losses(
-    git: Git, project: Path, root: Path, top: Path, last: Snapshot, now: Snapshot, whole: str
+    git: Git,
+    project: Path,
+    root: Path,
+    top: Path,
+    last: TreeSnapshot,
+    now: TreeSnapshot,
+    whole: str,
 ) -> str:
     """What would be lost with the folder `top`; "" if nothing would be.
 
@@ -143,8 +149,8 @@ class _Kept(Value, frozen=True):
     project: str
     mode: Mode
     root: str
-    first: Snapshot
-    last: Snapshot
+    first: TreeSnapshot
+    last: TreeSnapshot
     loop_id: str = ""
     top: str = ""
     """The worktree, of which the root may be a part."""
@@ -165,8 +171,8 @@ class Workspace:
     folder: Path
     root: Path
     mode: Mode
-    first: Snapshot
-    last: Snapshot
+    first: TreeSnapshot
+    last: TreeSnapshot
     loop_id: str = ""
     top: str = ""
     whole: str = ""
@@ -207,7 +213,7 @@ class Workspace:
         store, tree = self.repository
         return Git(Path(store), Path(tree), own=False) if store else None
 
-    def snapshot(self, label: str = "") -> Snapshot:
+    def snapshot(self, label: str = "") -> TreeSnapshot:
         """Keep the files as they are now."""
         self.last = snapshots.take(self.git, self.own, label)
         self._save()
