@@ -68,7 +68,7 @@ Judging = Callable[[Path], Verdict]
 
 @dataclass
 class Folder:
-    """A `Ground` over a real folder: snapshots in memory, a verdict from a function."""
+    """A `LoopEnvironment` over a real folder: snapshots in memory, a verdict from a function."""
 
     root: Path
     judging: Judging
@@ -212,7 +212,7 @@ def means(
     )  # fmt: skip
     given: dict[str, Any] = {
         "log": MemoryLog(), "journal": journal or MemoryJournal(),
-        "ground": lambda loop, state: ground, "agent": lambda folder, state: made, **more,
+        "environment": lambda loop, state: ground, "agent": lambda folder, state: made, **more,
     }  # fmt: skip
     return LoopDependencies(**given)
 
