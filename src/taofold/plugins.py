@@ -15,7 +15,7 @@ from taofold.core.errors import ConfigError
 DEMOS: Final = "taofold.demos"
 """Modules with `GOAL` and `demo_project(target, name)`."""
 SEARCHES: Final = "taofold.searches"
-"""Values of the protocol `taofold.loop.learning.SearchPolicy`."""
+"""Values of the protocol `taofold.loop.learner.protocol.SearchPolicy`."""
 
 
 def load(group: str, name: str) -> Any:
