@@ -31,8 +31,8 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def _base(environment: Mapping[str, str], variable: str, otherwise: str) -> Path:
-    said = environment.get(variable, "")
-    return Path(said) if said.startswith("/") else Path.home() / otherwise
+    value = environment.get(variable, "")
+    return Path(value) if value.startswith("/") else Path.home() / otherwise
 
 
 def reserve_file(path: Path, beside: tuple[str, ...] = ()) -> None:
@@ -42,7 +42,7 @@ def reserve_file(path: Path, beside: tuple[str, ...] = ()) -> None:
 
 def folders(root: Path) -> list[Path]:
     """The reserved folders at or below `root` (a real path)."""
-    return [place for place in _own() if place.is_relative_to(root)]
+    return [reserved_path for reserved_path in _own() if reserved_path.is_relative_to(root)]
 
 
 def files(root: Path) -> list[Path]:
@@ -64,15 +64,19 @@ def holds(root: Path, path: Path) -> bool:
 
     A place that encloses `root` itself does not count: whoever chose the root has said so.
     """
-    said, start = str(path).casefold(), str(root).casefold()
+    path_text, start = str(path).casefold(), str(root).casefold()
     for folder in _own():
-        place = str(folder).casefold()
-        if _within(place, start) and _within(said, place):
+        folder_text = str(folder).casefold()
+        if _within(folder_text, start) and _within(path_text, folder_text):
             return True
     for file in _files:
         name = str(file).casefold()
         # What begins like the file belongs to it: -wal, -journal, .lock, a copy in the making.
-        if _within(name, start) and said.startswith(name) and said[len(name) :][:1] in ("", *"-."):
+        if (
+            _within(name, start)
+            and path_text.startswith(name)
+            and path_text[len(name) :][:1] in ("", *"-.")
+        ):
             return True
     return False
 

@@ -62,8 +62,8 @@ def find_strategy(
         raise ConfigError(
             f"unknown strategy {strategy!r}; {near(strategy, STRATEGIES)}", path="strategy"
         )
-    found: Any = getattr(reasoning, STRATEGIES[strategy])
-    return strategy, found() if isinstance(found, type) else found
+    factory: Any = getattr(reasoning, STRATEGIES[strategy])
+    return strategy, factory() if isinstance(factory, type) else factory
 
 
 def name_of(strategy: Callable[[Task], Strategy[Any]]) -> str:
@@ -244,21 +244,21 @@ class Activation:
     ) -> tuple[e.RunStarted, dict[str, bytes]]:
         """The fixed facts of a new run, without secrets, and the bytes of its media by digest."""
         agent, redactor = self.agent, self.setup.redactor
-        given, earlier = prompted(goal), History(history)
-        text, parts = given.text, _recorded(redactor, given)
+        prompt, earlier = prompted(goal), History(history)
+        text, parts = prompt.text, _recorded(redactor, prompt)
         if not text.strip():
             raise ConfigError("the goal is empty: say what the agent should do", path="goal")
         if ui_context:
-            seen = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n"
-            text = seen + text
-            parts = (TextPart(redactor.text(seen)), *parts) if parts else ()
+            context_line = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n"
+            text = context_line + text
+            parts = (TextPart(redactor.text(context_line)), *parts) if parts else ()
         if session and self.parent is None and agent.opened_log is None:
             raise ConfigError(
                 'a session is remembered in a log: pass log="memory", or a path, to the agent',
                 path="session",
             )
         session = redactor.text(session)
-        told = [unsaid(redactor, message) for message in earlier.messages]
+        earlier_messages = [unsaid(redactor, message) for message in earlier.messages]
         model = self.models["executor"]
         started = e.RunStarted(
             goal=redactor.text(text),
@@ -270,22 +270,22 @@ class Activation:
             policy=self.setup.policy.version,
             settings=self._settings(settings),
             data=redactor.json(dict(data)) if data else {},
-            history=(*await self._history(session), *told),
+            history=(*await self._history(session), *earlier_messages),
             session=session,
             parent=self.parent.run if self.parent else "",
             depth=self.setup.depth,
             parts=parts,
         )
-        return started, {**given.blobs, **earlier.blobs}
+        return started, {**prompt.blobs, **earlier.blobs}
 
     def _settings(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
         """What is kept with the run: for the rules, for replay, and what the caller gave."""
         limits = {} if self.parent is None else {"limits": asdict(self.setup.limits)}
-        said: dict[str, Any] = self.setup.redactor.json(dict(given)) if given else {}
+        redacted: dict[str, Any] = self.setup.redactor.json(dict(given)) if given else {}
         # A child run hangs below the call that it serves, wherever that is.
         context = current() if self.parent is None else None
-        place = {} if context is None else {SETTING: str(context)}
-        return {**said, **self.agent.noted, **limits, **place}
+        trace_setting = {} if context is None else {SETTING: str(context)}
+        return {**redacted, **self.agent.noted, **limits, **trace_setting}
 
     async def resume(self, run: str, *, takeover: bool = False) -> RunResult[Any]:
         """Carry on a run."""
@@ -339,8 +339,8 @@ class Activation:
     ) -> RunResult[Any]:
         waiting = state.status == "waiting"
         questions = tuple(await pending(self.log, run)) if waiting else ()
-        shown = tuple(live(records) if state.rewinds else records)
-        return result_of(self.log, state, shown, questions, self.output.load)
+        live_records = tuple(live(records) if state.rewinds else records)
+        return result_of(self.log, state, live_records, questions, self.output.load)
 
     async def _result(self, store: Store) -> RunResult[Any]:
         state = store.state
@@ -353,16 +353,16 @@ class Activation:
         """What was said in the session so far."""
         if not session:
             return ()
-        said: list[Message] = []
-        shown = 0
+        messages: list[Message] = []
+        attached = 0
         for row in await self.log.rows(session=session, limit=HISTORY):  # newest first
             state = fold(await self.log.read(row.run))
             if state.output is not None:
-                said.append(Message("assistant", render(state.output)))
+                messages.append(Message("assistant", render(state.output)))
             content = state.goal if state.started is None else state.started.content
-            shown += sum([part.size for part in media_of(content)])
-            said.append(Message("user", content if shown <= HISTORY_MEDIA else state.goal))
-        return tuple(reversed(said))
+            attached += sum([part.size for part in media_of(content)])
+            messages.append(Message("user", content if attached <= HISTORY_MEDIA else state.goal))
+        return tuple(reversed(messages))
 
     async def _child(
         self, tool: Tool, parameters: dict[str, Any], *, run: str, parent: Parent
@@ -406,7 +406,7 @@ def _approver(approve: "Approver | str | None") -> Approver | None:
         if approve is not None and not callable(approve):
             raise ConfigError(f"approve is a callback, 'terminal' or 'all', not {approve!r}")
         return approve
-    known: dict[str, Approver] = {"terminal": at_terminal, "all": approve_all}
-    if approve not in known:
+    approvers: dict[str, Approver] = {"terminal": at_terminal, "all": approve_all}
+    if approve not in approvers:
         raise ConfigError(f"approve is a callback, 'terminal' or 'all', not {approve!r}")
-    return known[approve]
+    return approvers[approve]

@@ -134,11 +134,11 @@ class Agent(Generic[Deps, Out]):
         Raises:
             ConfigError: a tool cannot be used; an ExceptionGroup of them if several cannot.
         """
-        mine = _toolset(self.tools)
+        tools = _toolset(self.tools)
         if self.discover:
-            mine = Toolset.of(mine, discovered(self.discover))
-        added = [tool for name, tool in custom_actions().items() if name not in mine]
-        return Toolset.of(mine, *added) if added else mine
+            tools = Toolset.of(tools, discovered(self.discover))
+        added = [tool for name, tool in custom_actions().items() if name not in tools]
+        return Toolset.of(tools, *added) if added else tools
 
     @cached_property
     def opened_log(self) -> Log | None:
@@ -416,14 +416,14 @@ class Agent(Generic[Deps, Out]):
         )
 
 
-def _settings(given: Mapping[str, Any]) -> ModelSettings:
-    known = ModelSettings.__struct_fields__
-    for name in given:
-        if name not in known:
-            hint = near(name, known) or "a provider's own fields go into extra"
+def _settings(values: Mapping[str, Any]) -> ModelSettings:
+    names = ModelSettings.__struct_fields__
+    for name in values:
+        if name not in names:
+            hint = near(name, names) or "a provider's own fields go into extra"
             raise ConfigError(f"there is no setting {name!r}; {hint}", path=f"settings.{name}")
     try:
-        return msgspec.convert(dict(given), ModelSettings)
+        return msgspec.convert(dict(values), ModelSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(str(error), path="settings") from error
 

@@ -62,7 +62,7 @@ class Batch(Generic[Out]):
     @property
     def outputs(self) -> list[Out | None]:
         """The outputs in the order of the goals; None where there is none."""
-        return [one.output if isinstance(one, RunResult) else None for one in self.results]
+        return [result.output if isinstance(result, RunResult) else None for result in self.results]
 
     @property
     def statuses(self) -> Counter[str]:
@@ -73,9 +73,9 @@ class Batch(Generic[Out]):
     def usage(self) -> Usage:
         """Tokens and dollars of all runs."""
         total = Usage()
-        for one in self.results:
-            if isinstance(one, RunResult):
-                total += one.usage
+        for result in self.results:
+            if isinstance(result, RunResult):
+                total += result.usage
         return total
 
     @property
@@ -162,8 +162,10 @@ class _Work:
                 return await self.agent.run(prompt, run_id=run, **self.options)
             if earlier.status not in _AGAIN:
                 return earlier
-            known = {key: self.options[key] for key in ("deps", "principal") if key in self.options}
-            return await self.agent.resume(run, **known)
+            run_options = {
+                key: self.options[key] for key in ("deps", "principal") if key in self.options
+            }
+            return await self.agent.resume(run, **run_options)
         except (ConfigError, ExceptionGroup):  # would be the same for every goal
             raise
         except Exception as error:  # noqa: BLE001 - whatever a model's code raises
@@ -180,12 +182,12 @@ class _Work:
 
 def run_ids(batch: str, goals: Sequence[str]) -> list[str]:
     """Where the goals of a batch lie: the same goal in the same run, wherever it stands."""
-    seen = Counter[str]()
+    occurrences = Counter[str]()
     ids: list[str] = []
     for goal in goals:
-        seen[goal] += 1
-        said = f"{batch}\0{seen[goal]}\0{goal}".encode("utf-8", "surrogatepass")
-        ids.append(f"{batch}-{blake2b(said, digest_size=8).hexdigest()}")
+        occurrences[goal] += 1
+        identity = f"{batch}\0{occurrences[goal]}\0{goal}".encode("utf-8", "surrogatepass")
+        ids.append(f"{batch}-{blake2b(identity, digest_size=8).hexdigest()}")
     return ids
 
 

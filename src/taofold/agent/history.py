@@ -64,12 +64,12 @@ class History:
                 "a message is a Message, a pair of role and text, or a dictionary with role and "
                 f"content, not {type(earlier).__name__}"
             )
-        said = cast("Mapping[str, Any]", earlier)
-        role = self._role(said.get("role"))
+        mapping = cast("Mapping[str, Any]", earlier)
+        role = self._role(mapping.get("role"))
         if role == "tool":
-            return [Message("tool", (self._result(said, said.get("tool_call_id")),))]
-        parts = self._parts(said.get("content"))
-        parts += [self._call(call) for call in said.get("tool_calls") or ()]
+            return [Message("tool", (self._result(mapping, mapping.get("tool_call_id")),))]
+        parts = self._parts(mapping.get("content"))
+        parts += [self._call(call) for call in mapping.get("tool_calls") or ()]
         # Anthropic has results in the user's message; a message of ours holds one.
         results = [Message("tool", (part,)) for part in parts if isinstance(part, ToolResult)]
         rest = [part for part in parts if not isinstance(part, ToolResult)]
@@ -101,41 +101,43 @@ class History:
             return [part]
         if isinstance(part, Attachment):
             return self._shown(part)
-        said = _mapping(part)
-        match said.get("type"):
+        mapping = _mapping(part)
+        match mapping.get("type"):
             case "text" | "input_text" | "output_text":
-                return [TextPart(str(said.get("text", "")))]
+                return [TextPart(str(mapping.get("text", "")))]
             case "image_url" | "input_image":
-                return self._shown(self._at_url(said.get("image_url")))
+                return self._shown(self._at_url(mapping.get("image_url")))
             case "image":
-                return self._shown(self._source(said.get("source")))
+                return self._shown(self._source(mapping.get("source")))
             case "tool_use":
-                arguments = json.dumps(said.get("input") or {}, ensure_ascii=False)
-                return [ToolCall(str(said.get("name", "")), arguments, str(said.get("id", "")))]
+                arguments = json.dumps(mapping.get("input") or {}, ensure_ascii=False)
+                return [
+                    ToolCall(str(mapping.get("name", "")), arguments, str(mapping.get("id", "")))
+                ]
             case "tool_result":
-                return [self._result(said, said.get("tool_use_id"))]
+                return [self._result(mapping, mapping.get("tool_use_id"))]
             case kind:
                 raise self._fault(f"a part of the type {kind!r} is not known here")
 
     def _call(self, call: Any) -> ToolCall:
-        said = _mapping(call)
-        function = _mapping(said.get("function", said))
+        mapping = _mapping(call)
+        function = _mapping(mapping.get("function", mapping))
         name, arguments = function.get("name"), function.get("arguments", "{}")
         if not isinstance(name, str) or not name:
             raise self._fault("a tool call has no name")
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False)
-        return ToolCall(name, arguments, str(said.get("id", "")))
+        return ToolCall(name, arguments, str(mapping.get("id", "")))
 
-    def _result(self, said: Mapping[str, Any], call: Any) -> ToolResult:
+    def _result(self, mapping: Mapping[str, Any], call: Any) -> ToolResult:
         if not isinstance(call, str) or not call:
             raise self._fault("a result names its call: tool_call_id")
-        parts = self._parts(said.get("content"))
+        parts = self._parts(mapping.get("content"))
         text = "".join([part.text for part in parts if isinstance(part, TextPart)])
-        return ToolResult(call, text, bool(said.get("is_error")))
+        return ToolResult(call, text, bool(mapping.get("is_error")))
 
-    def _at_url(self, given: Any) -> Image:
-        url = given if isinstance(given, str) else _mapping(given).get("url")
+    def _at_url(self, source: Any) -> Image:
+        url = source if isinstance(source, str) else _mapping(source).get("url")
         if not isinstance(url, str):
             raise self._fault("an image has an address")
         if not url.startswith("data:"):
@@ -144,10 +146,10 @@ class History:
         return self._decoded(media_type, data)
 
     def _source(self, source: Any) -> Image:
-        said = _mapping(source)
-        if said.get("type") == "url":
-            return self._at_url(said.get("url"))
-        return self._decoded(str(said.get("media_type", "")), said.get("data"))
+        mapping = _mapping(source)
+        if mapping.get("type") == "url":
+            return self._at_url(mapping.get("url"))
+        return self._decoded(str(mapping.get("media_type", "")), mapping.get("data"))
 
     def _decoded(self, media_type: str, data: Any) -> Image:
         try:
@@ -156,9 +158,9 @@ class History:
             raise self._fault("the bytes of an image are not base64") from error
 
     def _shown(self, attachment: Attachment) -> Sequence[Part]:
-        shown = showing([attachment])
-        self.blobs |= shown.blobs
-        return shown.parts
+        loaded = showing([attachment])
+        self.blobs |= loaded.blobs
+        return loaded.parts
 
     def _take(self, message: Message) -> None:
         """Keep it. Providers refuse a call without a result, and a result without its call."""

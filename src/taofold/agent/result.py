@@ -104,11 +104,11 @@ class RunResult(Generic[Out]):
     log: Log | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        said = repr(self.output)
-        said = said if len(said) <= 80 else f"{said[:79]}…"
+        text = repr(self.output)
+        text = text if len(text) <= 80 else f"{text[:79]}…"
         return (
             f"RunResult({self.run_id}: {self.status}, {self.stop_reason}, success={self.success}, "
-            f"{len(self.state.steps)} steps, output={said})"
+            f"{len(self.state.steps)} steps, output={text})"
         )
 
     @property
@@ -211,17 +211,17 @@ class Stream(Generic[Out]):
         For display only: a value may still change. The last one is the output itself, if the
         run has one. At most one in `every` seconds, but never the same twice.
         """
-        shown: Any = None
+        latest: Any = None
         next_look, clock = 0.0, asyncio.get_running_loop().time
         async for happening in self:
             self._read(happening)
             if isinstance(happening, Delta) and clock() >= next_look:
                 next_look = clock() + every
                 value = self._answer.partial(self._type)
-                if value is not None and value != shown:
-                    shown = value
+                if value is not None and value != latest:
+                    latest = value
                     yield value
-        if self.result.output is not None and self.result.output != shown:
+        if self.result.output is not None and self.result.output != latest:
             yield self.result.output
 
     @cached_property

@@ -50,7 +50,7 @@ class Check(Value, frozen=True):
     @property
     def place(self) -> Place:
         """The innermost place that belongs to no test; else the innermost; else an empty one."""
-        own = [place for place in self.places if not is_test(place.path)]
+        own = [frame for frame in self.places if not is_test(frame.path)]
         return (own or self.places or (_NOWHERE,))[-1]
 
     @property
@@ -77,7 +77,7 @@ class Check(Value, frozen=True):
     @property
     def test_line(self) -> int:
         """The line that the test's own body reached; 0 if unknown."""
-        return max([place.line for place in self.places if place.path == self.test_path], default=0)
+        return max([frame.line for frame in self.places if frame.path == self.test_path], default=0)
 
     @property
     def collecting(self) -> bool:

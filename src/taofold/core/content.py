@@ -181,12 +181,12 @@ class Message(Value, frozen=True):
 
 def result_message(id: str, content: Content, *, error: bool = False) -> Message:  # noqa: A002
     """The message that answers call `id`."""
-    shown = (
+    presentable = (
         content
         if isinstance(content, str)
         else tuple([part for part in content if isinstance(part, TextPart | MediaPart)])
     )
-    return Message("tool", (ToolResult(id, shown, error),))
+    return Message("tool", (ToolResult(id, presentable, error),))
 
 
 def parts_of(content: Content) -> tuple[Part, ...]:
@@ -265,20 +265,20 @@ def unbound(content: Content) -> Content:
     """`content` without what only its issuer understands: text, media, calls and results."""
     if isinstance(content, str):
         return content
-    kept: list[Part] = []
+    remaining: list[Part] = []
     for part in content:
         match part:
             case OpaquePart() | ThinkingPart():
                 pass
             case TextPart(opaque="") | ToolCall(opaque=""):
-                kept.append(part)
+                remaining.append(part)
             case TextPart():
-                kept.append(TextPart(part.text, part.phase))
+                remaining.append(TextPart(part.text, part.phase))
             case ToolCall():
-                kept.append(ToolCall(part.name, part.arguments, part.id))
+                remaining.append(ToolCall(part.name, part.arguments, part.id))
             case MediaPart() | ToolResult():
-                kept.append(part)
-    return content_of(kept)
+                remaining.append(part)
+    return content_of(remaining)
 
 
 def veiled(content: Content) -> Content:
@@ -288,19 +288,19 @@ def veiled(content: Content) -> Content:
     """
     if isinstance(content, str):
         return content
-    shown: list[Part] = []
+    visible: list[Part] = []
     for part in content:
         match part:
             case OpaquePart():
                 size = max(part.size, len(part.data))
-                shown.append(OpaquePart("", part.kind, part.digest, size))
+                visible.append(OpaquePart("", part.kind, part.digest, size))
             case TextPart() if part.opaque:
-                shown.append(TextPart(part.text, part.phase, _VEIL))
+                visible.append(TextPart(part.text, part.phase, _VEIL))
             case ToolCall() if part.opaque:
-                shown.append(ToolCall(part.name, part.arguments, part.id, _VEIL))
+                visible.append(ToolCall(part.name, part.arguments, part.id, _VEIL))
             case _:
-                shown.append(part)
-    return tuple(shown)
+                visible.append(part)
+    return tuple(visible)
 
 
 def blob_digest(content: bytes) -> str:
@@ -423,7 +423,7 @@ class Reply:
         if not text:
             return content_of(parts)
         # It stands where the first text stood: behind what the model thought before it spoke.
-        places = [place for place, part in enumerate(self.parts) if type(part) is TextPart]
+        places = [index for index, part in enumerate(self.parts) if type(part) is TextPart]
         parts.insert(places[0] if places else len(parts) - len(self.calls), TextPart(text))
         return content_of(parts)
 
@@ -535,14 +535,14 @@ class Conversation(Sequence[Message]):
         encoded = self._encoded.setdefault(form, _Encoded())
         pieces = encoded.pieces
         for index in range(encoded.count, len(self._messages)):
-            made = encode(self, index)
-            if made:
+            encoding = encode(self, index)
+            if encoding:
                 if pieces and separator:
                     pieces.append(separator)
-                if isinstance(made, bytes):
-                    pieces.append(made)
+                if isinstance(encoding, bytes):
+                    pieces.append(encoding)
                 else:
-                    pieces += made
+                    pieces += encoding
             encoded.count = index + 1
         return pieces
 
@@ -613,21 +613,21 @@ class _Outline:
 
 def _opaque(content: Content, number: int) -> str:
     """What the digest of opaque parts is made of."""
-    found = f"{number}\x1e"
+    outline = f"{number}\x1e"
     if isinstance(content, str):
-        return found
-    for place, part in enumerate(content):
+        return outline
+    for index, part in enumerate(content):
         match part:
             case OpaquePart():
-                known = part.digest or blake2b(part.data.encode(), digest_size=20).hexdigest()
-                found += f"{place}\x1f{part.kind}\x1f{known}\x1e"
+                digest = part.digest or blake2b(part.data.encode(), digest_size=20).hexdigest()
+                outline += f"{index}\x1f{part.kind}\x1f{digest}\x1e"
             case ThinkingPart() if part.echo:
-                found += f"{place}\x1f{part.echo}\x1f{part.text}\x1e"
+                outline += f"{index}\x1f{part.echo}\x1f{part.text}\x1e"
             case ToolCall() if part.opaque:
-                found += f"{place}\x1f{part.opaque}\x1e"
+                outline += f"{index}\x1f{part.opaque}\x1e"
             case _:
-                found += f"{place}\x1f{getattr(part, 'opaque', '')}\x1e"
-    return found
+                outline += f"{index}\x1f{getattr(part, 'opaque', '')}\x1e"
+    return outline
 
 
 _HEADER: Final = "=== CONVERSATION HISTORY ===\n"

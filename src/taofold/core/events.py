@@ -387,7 +387,10 @@ def public(event: Event) -> Event:
         case Replied(content=content):
             return msgspec.structs.replace(event, content=veiled(content))
         case RunStarted(history=history) if history:
-            past = [Message(one.role, veiled(one.content), one.issuer) for one in history]
+            past = [
+                Message(message.role, veiled(message.content), message.issuer)
+                for message in history
+            ]
             return msgspec.structs.replace(event, history=tuple(past))
         case _:
             return event
@@ -406,7 +409,7 @@ def blobs_of(event: Event) -> tuple[str, ...]:
             held = [part.digest for part in content if isinstance(part, OpaquePart)]
             return _digests(held, content)
         case RunStarted(parts=parts, history=history):
-            past = [digest for one in history for digest in _digests((), one.content)]
+            past = [digest for message in history for digest in _digests((), message.content)]
             return _digests(past, parts)
         case Steered(parts=parts):
             return _digests((), parts)
@@ -414,9 +417,9 @@ def blobs_of(event: Event) -> tuple[str, ...]:
             return ()
 
 
-def _digests(known: Iterable[str], content: Content) -> tuple[str, ...]:
-    found = [part.digest for part in media_of(content)]
-    return tuple([digest for digest in (*known, *found) if digest])
+def _digests(digests_beside: Iterable[str], content: Content) -> tuple[str, ...]:
+    digests = [part.digest for part in media_of(content)]
+    return tuple([digest for digest in (*digests_beside, *digests) if digest])
 
 
 SCHEMA_VERSION: Final = 2

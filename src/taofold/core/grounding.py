@@ -56,15 +56,15 @@ class Grounding(Value, frozen=True):
 
 def tokens(text: str) -> set[str]:
     """The concrete tokens of `text`: numbers, quoted strings, identifiers, paths."""
-    found = {number for number in _NUMBER.findall(text) if 1 < len(number) <= _LONGEST}
+    numbers = {number for number in _NUMBER.findall(text) if 1 < len(number) <= _LONGEST}
     for groups in _QUOTED.findall(text):
         quoted = "".join(groups).strip()
         if len(quoted) > 1:
-            found.add(quoted)
+            numbers.add(quoted)
     for chunk in set(_CHUNK.findall(text)):
         if len(chunk) > 2 and not _PLAIN.match(chunk) and len(chunk) <= _LONGEST:
-            found.update(_identifiers(chunk))
-    return found
+            numbers.update(_identifiers(chunk))
+    return numbers
 
 
 def _identifiers(chunk: str) -> Iterator[str]:
@@ -140,13 +140,13 @@ class TokenLedger:
         else:
             evidence = {token: self._learnt[token] for token in words if token in self._learnt}
         self._own.update([token for token in words if token not in self._learnt])
-        shown = sorted(evidence.items(), key=lambda entry: (entry[1], entry[0]))[:_SHOWN]
+        earliest = sorted(evidence.items(), key=lambda entry: (entry[1], entry[0]))[:_SHOWN]
         return Grounding(
             step,
             bool(evidence),
             bool(named),
             step > 1 and bool(self._brought),
-            tuple([Evidence(*entry) for entry in shown]),
+            tuple([Evidence(*entry) for entry in earliest]),
         )
 
 
@@ -163,17 +163,17 @@ def ground(steps: Sequence[Step], *, goal: str, instructions: str = "") -> tuple
     return tuple(judged)
 
 
-def ground_turns(told: Sequence[Turn], records: Iterable[e.Record]) -> tuple[Grounding, ...]:
+def ground_turns(all_turns: Sequence[Turn], records: Iterable[e.Record]) -> tuple[Grounding, ...]:
     """Judge the complete turns of a log in the order in which things really happened.
 
     Parallel branches see only what was observed before they thought; everything the model
     wrote counts as said, also replies that were rejected; so does what people said.
     `records` are those that still count.
     """
-    proposed = {turn.seq: turn for turn in told}
+    proposed = {turn.seq: turn for turn in all_turns}
     observed = {
         call.observed_seq: (turn.number, call.observation)
-        for turn in told
+        for turn in all_turns
         for call in turn.calls
         if call.observation is not None
     }
@@ -217,4 +217,4 @@ def _asked(start: e.RunStarted) -> str:
     mark: Any = start.settings.get("reference")
     if not isinstance(mark, str) or not mark:
         return start.goal
-    return "\n".join([one for one in start.goal.splitlines() if not one.startswith(mark)])
+    return "\n".join([line for line in start.goal.splitlines() if not line.startswith(mark)])

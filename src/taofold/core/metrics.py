@@ -46,45 +46,45 @@ class Metrics(Value, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON with every figure, also those that are zero."""
-        told = {name: getattr(self, name) for name in self.__struct_fields__}
-        told["usage"] = _usage(self.usage)
-        told["usage_by_model"] = {
+        measures = {name: getattr(self, name) for name in self.__struct_fields__}
+        measures["usage"] = _usage(self.usage)
+        measures["usage_by_model"] = {
             model: _usage(usage) for model, usage in self.usage_by_model.items()
         }
-        return told
+        return measures
 
 
 def measure(records: Iterable[e.Record]) -> Metrics:
     """Measure a log, finished or not. What was rewound counts only as money spent."""
     records = list(records)
-    kept = live(records)
-    told = turns(kept)
+    live_records = live(records)
+    all_turns = turns(live_records)
     state = fold(records)
-    done = [turn for turn in told if turn.complete]
+    done = [turn for turn in all_turns if turn.complete]
     calls = [call for turn in done for call in turn.calls]
     statuses = Counter(call.observation.status for call in calls if call.observation is not None)
     types = Counter[str](turn.thought.type for turn in done)
-    eligible = [one for one in ground_turns(told, kept) if one.eligible]
-    grounded = sum(one.grounded for one in eligible)
+    eligible = [judged for judged in ground_turns(all_turns, live_records) if judged.eligible]
+    grounded = sum(judged.grounded for judged in eligible)
     return Metrics(
         iterations_count=len(done),
         thought_type_distribution=dict(types),
         action_tool_distribution=dict(Counter(call.action.tool for call in calls)),
         observation_success_rate=_percent(statuses["success"], len(calls)),
-        thought_to_action_ratio=_ratio(told, len(done)),
+        thought_to_action_ratio=_ratio(all_turns, len(done)),
         grounding_score=_percent(grounded, len(eligible)),
         grounding_eligible=len(eligible),
         grounded=grounded,
-        cited=sum(one.cited for one in eligible),
+        cited=sum(judged.cited for judged in eligible),
         exception_rate=_percent(types["exception"], len(done)),
-        interrupted=sum(bool(turn.calls) and not turn.complete for turn in told),
+        interrupted=sum(bool(turn.calls) and not turn.complete for turn in all_turns),
         calls=state.tool_calls,
         refused_calls=state.refused_calls,
         model_calls=state.model_calls,
         usage=state.usage,
         usage_by_model=dict(state.usage_by_model),
         tool_ms=_tool_ms(done),
-        model_ms=round(sum(r.event.ms for r in kept if isinstance(r.event, e.Replied)), 3),
+        model_ms=round(sum(r.event.ms for r in live_records if isinstance(r.event, e.Replied)), 3),
         active_ms=state.active_ms,
         wall_ms=records[-1].at - records[0].at if records else 0,
     )
@@ -94,10 +94,10 @@ def _percent(part: int, whole: int) -> float | None:
     return round(100 * part / whole, 1) if whole else None
 
 
-def _ratio(told: Sequence[Turn], batches: int) -> float | None:
+def _ratio(all_turns: Sequence[Turn], batches: int) -> float | None:
     """Thoughts per batch: 1 unless an action came without a thought, or the reverse."""
     thoughts = sum(
-        bool(turn.thought.content.strip()) for turn in told if turn.complete or not turn.calls
+        bool(turn.thought.content.strip()) for turn in all_turns if turn.complete or not turn.calls
     )
     return round(thoughts / batches, 3) if batches else None
 
@@ -113,6 +113,6 @@ def _tool_ms(done: Sequence[Turn]) -> float:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.structs.asdict(usage)
-    told["usd"] = round(usage.usd, 9)
-    return told
+    fields: dict[str, Any] = msgspec.structs.asdict(usage)
+    fields["usd"] = round(usage.usd, 9)
+    return fields

@@ -35,11 +35,11 @@ def taken_in(
         raise ValueError("a run begins with run_started")
     _check_calls(records)
     open_ = _unobserved(records)
-    kept = [record for record in records if not _claimed(record.event, open_)]
-    seqs = [record.seq for record in kept]
-    claims = tuple(_claim(place, action, records) for place, action in open_.items())
+    history = [record for record in records if not _claimed(record.event, open_)]
+    seqs = [record.seq for record in history]
+    claims = tuple(_claim(position, action, records) for position, action in open_.items())
     origin = e.Provenance(
-        source, len(kept), first.principal.id, tuple(filter(_says_something, claims)), at
+        source, len(history), first.principal.id, tuple(filter(_says_something, claims)), at
     )
     started = replace(
         first,
@@ -52,7 +52,7 @@ def taken_in(
     )
     return [
         replace(record, seq=seq, event=started if seq == 0 else _marked(record.event, seqs))
-        for seq, record in enumerate(kept)
+        for seq, record in enumerate(history)
     ]
 
 
@@ -104,16 +104,18 @@ def _check_calls(records: Sequence[e.Record]) -> None:
 
 def _unobserved(records: Sequence[e.Record]) -> dict[Place, Action]:
     """The calls that were proposed and have no outcome, on the live branch."""
-    found: dict[Place, Action] = {}
+    actions_by_place: dict[Place, Action] = {}
     for record in live(records):
         match record.event:
             case e.Proposed(key=key, actions=actions):
-                found.update({(key, index): one for index, one in enumerate(actions)})
+                actions_by_place.update(
+                    {(key, index): action for index, action in enumerate(actions)}
+                )
             case e.Observed(key=key, index=index):
-                found.pop((key, index), None)
+                actions_by_place.pop((key, index), None)
             case _:
                 pass
-    return found
+    return actions_by_place
 
 
 def _claimed(event: e.Event, open_: dict[Place, Action]) -> bool:

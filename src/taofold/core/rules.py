@@ -45,34 +45,34 @@ _CLOSED: Final = (None, f"thoughts of type research are not enabled here: use on
 
 def check_thought(type_text: str | None, *, research: bool) -> tuple[ThoughtType | None, str]:
     """The type that `type_text` names, or None and what is wrong with it."""
-    known = _KNOWN.get(type_text)
-    if known is None:
+    known_type = _KNOWN.get(type_text)
+    if known_type is None:
         if not type_text:
             return _MISSING
-        known = _KNOWN.get(type_text.strip().lower())
-        if known is None:
+        known_type = _KNOWN.get(type_text.strip().lower())
+        if known_type is None:
             return None, f"unknown thought type {type_text!r}: use one of {_SIX}"
-    if known[0] == "research" and not research:
+    if known_type[0] == "research" and not research:
         return _CLOSED
-    return known
+    return known_type
 
 
 def fingerprint(action: Action) -> str:
     """The call as canonical JSON: its tool and parameters, without the reserved `timeout_s`."""
     parameters = action.parameters
     if "timeout_s" in parameters:
-        parameters = {name: said for name, said in parameters.items() if name != "timeout_s"}
+        parameters = {name: value for name, value in parameters.items() if name != "timeout_s"}
     try:
-        said = msgspec.json.encode(parameters, order="deterministic").decode()
+        content = msgspec.json.encode(parameters, order="deterministic").decode()
     except (TypeError, ValueError):  # not JSON; only a programmer's own strategy can do that
-        said = repr(parameters)
-    return f"{action.tool} {said}"
+        content = repr(parameters)
+    return f"{action.tool} {content}"
 
 
 def timeout(action: Action) -> float:
     """The seconds that the action asks for; 0 if it asks for none."""
-    asked = action.parameters.get("timeout_s", 0)
-    return float(asked) if isinstance(asked, int | float) else 0.0
+    seconds = action.parameters.get("timeout_s", 0)
+    return float(seconds) if isinstance(seconds, int | float) else 0.0
 
 
 def same_action(a: Action, b: Action) -> bool:
@@ -102,12 +102,16 @@ def violations(
     research: bool | None = None,
 ) -> tuple[Violation, ...]:
     """Every broken rule in a log: what the run recorded, and what the log itself shows."""
-    kept = live(records)
-    found = list(recorded(kept))
-    seen = {(one.rule, one.steps[-1:]) for one in found}
-    shown = derived(kept, effects=effects, research=research)
-    found += [one for one in shown if (one.rule, one.steps[-1:]) not in seen]
-    return tuple(sorted(found, key=lambda one: one.steps[:1]))
+    live_records = live(records)
+    broken = list(recorded(live_records))
+    reported = {(violation.rule, violation.steps[-1:]) for violation in broken}
+    derivable = derived(live_records, effects=effects, research=research)
+    broken += [
+        violation
+        for violation in derivable
+        if (violation.rule, violation.steps[-1:]) not in reported
+    ]
+    return tuple(sorted(broken, key=lambda violation: violation.steps[:1]))
 
 
 def recorded(records: Iterable[e.Record]) -> tuple[Violation, ...]:
@@ -116,21 +120,21 @@ def recorded(records: Iterable[e.Record]) -> tuple[Violation, ...]:
     Where the record names no step, it is the one that was being taken: the turn with the
     record's key, else the next turn of its branch.
     """
-    kept = live(records)
-    told = turns(kept)
-    numbers = {turn.seq: turn.number for turn in told}
-    taking = {turn.key: turn.number for turn in told}
+    live_records = live(records)
+    all_turns = turns(live_records)
+    numbers = {turn.seq: turn.number for turn in all_turns}
+    taking = {turn.key: turn.number for turn in all_turns}
     following: dict[str, int] = {}
-    found: list[Violation] = []
-    for record in reversed(kept):
+    broken: list[Violation] = []
+    for record in reversed(live_records):
         event = record.event
         if isinstance(event, e.Proposed):
             following[branch(event.key)] = numbers[record.seq]
         elif isinstance(event, e.Violated):
             number = taking.get(event.key) or following.get(branch(event.key), 0)
             steps = event.steps or ((number,) if number else ())
-            found.append(Violation(event.rule, event.detail, steps))
-    return tuple(reversed(found))
+            broken.append(Violation(event.rule, event.detail, steps))
+    return tuple(reversed(broken))
 
 
 def derived(
@@ -144,24 +148,26 @@ def derived(
     `effects` says what tools do ("read", "idempotent", "once") where the log does not;
     `research` whether that type was opted in (None: as the run's settings say).
     """
-    kept = live(records)
-    start = opening(kept)
+    live_records = live(records)
+    start = opening(live_records)
     settings = start.settings if start is not None else {}
-    told: Any = settings.get("effects")
-    told = cast("dict[str, str]", told) if isinstance(told, dict) else {}
-    known = {**told, **(effects or {})}
+    recorded_effects: Any = settings.get("effects")
+    recorded_effects = (
+        cast("dict[str, str]", recorded_effects) if isinstance(recorded_effects, dict) else {}
+    )
+    all_effects = {**recorded_effects, **(effects or {})}
     opted = settings.get("research") is True if research is None else research
     native = start is not None and start.profile.native_tools
-    taken = turns(kept)
+    taken = turns(live_records)
     return (
-        *(broken for turn in taken for broken in _alone(turn, known, opted)),
+        *(broken for turn in taken for broken in _alone(turn, all_effects, opted)),
         *(() if native else _unexplained(taken)),
         *_between(taken),
-        *(() if _waits(kept) else _interrupted(taken)),
+        *(() if _waits(live_records) else _interrupted(taken)),
         *(
-            Violation(UNGROUNDED, "the thought uses nothing that was observed", (one.step,))
-            for one in ground_turns(taken, kept)
-            if one.eligible and not one.grounded
+            Violation(UNGROUNDED, "the thought uses nothing that was observed", (verdict.step,))
+            for verdict in ground_turns(taken, live_records)
+            if verdict.eligible and not verdict.grounded
         ),
     )
 
@@ -182,9 +188,9 @@ def _alone(turn: Turn, effects: Mapping[str, str], research: bool) -> Iterator[V
             yield Violation(RESEARCH, detail, steps)
 
 
-def _unexplained(told: Sequence[Turn]) -> Iterator[Violation]:
+def _unexplained(all_turns: Sequence[Turn]) -> Iterator[Violation]:
     """Calls without a rationale. A native tool call has no place for one."""
-    for turn in told:
+    for turn in all_turns:
         for call in turn.calls:
             if not call.action.rationale.strip() and not call.local:
                 detail = f"{call.action.tool!r} was called without a rationale"
@@ -195,13 +201,13 @@ def _changes(tool: str, recorded: str, effects: Mapping[str, str]) -> bool:
     return (recorded or effects.get(tool, "read")) != "read"
 
 
-def _between(told: Sequence[Turn]) -> Iterator[Violation]:
+def _between(all_turns: Sequence[Turn]) -> Iterator[Violation]:
     """What a turn breaks by what came before it in its branch."""
     previous: dict[str, Turn] = {}
-    for turn in told:
-        place = branch(turn.key)
-        before = previous.get(place)
-        previous[place] = turn
+    for turn in all_turns:
+        branch_key = branch(turn.key)
+        before = previous.get(branch_key)
+        previous[branch_key] = turn
         if before is None:
             continue
         steps = (before.number, turn.number)
@@ -229,17 +235,17 @@ def _repeats(before: Turn, turn: Turn) -> Iterator[Violation]:
             yield Violation(REPEATED, detail, (before.number, turn.number))
 
 
-def _interrupted(told: Sequence[Turn]) -> Iterator[Violation]:
-    for turn in told:
+def _interrupted(all_turns: Sequence[Turn]) -> Iterator[Violation]:
+    for turn in all_turns:
         if turn.calls and not turn.complete:
             missing = sum(call.observation is None for call in turn.calls)
             detail = f"interrupted: {missing} of {len(turn.calls)} observations are missing"
             yield Violation(INCOMPLETE, detail, (turn.number,))
 
 
-def _waits(kept: Sequence[e.Record]) -> bool:
+def _waits(live_records: Sequence[e.Record]) -> bool:
     """Is the run parked for a person, so that what is open is no accident?"""
-    return bool(kept) and isinstance(kept[-1].event, e.Parked)
+    return bool(live_records) and isinstance(live_records[-1].event, e.Parked)
 
 
 class Item(Value, frozen=True):
@@ -257,19 +263,20 @@ _Broken: TypeAlias = Sequence[Violation]
 
 def check(records: Iterable[e.Record]) -> tuple[Item, ...]:
     """The seven items, in the order of the rules."""
-    kept = live(records)
-    told = turns(kept)
-    broken = [*derived(kept), *_coerced(told, recorded(kept))]
-    return tuple([_item(name, faults(told, broken)) for name, faults in _POINTS.items()])
+    live_records = live(records)
+    all_turns = turns(live_records)
+    broken = [*derived(live_records), *_coerced(all_turns, recorded(live_records))]
+    return tuple([_item(name, faults(all_turns, broken)) for name, faults in _POINTS.items()])
 
 
-def _coerced(told: Sequence[Turn], recorded: _Broken) -> list[Violation]:
+def _coerced(all_turns: Sequence[Turn], recorded: _Broken) -> list[Violation]:
     """Faults that are mended in the turn itself, so that only the record tells of them."""
-    mended = {turn.number for turn in told if turn.thought.synthesized}
+    mended = {turn.number for turn in all_turns if turn.thought.synthesized}
     return [
-        one
-        for one in recorded
-        if one.rule in (STATUS, RATIONALE) or (one.rule == UNTYPED and mended.issuperset(one.steps))
+        violation
+        for violation in recorded
+        if violation.rule in (STATUS, RATIONALE)
+        or (violation.rule == UNTYPED and mended.issuperset(violation.steps))
     ]
 
 
@@ -283,10 +290,10 @@ def _item(name: str, faults: _Faults) -> Item:
 def _broke(broken: _Broken, *names: str) -> _Faults:
     """The last step of each violation of the rules `names`."""
     return {
-        step: one.detail
-        for one in broken
-        if one.rule in names
-        for step in (one.steps[-1:] if one.rule in _AFTER else one.steps)
+        step: violation.detail
+        for violation in broken
+        if violation.rule in names
+        for step in (violation.steps[-1:] if violation.rule in _AFTER else violation.steps)
     }
 
 
@@ -294,9 +301,9 @@ _AFTER: Final = frozenset({EXCEPTION, REPEATED})
 """Rules whose violations name the failed step first and the offender last."""
 
 
-def _complete(told: Sequence[Turn], broken: _Broken) -> _Faults:
-    faults = {turn.number: _missing(turn) for turn in told if not turn.complete}
-    faults.update({t.number: "no thought" for t in told if not t.thought.content.strip()})
+def _complete(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
+    faults = {turn.number: _missing(turn) for turn in all_turns if not turn.complete}
+    faults.update({t.number: "no thought" for t in all_turns if not t.thought.content.strip()})
     return faults
 
 
@@ -304,13 +311,13 @@ def _missing(turn: Turn) -> str:
     return "an observation is missing" if turn.calls else "no action"
 
 
-def _typed(told: Sequence[Turn], broken: _Broken) -> _Faults:
-    return _broke(broken, UNTYPED, RESEARCH) if told else {}
+def _typed(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
+    return _broke(broken, UNTYPED, RESEARCH) if all_turns else {}
 
 
-def _acted(told: Sequence[Turn], broken: _Broken) -> _Faults:
+def _acted(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
     faults = _broke(broken, RATIONALE)
-    for turn in told:
+    for turn in all_turns:
         for call in turn.calls:
             if not call.action.tool.strip():
                 faults[turn.number] = "an action without a tool"
@@ -319,30 +326,30 @@ def _acted(told: Sequence[Turn], broken: _Broken) -> _Faults:
     return faults
 
 
-def _observed(told: Sequence[Turn], broken: _Broken) -> _Faults:
+def _observed(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
     faults = _broke(broken, STATUS)
-    for turn in told:
+    for turn in all_turns:
         if any(_silent(call) for call in turn.calls):
             faults[turn.number] = "an observation without a result"
     return faults
 
 
 def _silent(call: Call) -> bool:
-    seen = call.observation
-    return seen is not None and seen.result in (None, "") and not seen.blob
+    observation = call.observation
+    return observation is not None and observation.result in (None, "") and not observation.blob
 
 
-def _referring(told: Sequence[Turn], broken: _Broken) -> _Faults:
+def _referring(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
     return _broke(broken, UNGROUNDED)
 
 
-def _measured(told: Sequence[Turn], broken: _Broken) -> _Faults:
+def _measured(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
     """Can the metrics be taken? There is a step, and time runs forward within each."""
-    if not any(turn.complete for turn in told):
+    if not any(turn.complete for turn in all_turns):
         return {0: "there is no complete step to measure"}
     return {
         turn.number: "its times or durations run backwards"
-        for turn in told
+        for turn in all_turns
         if any(_backwards(turn.at, call) for call in turn.calls)
     }
 
@@ -354,7 +361,7 @@ def _backwards(proposed: int, call: Call) -> bool:
     )
 
 
-def _handled(told: Sequence[Turn], broken: _Broken) -> _Faults:
+def _handled(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
     return _broke(broken, EXCEPTION, REPEATED)
 
 

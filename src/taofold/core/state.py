@@ -209,8 +209,8 @@ def was_active(state: RunState, event: e.Event) -> bool:
 
 
 def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunState:
-    known = state.usage_by_model.get(event.model)
-    usage = event.usage if known is None else known + event.usage
+    earlier = state.usage_by_model.get(event.model)
+    usage = event.usage if earlier is None else earlier + event.usage
     return replace(
         state,
         model_calls=state.model_calls + (not event.cached),
@@ -222,17 +222,17 @@ def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunStat
 
 
 def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunState:
-    said = event.observation
-    refused = bool(said.refused)
-    slot = replace(_slot(state, event), observation=said, update=event.update)
+    observation = event.observation
+    refused = bool(observation.refused)
+    slot = replace(_slot(state, event), observation=observation, update=event.update)
     opened = _slots(state, event, slot)
     done = opened[event.key]
     steps, data = state.steps, state.data
-    seen = tuple([slot.observation for slot in done.slots if slot.observation is not None])
-    if len(seen) == len(done.slots):  # updates fold in declared order
+    observations = tuple([slot.observation for slot in done.slots if slot.observation is not None])
+    if len(observations) == len(done.slots):  # updates fold in declared order
         del opened[event.key]
         actions = tuple([slot.action for slot in done.slots])
-        steps = steps.plus(Step(len(steps) + 1, done.thought, actions, seen))
+        steps = steps.plus(Step(len(steps) + 1, done.thought, actions, observations))
         updates = [slot.update for slot in done.slots if slot.update is not None]
         data = {**data, **dict(updates)} if updates else data
     if event.usage is not None or event.calls is not None or event.tools:
@@ -251,13 +251,13 @@ def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunSt
 
 def _spent(state: RunState, event: e.Observed) -> RunState:
     """With what a child run consumed, if it was one."""
-    asked, acted = event.calls or (0, 0)
-    per_tool = {name: state.per_tool.get(name, 0) + made for name, made in event.tools.items()}
+    asked_calls, acted = event.calls or (0, 0)
+    per_tool = {name: state.per_tool.get(name, 0) + count for name, count in event.tools.items()}
     return replace(
         state,
         per_tool={**state.per_tool, **per_tool},
         usage=state.usage + (event.usage or Usage()),
-        child_model_calls=state.child_model_calls + asked,
+        child_model_calls=state.child_model_calls + asked_calls,
         child_tool_calls=state.child_tool_calls + acted,
     )
 
@@ -277,14 +277,14 @@ def _slots(state: RunState, event: _Called, slot: Slot) -> dict[str, OpenStep]:
 
 def live(records: Iterable[e.Record]) -> list[e.Record]:
     """The records that still count: what a `Rewound` took back is left out."""
-    kept: list[e.Record] = []
+    surviving: list[e.Record] = []
     for record in records:
         if isinstance(record.event, e.Rewound):
             to = record.event.to
-            while kept and kept[-1].seq > to:
-                kept.pop()
-        kept.append(record)
-    return kept
+            while surviving and surviving[-1].seq > to:
+                surviving.pop()
+        surviving.append(record)
+    return surviving
 
 
 def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
@@ -294,8 +294,10 @@ def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
     """
     for record in (counted := live(records := list(records))):
         state = reduce(state, record)
-    seen = {r.seq for r in counted} if len(counted) != len(records) else None
-    for event in [r.event for r in records if seen is not None and r.seq not in seen]:
+    surviving_seqs = {r.seq for r in counted} if len(counted) != len(records) else None
+    for event in [
+        r.event for r in records if surviving_seqs is not None and r.seq not in surviving_seqs
+    ]:
         if isinstance(event, e.Replied):
             state = _replied(state, event, state.at, state.active_ms)
         state = _spent(state, event) if isinstance(event, e.Observed) else state

@@ -37,15 +37,15 @@ def excerpt(text: str, limit: int) -> str:
 
 def _errors(text: str, limit: int) -> str:
     """Lines that look like errors, from the start, within `limit` characters."""
-    kept: list[str] = []
+    chosen: list[str] = []
     for line in text.splitlines():
         if _ERROR.search(line[:2000]):
             line = line[:_LINE]
             limit -= len(line) + 1
             if limit < 0:
                 break
-            kept.append(line)
-    return "\n".join(kept)
+            chosen.append(line)
+    return "\n".join(chosen)
 
 
 def key_line(text: str, *, failed: bool = False) -> str:
@@ -95,9 +95,9 @@ def near(word: str, known: Iterable[str]) -> str:
     "did you mean 'react'?"
     """
     names = sorted(islice(known, _COMPARED))
-    found = get_close_matches(word.lower(), names, n=2, cutoff=0.6)
-    if found:
-        return f"did you mean {' or '.join(map(repr, found))}?"
+    matches = get_close_matches(word.lower(), names, n=2, cutoff=0.6)
+    if matches:
+        return f"did you mean {' or '.join(map(repr, matches))}?"
     if not names or len(names) > _MOST:
         return ""
     return f"known are {', '.join(names)}"

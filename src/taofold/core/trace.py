@@ -67,12 +67,12 @@ class Turn(Value, frozen=True):
 
     def step(self) -> Step:
         """The turn as a step; what has no observation is left out."""
-        seen = [call for call in self.calls if call.observation is not None]
+        observed = [call for call in self.calls if call.observation is not None]
         return Step(
             self.number,
             self.thought,
-            tuple([call.action for call in seen]),
-            tuple([call.observation for call in seen if call.observation is not None]),
+            tuple([call.action for call in observed]),
+            tuple([call.observation for call in observed if call.observation is not None]),
         )
 
 
@@ -149,9 +149,9 @@ def turns(records: Iterable[e.Record]) -> tuple[Turn, ...]:
                 current[event.key] = turn
                 last[branch(event.key)] = record.seq
             case e.Decided() | e.Started() | e.Observed():
-                found = current.get(event.key)
-                if found is not None and 0 <= event.index < len(found.calls):
-                    _enter(found.calls[event.index], event, record)
+                open_turn = current.get(event.key)
+                if open_turn is not None and 0 <= event.index < len(open_turn.calls):
+                    _enter(open_turn.calls[event.index], event, record)
             case _:
                 pass
     placed = [(o.place(o.seq < last[branch(o.event.key)]), o.seq, o) for o in opened]
@@ -215,51 +215,53 @@ class TraceSpan(msgspec.Struct, frozen=True, gc=False):
 
 def trace(records: Iterable[e.Record]) -> tuple[TraceSpan, ...]:
     """The entries of a log in the order of their start; what is open ends with the log."""
-    kept = live(records)
-    if not kept:
+    live_records = live(records)
+    if not live_records:
         return ()
-    told = turns(kept)
-    root = f"{kept[0].run}:{kept[0].seq}"
-    found = [_run(kept, root), *_replies(kept, told, root)]
-    for turn in told:
-        found += _turn(turn, kept[-1], root)
-    return tuple(sorted(found, key=lambda entry: entry.start))
+    all_turns = turns(live_records)
+    root = f"{live_records[0].run}:{live_records[0].seq}"
+    spans = [_run(live_records, root), *_replies(live_records, all_turns, root)]
+    for turn in all_turns:
+        spans += _turn(turn, live_records[-1], root)
+    return tuple(sorted(spans, key=lambda entry: entry.start))
 
 
 def _entry(id: str, parent: str, step: int, start: int, **rest: Any) -> TraceSpan:  # noqa: A002
     return TraceSpan(VERSION, id, parent, step, iso(start), start=start, **rest)
 
 
-def _run(kept: Sequence[e.Record], root: str) -> TraceSpan:
-    first, last = kept[0].event, kept[-1].event
+def _run(live_records: Sequence[e.Record], root: str) -> TraceSpan:
+    first, last = live_records[0].event, live_records[-1].event
     opened = first if isinstance(first, e.RunStarted) else e.RunStarted(goal="")
     done = last if isinstance(last, e.RunFinished) else None
     return _entry(
         root,
         opened.parent,
         0,
-        kept[0].at,
+        live_records[0].at,
         type="run",
         name=opened.agent,
         input=opened.goal,
         output=done.output if done else None,
         status=done.status if done else "open",
         usage=None,
-        end=kept[-1].at,
+        end=live_records[-1].at,
     )
 
 
-def _replies(kept: Sequence[e.Record], told: Sequence[Turn], root: str) -> list[TraceSpan]:
+def _replies(
+    live_records: Sequence[e.Record], all_turns: Sequence[Turn], root: str
+) -> list[TraceSpan]:
     """Model calls. A reply belongs to the next step of its branch."""
-    numbers = {turn.seq: turn.number for turn in told}
+    numbers = {turn.seq: turn.number for turn in all_turns}
     following: dict[str, int] = {}
-    found: list[TraceSpan] = []
-    for record in reversed(kept):
+    spans: list[TraceSpan] = []
+    for record in reversed(live_records):
         event = record.event
         if isinstance(event, e.Proposed):
             following[branch(event.key)] = numbers.get(record.seq, 0)
         elif isinstance(event, e.Replied):
-            found.append(
+            spans.append(
                 _entry(
                     f"{record.run}:{record.seq}",
                     root,
@@ -275,8 +277,8 @@ def _replies(kept: Sequence[e.Record], told: Sequence[Turn], root: str) -> list[
                     key=event.key,
                 )
             )
-    found.reverse()
-    return found
+    spans.reverse()
+    return spans
 
 
 def _turn(turn: Turn, last: e.Record, root: str) -> list[TraceSpan]:
@@ -302,7 +304,7 @@ def _turn(turn: Turn, last: e.Record, root: str) -> list[TraceSpan]:
 
 
 def _call(call: Call, own: str, turn: Turn, until: int) -> TraceSpan:
-    seen = call.observation
+    observation = call.observation
     return _entry(
         own,
         own.rpartition(".")[0],
@@ -311,8 +313,8 @@ def _call(call: Call, own: str, turn: Turn, until: int) -> TraceSpan:
         type="tool",
         name=call.action.tool,
         input=call.action.parameters,
-        output=seen.result if seen else None,
-        status=seen.status if seen else "interrupted",
+        output=observation.result if observation else None,
+        status=observation.status if observation else "interrupted",
         usage=None,
         end=call.observed_at or until,
         key=turn.key,
@@ -373,8 +375,8 @@ def audit(
                         proposed_at=record.at,
                     )
             case e.Decided() | e.Started() | e.Observed():
-                place = (event.key, event.index)
-                entries[place] = _with(entries[place], event, record.at)
+                position = (event.key, event.index)
+                entries[position] = _with(entries[position], event, record.at)
             case e.DecisionRefused():
                 attempts.append(
                     RefusedDecision(event.id, event.by, event.why, event.at or record.at)
@@ -388,8 +390,8 @@ def _with(entry: AuditEntry, event: e.Decided | e.Started | e.Observed, at: int)
     if isinstance(event, e.Started):
         return replace(entry, started_at=at)
     if isinstance(event, e.Observed):
-        seen = event.observation
-        return replace(entry, outcome=seen.refused or seen.status, finished_at=at)
+        observation = event.observation
+        return replace(entry, outcome=observation.refused or observation.status, finished_at=at)
     parameters = entry.parameters if event.action is None else event.action.parameters
     return replace(
         entry,

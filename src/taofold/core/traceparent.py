@@ -28,10 +28,10 @@ def parse(text: str) -> TraceContext | None:
 
     A version of the future may have more fields behind those of version 00.
     """
-    found = _FORM.fullmatch(text.strip())
-    if found is None:
+    match = _FORM.fullmatch(text.strip())
+    if match is None:
         return None
-    version, trace, span, flags, more = found.groups()
+    version, trace, span, flags, more = match.groups()
     if version == "ff" or (version == "00" and more) or not int(trace, 16) or not int(span, 16):
         return None
     return TraceContext(trace, span, bool(int(flags, 16) & _SAMPLED))

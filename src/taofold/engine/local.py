@@ -174,13 +174,13 @@ class LocalEngine:
         if top.run != run and top.status in ENDED:
             await people.end_orphan(self._log, row, self._now())
             return
-        mine = await self._may(top.run)
+        allowed = await self._may(top.run)
         # A message for a run of others is theirs; that its approval expired anybody may note.
-        if row.status == "waiting" and (mine or row.wake_at != AT_ONCE):
+        if row.status == "waiting" and (allowed or row.wake_at != AT_ONCE):
             expired = await people.expire(self._log, row, self._now())
             if not expired and await self._settled(row):
                 return
-        if mine and run not in self.stuck and not self.drives(top.run):
+        if allowed and run not in self.stuck and not self.drives(top.run):
             await self.wake(top.run)
 
     async def _settled(self, row: RunRow) -> bool:

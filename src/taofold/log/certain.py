@@ -63,9 +63,9 @@ class CertainLog(WrappedLog):
                 there = await self.log.row(row.run)
             except UnknownRun:
                 return None
-            wanted = (row.goal, row.agent, row.created_at, owner, 1 if owner else 0, len(records))
+            expected = (row.goal, row.agent, row.created_at, owner, 1 if owner else 0, len(records))
             got = (there.goal, there.agent, there.created_at, there.owner, there.epoch)
-            if (*got, there.events) != wanted:
+            if (*got, there.events) != expected:
                 raise Conflict(f"there is already a run {row.run!r}; choose another id")
             return Claim(there.epoch)
 

@@ -29,9 +29,9 @@ _known: Final["WeakSet[ForkAware]"] = WeakSet()
 _inherited: Final[set[tuple[int, int]]] = set()
 
 
-def tell(one: ForkAware) -> None:
-    """Call `one.forked()` in every child process, as long as `one` lives."""
-    _known.add(one)
+def tell(listener: ForkAware) -> None:
+    """Call `listener.forked()` in every child process, as long as `listener` lives."""
+    _known.add(listener)
 
 
 def inherit(path: Path, connection: sqlite3.Connection) -> None:
@@ -40,10 +40,10 @@ def inherit(path: Path, connection: sqlite3.Connection) -> None:
     # file that others use.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return
-    _inherited.add((found.st_dev, found.st_ino))
+    _inherited.add((status.st_dev, status.st_ino))
 
 
 def refuse(path: Path) -> None:
@@ -55,10 +55,10 @@ def refuse(path: Path) -> None:
     if not _inherited:
         return
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return
-    if (found.st_dev, found.st_ino) in _inherited:
+    if (status.st_dev, status.st_ino) in _inherited:
         raise LogError(message(path))
 
 
@@ -72,8 +72,8 @@ def message(path: Path) -> str:
 
 
 def _forked() -> None:
-    for one in list(_known):
-        one.forked()
+    for closable in list(_known):
+        closable.forked()
 
 
 if hasattr(os, "register_at_fork"):

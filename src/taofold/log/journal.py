@@ -122,12 +122,12 @@ class MemoryJournal:
     ) -> int:
         """Append behind number `after`."""
         del disk
-        known = self._streams.get(stream, [])
-        if len(known) - 1 != after:
-            raise Conflict(outrun(stream, after, len(known) - 1))
+        stored = self._streams.get(stream, [])
+        if len(stored) - 1 != after:
+            raise Conflict(outrun(stream, after, len(stored) - 1))
         added = [Fact(after + 1 + n, at, body) for n, (at, body) in enumerate(facts)]
         if added:
-            self._streams.setdefault(stream, known).extend(added)
+            self._streams.setdefault(stream, stored).extend(added)
         if added and owner:
             with self._lock:
                 self._leases[stream] = (owner, self._now() + lease_ms)
@@ -136,14 +136,14 @@ class MemoryJournal:
     def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
         """Make the leases of `streams` end in `lease_ms` from now."""
         with self._lock:
-            kept = {one for one in streams if self._leases.get(one, ("", 0))[0] == owner}
-            self._leases.update(dict.fromkeys(kept, (owner, self._now() + lease_ms)))
-        return kept
+            renewed = {name for name in streams if self._leases.get(name, ("", 0))[0] == owner}
+            self._leases.update(dict.fromkeys(renewed, (owner, self._now() + lease_ms)))
+        return renewed
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
         """Facts with `seq > after`, in order."""
-        found = self._streams.get(stream, [])[max(after, -1) + 1 :]
-        return found[:limit] if limit > 0 else found
+        facts = self._streams.get(stream, [])[max(after, -1) + 1 :]
+        return facts[:limit] if limit > 0 else facts
 
     async def streams(self, prefix: str = "") -> list[StreamRow]:
         """Streams whose name starts with `prefix`, newest first."""

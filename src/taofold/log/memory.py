@@ -134,15 +134,15 @@ class MemoryLog:
     def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
         """Make the leases of `runs` end in `lease_ms` from now."""
         self._open()
-        until, kept = self._now() + lease_ms, set[str]()
+        until, renewed = self._now() + lease_ms, set[str]()
         with self._lock:
             for run in runs:
                 entry = self._runs.get(run)
                 if entry is None or entry.row.owner != owner or entry.row.status != "running":
                     continue
                 entry.row = replace(entry.row, lease_until=until)
-                kept.add(run)
-        return kept
+                renewed.add(run)
+        return renewed
 
     async def append(
         self,
@@ -218,16 +218,16 @@ class MemoryLog:
         """Runs, newest first; a `limit` of 0 means all."""
         self._open()
         now = self._now()
-        wanted = {"status": status, "session": session, "parent": parent}
-        wanted |= {"principal": principal, "agent": agent}
-        equal = [(name, value) for name, value in wanted.items() if value]
-        found = [
+        filters = {"status": status, "session": session, "parent": parent}
+        filters |= {"principal": principal, "agent": agent}
+        equal = [(name, value) for name, value in filters.items() if value]
+        matching = [
             entry.shown(now)
             for entry in reversed(self._runs.values())
             if all(getattr(entry.row, name) == value for name, value in equal)
             and (not before or entry.row.place < before)
         ]
-        return found[:limit] if limit else found
+        return matching[:limit] if limit else matching
 
     async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         """Ids of runs that begin with `prefix`, in order."""
@@ -240,14 +240,14 @@ class MemoryLog:
         clock_now = self._now()
         behind = (due_at(after), after.place) if after is not None else (0, 0)
         rows = [entry.shown(clock_now) for entry in self._runs.values()]
-        found = [
+        matching = [
             row
             for row in rows
             if (row.status == "running" and row.lease_until and not row.held)
             or (row.status == "waiting" and 0 < row.wake_at <= now)
         ]
-        found.sort(key=lambda row: (due_at(row), row.place))
-        return [row for row in found if (due_at(row), row.place) > behind][:limit]
+        matching.sort(key=lambda row: (due_at(row), row.place))
+        return [row for row in matching if (due_at(row), row.place) > behind][:limit]
 
     async def count(self, *, principal: str | None = None) -> dict[str, int]:
         """How many runs there are by status."""

@@ -85,8 +85,8 @@ class _Digest:
 
     def of(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
-            said = [value.hex() if isinstance(value, bytes) else value for value in row]
-            self._sum.update(json.dumps(said).encode() + b"\n")
+            cells = [value.hex() if isinstance(value, bytes) else value for value in row]
+            self._sum.update(json.dumps(cells).encode() + b"\n")
             self.count += 1
             yield row
 
@@ -128,7 +128,7 @@ def migrate(source: str, target: str) -> Moved:
                 )
         new.commit()
     whole = hashlib.blake2b("\n".join(map(str, sent.values())).encode(), digest_size=20)
-    return Moved({table: one.count for table, one in sent.items()}, whole.hexdigest())
+    return Moved({table: sent_table.count for table, sent_table in sent.items()}, whole.hexdigest())
 
 
 def _side(spec: str, *, new: bool) -> Side:
@@ -169,18 +169,20 @@ class SqliteSide:
     def put(self, table: str, rows: Iterable[Row]) -> None:
         """Write rows."""
         if table == "leases":
-            said = "update runs set lease_until = ?3 where number = ?1 and ?2 is not null"
+            statement = "update runs set lease_until = ?3 where number = ?1 and ?2 is not null"
         elif table in ("events", "facts"):
             names = ("id", *TABLES[table][2:])
-            said = f"insert into {table}({', '.join(names)}) values(?1 << 32 | ?2, ?3, "
-            said += "?4, cast(?5 as text))" if table == "events" else "cast(?4 as text))"
+            statement = f"insert into {table}({', '.join(names)}) values(?1 << 32 | ?2, ?3, "
+            statement += "?4, cast(?5 as text))" if table == "events" else "cast(?4 as text))"
         else:
             marks = [
                 f"cast(?{n} as text)" if _is_text(table, name) else f"?{n}"
                 for n, name in enumerate(TABLES[table], 1)
             ]
-            said = f"insert into {table}({', '.join(TABLES[table])}) values({', '.join(marks)})"
-        self._db.executemany(said, rows)
+            statement = (
+                f"insert into {table}({', '.join(TABLES[table])}) values({', '.join(marks)})"
+            )
+        self._db.executemany(statement, rows)
 
     def commit(self) -> None:
         """Keep what was written."""

@@ -29,24 +29,24 @@ def open_log(spec: Log | str | Path) -> Log:
     """
     if not isinstance(spec, str | Path):
         return spec
-    said = str(spec)
-    if said == "memory":
+    text = str(spec)
+    if text == "memory":
         return MemoryLog()
-    scheme, sign, rest = said.partition(":")
+    scheme, sign, rest = text.partition(":")
     adapter = _ADAPTERS.get(scheme) or (_entry(scheme) if rest.startswith("//") else "")
     if not sign or not adapter:
-        scheme, rest, adapter = "sqlite", said, _ADAPTERS["sqlite"]
+        scheme, rest, adapter = "sqlite", text, _ADAPTERS["sqlite"]
     if not rest:
         raise ConfigError(
-            f"a log is 'memory', 'sqlite:PATH', a path or 'postgresql://…', not {said!r}",
+            f"a log is 'memory', 'sqlite:PATH', a path or 'postgresql://…', not {text!r}",
             path="log",
         )
-    key = f"sqlite:{Path(rest).absolute()}" if scheme == "sqlite" else said
-    known = _open.get(key)
-    if known is None or getattr(known, "closed", False):
+    key = f"sqlite:{Path(rest).absolute()}" if scheme == "sqlite" else text
+    opened = _open.get(key)
+    if opened is None or getattr(opened, "closed", False):
         module, _, name = adapter.partition(":")
         factory = cast("Callable[[Any], Log]", getattr(importlib.import_module(module), name))
-        _open[key] = factory(Path(rest) if scheme == "sqlite" else said)
+        _open[key] = factory(Path(rest) if scheme == "sqlite" else text)
     return _open[key]
 
 

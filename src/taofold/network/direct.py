@@ -56,8 +56,10 @@ def send(
 def reason(error: urllib.error.HTTPError) -> str:
     """Status and phrase; of a redirect also where it points, for whoever configured the URL."""
     target = error.headers.get("Location", "") if 300 <= error.code < 400 else ""
-    said = f"{error.code} {error.reason}"
-    return f"{said}: it points to {target[:200]!r}; redirects are not followed" if target else said
+    reason = f"{error.code} {error.reason}"
+    return (
+        f"{reason}: it points to {target[:200]!r}; redirects are not followed" if target else reason
+    )
 
 
 def origin(url: str) -> tuple[str, str, int]:

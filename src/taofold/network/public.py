@@ -130,8 +130,8 @@ def connector(
     """
     client = importlib.import_module("aiohttp")  # 0.2 s, paid by the first request
 
-    def checked(found: Any) -> socket.socket:
-        family, kind, protocol, _, where = found
+    def checked(candidate: Any) -> socket.socket:
+        family, kind, protocol, _, where = candidate
         address = str(where[0])
         if family not in _SOCKETS or not allowed(address):
             # With a number: aiohttp shows the text of such errors only.
@@ -139,10 +139,10 @@ def connector(
         return socket.socket(family, kind, protocol)
 
     resolver: Any = None if resolve is None else _Resolver(resolve)
-    found: aiohttp.TCPConnector = client.TCPConnector(
+    connector: aiohttp.TCPConnector = client.TCPConnector(
         resolver=resolver, use_dns_cache=False, socket_factory=checked
     )
-    return found
+    return connector
 
 
 class _Resolver:

@@ -124,12 +124,12 @@ class Limits:
         """
         held = tuple(held)
         if self.tool_calls is not None:
-            reserved = sum([one.tool_calls for one in held])
+            reserved = sum([share.tool_calls for share in held])
             if _acted(state) + len(ready) + reserved >= self.tool_calls:
                 return f"limit reached: {self.tool_calls} tool calls"
         bound = self.per_tool.get(tool)
         if bound is not None:
-            begun = sum([one.per_tool.get(tool, 0) for one in held]) + ready.count(tool)
+            begun = sum([share.per_tool.get(tool, 0) for share in held]) + ready.count(tool)
             if state.per_tool.get(tool, 0) + begun >= bound:
                 return f"limit reached: {bound} calls of {tool!r}"
         if self.seconds is not None and state.active_ms >= self.seconds * 1000:
@@ -148,10 +148,10 @@ class Limits:
         """
         held = tuple(held)
         whole = Held(
-            sum([one.model_calls for one in held]),
-            sum([one.tool_calls for one in held]),
-            sum([one.tokens for one in held]),
-            sum([one.usd for one in held]),
+            sum([share.model_calls for share in held]),
+            sum([share.tool_calls for share in held]),
+            sum([share.tokens for share in held]),
+            sum([share.usd for share in held]),
         )
         spent = {
             "model_calls": self._asked(state) + whole.model_calls,
@@ -167,9 +167,9 @@ class Limits:
             rest["usd"] = max(0.0, self.usd - state.usage.usd - whole.usd) / among
         if self.seconds is not None:
             rest["seconds"] = max(0.0, self.seconds - state.active_ms / 1000)
-        counts = (state.per_tool, *[one.per_tool for one in held])
+        counts = (state.per_tool, *[share.per_tool for share in held])
         rest["per_tool"] = {
-            tool: _share(bound - sum([one.get(tool, 0) for one in counts]), among)
+            tool: _share(bound - sum([share.get(tool, 0) for share in counts]), among)
             for tool, bound in self.per_tool.items()
         }
         return replace(self, **rest, depth=self.depth - 1)

@@ -79,11 +79,11 @@ def checked(rights: Mapping[Right, str], levels: Mapping[str, int]) -> None:
     """
     for right, role in rights.items():
         if right not in get_args(Right):
-            known = ", ".join(get_args(Right))
-            raise ConfigError(f"unknown right {right!r}; there are {known}", path="rights")
+            names = ", ".join(get_args(Right))
+            raise ConfigError(f"unknown right {right!r}; there are {names}", path="rights")
         if role and _level(role, levels) is None:
-            said = f"{right} names the unknown role {role!r}; there are {', '.join(levels)}"
-            raise ConfigError(said, path="rights")
+            message = f"{right} names the unknown role {role!r}; there are {', '.join(levels)}"
+            raise ConfigError(message, path="rights")
 
 
 def stricter(
@@ -91,13 +91,13 @@ def stricter(
 ) -> dict[Right, str]:
     """Of each right the higher of both roles."""
     nobody = 1 << 30
-    found = dict(one)
+    merged = dict(one)
     for right, role in other.items():
-        mine = _level(one.get(right, ""), levels)
+        own_level = _level(one.get(right, ""), levels)
         his = _level(role, levels)
-        if (nobody if his is None else his) > (nobody if mine is None else mine):
-            found[right] = role
-    return found
+        if (nobody if his is None else his) > (nobody if own_level is None else own_level):
+            merged[right] = role
+    return merged
 
 
 Autonomy = Literal["conservative", "balanced", "autonomous"]
@@ -149,15 +149,15 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.autonomy not in _DIAL:
-            said = f"autonomy must be one of {', '.join(_DIAL)}, not {self.autonomy!r}"
-            raise ConfigError(said, path="policy")
+            message = f"autonomy must be one of {', '.join(_DIAL)}, not {self.autonomy!r}"
+            raise ConfigError(message, path="policy")
         object.__setattr__(self, "rights", {**RIGHTS, **self.rights})
         checked(self.rights, self.roles)
 
     @property
     def version(self) -> str:
         """Digest of everything that could change a ruling. Approvals are bound to it."""
-        said = (
+        message = (
             self.autonomy,
             sorted(self.tiers.items()),
             None if self.allow is None else sorted(self.allow),
@@ -169,7 +169,7 @@ class Policy:
             self.approvers,
             self.own_approval,
         )
-        return blake2b(msgspec.json.encode(said), digest_size=6).hexdigest()
+        return blake2b(msgspec.json.encode(message), digest_size=6).hexdigest()
 
     def rule(
         self, action: Action, facts: Facts, principal: Principal, *, critical: bool = False
@@ -231,8 +231,10 @@ class Policy:
     def _stricter_roles(self, other: "Policy") -> dict[str, str]:
         required = dict(self.required)
         for tool, role in other.required.items():
-            mine = required.get(tool)
-            if mine is None or self.roles.get(role, 1 << 30) > self.roles.get(mine, 1 << 30):
+            own_role = required.get(tool)
+            if own_role is None or self.roles.get(role, 1 << 30) > self.roles.get(
+                own_role, 1 << 30
+            ):
                 required[tool] = role
         return required
 
@@ -258,31 +260,33 @@ class Policy:
         return ""
 
 
-def _higher(mine: Mapping[str, Tier], other: Mapping[str, Tier]) -> dict[str, Tier]:
+def _higher(own: Mapping[str, Tier], other: Mapping[str, Tier]) -> dict[str, Tier]:
     """Both tables of tiers; where both name a tool, the higher tier."""
-    both = {**mine, **other}
-    return {name: max(mine.get(name, tier), tier) for name, tier in both.items()}
+    both = {**own, **other}
+    return {name: max(own.get(name, tier), tier) for name, tier in both.items()}
 
 
 def loosened(project: Policy, operator: Policy) -> Sequence[str]:
     """The points in which a project's policy would loosen the operator's: all refused (D16)."""
-    said: list[str] = []
+    conflicts: list[str] = []
     if _DIAL.index(project.autonomy) > _DIAL.index(operator.autonomy):
-        said.append(f"autonomy: {project.autonomy!r} is looser than {operator.autonomy!r}")
+        conflicts.append(f"autonomy: {project.autonomy!r} is looser than {operator.autonomy!r}")
     for tool, tier in operator.tiers.items():
         if project.tiers.get(tool, tier) < tier:
-            said.append(f"tiers.{tool}: {int(project.tiers[tool])} is below {int(tier)}")
+            conflicts.append(f"tiers.{tool}: {int(project.tiers[tool])} is below {int(tier)}")
     if operator.allow is not None and project.allow is not None:
         extra = sorted(project.allow - operator.allow)
-        said += [f"allow: {name!r} is not allowed" for name in extra]
+        conflicts += [f"allow: {name!r} is not allowed" for name in extra]
     for tool, role in operator.required.items():
-        mine = project.required.get(tool, role)
-        if operator.roles.get(mine, -1) < operator.roles.get(role, 1 << 30):
-            said.append(f"required.{tool}: {mine} is below {role}")
-    return said
+        own_role = project.required.get(tool, role)
+        if operator.roles.get(own_role, -1) < operator.roles.get(role, 1 << 30):
+            conflicts.append(f"required.{tool}: {own_role} is below {role}")
+    return conflicts
 
 
 def digest(action: Action, definition: str) -> str:
     """What an approval is bound to: the tool, its exact arguments and its definition (D10)."""
-    said = msgspec.json.encode((action.tool, action.parameters, definition), order="deterministic")
-    return blake2b(said, digest_size=10).hexdigest()
+    encoded = msgspec.json.encode(
+        (action.tool, action.parameters, definition), order="deterministic"
+    )
+    return blake2b(encoded, digest_size=10).hexdigest()

@@ -59,7 +59,7 @@ class CallIdentity(NamedTuple):
 class _Call:
     text: str = ""
     same: int = 0
-    made: int = 0
+    count: int = 0
 
 
 class Repetition:
@@ -93,10 +93,10 @@ class Repetition:
                 "repeat_same_action_unchanged",
                 f"{action.tool} just failed with exactly these parameters: change something",
             )
-        known = self._calls.get(key) if key in self._recent else None
-        if known is None and beside < ALLOWED:
+        history = self._calls.get(key) if key in self._recent else None
+        if history is None and beside < ALLOWED:
             return _RUN
-        same = (known.same if known is not None else 0) + beside
+        same = (history.same if history is not None else 0) + beside
         if same >= ALLOWED:
             levels: tuple[Level, ...] = ("blocked", "toolless", "stop")
             return Judgement(
@@ -104,7 +104,7 @@ class Repetition:
                 f"{action.tool} was called {same} times with these parameters and returned "
                 "the same each time: it will not be run again; use what you know",
             )
-        over = (known.made if known is not None else 0) - BACKOFF_AFTER
+        over = (history.count if history is not None else 0) - BACKOFF_AFTER
         if over < 0:
             return _RUN
         return Judgement(backoff_ms=min(BACKOFF_MS[0] << min(over, 10), BACKOFF_MS[1]))
@@ -149,19 +149,19 @@ class Repetition:
             self._calls.clear()
             self._blocked = 0
         text = _text(observation)
-        known = self._calls.get(call)
-        if known is None or call not in self._recent:
+        history = self._calls.get(call)
+        if history is None or call not in self._recent:
             self._calls[call] = _Call(text, 1, 1)
         else:
-            known.made += 1
-            if known.text == text or masked(known.text) == masked(text):
-                known.same += 1
+            history.count += 1
+            if history.text == text or masked(history.text) == masked(text):
+                history.same += 1
                 self.hint = (
-                    f"{action.tool} returned the same as before ({known.same} times). "
+                    f"{action.tool} returned the same as before ({history.same} times). "
                     "Repeating it brings nothing new: try something else or finish."
                 )
             else:
-                known.text, known.same = text, 1
+                history.text, history.same = text, 1
         self._recent.append(call)
 
 

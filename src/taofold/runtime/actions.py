@@ -63,7 +63,7 @@ def act(ledger: Ledger, key: str, effect: Act) -> Awaitable[tuple[Observation, .
 class ReadyCall(NamedTuple):
     """A call that may start."""
 
-    place: int
+    position: int
     action: Action
     tool: Tool
     bound: Bound
@@ -89,9 +89,9 @@ class ActionBatch:
         """Run what may run, in order; whatever stands behind a waiting action waits too."""
         local = self.effect.local
         for index, action in enumerate(self.effect.actions):
-            given = local[index] if index < len(local) else None
-            if given is not None:
-                self._observe(index, given)
+            observation = local[index] if index < len(local) else None
+            if observation is not None:
+                self._observe(index, observation)
             elif self._recalled(index):
                 continue
             elif action.tool == ASK_USER:
@@ -228,7 +228,11 @@ class ActionBatch:
         if recorded is not None and recorded.observation.refused == "limit":
             return str(recorded.observation.result)
         # What an earlier life started is in the state's count already.
-        ready = [one.tool.name for one in self._ready if one.place not in self._attempts]
+        ready = [
+            ready_call.tool.name
+            for ready_call in self._ready
+            if ready_call.position not in self._attempts
+        ]
         return ledger.setup.limits.blocks(ledger.store.state, tool, ready, ledger.held.values())
 
     async def _ask_user(self, index: int, action: Action) -> None:
@@ -247,12 +251,12 @@ class ActionBatch:
             await self._slow_down()
         if self.ledger.inbox.news and not self.ledger.exact:
             await self.ledger.heed()  # nothing may start after a cancellation, not even on record
-        for one in ready:
-            self._begin(one)
+        for ready_call in ready:
+            self._begin(ready_call)
         if len(ready) == 1:
             await self._run(ready[0])
             return
-        running = [self._run(one) for one in ready]
+        running = [self._run(ready_call) for ready_call in ready]
         results = await asyncio.gather(*running, return_exceptions=True)
         failed = [r for r in results if isinstance(r, BaseException)]
         for error in sorted(failed, key=lambda r: isinstance(r, Park)):
@@ -262,25 +266,25 @@ class ActionBatch:
         """Pause before a poll; the pause is on the record."""
         milliseconds, self._pause = self._pause, 0
         ledger = self.ledger
-        known = ledger.tape.peek(e.Noted, self.key) is not None
+        replayed = ledger.tape.peek(e.Noted, self.key) is not None
         ledger.put(e.Noted(key=self.key, kind="backoff", data={"ms": milliseconds}))
-        if not known:
+        if not replayed:
             await ledger.setup.sleep(milliseconds / 1000)
 
-    def _begin(self, one: ReadyCall) -> None:
+    def _begin(self, ready_call: ReadyCall) -> None:
         """Record that the call starts, unless an earlier life has recorded it."""
         ledger, key = self.ledger, self.key
-        if one.tool.agent is not None:
-            ledger.queue.add(f"{key}[{one.place}]")
-        if one.place in self._attempts:
+        if ready_call.tool.agent is not None:
+            ledger.queue.add(f"{key}[{ready_call.position}]")
+        if ready_call.position in self._attempts:
             return
-        ledger.put(started(key, one.place, one.tool))
-        while not ledger.fresh and (again := ledger.tape.take(e.Started, key, one.place)):
+        ledger.put(started(key, ready_call.position, ready_call.tool))
+        while not ledger.fresh and (again := ledger.tape.take(e.Started, key, ready_call.position)):
             ledger.replayed(again)
 
-    async def _run(self, one: ReadyCall) -> None:
+    async def _run(self, ready_call: ReadyCall) -> None:
         """Make one call, or find out what became of it if an earlier life has started it."""
-        ledger, key, index = self.ledger, self.key, one.place
+        ledger, key, index = self.ledger, self.key, ready_call.position
         recorded = None if ledger.fresh else ledger.tape.peek(e.Observed, key, index)
         if recorded is not None:
             for record in ledger.tape.call(key, index):
@@ -294,10 +298,12 @@ class ActionBatch:
             ledger.touch(f"{key}[{index}]")
         attempts = self._attempts.get(index)
         if attempts is None:
-            observed = await call(ledger, key, index, one.action, one.tool, one.bound)
+            observed = await call(
+                ledger, key, index, ready_call.action, ready_call.tool, ready_call.bound
+            )
         else:
             self.actions[index], observed = await doubt(
-                ledger, key, index, one.action, one.tool, one.bound, attempts
+                ledger, key, index, ready_call.action, ready_call.tool, ready_call.bound, attempts
             )
         ledger.put(observed)
         self.observations[index] = observed.observation

@@ -119,35 +119,35 @@ def _heard(
         return _closed(asked, "deny", ledger.setup.principal.id, utf8(wrong))
     if _expired(ledger, asked):
         return _closed(asked, "expired", "clock")
-    said = decision.answer if decision.answer is not None else decision.reason
+    words = decision.answer if decision.answer is not None else decision.reason
     verdict = VERDICTS[decision.verdict]
     if asked.request is not None and decision.parameters is not None:
-        said = _form(decision.parameters)
+        words = _form(decision.parameters)
         decision = dataclasses.replace(decision, parameters=None)
-    given = decision.parameters if verdict == "allow" else None
-    lost = "" if given is None else secret(ledger.setup.redactor, given)
+    parameters = decision.parameters if verdict == "allow" else None
+    lost = "" if parameters is None else secret(ledger.setup.redactor, parameters)
     if lost:
         return _closed(asked, "deny", ledger.setup.redactor.text(utf8(decision.by)), lost)
-    edited = None if given is None else replace(action, parameters=dict(given))
-    reason, by = [ledger.setup.redactor.text(utf8(text)) for text in (said, decision.by)]
+    edited = None if parameters is None else replace(action, parameters=dict(parameters))
+    reason, by = [ledger.setup.redactor.text(utf8(text)) for text in (words, decision.by)]
     return _closed(asked, verdict, by, reason, edited, tool)
 
 
 def flaw(decision: Decision) -> str:
     """Why nobody can act on `decision`, or "". It comes from code that may be wrong."""
-    said: Any = decision.verdict
-    if not isinstance(said, str) or said not in VERDICTS:
-        return f"a decision is approve, deny, edit or done, not {quote(said)}"
+    verdict: Any = decision.verdict
+    if not isinstance(verdict, str) or verdict not in VERDICTS:
+        return f"a decision is approve, deny, edit or done, not {quote(verdict)}"
     texts: dict[str, Any] = {"by": decision.by, "reason": decision.reason}
     texts |= {"answer": decision.answer or "", "digest": decision.digest}
     for name, text in texts.items():
         if not isinstance(text, str):
             return f"the {name} of a decision is text, not {quote(text)}"
-    given = decision.parameters
-    if given is None:
-        return "an edit says which parameters to use instead" if said == "edit" else ""
-    if not is_object(given) or jsonable(given) != given:
-        return f"edited parameters are a dict of JSON, not {quote(given)}"
+    parameters = decision.parameters
+    if parameters is None:
+        return "an edit says which parameters to use instead" if verdict == "edit" else ""
+    if not is_object(parameters) or jsonable(parameters) != parameters:
+        return f"edited parameters are a dict of JSON, not {quote(parameters)}"
     return ""
 
 
@@ -166,16 +166,16 @@ def _decided(
         return None
     ledger.inbox.take(signal)
     data = signal.data
-    given, text = data.get("parameters"), str(data.get("text") or data.get("reason") or "")
-    if event.request is not None and given is not None:
-        text, given = _form(given), None
-    said = ledger.setup.redactor.text(text)
+    parameters, text = data.get("parameters"), str(data.get("text") or data.get("reason") or "")
+    if event.request is not None and parameters is not None:
+        text, parameters = _form(parameters), None
+    reason = ledger.setup.redactor.text(text)
     verdict = data.get("verdict", "allow")
-    lost = "" if given is None else secret(ledger.setup.redactor, given)
+    lost = "" if parameters is None else secret(ledger.setup.redactor, parameters)
     if lost:  # whoever knew of it was told when he decided
         return _closed(event, "deny", signal.by, lost)
-    edited = None if given is None else replace(action, parameters=dict(given))
-    return _closed(event, verdict, signal.by, said, edited, tool)
+    edited = None if parameters is None else replace(action, parameters=dict(parameters))
+    return _closed(event, verdict, signal.by, reason, edited, tool)
 
 
 def _form(filled: dict[str, Any]) -> str:
@@ -188,10 +188,10 @@ def secret(redactor: Redactor, parameters: dict[str, Any]) -> str:
 
     The log keeps no secrets, so the call would run with something else than was approved.
     """
-    kept = redactor.json(parameters)
-    if kept == parameters:
+    redacted = redactor.json(parameters)
+    if redacted == parameters:
         return ""
-    lost = [name for name, said in parameters.items() if kept.get(name) != said]
+    lost = [name for name, value in parameters.items() if redacted.get(name) != value]
     where = f"the parameter {redactor.text(lost[0])!r} holds" if lost else "they hold"
     return f"edited parameters may hold no secret: {where} one, and a log keeps none"
 
@@ -276,11 +276,11 @@ async def _callback(
     approve, event = ledger.setup.approve, asked.event
     assert approve is not None
     assert isinstance(event, e.Decided)
-    said: Any = approve(
+    decision: Any = approve(
         approval(ledger.store.run, asked, action, ledger.setup.principal.id, question)
     )
-    if inspect.isawaitable(said):
-        asking = asyncio.ensure_future(said)
+    if inspect.isawaitable(decision):
+        asking = asyncio.ensure_future(decision)
         try:
             while not (await asyncio.wait({asking}, timeout=LOOK))[0]:
                 await ledger.inbox.refresh(ledger.store)
@@ -292,17 +292,19 @@ async def _callback(
                 by = ledger.inbox.cancelled()
                 if by:
                     raise Cancelled(by)
-            said = asking.result()
+            decision = asking.result()
         finally:
             if not asking.done():
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
-    if isinstance(said, Decision):
-        return said
+    if isinstance(decision, Decision):
+        return decision
     by = ledger.setup.principal.id
-    if isinstance(said, bool):
-        return Decision("allow" if said else "deny", by=by)
-    return Decision("deny", by=by, reason=f"approve gave {quote(said)}, not a bool or a Decision")
+    if isinstance(decision, bool):
+        return Decision("allow" if decision else "deny", by=by)
+    return Decision(
+        "deny", by=by, reason=f"approve gave {quote(decision)}, not a bool or a Decision"
+    )
 
 
 PREVIEW = 2000
@@ -326,8 +328,8 @@ async def settle(
     run if nobody answers now.
     """
     while True:
-        asked = ask(ledger, key, index, action, tool, ruling, question)
-        resolved = await resolution(ledger, asked, action, tool, question)
+        request = ask(ledger, key, index, action, tool, ruling, question)
+        resolved = await resolution(ledger, request, action, tool, question)
         if resolved.verdict != "void":
             return _outcome(resolved, action, tool, doubt=ruling is None)
         if ruling is not None and rule is not None:
@@ -404,11 +406,11 @@ def _outcome(
         case "expired":
             return Observation("approval expired", "failure", refused="expired")
         case _:
-            said = f": {resolved.reason}" if resolved.reason else ""
+            suffix = f": {resolved.reason}" if resolved.reason else ""
             if doubt:
-                text = f"skipped by {resolved.by}: it may or may not have happened before{said}"
+                text = f"skipped by {resolved.by}: it may or may not have happened before{suffix}"
                 return Observation(text, "failure", refused="denied")
-            return Observation(f"denied by {resolved.by}{said}", "failure", refused="denied")
+            return Observation(f"denied by {resolved.by}{suffix}", "failure", refused="denied")
 
 
 def _preview(action: Action, tool: Tool | None) -> str:
@@ -416,8 +418,8 @@ def _preview(action: Action, tool: Tool | None) -> str:
     if tool is not None and tool.preview is not None:
         with suppress(Exception):  # a bad preview must not stop the question
             return _cut(tool.preview(action.parameters))
-    said = ", ".join(f"{name}={value!r}" for name, value in action.parameters.items())
-    return _cut(f"{action.tool}({said})")
+    pairs = ", ".join(f"{name}={value!r}" for name, value in action.parameters.items())
+    return _cut(f"{action.tool}({pairs})")
 
 
 def _cut(text: str) -> str:
@@ -433,12 +435,12 @@ def approve_all(request: Approval) -> bool:
 
 async def at_terminal(request: Approval) -> Decision:
     """Ask the person at the terminal."""
-    said = await WORKERS.run(_ask, request)
-    if said is None:
+    answer = await WORKERS.run(_ask, request)
+    if answer is None:
         raise Park("awaiting_input" if request.wants_text else "awaiting_approval")
     if request.wants_text:
-        return Decision("allow", answer=said)
-    return Decision("allow" if said.lower() in ("y", "yes") else "deny")
+        return Decision("allow", answer=answer)
+    return Decision("allow" if answer.lower() in ("y", "yes") else "deny")
 
 
 def _ask(request: Approval) -> str | None:

@@ -45,12 +45,16 @@ def taken(ledger: Ledger, key: str, index: int, action: Action) -> Attempts | No
     for record in records:
         ledger.replayed(record)
     events = [record.event for record in records]
-    edited = [one.action for one in events if isinstance(one, e.Decided) and one.action is not None]
-    starts = [one for one in events if isinstance(one, e.Started)]
+    edited = [
+        event.action
+        for event in events
+        if isinstance(event, e.Decided) and event.action is not None
+    ]
+    starts = [event for event in events if isinstance(event, e.Started)]
     return Attempts(
         count=len(starts),
         action=edited[-1] if edited else action,
-        once=any([isinstance(one, e.StartedOnce) and one.effect == "once" for one in starts]),
+        once=any([isinstance(event, e.StartedOnce) and event.effect == "once" for event in starts]),
         answer=_answer(events),
     )
 
@@ -153,17 +157,17 @@ def _begun_elsewhere(state: RunState, action: Action) -> bool:
     origin = imported(state.started)
     if origin is None or not origin.claims:
         return False
-    wanted = fingerprint(action)
-    return any(claim.started and claim.fingerprint == wanted for claim in origin.claims)
+    identity = fingerprint(action)
+    return any(claim.started and claim.fingerprint == identity for claim in origin.claims)
 
 
 def _timed_out(state: RunState, action: Action) -> bool:
     """Has the same call, whatever its `timeout_s`, timed out in this run?"""
     done = [
-        said
+        past_action
         for step in state.steps
-        for said, seen in zip(step.actions, step.observations, strict=True)
-        if seen.status == "timeout" and said.tool == action.tool
+        for past_action, observation in zip(step.actions, step.observations, strict=True)
+        if observation.status == "timeout" and past_action.tool == action.tool
     ]
     done += [
         slot.action
@@ -171,17 +175,19 @@ def _timed_out(state: RunState, action: Action) -> bool:
         for slot in step.slots
         if slot.observation is not None and slot.observation.status == "timeout"
     ]
-    wanted = fingerprint(action)
-    return any([fingerprint(said) == wanted for said in done])
+    identity = fingerprint(action)
+    return any([fingerprint(past_action) == identity for past_action in done])
 
 
 async def _verify(ledger: Ledger, key: str, index: int, tool: Tool) -> e.Observed | None:
     """What `verify` says of the interrupted call; None if it did not happen."""
     assert tool.verify is not None
-    said: Any = tool.verify(effect_id(ledger.store.run, key, index))
-    if inspect.isawaitable(said):
-        said = await said
-    if said is False or said is None:
+    verified: Any = tool.verify(effect_id(ledger.store.run, key, index))
+    if inspect.isawaitable(verified):
+        verified = await verified
+    if verified is False or verified is None:
         return None
-    outcome = Outcome("verified: it had already happened") if said is True else outcome_of(said)
+    outcome = (
+        Outcome("verified: it had already happened") if verified is True else outcome_of(verified)
+    )
     return observed(ledger, key, index, tool, outcome, 0.0)

@@ -34,13 +34,13 @@ _NO_MORE: Final = "further refused attempts are not written here"
 async def pending(log: Log, run: str = "") -> list[Approval]:
     """What waits for a person: in `run` and its children, or in every run that goes on."""
     rows = [await log.row(run)] if run else await _asking(log)
-    found: list[Approval] = []
+    approvals: list[Approval] = []
     for row in rows:
-        found += pending_in(await log.read(row.run))
+        approvals += pending_in(await log.read(row.run))
         if run:
             for child in await _asking(log, parent=run):
-                found += await pending(log, child.run)
-    return found
+                approvals += await pending(log, child.run)
+    return approvals
 
 
 async def _asking(log: Log, parent: str = "") -> list[RunRow]:
@@ -56,7 +56,7 @@ def pending_in(records: list[e.Record]) -> list[Approval]:
     if state.status in ENDED or state.started is None:
         return []
     principal = state.started.principal.id
-    found: list[Approval] = []
+    approvals: list[Approval] = []
     for record in asking(counted):
         event = record.event
         assert isinstance(event, e.Decided)
@@ -66,20 +66,20 @@ def pending_in(records: list[e.Record]) -> list[Approval]:
         action = slot.action
         asks = action.tool == ASK_USER or slot.started or event.request is not None
         question = event.reason if asks else ""
-        found.append(approval(record.run, record, action, principal, question))
-    return found
+        approvals.append(approval(record.run, record, action, principal, question))
+    return approvals
 
 
 def asking(records: Iterable[e.Record]) -> list[e.Record]:
     """The records that ask a person and were not answered. Pure."""
-    asked: dict[tuple[str, int], e.Record] = {}
+    open_records: dict[tuple[str, int], e.Record] = {}
     for record in live(records):
         event = record.event
         if isinstance(event, e.Decided) and event.verdict == "ask":
-            asked[event.key, event.index] = record
+            open_records[event.key, event.index] = record
         elif isinstance(event, e.Decided | e.Observed):
-            asked.pop((event.key, event.index), None)
-    return list(asked.values())
+            open_records.pop((event.key, event.index), None)
+    return list(open_records.values())
 
 
 async def find(log: Log, action_id: str) -> Approval:
@@ -91,9 +91,9 @@ async def find(log: Log, action_id: str) -> Approval:
     run, _, seq = action_id.rpartition(":")
     if not run or not seq.isdigit():
         raise Refused(f"{action_id!r} is no action id: it looks like RUN:SEQ")
-    for one in pending_in(await log.read(run)):
-        if one.id == action_id:
-            return one
+    for request in pending_in(await log.read(run)):
+        if request.id == action_id:
+            return request
     raise Refused(f"action {action_id!r} is not pending: it was already resolved, or never asked")
 
 
@@ -117,23 +117,25 @@ async def decide(
         Refused: late, repeated, or not this person's to take.
     """
     try:
-        one = await find(log, action_id)
-        await _check(log, one, decision, by, policy or Policy(), facts, now())
-        lost = _lost(one, decision, redactor)
+        request = await find(log, action_id)
+        await _check(log, request, decision, by, policy or Policy(), facts, now())
+        lost = _lost(request, decision, redactor)
         if lost:
             raise Refused(lost)
         data = {"seq": int(action_id.rpartition(":")[2]), **_said(decision)}
-        if not await log.post(one.run, Signal(f"decide:{action_id}", "decide", by.id, now(), data)):
+        if not await log.post(
+            request.run, Signal(f"decide:{action_id}", "decide", by.id, now(), data)
+        ):
             raise Refused(f"action {action_id!r} was already resolved")
     except Refused as refusal:
         await _audit(log, action_id, by, str(refusal), now(), redactor)
         raise
-    return one
+    return request
 
 
 async def _check(
     log: Log,
-    one: Approval,
+    request: Approval,
     decision: Decision,
     by: Principal,
     policy: Policy,
@@ -143,21 +145,23 @@ async def _check(
     wrong = flaw(decision)
     if wrong:
         raise Refused(wrong)
-    first = (await log.read(one.run, limit=1))[0].event
+    first = (await log.read(request.run, limit=1))[0].event
     requester = first.principal if isinstance(first, e.RunStarted) else LOCAL
-    why = policy.may_decide(by, requester, facts or Facts(one.tier, "once"), one.action.tool)
+    why = policy.may_decide(
+        by, requester, facts or Facts(request.tier, "once"), request.action.tool
+    )
     if why:
         raise Refused(why)
-    if decision.digest and decision.digest != one.digest:
-        raise Refused(f"the decision is about another action than {one.id!r}: look at it again")
-    if one.expires_at and at > one.expires_at:
-        await expire(log, await log.row(one.run), at)
-        raise Refused(f"EXPIRED: the approval of {one.action.tool!r} was open until then")
+    if decision.digest and decision.digest != request.digest:
+        raise Refused(f"the decision is about another action than {request.id!r}: look at it again")
+    if request.expires_at and at > request.expires_at:
+        await expire(log, await log.row(request.run), at)
+        raise Refused(f"EXPIRED: the approval of {request.action.tool!r} was open until then")
 
 
-def _lost(one: Approval, decision: Decision, redactor: Redactor) -> str:
+def _lost(request: Approval, decision: Decision, redactor: Redactor) -> str:
     """Why the edit would not run as it was meant, or ""."""
-    if decision.parameters is None or one.form is not None:
+    if decision.parameters is None or request.form is not None:
         return ""
     return secret(redactor, decision.parameters)
 
@@ -199,19 +203,21 @@ async def expire(log: Log, row: RunRow, at: int) -> bool:
     if row.status != "waiting":
         return False
     records = await log.read(row.run)
-    late = [one for one in pending_in(records) if one.expires_at and at > one.expires_at]
+    late = [
+        request for request in pending_in(records) if request.expires_at and at > request.expires_at
+    ]
     if not late:
         return False
     closed: list[e.Event] = [
         e.Resolved(
-            key=one.key,
-            index=one.index,
+            key=request.key,
+            index=request.index,
             verdict="expired",
             by="clock",
-            tier=int(one.tier),
-            digest=one.digest,
+            tier=int(request.tier),
+            digest=request.digest,
         )
-        for one in late
+        for request in late
     ]
     return await _write(log, row, records, [*closed, e.Parked(reason=EXPIRED)], at, "waiting")
 
@@ -254,7 +260,9 @@ async def settle_wake(log: Log, row: RunRow, at: int) -> bool:
     """
     if row.waiting_for in UNATTENDED or await log.inbox(row.run):
         return False
-    ends = [one.expires_at for one in pending_in(await log.read(row.run)) if one.expires_at]
+    ends = [
+        request.expires_at for request in pending_in(await log.read(row.run)) if request.expires_at
+    ]
     if any([at > end for end in ends]):
         return False
     wake_at = min(ends, default=-1) + 1
@@ -326,12 +334,12 @@ async def _audit(
         return
     records, inbox = await log.read(run), await log.inbox(run)
     written = [r.event.by for r in records if isinstance(r.event, e.DecisionRefused)]
-    kept = written + [redactor.text(one.by) for one in inbox if one.kind == "refused"]
-    own = kept.count(redactor.text(by.id))
+    consumed = written + [redactor.text(signal.by) for signal in inbox if signal.kind == "refused"]
+    own = consumed.count(redactor.text(by.id))
     if own >= REFUSALS_EACH:
         return
     # Numbered, not timed: attempts at the same moment cannot be more than there are numbers.
-    for number in range(len(kept), REFUSALS):
+    for number in range(len(consumed), REFUSALS):
         last = own == REFUSALS_EACH - 1 or number == REFUSALS - 1
         text = why[:_LONG]
         data = {"id": action_id[:_LONG], "why": f"{text} ({_NO_MORE})" if last else text}

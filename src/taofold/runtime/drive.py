@@ -79,7 +79,7 @@ class Drive(Ledger):
         hit, last = self._limits(key)
         guard = self.guard(key)
         return Outlook(
-            heard=tuple([_framed(said) for said in heard]) if heard else (),
+            heard=tuple([_framed(message) for message in heard]) if heard else (),
             wrap_up=STOP_REASON[last] if last else "",
             stop=STOP_REASON[hit] if hit else "",
             hint=guard.hint,
@@ -146,7 +146,9 @@ class Drive(Ledger):
         raise RuntimeError("a strategy yielded an effect after Halt")
 
 
-def _framed(said: e.Steered) -> Message:
+def _framed(message: e.Steered) -> Message:
     """What a person said to the running agent, as the model reads it."""
-    head = f"[message from {said.by}] "
-    return Message("user", (TextPart(head), *said.parts) if said.parts else head + said.text)
+    head = f"[message from {message.by}] "
+    return Message(
+        "user", (TextPart(head), *message.parts) if message.parts else head + message.text
+    )

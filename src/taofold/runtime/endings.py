@@ -67,20 +67,20 @@ def interrupted() -> e.RunFinished:
 
 def failed(error: Exception, redactor: Redactor | None = None) -> e.RunFinished:
     """An error that ends the run, without the secrets that its text may hold."""
-    said = words(error)
+    text = words(error)
     if redactor is not None:
-        said = redactor.text(said)
-    return e.RunFinished(status="failed", stop_reason="error", success=False, error=said)
+        text = redactor.text(text)
+    return e.RunFinished(status="failed", stop_reason="error", success=False, error=text)
 
 
 def words(error: BaseException) -> str:
     """Kind and text of `error`, fit for a log: its `__str__` may raise, or not be UTF-8."""
     kind = type(error).__name__
     try:
-        said = str(error)
+        text = str(error)
     except Exception:  # noqa: BLE001 - __str__ of a foreign exception
-        said = ""
-    return utf8(f"{kind}: {said}" if said else kind)
+        text = ""
+    return utf8(f"{kind}: {text}" if text else kind)
 
 
 QUEUED: Final = "queued"
@@ -139,7 +139,9 @@ def is_due(row: RunRow, wake_at: int, now: int) -> bool:
     return row.status != "waiting" or 0 < wake_at <= now
 
 
-def wake_time(reason: str, asked: Sequence[e.Record], now: int, *, quiet: bool = True) -> int:
+def wake_time(
+    reason: str, open_records: Sequence[e.Record], now: int, *, quiet: bool = True
+) -> int:
     """When a run is due that waits for `reason` with these questions open.
 
     One that waits although a message is there (not `quiet`) is due at once.
@@ -148,6 +150,8 @@ def wake_time(reason: str, asked: Sequence[e.Record], now: int, *, quiet: bool =
         return AT_ONCE
     if reason in UNATTENDED:
         return max(now, AT_ONCE)
-    ends = [one.event.expires_at for one in asked if isinstance(one.event, e.Decided)]
+    ends = [
+        record.event.expires_at for record in open_records if isinstance(record.event, e.Decided)
+    ]
     # An approval is open until then, not less: `now > expires_at` is what closes it.
     return min([end + 1 for end in ends if end], default=0)

@@ -43,9 +43,11 @@ class Inbox:
             if signal.id in self._taken:
                 continue
             if signal.kind == "refused" and store is not None:
-                why, one = [self._redactor.text(str(signal.data.get(n))) for n in ("why", "id")]
+                why, action_id = [
+                    self._redactor.text(str(signal.data.get(n))) for n in ("why", "id")
+                ]
                 by = self._redactor.text(signal.by)
-                store.dispatch(e.DecisionRefused(id=one, by=by, why=why, at=signal.at))
+                store.dispatch(e.DecisionRefused(id=action_id, by=by, why=why, at=signal.at))
                 self.take(signal)
             else:
                 self._waiting[signal.id] = replace(signal, by=self._redactor.text(signal.by))

@@ -125,8 +125,8 @@ class Tape:
         branch, _, position = key.rpartition(".")
         heard: list[e.Record] = []
         for record in tuple(self._steered):
-            said, _, at = getattr(record.event, "key", "").rpartition(".")
-            if said == branch and int(at) <= int(position):
+            branch_key, _, at = getattr(record.event, "key", "").rpartition(".")
+            if branch_key == branch and int(at) <= int(position):
                 self._steered.remove(record)
                 heard.append(record)
         return heard
@@ -225,19 +225,19 @@ class Ledger:
 
         A branch whose child runs are queued or at work counts by these.
         """
-        working = [place for place in self.held if place.endswith("]")]
-        served = {_branch(place) for place in (*self.queue, *working)} - {_branch(key)}
+        working = [location for location in self.held if location.endswith("]")]
+        served = {_branch(location) for location in (*self.queue, *working)} - {_branch(key)}
         return 1 + len(self.queue) + max(0, self.others - len(served))
 
     def offer(self, effect: Ask) -> str:
         """16 hex digits that stand for the tools and the schema of a call."""
-        place = effect.tools, id(effect.schema)
-        known = self._offers.get(place)
-        if known is None:
-            said = msgspec.json.encode((self.setup.specs(effect.tools), effect.schema))
-            known = effect.schema, blake2b(said, digest_size=8).hexdigest()
-            self._offers[place] = known  # holding the schema keeps its id from being used again
-        return known[1]
+        offer_key = effect.tools, id(effect.schema)
+        offer = self._offers.get(offer_key)
+        if offer is None:
+            encoded = msgspec.json.encode((self.setup.specs(effect.tools), effect.schema))
+            offer = effect.schema, blake2b(encoded, digest_size=8).hexdigest()
+            self._offers[offer_key] = offer  # holding the schema keeps its id from being used again
+        return offer[1]
 
     async def fetch(self, talk: Conversation) -> None:
         """Have the bytes of all media in `talk` at hand.
@@ -250,8 +250,8 @@ class Ledger:
                 try:
                     content = await self.store.blob(part.digest)
                 except LogError as error:
-                    said = f"the bytes of {part.line} are not in the log: {error}"
-                    raise ModelError(said, kind="request") from error
+                    message = f"the bytes of {part.line} are not in the log: {error}"
+                    raise ModelError(message, kind="request") from error
                 self.media[part.digest] = b64encode(content)
         talk.fetched = len(talk.media)
 
@@ -290,16 +290,16 @@ class Ledger:
 
     def replayed(self, record: e.Record) -> None:
         """Take in a recorded record, and whatever lies before it in the log."""
-        for one in self.tape.until(record.seq):
-            self.store.restore(one)
+        for earlier in self.tape.until(record.seq):
+            self.store.restore(earlier)
 
     def live(self) -> None:
         """From here on it happens now: take in the rest of the log and say who resumed it."""
         if self._live or self.exact:
             return
         self._live = True
-        for one in self.tape.until():
-            self.store.restore(one)
+        for earlier in self.tape.until():
+            self.store.restore(earlier)
         if self.resumed:
             self.store.dispatch(e.Resumed(epoch=self.store.epoch))
         for event in self._late:
@@ -383,10 +383,10 @@ class Ledger:
 
     def show(self, guard: Repetition, step: Step, calls: Sequence[CallIdentity | None]) -> None:
         """Show the `guard` a step that is complete; `calls` are those that it has judged."""
-        known = list(filter(None, calls))
-        if len(known) < len(calls):
-            known = [call or self.call(step.actions[index]) for index, call in enumerate(calls)]
-        guard.seen(step, mutating=self._mutating, calls=known)
+        judged = list(filter(None, calls))
+        if len(judged) < len(calls):
+            judged = [call or self.call(step.actions[index]) for index, call in enumerate(calls)]
+        guard.seen(step, mutating=self._mutating, calls=judged)
 
 
 def _kind(event: e.Event) -> type[e.Happened]:

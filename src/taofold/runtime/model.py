@@ -123,12 +123,12 @@ class Speaker:
         """The next piece of this attempt's text."""
         if self._silent or not delta:
             return
-        known = self._said[self._at : self._at + len(delta)]
-        if not delta.startswith(known):
+        repeated = self._said[self._at : self._at + len(delta)]
+        if not delta.startswith(repeated):
             self._silent = True
             return
-        self._at += len(known)
-        if fresh := delta[len(known) :]:
+        self._at += len(repeated)
+        if fresh := delta[len(repeated) :]:
             self._pieces.append(fresh)
             self._on_text(fresh)
 
@@ -138,8 +138,8 @@ def quote(model: Model, input_tokens: int, output_tokens: int, tier: str = "") -
     priced = getattr(model, "price_at", None) if tier else None
     if priced is None:
         return model.price(input_tokens, output_tokens)
-    found: float | None = priced(input_tokens, output_tokens, tier)
-    return found
+    price: float | None = priced(input_tokens, output_tokens, tier)
+    return price
 
 
 def _common(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
@@ -176,8 +176,8 @@ class FallbackModel:
             native_tools=all(profile.native_tools for profile in profiles),
             json_schema=all(profile.json_schema for profile in profiles),
             streaming=all(profile.streaming for profile in profiles),
-            inputs=_common([one.inputs for one in profiles if one.inputs is not None]),
-            thinking=max([one.thinking for one in profiles], key=get_args(Thinking).index),
+            inputs=_common([profile.inputs for profile in profiles if profile.inputs is not None]),
+            thinking=max([profile.thinking for profile in profiles], key=get_args(Thinking).index),
             prefix_bound=any(profile.prefix_bound for profile in profiles),
         )
 
@@ -226,14 +226,14 @@ class FallbackModel:
     def price_at(self, input_tokens: int, output_tokens: int, tier: str) -> float | None:
         """The same in a service tier."""
         prices = [quote(model, input_tokens, output_tokens, tier) for model in self._models]
-        known = [price for price in prices if price is not None]
-        return max(known) if len(known) == len(prices) else None
+        known_prices = [price for price in prices if price is not None]
+        return max(known_prices) if len(known_prices) == len(prices) else None
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
         """The dearest model's price; None if one of them is unknown."""
         prices = [model.price(input_tokens, output_tokens) for model in self._models]
-        known = [price for price in prices if price is not None]
-        return max(known) if len(known) == len(prices) else None
+        known_prices = [price for price in prices if price is not None]
+        return max(known_prices) if len(known_prices) == len(prices) else None
 
 
 NAME: Final = "profiles.json"
@@ -241,11 +241,11 @@ NAME: Final = "profiles.json"
 
 def known(model: str) -> Profile | None:
     """The profile of `provider:model`, None if it was never probed."""
-    said = _read().get(model)
-    if said is None:
+    measured = _read().get(model)
+    if measured is None:
         return None
     try:
-        return msgspec.convert(said.get("profile"), Profile)
+        return msgspec.convert(measured.get("profile"), Profile)
     except (msgspec.ValidationError, AttributeError) as error:
         path = str(operator_folder() / NAME)
         raise ConfigError(f"the profile of {model!r} is damaged: {error}", path=path) from error
@@ -256,9 +256,9 @@ def keep(model: str, profile: Profile, at: str) -> str:
     folder = operator_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / NAME
-    told = {**_read(), model: {"probed_at": at, "profile": msgspec.structs.asdict(profile)}}
+    content = {**_read(), model: {"probed_at": at, "profile": msgspec.structs.asdict(profile)}}
     fresh = path.with_suffix(f".{os.getpid()}")
-    fresh.write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    fresh.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     fresh.replace(path)
     return str(path)
 
@@ -266,14 +266,14 @@ def keep(model: str, profile: Profile, at: str) -> str:
 def _read() -> dict[str, Any]:
     path = operator_folder() / NAME
     try:
-        said: Any = json.loads(path.read_text(encoding="utf-8"))
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot be read: {error}; delete it or mend it", path=str(path)
         ) from error
-    return said if is_object(said) else {}
+    return content if is_object(content) else {}
 
 
 Factory: TypeAlias = Callable[..., Model]
@@ -351,7 +351,7 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
             raise ConfigError(f"a model with settings names it: {{'model': …}}, not {own!r}")
         return resolve(own.pop("model"), provider=provider, **{**options, **own})
     if isinstance(spec, Sequence):
-        models = [resolve(one, provider=provider, **options) for one in spec]
+        models = [resolve(name, provider=provider, **options) for name in spec]
         return models[0] if len(models) == 1 else FallbackModel(models)
     raise ConfigError(
         f"{spec!r} is not a model: give 'provider:model', an object with `complete`, or a list"
@@ -385,11 +385,11 @@ def _factory(name: str, spec: str) -> Factory:
     for entry in _entries():
         if entry.name == name:
             return _load(entry.value, name)
-    known = providers()
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    available = providers()
+    near = get_close_matches(name, available, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     raise ConfigError(
-        f"unknown provider {name!r} in {spec!r}: {hint}known are {', '.join(known)}; "
+        f"unknown provider {name!r} in {spec!r}: {hint}known are {', '.join(available)}; "
         f"other packages bring more by entry points of group {GROUP!r}"
     )
 

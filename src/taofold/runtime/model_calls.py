@@ -56,16 +56,16 @@ async def ask(ledger: Ledger, key: str, effect: Ask) -> Reply:
     _cut_as_before(ledger, key, talk)
     hear = ledger.setup.on_request
     if hear is not None:
-        asked = ledger.setup.model(effect.model or effect.role)
-        hear(ledger.store.run, key, _request(ledger, effect, asked))
+        asked_model = ledger.setup.model(effect.model or effect.role)
+        hear(ledger.store.run, key, _request(ledger, effect, asked_model))
     offer = ledger.offer(effect)
     recorded = None if ledger.fresh else ledger.tape.peek(e.Replied, key)
     if recorded is not None:
         reply = _recorded(ledger, key, talk, offer, recorded)
         return reply if ledger.exact else await _whole(ledger, reply)
-    known = None if ledger.fresh else _past(ledger, key, effect)
-    if known is not None:
-        return known
+    past_reply = None if ledger.fresh else _past(ledger, key, effect)
+    if past_reply is not None:
+        return past_reply
     ledger.touch(key)
     reason = ledger.setup.pause()
     if reason:
@@ -229,15 +229,15 @@ def _check_limits(ledger: Ledger, key: str, request: Request, model: Model) -> H
         if state.usage.tokens + prompt > limits.tokens:
             hit, needed = "tokens", round(prompt)
     if hit is None and limits.usd is not None:
-        held = sum([one.usd for one in ledger.held.values()])
-        asked = request.asked()
-        output = asked.max_tokens or _most_output(model.profile)
-        price = quote(model, _most_tokens(request), output, asked.service_tier)
+        held = sum([call.usd for call in ledger.held.values()])
+        asked_settings = request.asked()
+        output = asked_settings.max_tokens or _most_output(model.profile)
+        price = quote(model, _most_tokens(request), output, asked_settings.service_tier)
         bound = price or 0.0
         if state.usage.usd + held + bound > limits.usd:
             hit, needed = "usd", bound
     if hit is None and ledger.others and limits.calls is not None:
-        asking = sum([one.model_calls for one in ledger.held.values()])
+        asking = sum([call.model_calls for call in ledger.held.values()])
         if state.model_calls + asking >= limits.calls:
             hit = "model_calls"
     if hit is not None and hit != "steps":
@@ -269,8 +269,8 @@ async def _live(
     await ledger.save()
     await ledger.fetch(talk)
     setup = ledger.setup
-    place = "" if setup.cache is None else _place(request, model, talk.digest)
-    cached = None if setup.cache is None else setup.cache.get(place)
+    cache_key = "" if setup.cache is None else _place(request, model, talk.digest)
+    cached = None if setup.cache is None else setup.cache.get(cache_key)
     started = setup.now()
     if cached is not None:
         reply = replace(cached, usage=Usage())
@@ -289,7 +289,7 @@ async def _live(
             ledger.put(e.LimitHit(key=key, limit="seconds", value=1))
             raise Halt("timeout") from None
         if setup.cache is not None:
-            setup.cache[place] = reply
+            setup.cache[cache_key] = reply
     ledger.inbox.stale = True
     prefix, talk.offer = prefix_of(talk, offer), offer
     reply = _clean(ledger, reply, model)
@@ -353,15 +353,15 @@ class Heard:
 
     def __call__(self, text: str) -> None:
         """Hear the next piece."""
-        said = self._trickle.feed(utf8(text))
-        if said:
-            self._tell(said)
+        safe = self._trickle.feed(utf8(text))
+        if safe:
+            self._tell(safe)
 
     def end(self) -> None:
         """Say what was held back."""
-        said = self._trickle.end()
-        if said:
-            self._tell(said)
+        safe = self._trickle.end()
+        if safe:
+            self._tell(safe)
 
 
 def _place(request: Request, model: Model, prompt: str) -> str:

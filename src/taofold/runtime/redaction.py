@@ -173,7 +173,9 @@ def cleaned(redactor: Redactor, effect: Act) -> Act:
         if content != thought.content:
             thought = structs.replace(thought, content=content)
     actions = tuple([_action(redactor, action) for action in effect.actions])
-    local = effect.local and tuple([_observation(redactor, given) for given in effect.local])
+    local = effect.local and tuple(
+        [_observation(redactor, observation) for observation in effect.local]
+    )
     return Act(thought, actions, local, effect.planned)
 
 
@@ -209,10 +211,10 @@ class RedactionPass:
         """`text` without secrets and lone surrogates."""
         if not text or text in self._harmless:
             return text
-        said = self._redactor.text(text if text.isascii() else utf8(text))
-        if MARK in said:
+        redacted = self._redactor.text(text if text.isascii() else utf8(text))
+        if MARK in redacted:
             self.lost = True
-        return said
+        return redacted
 
     def value(self, value: Any, depth: int = 0) -> Any:
         """The same for any JSON; what does not change is not copied.
@@ -223,9 +225,9 @@ class RedactionPass:
         if isinstance(value, str):
             return self.text(value)
         if value is None or isinstance(value, NUMBERS):
-            said = self._redactor.number(value)
-            self.lost = self.lost or said is MARK
-            return said
+            redacted = self._redactor.number(value)
+            self.lost = self.lost or redacted is MARK
+            return redacted
         if isinstance(value, dict):
             return self._mapping(cast("dict[str, Any]", value), depth)
         if isinstance(value, (list, tuple)):
@@ -233,8 +235,8 @@ class RedactionPass:
             if depth >= DEEPEST and old:
                 raise TooDeep
             parts = [
-                self._hidden() if follows(old, at) else self.value(said, depth + 1)
-                for at, said in enumerate(old)
+                self._hidden() if follows(old, at) else self.value(member, depth + 1)
+                for at, member in enumerate(old)
             ]
             return old if all(map(is_, parts, old)) else parts
         return value  # no JSON: whoever writes it will say so
@@ -249,12 +251,12 @@ class RedactionPass:
         new: dict[str, Any] = {}
         same = True
         pairs = paired(old)
-        for name, said in old.items():
+        for name, value in old.items():
             key = self.text(str(name))
-            secret = name in pairs or named(name, said)
-            kept = self._hidden() if secret else self.value(said, depth + 1)
-            same = same and kept is said and key is name
-            new[key] = kept
+            secret = name in pairs or named(name, value)
+            cleared = self._hidden() if secret else self.value(value, depth + 1)
+            same = same and cleared is value and key is name
+            new[key] = cleared
         return old if same else new
 
 
@@ -287,15 +289,15 @@ def _action(redactor: Redactor, action: Action) -> Action:
     repairs = action.repairs
     if walk.lost and action.tool not in RESERVED and ALTERED not in repairs:
         repairs = (*repairs, ALTERED)
-    said = walk.text
+    redacted_text = walk.text
     clean = Action(
-        said(action.tool),
+        redacted_text(action.tool),
         parameters,
-        said(action.rationale),
-        said(action.id),
-        tuple([said(one) for one in repairs]),
+        redacted_text(action.rationale),
+        redacted_text(action.id),
+        tuple([redacted_text(repair) for repair in repairs]),
         action.guessed or ALTERED in repairs,
-        said(error),
+        redacted_text(error),
     )
     return action if clean == action else clean
 

@@ -68,21 +68,21 @@ def cut(records: Sequence[e.Record], at: int | None = None) -> int:
 
 def copied(records: Sequence[e.Record], upto: int, run: str, now: int) -> list[e.Record]:
     """The live records up to `upto` under a new run id, and the `Forked` that says so."""
-    kept = [
+    remaining = [
         record
         for record in live(records)
         if record.seq <= upto and not isinstance(record.event, e.Resumed | e.Parked | e.Rewound)
     ]
     spent = _active(records)
     new: list[e.Record] = []
-    active, at = 0, kept[0].at if kept else now
-    for seq, record in enumerate(kept):
+    active, at = 0, remaining[0].at if remaining else now
+    for seq, record in enumerate(remaining):
         # Where a wait was left out, the times of what is kept would count it as activity.
         event, apparent = record.event, max(0, record.at - at)
         passed, active, at = spent[record.seq] - active, spent[record.seq], record.at
         timed = event if passed == apparent else replace(event, elapsed=max(0, passed))
         new.append(e.Record(run, seq, record.at, timed))
-    new[:1] = [replace(record, event=_of_fork(record.event, kept)) for record in new[:1]]
+    new[:1] = [replace(record, event=_of_fork(record.event, remaining)) for record in new[:1]]
     source = records[0].run
     new.append(e.Record(run, len(new), now, e.Forked(run=source, seq=upto)))
     return new
@@ -97,11 +97,11 @@ def _active(records: Sequence[e.Record]) -> dict[int, int]:
     return spent
 
 
-def _of_fork(event: e.Event, kept: Sequence[e.Record]) -> e.Event:
+def _of_fork(event: e.Event, copied_records: Sequence[e.Record]) -> e.Event:
     """A run's start in its copy: of an import, how many of the copied records came with it."""
     if not isinstance(event, e.RunStarted) or event.imported is None:
         return event
-    came = sum(record.seq < event.imported.events for record in kept)
+    came = sum(record.seq < event.imported.events for record in copied_records)
     return replace(event, imported=replace(event.imported, events=came))
 
 
@@ -494,10 +494,10 @@ async def _written(
         store.dispatch(event)
         return await store.flush(consume=inbox.spend(), status=event.status)
     open_ = asking(store.records)
-    for signal in inbox.late(frozenset([asked.seq for asked in open_])):
-        said = f"{store.run}:{signal.data.get('seq')}"
+    for signal in inbox.late(frozenset([request.seq for request in open_])):
+        name = f"{store.run}:{signal.data.get('seq')}"
         why = "it was resolved already"
-        store.dispatch(e.DecisionRefused(id=said, by=signal.by, why=why, at=signal.at))
+        store.dispatch(e.DecisionRefused(id=name, by=signal.by, why=why, at=signal.at))
         inbox.take(signal)
     store.dispatch(event)
     return await store.flush(

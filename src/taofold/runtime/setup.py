@@ -188,8 +188,8 @@ SETTING: Final = "traceparent"
 
 def current() -> TraceContext | None:
     """The span in which this code runs: `TRACEPARENT`, else OpenTelemetry's current span."""
-    if given := TRACEPARENT.get():
-        return parse(given)
+    if traceparent := TRACEPARENT.get():
+        return parse(traceparent)
     api: Any = sys.modules.get("opentelemetry.trace")
     if api is None:
         return None

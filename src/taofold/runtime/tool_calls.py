@@ -52,8 +52,8 @@ async def answered(
     request: dict[str, Any] = {"form": wants.form, "state": wants.state}
     question = ledger.setup.redactor.text(cut(wants.question, QUESTION))
     while True:
-        asked = ask(ledger, key, index, action, tool, None, question, request)
-        resolved = await resolution(ledger, asked, action, tool, question)
+        request_record = ask(ledger, key, index, action, tool, None, question, request)
+        resolved = await resolution(ledger, request_record, action, tool, question)
         if resolved.verdict == "void":  # asked anew, about the tool as it is now
             continue
         return Answer(resolved.reason, resolved.verdict == "allow", wants.state, resolved.by)
@@ -263,8 +263,8 @@ def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
 
 def effect_id(run: str, key: str, index: int) -> str:
     """The same for every attempt at this very call, in this run only."""
-    said = f"{run}\x1f{key}\x1f{index}".encode()
-    return blake2b(said, digest_size=12).hexdigest()
+    identity = f"{run}\x1f{key}\x1f{index}".encode()
+    return blake2b(identity, digest_size=12).hexdigest()
 
 
 def observed(
@@ -341,13 +341,13 @@ def _parts(ledger: Ledger, outcome: Outcome, longest: int) -> tuple[TextPart | M
         return ()
     for digest, content in outcome.blobs.items():
         ledger.store.keep(digest, content)
-    found = shown(RedactionPass(ledger.setup.redactor), outcome.parts)
-    if isinstance(found, str):
-        return (TextPart(found),)
+    presentable = shown(RedactionPass(ledger.setup.redactor), outcome.parts)
+    if isinstance(presentable, str):
+        return (TextPart(presentable),)
     return tuple(
         [
             TextPart(excerpt(part.text, longest)) if isinstance(part, TextPart) else part
-            for part in found
+            for part in presentable
         ]
     )
 
@@ -401,10 +401,10 @@ async def delegate(ledger: Ledger, key: str, index: int, action: Action, tool: T
     setup, state = ledger.setup, ledger.store.state
     if setup.children is None:
         return observed(ledger, key, index, tool, Outcome("no agent runner", "failure"), 0.0)
-    place = f"{key}[{index}]"
+    location = f"{key}[{index}]"
     run = child_id(ledger.store.run, key, index)
-    held = [one for at, one in ledger.held.items() if at != place]
-    ledger.queue.discard(place)
+    held = [share for at, share in ledger.held.items() if at != location]
+    ledger.queue.discard(location)
     limits = setup.limits.left(state, held, ledger.sharing(key))
     parent = Parent(
         run=ledger.store.run,
@@ -416,12 +416,12 @@ async def delegate(ledger: Ledger, key: str, index: int, action: Action, tool: T
         approve=setup.approve,
         pause=setup.pause,
     )
-    ledger.held[place] = limits.held()
+    ledger.held[location] = limits.held()
     begin = perf_counter()
     try:
         child = await setup.children(tool, action.parameters, run=run, parent=parent)
     except BaseException:
-        del ledger.held[place]
+        del ledger.held[location]
         raise
     finally:
         ledger.inbox.stale = True
@@ -429,13 +429,13 @@ async def delegate(ledger: Ledger, key: str, index: int, action: Action, tool: T
         await ledger.heed()
         ledger.hear(key)
         raise Park(child.waiting_for)
-    del ledger.held[place]
-    said = child.observation
-    outcome = Outcome(said.result, said.status, said.extraction)
+    del ledger.held[location]
+    observation = child.observation
+    outcome = Outcome(observation.result, observation.status, observation.extraction)
     ended = observed(ledger, key, index, tool, outcome, perf_counter() - begin)
     return msgspec.structs.replace(
         ended,
-        observation=msgspec.structs.replace(ended.observation, refused=said.refused),
+        observation=msgspec.structs.replace(ended.observation, refused=observation.refused),
         usage=child.usage,
         calls=child.calls,
         tools=dict(child.tools),

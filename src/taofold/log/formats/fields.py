@@ -164,20 +164,20 @@ def checked(value: Any, path: Path) -> Any:
     """
     left: list[tuple[Any, Path]] = [(value, path)]
     while left:
-        item, place = left.pop()
-        if len(place) > _DEEPEST:
+        item, location = left.pop()
+        if len(location) > _DEEPEST:
             raise DocumentFault(path, f"is nested more than {_DEEPEST} deep")
         if isinstance(item, dict):
             mapping = cast("dict[Any, Any]", item)  # YAML has keys of any type
             for key in mapping:
                 if not isinstance(key, str):
-                    raise DocumentFault((*place, key), f"a key must be text, got {_short(key)}")
-                checked(key, place)
-            left.extend((inner, (*place, key)) for key, inner in mapping.items())
+                    raise DocumentFault((*location, key), f"a key must be text, got {_short(key)}")
+                checked(key, location)
+            left.extend((inner, (*location, key)) for key, inner in mapping.items())
         elif is_array(item):
-            left.extend((inner, (*place, index)) for index, inner in enumerate(item))
+            left.extend((inner, (*location, index)) for index, inner in enumerate(item))
         else:
-            _leaf(item, place)
+            _leaf(item, location)
     return value
 
 
@@ -197,22 +197,22 @@ def _leaf(item: Any, place: Path) -> None:
 
 def spelled(path: Sequence[str | int]) -> str:
     """`iterations[2].action.tool`."""
-    said = ""
+    spelling = ""
     for part in path:
-        said += f"[{part}]" if isinstance(part, int) else f".{part}" if said else str(part)
-    return said
+        spelling += f"[{part}]" if isinstance(part, int) else f".{part}" if spelling else str(part)
+    return spelling
 
 
 def refused(fault: DocumentFault, source: str, line: int) -> ConfigError:
     """The fault as the error that a caller sees."""
-    place = spelled(fault.path)
-    said = f"{place} {fault}" if place else str(fault)
-    return ConfigError(said, path=f"{source}:{line}" if line else source)
+    location = spelled(fault.path)
+    message = f"{location} {fault}" if location else str(fault)
+    return ConfigError(message, path=f"{source}:{line}" if line else source)
 
 
 def _short(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= 60 else f"{said[:57]}…"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 # ruamel.yaml leaves most of its parameters without types; ours are all there.
@@ -284,8 +284,8 @@ def load(text: str, source: str) -> list[Any]:
         path = f"{source}:{mark.line + 1}" if mark is not None else source
         raise ConfigError(f"not readable YAML: {error.problem or error}", path=path) from None
     except (YAMLError, ValueError, RecursionError) as error:
-        said = "nested too deep" if isinstance(error, RecursionError) else error
-        raise ConfigError(f"not readable YAML: {said}", path=source) from None
+        problem = "nested too deep" if isinstance(error, RecursionError) else error
+        raise ConfigError(f"not readable YAML: {problem}", path=source) from None
 
 
 def line(text: str, path: Path, document: int = 0) -> int:
@@ -295,13 +295,13 @@ def line(text: str, path: Path, document: int = 0) -> int:
     except (YAMLError, ValueError, RecursionError):
         return 0
     node: Any = nodes[document]
-    found: int = 0 if node is None else node.start_mark.line + 1
+    line: int = 0 if node is None else node.start_mark.line + 1
     for part in path:
         inside = _inside(node, part)
         if inside is None:
             break
-        node, found = inside
-    return found
+        node, line = inside
+    return line
 
 
 def _inside(node: Any, part: str | int) -> tuple[Any, int] | None:

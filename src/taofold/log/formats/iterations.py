@@ -24,11 +24,11 @@ _STATUSES: Final = frozenset(get_args(ObservationStatus))
 
 def by_default_started(call: Call) -> bool:
     """Did the call start, as far as a document that does not say so can tell?"""
-    seen = call.observation
+    observation = call.observation
     action = call.action
     if not action.tool or action.tool in RESERVED or action.error:
         return False
-    return seen is None or not seen.refused
+    return observation is None or not observation.refused
 
 
 class Writer:
@@ -86,35 +86,35 @@ class Writer:
 
 def write(turn: Turn) -> dict[str, Any]:
     """The turn as an iteration; what holds its default is left out."""
-    told: dict[str, Any] = {"iteration": turn.number, "thought": _thought(turn)}
+    document: dict[str, Any] = {"iteration": turn.number, "thought": _thought(turn)}
     if turn.calls and not turn.complete:
-        told["interrupted"] = True
+        document["interrupted"] = True
     actions = [_action(call, turn.at) for call in turn.calls]
-    seen = [_observation(call) for call in turn.calls]
+    observations = [_observation(call) for call in turn.calls]
     if len(turn.calls) == 1:
-        told["action"] = actions[0]
-        if seen[0] is not None:
-            told["observation"] = seen[0]
+        document["action"] = actions[0]
+        if observations[0] is not None:
+            document["observation"] = observations[0]
     elif turn.calls:
-        told["actions"], told["observations"] = actions, seen
-    return told
+        document["actions"], document["observations"] = actions, observations
+    return document
 
 
 def _thought(turn: Turn) -> dict[str, Any]:
     thought = turn.thought
-    told: dict[str, Any] = {"type": thought.type, "content": thought.content}
+    document: dict[str, Any] = {"type": thought.type, "content": thought.content}
     if thought.confidence is not None:
-        told["confidence"] = thought.confidence
-    told |= without_empty(
+        document["confidence"] = thought.confidence
+    document |= without_empty(
         because=list(thought.because), critical=thought.critical, synthesized=thought.synthesized
     )
-    return {**told, "timestamp": iso(turn.at)}
+    return {**document, "timestamp": iso(turn.at)}
 
 
 def _action(call: Call, proposed: int) -> dict[str, Any]:
     action = call.action
-    told: dict[str, Any] = {"tool": action.tool, "parameters": action.parameters}
-    told |= without_empty(
+    document: dict[str, Any] = {"tool": action.tool, "parameters": action.parameters}
+    document |= without_empty(
         rationale=action.rationale,
         id=action.id,
         repairs=list(action.repairs),
@@ -123,24 +123,24 @@ def _action(call: Call, proposed: int) -> dict[str, Any]:
         effect=call.effect,
     )
     if call.started != by_default_started(call):
-        told["started"] = call.started
-    return {**told, "timestamp": iso(call.started_at if call.started else proposed)}
+        document["started"] = call.started
+    return {**document, "timestamp": iso(call.started_at if call.started else proposed)}
 
 
 def _observation(call: Call) -> dict[str, Any] | None:
-    seen = call.observation
-    if seen is None:
+    observation = call.observation
+    if observation is None:
         return None
-    told = {"result": seen.result, "status": seen.status}
-    told |= without_empty(
-        extraction=seen.extraction,
-        auto=seen.auto,
-        options=list(seen.options),
-        blob=seen.blob,
-        refused=seen.refused,
-        cut=seen.cut,
+    document = {"result": observation.result, "status": observation.status}
+    document |= without_empty(
+        extraction=observation.extraction,
+        auto=observation.auto,
+        options=list(observation.options),
+        blob=observation.blob,
+        refused=observation.refused,
+        cut=observation.cut,
     )
-    return {**told, "duration_ms": seen.duration_ms, "timestamp": iso(call.observed_at)}
+    return {**document, "duration_ms": observation.duration_ms, "timestamp": iso(call.observed_at)}
 
 
 def without_empty(**fields: Any) -> dict[str, Any]:
@@ -154,10 +154,10 @@ def read(writer: Writer, fields: Fields, number: int) -> None:
     Raises:
         DocumentFault: a field is missing, unknown or of the wrong kind.
     """
-    said = fields.whole("iteration", "iteration_number", default=number)
-    if said != number:
+    counted = fields.whole("iteration", "iteration_number", default=number)
+    if counted != number:
         raise DocumentFault(
-            fields.path, f"is iteration {said} where {number} must follow: number from 1"
+            fields.path, f"is iteration {counted} where {number} must follow: number from 1"
         )
     fields.flag("interrupted")
     thought, at = _read_thought(writer, fields.take("thought"), number, (*fields.path, "thought"))
@@ -186,26 +186,26 @@ def _read_thought(writer: Writer, value: Any, number: int, path: Path) -> tuple[
 
 def _read_calls(writer: Writer, fields: Fields, number: int, at: int) -> list[Call]:
     actions = _listed(fields, "action", "actions")
-    seen = _listed(fields, "observation", "observations")
-    if len(seen) > len(actions):
-        raise DocumentFault(seen[len(actions)][1], "an observation without an action")
+    observations = _listed(fields, "observation", "observations")
+    if len(observations) > len(actions):
+        raise DocumentFault(observations[len(actions)][1], "an observation without an action")
     calls: list[Call] = []
     for index, (value, path) in enumerate(actions):
         observation, observed_at = None, 0
         call = _read_action(value, path, at)
-        if index < len(seen) and seen[index][0] is not None:
-            shown, place = seen[index]
+        if index < len(observations) and observations[index][0] is not None:
+            item, location = observations[index]
             observation, observed_at = _read_observation(
-                writer, shown, place, number, call.started_at
+                writer, item, location, number, call.started_at
             )
         calls.append(_settled(call, observation, observed_at, value))
     return calls
 
 
-def _listed(fields: Fields, one: str, many: str) -> list[tuple[Any, Path]]:
+def _listed(fields: Fields, singular: str, plural: str) -> list[tuple[Any, Path]]:
     """The values under either key, each with its path."""
-    key = many if fields.has(many) else one
-    value = fields.take(one, many)
+    key = plural if fields.has(plural) else singular
+    value = fields.take(singular, plural)
     if is_array(value):
         return [(item, (*fields.path, key, index)) for index, item in enumerate(value)]
     return [] if value is None else [(value, (*fields.path, key))]

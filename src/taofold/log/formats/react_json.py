@@ -28,8 +28,8 @@ _FINAL: Final = "final_answer"
 
 def dumps(records: Iterable[e.Record]) -> str:
     """The complete steps of the run, and its output if it succeeded or gave one."""
-    kept = live(records)
-    start = opening(kept)
+    live_records = live(records)
+    start = opening(live_records)
     steps = [
         {
             "step": turn.number,
@@ -38,12 +38,12 @@ def dumps(records: Iterable[e.Record]) -> str:
             "action_input": call.action.parameters,
             "observation": call.observation.result,
         }
-        for turn in turns(kept)
+        for turn in turns(live_records)
         if turn.complete
         for call in turn.calls
         if call.observation is not None and not _closes(call)
     ]
-    ends = [record.event for record in kept if isinstance(record.event, e.RunFinished)]
+    ends = [record.event for record in live_records if isinstance(record.event, e.RunFinished)]
     answer = ends[-1].output if ends else None
     if start is not None and start.strategy == "flow" and is_object(answer):
         answer = answer.get("reasoning_answer", answer)
@@ -106,9 +106,9 @@ def _entry(fields: Fields, position: int) -> tuple[int, str, Call]:
     number = fields.whole("step", default=position)
     thought = fields.text("thought")
     tool = fields.text("action")
-    given = fields.json("action_input")
+    document = fields.json("action_input")
     parameters: dict[str, Any] = (
-        given if is_object(given) else {} if given is None else {"input": given}
+        document if is_object(document) else {} if document is None else {"input": document}
     )
     result = fields.json("observation")
     fields.close()

@@ -31,35 +31,38 @@ from taofold.log.formats.iterations import STRATEGY, Writer, without_empty
 
 def dumps(records: Iterable[e.Record]) -> str:
     """The run as one `ralph_tao_log` document."""
-    kept = live(records)
-    start = opening(kept) or e.RunStarted(goal="")
-    log: dict[str, Any] = {"loop_id": kept[0].run if kept else "", "task": start.goal}
-    if kept:
-        log["timestamp"] = iso(kept[0].at)
+    live_records = live(records)
+    start = opening(live_records) or e.RunStarted(goal="")
+    log: dict[str, Any] = {
+        "loop_id": live_records[0].run if live_records else "",
+        "task": start.goal,
+    }
+    if live_records:
+        log["timestamp"] = iso(live_records[0].at)
     log |= {"agent": start.agent, **without_empty(model=start.model)}
     for name in ("instructions", "research"):
         if start.settings.get(name):
             log[name] = start.settings[name]
-    log["iterations"] = [iteration.write(turn) for turn in turns(kept)]
+    log["iterations"] = [iteration.write(turn) for turn in turns(live_records)]
     broken = [
-        without_empty(rule=one.rule, detail=one.detail, steps=list(one.steps))
-        for one in recorded(kept)
+        without_empty(rule=violation.rule, detail=violation.detail, steps=list(violation.steps))
+        for violation in recorded(live_records)
     ]
     log |= without_empty(violations=broken)
-    for record in kept:
+    for record in live_records:
         if isinstance(record.event, e.RunFinished):
             log["outcome"] = _outcome(record.event, record.at)
     return yaml.dump({"ralph_tao_log": log})
 
 
 def _outcome(event: e.RunFinished, at: int) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "status": event.status,
         "stop_reason": event.stop_reason,
         "success": event.success,
         "output": event.output,
     }
-    return {**told, **without_empty(error=event.error), "timestamp": iso(at)}
+    return {**document, **without_empty(error=event.error), "timestamp": iso(at)}
 
 
 def loads(
@@ -109,8 +112,8 @@ def _log(document: Any, run: str, at: int, strict: bool) -> list[e.Record]:
     )
     writer.put(start)
     for index, inner in enumerate(log.listed("iterations")):
-        place = ("ralph_tao_log", "iterations", index)
-        iteration.read(writer, Fields(inner, place), index + 1)
+        location = ("ralph_tao_log", "iterations", index)
+        iteration.read(writer, Fields(inner, location), index + 1)
     for index, violation in enumerate(log.listed("violations")):
         _violation(writer, Fields(violation, ("ralph_tao_log", "violations", index)))
     if log.has("outcome"):

@@ -275,7 +275,7 @@ class Database:
             away = faults.unreachable(error, self.name)
             # Once it was there it will be back; an address that never worked is wrong.
             raise _Away(str(away)) if self._identity and faults.passing(error) else away from error
-        self._made -= {made for made in self._made if made.closed}
+        self._made -= {connection for connection in self._made if connection.closed}
         self._made.add(db)
         try:
             await db.execute(f"set lock_timeout = {_LOCK_MS}".encode())
@@ -514,11 +514,11 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-def _let_go(process: int, loop: asyncio.AbstractEventLoop, made: set[Connection]) -> None:
+def _let_go(process: int, loop: asyncio.AbstractEventLoop, connections: set[Connection]) -> None:
     """Close what a database held that nobody closed."""
     if process != os.getpid() or loop.is_closed():
         return
-    for connection in made:
+    for connection in connections:
         connection.pgconn.finish()
     with suppress(RuntimeError):  # it was closed just now
         loop.call_soon_threadsafe(loop.stop)

@@ -71,14 +71,14 @@ class PostgresJournal:
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
         """Facts with `seq > after`, in order."""
-        found: list[Fact] = []
+        facts: list[Fact] = []
         while True:
-            most = min(_CHUNK, limit - len(found)) if limit > 0 else _CHUNK
-            last = found[-1].seq if found else min(max(after, -1), _LAST)
+            most = min(_CHUNK, limit - len(facts)) if limit > 0 else _CHUNK
+            last = facts[-1].seq if facts else min(max(after, -1), _LAST)
             rows = await self.database.fetch(_FACTS, (stream.encode(), last, most))
-            found += [Fact(*row) for row in rows]
-            if len(rows) < most or len(found) == limit:
-                return found
+            facts += [Fact(*row) for row in rows]
+            if len(rows) < most or len(facts) == limit:
+                return facts
             await asyncio.sleep(0)
 
     async def streams(self, prefix: str = "") -> list[StreamRow]:
@@ -105,6 +105,6 @@ class PostgresJournal:
             await asyncio.to_thread(self.database.close)
 
 
-def _stream_row(found: tuple[Any, ...]) -> StreamRow:
-    name, head, created, updated, owner, until, held = found
+def _stream_row(row: tuple[Any, ...]) -> StreamRow:
+    name, head, created, updated, owner, until, held = row
     return StreamRow(name.decode(), head, created, updated, owner.decode(), until, held)

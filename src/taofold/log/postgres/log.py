@@ -56,7 +56,7 @@ _WAKING: Final = (
     "order by r.wake_at, r.number limit %(limit)b"
 )
 _DUE: Final = (
-    _ROW.format(runs=f"(select * from (({_LEASED}) union all ({_WAKING})) as found "  # noqa: S608 - constants
+    _ROW.format(runs=f"(select * from (({_LEASED}) union all ({_WAKING})) as row "  # noqa: S608 - constants
                      "order by due, number limit %(limit)b)")
     + "order by r.due, r.number"
 )  # fmt: skip
@@ -82,7 +82,7 @@ _RENEW: Final = (
 _COUNT: Final = (
     "select status, sum(runs)::bigint, sum(rows)::bigint from ("
     "select status, runs, 0 as rows from taofold_totals where scope = %(scope)b union all "
-    "select status, runs, 1 from taofold_changes where scope = %(scope)b) as found group by status"
+    "select status, runs, 1 from taofold_changes where scope = %(scope)b) as row group by status"
 )
 
 
@@ -231,19 +231,19 @@ class PostgresLog:
 
     async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
         """Records with `seq > after`, in order."""
-        found: list[Record] = []
+        records: list[Record] = []
         last = min(max(after, -1), _LAST)
         while True:
-            count = min(_CHUNK, limit - len(found)) if limit > 0 else _CHUNK
+            count = min(_CHUNK, limit - len(records)) if limit > 0 else _CHUNK
             rows = await self.database.fetch(_READ, (last, count, _bytes(run)))
             if not rows:
                 raise UnknownRun(f"no run {run!r} in this log")
             if rows[0][1] is None:
-                return found
-            found += [record(run, row[1:]) for row in rows]
-            if len(rows) < _CHUNK or len(found) == limit:
-                return found
-            last = found[-1].seq
+                return records
+            records += [record(run, row[1:]) for row in rows]
+            if len(rows) < _CHUNK or len(records) == limit:
+                return records
+            last = records[-1].seq
             await asyncio.sleep(0)
 
     async def row(self, run: str) -> RunRow:
@@ -282,34 +282,34 @@ class PostgresLog:
         # Literals: with a bound limit a prepared plan is made for any, and sorts all.
         most = f"limit {int(limit)}" if limit > 0 else ""
         inner = f"(select * from taofold_runs r {where} order by r.number desc {most})"  # noqa: S608 - only parameters
-        found = await self.database.fetch(
+        rows = await self.database.fetch(
             f"{_ROW.format(runs=inner)} order by r.number desc", values
         )
-        return [_row(row) for row in found]
+        return [_row(row) for row in rows]
 
     async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         """Ids of runs that begin with `prefix`, in order."""
         start = _bytes(prefix)
-        found = await self.database.fetch(
+        rows = await self.database.fetch(
             "select run from taofold_runs where run >= %b and run < %b order by run limit %b",
             (start, start + b"\xff", limit),  # a byte that UTF-8 does not have
         )
-        return [_text(run) for (run,) in found]
+        return [_text(run) for (run,) in rows]
 
     async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
         """Runs that somebody should look at, the longest due first."""
-        at, place = (0, 0) if after is None else (due_at(after), after.place)
-        values = {"now": now, "at": at, "place": place, "limit": limit}
-        found = await self.database.fetch(_DUE, values)
-        return [_row(row) for row in found]
+        at, start = (0, 0) if after is None else (due_at(after), after.place)
+        values = {"now": now, "at": at, "place": start, "limit": limit}
+        rows = await self.database.fetch(_DUE, values)
+        return [_row(row) for row in rows]
 
     async def count(self, *, principal: str | None = None) -> dict[str, int]:
         """How many runs there are by status."""
         scope = b"*" if principal is None else b"@" + _bytes(principal)
-        found = await self.database.fetch(_COUNT, {"scope": scope})
-        if sum(rows for _, _, rows in found) > _SUM:
+        row = await self.database.fetch(_COUNT, {"scope": scope})
+        if sum(rows for _, _, rows in row) > _SUM:
             await self.compact()
-        return {status: runs for status, runs, _ in found if runs}
+        return {status: runs for status, runs, _ in row if runs}
 
     async def compact(self) -> None:
         """Sum up the changes of statuses, so that counting costs the same for ever."""
@@ -414,6 +414,6 @@ def _refused(code: str, run: str, at: Any, who: bytes | None, epoch: int) -> Log
     return Conflict(overtaken(RunRow(run, epoch=at, owner=_text(who)), epoch))
 
 
-def _row(found: tuple[Any, ...]) -> RunRow:
-    columns: list[Any] = [_text(value) if isinstance(value, bytes) else value for value in found]
+def _row(row: tuple[Any, ...]) -> RunRow:
+    columns: list[Any] = [_text(value) if isinstance(value, bytes) else value for value in row]
     return RunRow(*columns)

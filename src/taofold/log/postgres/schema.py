@@ -351,8 +351,8 @@ async def _layout(db: psycopg.AsyncConnection[tuple[object, ...]]) -> int:
     # Not by `to_regclass`: that believes a cache, which may hold what was before the lock.
     if await _value(db, _PRESENT) is None:
         return 0
-    found = await _value(db, "select value from taofold_meta where key = 'layout'")
-    return int(str(found)) if found is not None else 0
+    layout = await _value(db, "select value from taofold_meta where key = 'layout'")
+    return int(str(layout)) if layout is not None else 0
 
 
 async def _value(db: psycopg.AsyncConnection[tuple[object, ...]], statement: str) -> object:

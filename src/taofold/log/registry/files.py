@@ -24,8 +24,8 @@ async def export_to(registry: Registry, path: Path) -> list[Path]:
     Raises:
         LogError: a file cannot be written; each that was is complete.
     """
-    made = await registry.export()
-    return await asyncio.to_thread(_export, made, path)
+    bundle = await registry.export()
+    return await asyncio.to_thread(_export, bundle, path)
 
 
 async def import_from(registry: Registry, path: Path) -> ImportReport:
@@ -59,16 +59,16 @@ def _export(made: dict[str, Any], path: Path) -> list[Path]:
 
 def _read(path: Path) -> dict[Path, bytes]:
     if path.is_dir():
-        found = [file for name in _FOLDERS for file in sorted((path / name).glob("*.json"))]
-        found = [file for file in found if file.name != "effectiveness-metrics.json"]
-        if not found:
+        files = [file for name in _FOLDERS for file in sorted((path / name).glob("*.json"))]
+        files = [file for file in files if file.name != "effectiveness-metrics.json"]
+        if not files:
             raise LogError(
                 f"there are no pattern files in {str(path)!r}: *.json, or in its folder 'patterns'"
             )
     else:
-        found = [path]
+        files = [path]
     try:
-        return {file: file.read_bytes() for file in found}
+        return {file: file.read_bytes() for file in files}
     except OSError as error:
         raise LogError(f"{error.filename!r} cannot be read: {error.strerror}") from error
 

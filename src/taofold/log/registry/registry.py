@@ -111,7 +111,7 @@ class SqliteBook:
     async def faults(self) -> list[str]:
         """Facts that cannot be read."""
         facts = await self._file.read(lambda db: journals.read(db, STREAM, -1, -1))
-        return [said for fact in facts if (said := _fault(fact))]
+        return [fault for fact in facts if (fault := _fault(fact))]
 
     async def vectors(self, model: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """The vectors that are kept of `keys`."""
@@ -128,19 +128,19 @@ class SqliteBook:
     def _catch_up(self, db: sqlite3.Connection) -> int:
         """Bring the tables up to the last fact; returns its number."""
         head = journals.head(db, STREAM)
-        seen = tables.position(db)
-        if seen is None or seen > head:
+        position = tables.position(db)
+        if position is None or position > head:
             tables.build(db)
-            seen = -1
-        if seen == head:
+            position = -1
+        if position == head:
             return head
         view = tables.Tables(db)
-        while facts := journals.read(db, STREAM, seen, _CHUNK):
+        while facts := journals.read(db, STREAM, position, _CHUNK):
             for fact in facts:
                 event = _event(fact)
                 if event is not None:
                     view.keep(step(view, event, fact.at))
-            seen = facts[-1].seq
+            position = facts[-1].seq
         tables.moved(db, head)
         return head
 
@@ -198,11 +198,11 @@ class JournalBook:
 
     async def faults(self) -> list[str]:
         """Facts that cannot be read."""
-        return [said for fact in await self._journal.facts(STREAM) if (said := _fault(fact))]
+        return [fault for fact in await self._journal.facts(STREAM) if (fault := _fault(fact))]
 
     async def vectors(self, model: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """The vectors that are kept of `keys`."""
-        return {key: one for key in keys if (one := self._vectors.get((model, key)))}
+        return {key: vector for key in keys if (vector := self._vectors.get((model, key)))}
 
     async def keep_vectors(self, model: str, new: Mapping[bytes, bytes]) -> None:
         """Keep vectors as long as this object lives."""

@@ -85,8 +85,8 @@ def position(db: sqlite3.Connection) -> int | None:
     """The number of the last fact in the tables; None if they must be built."""
     if db.execute(_HAS).fetchone() is None:
         return None
-    known = dict(db.execute("select key, value from pattern_state where key in ('form', 'head')"))
-    return known.get("head", -1) if known.get("form") == FORM else None
+    stored = dict(db.execute("select key, value from pattern_state where key in ('form', 'head')"))
+    return stored.get("head", -1) if stored.get("form") == FORM else None
 
 
 def build(db: sqlite3.Connection) -> None:
@@ -183,8 +183,10 @@ class Tables:
 
     def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
         """Patterns by the weight of the rarest of `terms` in them."""
-        known, total = self.frequencies(terms)
-        posts = [(rarity(known[t], total), self._posts(t)) for t in rarest(terms, known)]
+        frequencies, total = self.frequencies(terms)
+        posts = [
+            (rarity(frequencies[t], total), self._posts(t)) for t in rarest(terms, frequencies)
+        ]
         numbers = best(posts, limit)
         marks = ",".join("?" * len(numbers))
         rows = self._db.execute(
@@ -201,11 +203,11 @@ class Tables:
 
     def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
         """In how many patterns each term stands, and how many patterns there are."""
-        wanted = list(dict.fromkeys(terms))
-        marks = ",".join("?" * len(wanted))
+        distinct = list(dict.fromkeys(terms))
+        marks = ",".join("?" * len(distinct))
         rows = self._db.execute(
             f"select term, rows from pattern_terms where term in ({marks}) and rows > 0",  # noqa: S608 - marks only
-            wanted,
+            distinct,
         )
         return dict(rows.fetchall()), self._state("total") or 0
 

@@ -25,8 +25,8 @@ def check(path: Path) -> list[str]:
     """
     try:
         with closing(opened(path, "ro", _WAIT_S)) as db:
-            found = [row[0] for row in db.execute("pragma quick_check") if row[0] != "ok"]
-            return found or _inconsistencies(db)
+            problems = [row[0] for row in db.execute("pragma quick_check") if row[0] != "ok"]
+            return problems or _inconsistencies(db)
     except LogError as error:
         return [str(error)]
     except sqlite3.Error as error:
@@ -34,23 +34,23 @@ def check(path: Path) -> list[str]:
 
 
 def _inconsistencies(db: sqlite3.Connection) -> list[str]:
-    found = [f"blob {d!r} of run {r!r} is missing" for d, r in db.execute(_LOST_BLOBS)]
+    problems = [f"blob {d!r} of run {r!r} is missing" for d, r in db.execute(_LOST_BLOBS)]
     (strays,) = db.execute(_STRAYS).fetchone()
     if strays:
-        found.append(f"{strays} records belong to no run")
+        problems.append(f"{strays} records belong to no run")
     for number, run in db.execute("select number, run from runs").fetchall():
-        found += _faults(db, number, run)
-    return found
+        problems += _faults(db, number, run)
+    return problems
 
 
 def _faults(db: sqlite3.Connection, number: int, run: str) -> list[str]:
-    found: list[str] = []
+    problems: list[str] = []
     seqs = [-1]
     for row in db.execute(sql.READ, ((number << 32) - 1, (number << 32) + sql.LAST, -1)):
         seqs.append(row[0])
         try:
             sql.record(run, row)
         except LogError as error:
-            found.append(str(error))
+            problems.append(str(error))
     gaps = [a + 1 for a, b in pairwise(seqs) if b != a + 1]
-    return found + [f"record {seq} of run {run!r} is missing" for seq in gaps]
+    return problems + [f"record {seq} of run {run!r} is missing" for seq in gaps]

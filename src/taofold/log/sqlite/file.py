@@ -344,7 +344,7 @@ class SqliteFile:
 def file_identity(path: Path) -> str:
     """Equal for two names of one file; its path as long as it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return f"sqlite:{path.absolute()}"
-    return f"sqlite:{found.st_dev}:{found.st_ino}"
+    return f"sqlite:{status.st_dev}:{status.st_ino}"

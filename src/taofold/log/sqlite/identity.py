@@ -35,15 +35,15 @@ def machine() -> str:
 
 def creator() -> str:
     """A fingerprint of this user on this machine, "" if the machine has no id."""
-    known = machine()
-    return _fingerprint(known) if known else ""
+    machine_id = machine()
+    return _fingerprint(machine_id) if machine_id else ""
 
 
 def ours(path: Path, noted: Mapping[str, str]) -> bool:
     """Is the log at `path`, which notes this about itself, this user's?"""
     # Where a machine has no id, earlier releases noted its name.
-    known = creator() or _fingerprint(socket.gethostname())
-    return noted.get("owner") == known or _unmoved(path, noted)
+    fingerprint = creator() or _fingerprint(socket.gethostname())
+    return noted.get("owner") == fingerprint or _unmoved(path, noted)
 
 
 def marked(path: Path, noted: Mapping[str, str]) -> dict[str, str]:
@@ -86,6 +86,6 @@ def _seal(path: Path, token: str) -> bytes:
     return _fingerprint(f"{path.stat().st_ino}:{token}").encode()
 
 
-def _fingerprint(place: str) -> str:
+def _fingerprint(machine_id: str) -> str:
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
-    return blake2b(f"{user}@{place}".encode(), digest_size=16).hexdigest()
+    return blake2b(f"{user}@{machine_id}".encode(), digest_size=16).hexdigest()

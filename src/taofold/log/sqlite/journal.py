@@ -38,8 +38,8 @@ _DROP: Final = "delete from facts where id between ?1 << 32 and (?1 << 32) + 429
 
 def head(db: sqlite3.Connection, stream: str) -> int:
     """The number of the stream's last fact, -1 if there is none."""
-    found = db.execute(_FIND, (stream,)).fetchone()
-    return -1 if found is None else int(found[1])
+    row = db.execute(_FIND, (stream,)).fetchone()
+    return -1 if row is None else int(row[1])
 
 
 def append(
@@ -50,18 +50,18 @@ def append(
     Raises:
         Conflict: the stream's last fact is not `after`.
     """
-    found = db.execute(_FIND, (stream,)).fetchone()
-    last = -1 if found is None else int(found[1])
+    row = db.execute(_FIND, (stream,)).fetchone()
+    last = -1 if row is None else int(row[1])
     if last != after:
         raise Conflict(outrun(stream, after, last))
     if not facts:
         return last
     if last + len(facts) > _LAST:
         raise LogError(f"stream {stream!r} is full: {last + 1} facts")
-    if found is None:
+    if row is None:
         number = db.execute(_CREATE, (stream, facts[0][0], facts[0][0])).lastrowid or 0
     else:
-        number = int(found[0])
+        number = int(row[0])
     rows = [(number << 32 | last + 1 + n, at, body) for n, (at, body) in enumerate(facts)]
     db.executemany(_INSERT, rows)
     db.execute(_MOVE, (last + len(facts), facts[-1][0], number))
@@ -70,10 +70,10 @@ def append(
 
 def read(db: sqlite3.Connection, stream: str, after: int, most: int) -> list[Fact]:
     """At most `most` facts with `seq > after`, in order."""
-    found = db.execute(_FIND, (stream,)).fetchone()
-    if found is None:
+    row = db.execute(_FIND, (stream,)).fetchone()
+    if row is None:
         return []
-    first = int(found[0]) << 32
+    first = int(row[0]) << 32
     rows = db.execute(_READ, (first + max(after, -1), first + _LAST, most))
     return [Fact(*row) for row in rows]
 
@@ -146,20 +146,20 @@ class SqliteJournal:
 
         def work(db: sqlite3.Connection) -> set[str]:
             until = self._now() + lease_ms
-            return {one for one in streams if db.execute(_RENEW, (until, one, owner)).rowcount}
+            return {name for name in streams if db.execute(_RENEW, (until, name, owner)).rowcount}
 
         return self._file.write_now(work)
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
         """Facts with `seq > after`, in order."""
-        found: list[Fact] = []
+        facts: list[Fact] = []
         while True:
-            most = min(_CHUNK, limit - len(found)) if limit > 0 else _CHUNK
-            last = found[-1].seq if found else after
+            most = min(_CHUNK, limit - len(facts)) if limit > 0 else _CHUNK
+            last = facts[-1].seq if facts else after
             rows = await self._chunk(stream, last, most)
-            found += rows
-            if len(rows) < most or len(found) == limit:
-                return found
+            facts += rows
+            if len(rows) < most or len(facts) == limit:
+                return facts
             await asyncio.sleep(0)
 
     async def streams(self, prefix: str = "") -> list[StreamRow]:
@@ -171,19 +171,19 @@ class SqliteJournal:
     async def row(self, stream: str) -> StreamRow | None:
         """The stream's row."""
         values = (self._now(), stream)
-        found = await self._file.read(
+        row = await self._file.read(
             lambda db: db.execute(f"{_ROW} where stream = ?2", values).fetchone()
         )
-        return None if found is None else _stream_row(found)
+        return None if row is None else _stream_row(row)
 
     async def drop(self, stream: str) -> None:
         """Forget the stream; its bytes may lie in the file until the log is scrubbed."""
 
         def work(db: sqlite3.Connection) -> None:
-            found = db.execute(_FIND, (stream,)).fetchone()
-            if found is not None:
-                db.execute(_DROP, (found[0],))
-                db.execute("delete from streams where number = ?", (found[0],))
+            row = db.execute(_FIND, (stream,)).fetchone()
+            if row is not None:
+                db.execute(_DROP, (row[0],))
+                db.execute("delete from streams where number = ?", (row[0],))
 
         await self._file.write(work)
 
@@ -195,8 +195,8 @@ class SqliteJournal:
         return await self._file.read(lambda db: read(db, stream, after, most))
 
 
-def _stream_row(found: tuple[Any, ...]) -> StreamRow:
-    columns: tuple[Any, ...] = (*found[:-1], bool(found[-1]))
+def _stream_row(row: tuple[Any, ...]) -> StreamRow:
+    columns: tuple[Any, ...] = (*row[:-1], bool(row[-1]))
     return StreamRow(*columns)
 
 

@@ -68,9 +68,9 @@ def forget(path: Path, runs: Iterable[str], wait_s: float) -> None:
             db.execute("pragma secure_delete = on")
             db.execute("begin immediate")
             for run in runs:
-                found = db.execute("select number from runs where run = ?", (run,)).fetchone()
-                if found is not None:
-                    _forget(db, found[0])
+                row = db.execute("select number from runs where run = ?", (run,)).fetchone()
+                if row is not None:
+                    _forget(db, row[0])
             db.execute("commit")
     except sqlite3.Error as error:
         raise explain(error, path) from error
@@ -264,15 +264,15 @@ class SqliteLog:
     async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
         """Records with `seq > after`, in order."""
         number = await self._file.read(lambda db: sql.number(db, run))
-        found: list[Record] = []
+        records: list[Record] = []
         last, end = (number << 32) + max(after, -1), (number << 32) + sql.LAST
         while True:
-            count = min(_CHUNK, limit - len(found)) if limit > 0 else _CHUNK
+            count = min(_CHUNK, limit - len(records)) if limit > 0 else _CHUNK
             rows = await self._all(sql.READ, last, end, count)
-            found += [sql.record(run, row) for row in rows]
-            if len(rows) < _CHUNK or len(found) == limit:
-                return found
-            last = (number << 32) + found[-1].seq
+            records += [sql.record(run, row) for row in rows]
+            if len(rows) < _CHUNK or len(records) == limit:
+                return records
+            last = (number << 32) + records[-1].seq
             await asyncio.sleep(0)
 
     async def row(self, run: str) -> RunRow:
@@ -294,36 +294,36 @@ class SqliteLog:
         limit: int = 100,
     ) -> list[RunRow]:
         """Runs, newest first; a `limit` of 0 means all."""
-        wanted = {"principal": principal, "agent": agent, "status": status}
+        filters = {"principal": principal, "agent": agent, "status": status}
         narrow = {"session": session, "parent": parent}
         # `session <> ''` is what makes the partial indexes usable; where they can be used, `+`
         # keeps SQLite from a wider one.
         plus = "+" if any(narrow.values()) else ""
         tests = [(f"{name} = ? and {name} <> ''", value) for name, value in narrow.items() if value]
-        tests += [(f"{plus}{name} = ?", value) for name, value in wanted.items() if value]
+        tests += [(f"{plus}{name} = ?", value) for name, value in filters.items() if value]
         clauses, values = [test for test, _ in tests], [value for _, value in tests]
         if before:
             clauses.append(f"number < {int(before)}")
         where = f"where {' and '.join(clauses)}" if clauses else ""
-        found = await self._all(
+        rows = await self._all(
             f"{sql.ROW} {where} order by number desc limit ?",
             self._now(),
             *values,
             limit if limit > 0 else -1,
         )
-        return [sql.run_row(row) for row in found]
+        return [sql.run_row(row) for row in rows]
 
     async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         """Ids of runs that begin with `prefix`, in order."""
         # No text is behind the last code point, repeated: only ids that begin with it are missed.
-        found = await self._all(sql.IDS, prefix, prefix + chr(0x10FFFF), limit)
-        return [run for (run,) in found]
+        rows = await self._all(sql.IDS, prefix, prefix + chr(0x10FFFF), limit)
+        return [run for (run,) in rows]
 
     async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
         """Runs that somebody should look at, the longest due first."""
-        at, place = (0, 0) if after is None else (due_at(after), after.place)
-        found = await self._all(sql.DUE, self._now(), now, at, place, limit)
-        return [sql.run_row(row) for row in found]
+        at, start = (0, 0) if after is None else (due_at(after), after.place)
+        rows = await self._all(sql.DUE, self._now(), now, at, start, limit)
+        return [sql.run_row(row) for row in rows]
 
     async def count(self, *, principal: str | None = None) -> dict[str, int]:
         """How many runs there are by status."""
@@ -407,14 +407,14 @@ class SqliteLog:
     def _fence(self, db: sqlite3.Connection, run: str, epoch: int) -> tuple[int, int]:
         """The run's number and next sequence number, if `epoch` is the current one."""
         number = self._number(db, run)
-        found = db.execute(sql.FENCE, (number << 32, number)).fetchone()
-        if found is None:  # deleted by another process
+        fence = db.execute(sql.FENCE, (number << 32, number)).fetchone()
+        if fence is None:  # deleted by another process
             del self._numbers[run]
             raise UnknownRun(f"no run {run!r} in this log")
-        if found[0] != epoch:
-            row = RunRow(run, epoch=found[0], owner=found[2])
+        if fence[0] != epoch:
+            row = RunRow(run, epoch=fence[0], owner=fence[2])
             raise Conflict(overtaken(row, epoch))
-        return number, 0 if found[1] is None else (found[1] & sql.LAST) + 1
+        return number, 0 if fence[1] is None else (fence[1] & sql.LAST) + 1
 
 
 def _rows(

@@ -263,10 +263,10 @@ def empty(path: Path, wait_s: float) -> bool:
 
 def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.Connection:
     _touch(path)
-    found = _inspect(path, adopt=adopt)
+    stored_version = _inspect(path, adopt=adopt)
     connection = plain(path, wait_s)
     try:
-        if not found:
+        if not stored_version:
             connection.execute(f"pragma page_size = {_PAGE_BYTES}")
         mode: str = connection.execute("pragma journal_mode = wal").fetchone()[0]
         if mode != "wal":
@@ -274,7 +274,7 @@ def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.
                 f"the folder of {str(path)!r} cannot hold a log: its file system does not allow "
                 "several processes to share one (no WAL); choose a local disk"
             )
-        if found != VERSION or adopt:
+        if stored_version != VERSION or adopt:
             prepare(connection, path)
         if max_bytes:
             size = number(connection, "page_size")
@@ -298,10 +298,10 @@ def _touch(path: Path) -> None:
         pass
     except OSError as error:
         raise LogError(f"the log {str(path)!r} cannot be created: {error.strerror}") from error
-    for place in (path, path.parent):
-        if not os.access(place, os.W_OK):
+    for target in (path, path.parent):
+        if not os.access(target, os.W_OK):
             raise LogError(
-                f"{str(place)!r} is read-only, so the log {path.name!r} cannot be used: "
+                f"{str(target)!r} is read-only, so the log {path.name!r} cannot be used: "
                 "change its permissions, or copy the file to a folder where you may write"
             )
 

@@ -91,9 +91,9 @@ def values(row: RunRow, owner: str, lease_until: int) -> tuple[str | int, ...]:
     return (*texts, *times, 1 if owner else 0, owner, lease_until)
 
 
-def run_row(found: tuple[Any, ...]) -> RunRow:
+def run_row(row: tuple[Any, ...]) -> RunRow:
     """The row that `ROW` selected."""
-    columns: tuple[Any, ...] = (*found[:-2], bool(found[-2]), found[-1])
+    columns: tuple[Any, ...] = (*row[:-2], bool(row[-2]), row[-1])
     return RunRow(*columns)
 
 
@@ -175,10 +175,10 @@ def owner(connection: sqlite3.Connection, run: str) -> tuple[int, int, str, str,
     Raises:
         UnknownRun: no run with this id.
     """
-    found: tuple[int, int, str, str, int] | None = connection.execute(OWNER, (run,)).fetchone()
-    if found is None:
+    row: tuple[int, int, str, str, int] | None = connection.execute(OWNER, (run,)).fetchone()
+    if row is None:
         raise UnknownRun(f"no run {run!r} in this log")
-    return found
+    return row
 
 
 def referred(records: Iterable[Record]) -> list[str]:

@@ -414,14 +414,14 @@ def assigned(text: str, lower: str) -> Iterator[Span]:
             places.append(at)
             at = lower.find(stem, at + len(stem))
     end = reach = inside = 0
-    for place in sorted(places):
-        if place < end:
+    for position in sorted(places):
+        if position < end:
             continue
-        start, least = place, max(end, place - LONGEST)
+        start, least = position, max(end, position - LONGEST)
         while start > least and (text[start - 1] in "_-." or text[start - 1].isalnum()):
             start -= 1
-        right = _RIGHT.match(text, place)
-        end = right.end() if right else place + 1
+        right = _RIGHT.match(text, position)
+        end = right.end() if right else position + 1
         name = text[start:end].strip("-.")
         says_ = says(name)
         if says_ is Says.NOTHING:

@@ -100,11 +100,11 @@ class Redactor:
 
         `seen` are values that were secrets in what came before `text`.
         """
-        found = self._found(text, _LAYERS, tuple(seen))
-        if len(found) < 2:
-            return found
+        spans = self._found(text, _LAYERS, tuple(seen))
+        if len(spans) < 2:
+            return spans
         merged: list[Span] = []
-        for start, end in sorted(found):
+        for start, end in sorted(spans):
             if merged and start < merged[-1][1]:
                 merged[-1] = merged[-1][0], max(end, merged[-1][1])
             else:
@@ -112,20 +112,20 @@ class Redactor:
         return merged
 
     def _found(self, text: str, layers: int, seen: tuple[str, ...] = ()) -> list[Span]:
-        found: list[Span] = []
+        spans: list[Span] = []
         if self._known is not None:
-            found += [match.span() for match in self._known.finditer(text)]
+            spans += [match.span() for match in self._known.finditer(text)]
         if self._shapes and len(text) > _SHORTEST and not (text.isascii() and _plain(text)):
             lower = _lower(text)
-            found += [*tokens(text), *placed(text, lower), *assigned(text, lower)]
-        if found or seen:
-            found += again(text, found, seen)
+            spans += [*tokens(text), *placed(text, lower), *assigned(text, lower)]
+        if spans or seen:
+            spans += again(text, spans, seen)
         if layers and "\\" in text:
             plain, escapes = unescaped(text)
             if escapes:
                 inner = self._found(plain, layers - 1)
-                found += [(_raw(escapes, start), _raw(escapes, end)) for start, end in inner]
-        return found
+                spans += [(_raw(escapes, start), _raw(escapes, end)) for start, end in inner]
+        return spans
 
     def number(self, value: Any) -> Any:
         """`value`, a number or None, unless it is one of the known secrets.
@@ -137,8 +137,8 @@ class Redactor:
             value = repr(value)
         if self._known is None:
             return value
-        said = str(value)
-        return MARK if len(said) >= _SHORTEST and self._known.fullmatch(said) else value
+        digits = str(value)
+        return MARK if len(digits) >= _SHORTEST and self._known.fullmatch(digits) else value
 
     def json(self, value: Any) -> Any:
         """`value` with every secret in its strings replaced. Copies only what changes."""
@@ -147,18 +147,20 @@ class Redactor:
         if value is None or isinstance(value, NUMBERS):
             return self.number(value)
         if isinstance(value, dict):
-            known = cast("dict[str, Any]", value)
-            hidden = paired(known)
+            mapping = cast("dict[str, Any]", value)
+            hidden = paired(mapping)
             items = {
                 self.text(str(name)): MARK
-                if name in hidden or named(name, said)
-                else self.json(said)
-                for name, said in known.items()
+                if name in hidden or named(name, member)
+                else self.json(member)
+                for name, member in mapping.items()
             }
-            return known if items == known else items
+            return mapping if items == mapping else items
         if isinstance(value, (list, tuple)):
             old = cast("Sequence[Any]", value)
-            parts = [MARK if follows(old, at) else self.json(said) for at, said in enumerate(old)]
+            parts = [
+                MARK if follows(old, at) else self.json(member) for at, member in enumerate(old)
+            ]
             return old if parts == list(old) else parts
         return value
 
@@ -275,8 +277,8 @@ def unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:
     """`text` without JSON's escapes; and of each escape its place there and its end in `text`."""
     parts, escapes, at, length = list[str](), list[tuple[int, int]](), 0, 0
     for match in _ESCAPE.finditer(text):
-        said: str = json.loads(f'"{match.group()}"')
-        parts += (text[at : match.start()], said)
+        decoded: str = json.loads(f'"{match.group()}"')
+        parts += (text[at : match.start()], decoded)
         length += match.start() - at
         at = match.end()
         escapes.append((length, at))

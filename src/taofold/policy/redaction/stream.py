@@ -38,13 +38,13 @@ class Trickle:
         """What may be shown after `piece` arrived; "" if nothing yet."""
         self._rest += piece
         cut = self._safe(self._rest)
-        said, self._rest = self._rest[:cut], self._rest[cut:]
-        return self._shown(said)
+        safe, self._rest = self._rest[:cut], self._rest[cut:]
+        return self._shown(safe)
 
     def end(self) -> str:
         """What was held back, at the end of the text."""
-        said, self._rest = self._rest, ""
-        return self._shown(said)
+        safe, self._rest = self._rest, ""
+        return self._shown(safe)
 
     def _shown(self, text: str) -> str:
         spans = self._redactor.spans(text, self._seen)
@@ -74,12 +74,12 @@ class Trickle:
     def _begun(self, text: str) -> int:
         """Where a known secret may have begun that has not arrived in full."""
         cut = len(text)
-        for known in (*self._redactor.known, *self._seen):
-            tail = text[-6 * len(known) :]
+        for secret in (*self._redactor.known, *self._seen):
+            tail = text[-6 * len(secret) :]
             plain, escapes = unescaped(tail) if "\\" in tail else (tail, [])
-            at = plain.find(known[0], max(0, len(plain) - len(known)))
-            while at >= 0 and not known.startswith(plain[at:]):
-                at = plain.find(known[0], at + 1)
+            at = plain.find(secret[0], max(0, len(plain) - len(secret)))
+            while at >= 0 and not secret.startswith(plain[at:]):
+                at = plain.find(secret[0], at + 1)
             if at >= 0:
                 # Behind an escape the place is that of the whole escaped stretch: cautious.
                 cut = min(cut, len(text) - len(tail) + (at if not escapes else 0))
