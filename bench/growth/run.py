@@ -22,7 +22,7 @@ from typing import Any
 import httpx2
 
 from taofold import Agent, Limits, tool
-from taofold.cli.find import find
+from taofold.cli.runs.find import find
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.values import Principal

@@ -22,7 +22,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from taofold.server.local_token import LocalToken
+from taofold.server.auth.tokens import LocalToken
 
 AGENT = '''
 import asyncio, json

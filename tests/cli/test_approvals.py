@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.terminal import Taofold
 
-from taofold.cli.program import invocation
+from taofold.cli.outcome import invocation
 
 
 def waiting(taofold: Taofold, agent: str = "writer") -> str:

@@ -11,7 +11,7 @@ from tests.cli.test_prompt import Terminal, terminal
 from tests.cli.test_run import until
 from tests.terminal import Taofold
 
-from taofold.cli.environment import KNOWN, unknown
+from taofold.cli.project import KNOWN, unknown
 from taofold.spec.config_file import LimitKeys
 
 __all__ = ["terminal"]

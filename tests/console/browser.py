@@ -12,7 +12,7 @@ from tests import prerequisites
 from tests.server.live import Client, serving
 
 from taofold import Agent
-from taofold.server.tokens import Tokens
+from taofold.server.auth.tokens import Tokens
 
 FLAGS = (
     "--no-sandbox",

@@ -7,7 +7,7 @@ from tests.server.agents import Bench, act, finish
 from tests.server.live import serving
 
 from taofold.core.values import Reply, Usage
-from taofold.server.tokens import Tokens
+from taofold.server.auth.tokens import Tokens
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from tests.ports import free_port
 from tests.prerequisites import GIT
 from tests.terminal import Taofold, taofold
 
-from taofold.cli.patterns_place import EMBEDDINGS, embedder
+from taofold.cli.project import EMBEDDINGS, embedder
 from taofold.core.errors import ConfigError
 
 __all__ = ["project", "taofold"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from taofold.cli.loop_ask import Answers, Ask, gate, inferred, questions
+from taofold.cli.loops.start import Answers, Ask, gate, inferred, questions
 
 
 def person(*answers: str | None) -> tuple[Ask, list[str]]:

@@ -10,7 +10,7 @@ import pytest
 from tests.prerequisites import GIT
 from tests.terminal import Started, Taofold, until
 
-from taofold.cli.program import invocation
+from taofold.cli.outcome import invocation
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.tools.containment import why_not
 

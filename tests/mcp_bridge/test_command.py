@@ -10,7 +10,7 @@ import pytest
 
 from taofold import RunContext
 from taofold.bridges.mcp import McpServer
-from taofold.cli.mcp import serve_mcp
+from taofold.cli.serve.mcp import serve_mcp
 from taofold.core.errors import ConfigError
 from taofold.log.sqlite.log import SqliteLog
 

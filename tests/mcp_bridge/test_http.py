@@ -20,10 +20,9 @@ from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp_offers import Offers
 from taofold.bridges.mcp_server import http_app, make_server
 from taofold.core import events as e
-from taofold.server.front import Front
-from taofold.server.local_token import LocalToken
+from taofold.server.auth.tokens import LocalToken, Tokens
 from taofold.server.mcp import McpEntrance
-from taofold.server.tokens import Tokens
+from taofold.server.middleware import Front
 
 from .kit import act, agent, finish
 from .test_serving import DONE, nothing_done, pay

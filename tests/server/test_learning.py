@@ -14,7 +14,7 @@ from taofold.log.registry.registry import memory_registry
 from taofold.loop import events as loop_events
 from taofold.loop.stream import LoopStream
 from taofold.loop.values import Wish
-from taofold.server.tokens import Tokens
+from taofold.server.auth.tokens import Tokens
 
 pytestmark = pytest.mark.anyio
 

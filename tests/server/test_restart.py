@@ -16,9 +16,9 @@ import pytest
 from tests.server.live import PATIENCE, Event, read, settled
 from typer.testing import CliRunner, Result
 
-from taofold.cli.serve import app
+from taofold.cli.serve.commands import app
 from taofold.core.errors import ConfigError
-from taofold.server.local_token import LocalToken
+from taofold.server.auth.tokens import LocalToken
 
 pytestmark = pytest.mark.anyio
 

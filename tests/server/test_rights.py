@@ -19,12 +19,10 @@ from taofold import Policy
 from taofold.policy.policy import RIGHTS, ROLES
 from taofold.server import Settings, create_app
 from taofold.server.app import ENDPOINTS
-from taofold.server.door import Door
-from taofold.server.endpoint import Endpoint
-from taofold.server.local_token import LocalToken
-from taofold.server.problem import Problem
-from taofold.server.signin import Signin
-from taofold.server.tokens import Tokens
+from taofold.server.auth.admission import Door
+from taofold.server.auth.sessions import Signin
+from taofold.server.auth.tokens import LocalToken, Tokens
+from taofold.server.endpoint import Endpoint, Problem
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from tests.server.agents import Bench, act, finish
 from tests.server.live import TERMINAL, Client, serving
 
 from taofold import Policy
-from taofold.server.local_token import LocalToken
+from taofold.server.auth.tokens import LocalToken
 from taofold.tools import uplink
 from taofold.tools.command import command_tool
 

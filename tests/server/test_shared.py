@@ -16,9 +16,9 @@ from taofold.engine import RemoteEngine
 from taofold.log.log import AT_ONCE
 from taofold.log.memory import MemoryLog
 from taofold.server import Server
-from taofold.server.kept import Shared
-from taofold.server.signin import Signin
-from taofold.server.tokens import Tokens
+from taofold.server.auth.documents import Shared
+from taofold.server.auth.sessions import Signin
+from taofold.server.auth.tokens import Tokens
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
 

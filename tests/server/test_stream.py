@@ -12,7 +12,7 @@ from tests.server.live import Client, Event, serving, settled
 
 from taofold import Agent, Limits, RunContext, tool
 from taofold.server import Settings
-from taofold.server.answering import shown
+from taofold.server.streams.channel import shown
 
 pytestmark = pytest.mark.anyio
 

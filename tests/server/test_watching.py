@@ -10,8 +10,8 @@ from tests.server.live import Event, serving, settled
 
 from taofold import Policy
 from taofold.server import Settings
-from taofold.server.auditing import Audit
-from taofold.server.tokens import Tokens
+from taofold.server.auth.tokens import Tokens
+from taofold.server.middleware import Audit
 
 pytestmark = pytest.mark.anyio
 

@@ -14,10 +14,9 @@ from taofold.core.values import Principal
 from taofold.runtime.setup import TRACEPARENT, current
 from taofold.telemetry import otel
 from taofold.telemetry.attributes import attributes
-from taofold.telemetry.ids import trace_id
 from taofold.telemetry.opik import Translation as Opik
 from taofold.telemetry.projection import Root, spans_of
-from taofold.telemetry.spans import AgentSpan
+from taofold.telemetry.spans import AgentSpan, trace_id
 
 pytestmark = pytest.mark.anyio
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -11,9 +11,8 @@ from tests.telemetry.kit import SECRET, calculator, capturing, family
 from taofold import MemoryLog
 from taofold.core.errors import ConfigError
 from taofold.core.values import Message
+from taofold.telemetry.delivery import ExportFailed, Outbox
 from taofold.telemetry.opik import Opik, Translation, traced
-from taofold.telemetry.outbox import Outbox
-from taofold.telemetry.post import ExportFailed
 from taofold.telemetry.projection import Root, spans_of
 from taofold.telemetry.prompt import EncodedMessages, Prompt
 

@@ -10,8 +10,9 @@ from tests.telemetry.kit import calculator, capturing, decoded, family, told
 
 from taofold import MemoryLog
 from taofold.core.errors import ConfigError, LogError
-from taofold.telemetry import configured, otel
-from taofold.telemetry.post import ExportFailed, send
+from taofold.telemetry import otel
+from taofold.telemetry import traced as configured
+from taofold.telemetry.delivery import ExportFailed, send
 from taofold.telemetry.projection import Root, spans_of
 from taofold.telemetry.traced import TracedLog
 

@@ -10,10 +10,18 @@ from taofold.core import events as e
 from taofold.core.trace import trace
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.attributes import attributes, title
-from taofold.telemetry.ids import root_run, span_id, uuid7
 from taofold.telemetry.projection import Root, spans_of
 from taofold.telemetry.prompt import Disclosure
-from taofold.telemetry.spans import AgentSpan, ApprovalSpan, ModelSpan, ToolSpan, scores
+from taofold.telemetry.spans import (
+    AgentSpan,
+    ApprovalSpan,
+    ModelSpan,
+    ToolSpan,
+    root_run,
+    scores,
+    span_id,
+    uuid7,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -22,8 +22,7 @@ from taofold.policy.redaction import Redactor
 from taofold.telemetry import otel
 from taofold.telemetry.attributes import attributes
 from taofold.telemetry.projection import spans_of
-from taofold.telemetry.prompt import Disclosure, EncodedMessages, Lengths, Prompt
-from taofold.telemetry.replay import prompts_of
+from taofold.telemetry.prompt import Disclosure, EncodedMessages, Lengths, Prompt, prompts_of
 from taofold.telemetry.spans import ModelSpan
 from taofold.telemetry.traced import TracedLog
 from taofold.testing.models import FunctionModel

@@ -14,22 +14,20 @@ import typer
 from taofold import host
 from taofold.cli import outcome
 from taofold.cli.approvals import app as approvals
-from taofold.cli.check import register as add_check
-from taofold.cli.demo import register as add_demo
-from taofold.cli.doctor import register as add_doctor
-from taofold.cli.environment import unknown
-from taofold.cli.evals import register as add_eval
-from taofold.cli.graph import register as add_graph
-from taofold.cli.init import register as add_init
-from taofold.cli.log import register as add_log
-from taofold.cli.loop import register as add_loop
-from taofold.cli.loops import app as loops
-from taofold.cli.patterns import register as add_patterns
-from taofold.cli.run import register as add_run
-from taofold.cli.runs_change import register as add_changing
-from taofold.cli.runs_files import register as add_files
-from taofold.cli.runs_read import register as add_reading
-from taofold.cli.serve import register as add_serve
+from taofold.cli.demo import demo
+from taofold.cli.doctor import doctor
+from taofold.cli.evals import evaluate
+from taofold.cli.files import check, graph, init
+from taofold.cli.log import app as log
+from taofold.cli.loops.commands import app as loops
+from taofold.cli.loops.start import ALIAS, loop
+from taofold.cli.patterns.commands import register as add_patterns
+from taofold.cli.project import unknown
+from taofold.cli.runs.change import register as add_changing
+from taofold.cli.runs.exchange import register as add_exchange
+from taofold.cli.runs.read import register as add_reading
+from taofold.cli.runs.start import run
+from taofold.cli.serve.commands import register as add_serve
 
 app = typer.Typer(
     name="taofold",
@@ -66,16 +64,26 @@ def _program(
         outcome.say(f"warning: {text}")
 
 
-for add in (add_run, add_eval, add_loop, add_demo, add_check, add_graph, add_init, add_doctor):
-    add(app)
-for add in (add_reading, add_changing, add_files):
+for name, command in (
+    ("run", run),
+    ("eval", evaluate),
+    ("loop", loop),
+    (ALIAS, loop),
+    ("demo", demo),
+    ("check", check),
+    ("graph", graph),
+    ("init", init),
+    ("doctor", doctor),
+):
+    app.command(name, hidden=name == ALIAS)(command)
+for add in (add_reading, add_changing, add_exchange):
     add(runs)
 app.add_typer(runs, name="runs")
 app.add_typer(approvals, name="approvals")
 app.add_typer(loops, name="loops")
 add_patterns(app)
 add_serve(app)
-add_log(app)
+app.add_typer(log, name="log")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

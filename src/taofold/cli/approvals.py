@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taofold.cli import options
-from taofold.cli.find import find, with_log
-from taofold.cli.outcome import fail, give_json, say
-from taofold.cli.program import invocation
+from taofold.cli.outcome import fail, give_json, invocation, say
+from taofold.cli.runs.find import find, with_log
 from taofold.core.errors import Refused
 from taofold.core.value import is_object
 
@@ -30,10 +29,10 @@ def list_pending(
     json: options.Json = False,
 ) -> None:
     """Actions and questions that wait, of all runs."""
-    from taofold.cli.asked import doubtful, told
-    from taofold.cli.ending import driven
-    from taofold.cli.live import pending_json
-    from taofold.cli.tables import approvals_table
+    from taofold.cli.render.story import doubtful, question
+    from taofold.cli.render.tables import approvals_table
+    from taofold.cli.runs.drive import pending_json
+    from taofold.cli.runs.status import driven
     from taofold.log.store import clock
     from taofold.runtime import control as people
 
@@ -47,7 +46,7 @@ def list_pending(
     elif waiting:
         approvals_table(waiting, clock(), live)
         for one in [one for one in waiting if doubtful(one) or one.form is not None]:
-            say("\n" + "\n".join(told(one)))
+            say("\n" + "\n".join(question(one)))
     else:
         say("nothing waits for you")
 
@@ -97,9 +96,9 @@ def deny(
 
 async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approval, bool]":
     """Decide; what was decided, and whether a process waits for it and goes on by itself."""
-    from taofold.cli.descent import refuse
-    from taofold.cli.ending import driven
-    from taofold.cli.place import operator_policy
+    from taofold.cli.ancestry import refuse
+    from taofold.cli.project import operator_policy
+    from taofold.cli.runs.status import driven
     from taofold.policy.redaction import Redactor
     from taofold.runtime import control as people
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import INTERRUPTED, OK, UNREACHED, fail, give, say
-from taofold.cli.program import invocation
+from taofold.cli.outcome import INTERRUPTED, OK, UNREACHED, fail, give, invocation, say
 from taofold.plugins import DEMOS, load
 
 if TYPE_CHECKING:
@@ -56,11 +55,6 @@ def _projects() -> Projects:
     """The projects that are installed. Raises `ConfigError` if none are."""
     projects: Projects = load(DEMOS, PROJECTS)
     return projects
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo")(demo)
 
 
 def demo(
@@ -160,7 +154,7 @@ def _loop(
     quiet: bool,
 ) -> "LoopState | None":
     """One loop before the person; killed and resumed on the way, if that is wished."""
-    from taofold.cli.loop_drive import shown, warn
+    from taofold.cli.loops.drive import shown, warn
     from taofold.loop.lifecycle import resume, start
 
     folder = _projects().demo_project(place / loop.removeprefix("demo-"), project)
@@ -231,8 +225,8 @@ def _compared(second: "LoopState", control: "LoopState") -> str:
 
 def _applied(state: "LoopState") -> list[str]:
     """Which of the lessons were used, and where they come from."""
-    from taofold.cli.clean import line
-    from taofold.cli.patterns_place import with_registry
+    from taofold.cli.project import with_registry
+    from taofold.cli.render.text import line
 
     used = [one for one in (state.learnt.injected if state.learnt else ()) if one.applied]
 
@@ -272,7 +266,7 @@ def _kill(folder: Path, loop: str, model: str, events: int, *, quiet: bool) -> N
 
 def worker() -> None:
     """The child process of `--kill-at`."""
-    from taofold.cli.loop_drive import shown, warn
+    from taofold.cli.loops.drive import shown, warn
     from taofold.core.events import Record
     from taofold.loop.lifecycle import start
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import UNREACHED, give, give_json, leaves, say
-from taofold.cli.program import invocation
+from taofold.cli.outcome import UNREACHED, give, give_json, invocation, leaves, say
 
 if TYPE_CHECKING:
     from taofold.cli.probe import Finding
@@ -20,11 +19,6 @@ _LOCAL: Final = {
 }
 _TIMEOUT_S: Final = 0.5
 _MARKS: Final = {True: "ok  ", False: "FAIL", None: "-   "}
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("doctor")(doctor)
 
 
 def doctor(
@@ -74,8 +68,8 @@ def _here() -> "list[Finding]":
 def _store() -> "Finding":
     import asyncio
 
-    from taofold.cli.place import FILE, home, log_address, open_store
     from taofold.cli.probe import Finding
+    from taofold.cli.project import FILE, home, log_address, open_store
     from taofold.core.errors import TaofoldError
     from taofold.log.sqlite.check import check
 
@@ -101,8 +95,8 @@ def _store() -> "Finding":
 
 
 def _configuration() -> "Finding":
-    from taofold.cli.place import config, config_path
     from taofold.cli.probe import Finding
+    from taofold.cli.project import config, config_path
 
     try:
         path = config_path()
@@ -113,8 +107,8 @@ def _configuration() -> "Finding":
 
 
 def _policy() -> "Finding":
-    from taofold.cli.place import operator_policy
     from taofold.cli.probe import Finding
+    from taofold.cli.project import operator_policy
     from taofold.reserved import operator_folder
 
     path = operator_folder() / "policy.yaml"

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from taofold.log.log import Log
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("eval")(evaluate)
-
-
 def evaluate(
     file: Annotated[
         Path | None,
@@ -68,7 +63,7 @@ def evaluate(
 
     Exit code 0: the rate is --min-rate or more (with --against: of AGENT, not of the other).
     """
-    from taofold.cli.find import with_log
+    from taofold.cli.runs.find import with_log
 
     if runs:
         give(with_log(lambda log: _cases(log, runs)))
@@ -139,7 +134,7 @@ def _label(path: str, name: str) -> str:
 
 
 def _show(report: "Report") -> None:
-    from taofold.cli.tables import table
+    from taofold.cli.render.tables import table
 
     rows: list[tuple[str, ...]] = []
     for case, rate in report.by_case.items():
@@ -157,7 +152,7 @@ def _show(report: "Report") -> None:
 
 async def _cases(log: "Log", said: list[str]) -> str:
     """Cases in YAML for runs of the log."""
-    from taofold.cli.find import find
+    from taofold.cli.runs.find import find
     from taofold.core.state import fold
     from taofold.evals.cases import UNSET, from_state
     from taofold.log.formats import fields as yaml

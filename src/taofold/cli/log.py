@@ -19,7 +19,7 @@ def migrate(
     Nobody may drive runs of it meanwhile: stop servers and workers first. The source stays as it
     is; take it away afterwards, so that nobody goes on with it.
     """
-    from taofold.cli.descent import refuse
+    from taofold.cli.ancestry import refuse
     from taofold.log.migration import migrate as moved
 
     refuse("move a log")
@@ -32,8 +32,3 @@ def migrate(
 @app.callback()
 def log() -> None:
     """The log as a whole."""
-
-
-def register(program: typer.Typer) -> None:
-    """Add the command."""
-    program.add_typer(app, name="log")

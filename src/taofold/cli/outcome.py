@@ -1,13 +1,19 @@
-"""How things end on the command line: exit codes, messages, and the result itself."""
+"""How commands end: exit codes, messages on standard error, the result on standard output.
+
+Also how the program itself is called, for the commands that a person is told to type.
+"""
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import typer
 
-from taofold.cli.clean import clean
+from taofold.cli.render.text import clean
 from taofold.core.errors import (
     ConfigError,
     Conflict,
@@ -22,6 +28,7 @@ from taofold.core.errors import (
 
 if TYPE_CHECKING:
     from taofold.core.state import RunState
+
 
 OK: Final = 0
 UNREACHED: Final = 1
@@ -102,3 +109,12 @@ def leaves(error: Exception) -> list[Exception]:
 
 def _text(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+def invocation() -> str:
+    """How a shell calls this very program, from any folder."""
+    me = Path(sys.argv[0]).absolute()
+    if me.name != "taofold" or not me.is_file():
+        return f"{quote(sys.executable)} -m taofold.cli"
+    found = shutil.which("taofold")
+    return "taofold" if found and me.samefile(found) else quote(str(me))

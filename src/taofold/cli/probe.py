@@ -53,7 +53,7 @@ def examine(name: str) -> list[Finding]:
     Raises:
         ConfigError: there is no such model, or its key is missing.
     """
-    from taofold.cli.place import config
+    from taofold.cli.project import config
 
     full = name if ":" in name else f"{config().provider}:{name}"
     return asyncio.run(_closing(_examine(full)))

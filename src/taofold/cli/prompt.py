@@ -12,8 +12,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-from taofold.cli.asked import why
-from taofold.cli.clean import clean
+from taofold.cli.render.story import why
+from taofold.cli.render.text import clean
 from taofold.core.value import is_object
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision

@@ -1,15 +1,217 @@
-"""Runs an agent on cases, each some times, and has every result scored."""
+"""Runs an agent on cases, scores every result, and says what that showed.
 
+Rates come with intervals; two agents are compared case by case.
+"""
+
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import sqrt
 from os import urandom
-from typing import Any
+from statistics import fmean
+from typing import Any, Final
 
 from taofold.agent import Agent, RunResult
 from taofold.agent.batch import BatchState, Failure
 from taofold.core.errors import ConfigError
+from taofold.core.values import Usage
 from taofold.evals.cases import Case
-from taofold.evals.report import Report, Trial
 from taofold.evals.scorers import Score, Scorer, score
+
+_Z: Final = 1.959964
+"""Of a normal distribution: 95 % lie within so many deviations."""
+_EXACT: Final = 14
+"""Cases that differ, up to which all ways to swap them are counted; for more, a sample is."""
+_SAMPLE: Final = 20_000
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case, run once. `result` is None if it could not be run."""
+
+    case: Case
+    repetition: int
+    result: RunResult[Any] | None
+    scores: tuple[Score, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Do all scorers find it right?"""
+        return all([score.passed for score in self.scores])
+
+    @property
+    def reason(self) -> str:
+        """Why it did not pass; "" if it did."""
+        failed = [score for score in self.scores if not score.passed]
+        return "; ".join([f"{score.name}: {score.reason or score.value}" for score in failed])
+
+
+@dataclass
+class Report:
+    """All trials of one agent on some cases."""
+
+    agent: str
+    name: str
+    trials: list[Trial] = field(default_factory=list[Trial])
+    seconds: float = 0.0
+
+    @property
+    def by_case(self) -> dict[str, float]:
+        """The share of trials that passed, by the case's name."""
+        trials: dict[str, list[bool]] = {}
+        for trial in self.trials:
+            trials.setdefault(trial.case.label, []).append(trial.passed)
+        return {name: fmean(passed) for name, passed in trials.items()}
+
+    @property
+    def rate(self) -> float:
+        """The mean over the cases of the share that passed."""
+        return fmean(self.by_case.values())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """In which the rate on further cases of the kind lies, 19 times in 20.
+
+        Cases are counted, not trials: asking the same thing again says little of other things.
+        """
+        return wilson(self.rate, len(self.by_case))
+
+    @property
+    def by_scorer(self) -> dict[str, float]:
+        """The mean score, by the scorer's name."""
+        values: dict[str, list[float]] = {}
+        for trial in self.trials:
+            for judged in trial.scores:
+                values.setdefault(judged.name, []).append(judged.value)
+        return {name: fmean(said) for name, said in values.items()}
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and dollars of all trials; judges not counted."""
+        total = Usage()
+        for trial in self.trials:
+            if trial.result is not None:
+                total += trial.result.usage
+        return total
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        low, high = self.interval
+        size = f"{_count(len(self.by_case), 'case')}, {_count(len(self.trials), 'trial')}"
+        cost = f", ${self.usage.usd:.4f}" if self.usage.usd else ""
+        return (
+            f"{self.agent}: {self.rate:.0%} pass ({low:.0%} to {high:.0%}), "
+            f"{size}, {self.usage.tokens:,} tokens{cost}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs: everything but the runs, which lie in the log."""
+        low, high = self.interval
+        return {
+            "agent": self.agent,
+            "name": self.name,
+            "rate": self.rate,
+            "interval": [low, high],
+            "cases": self.by_case,
+            "scorers": self.by_scorer,
+            "tokens": self.usage.tokens,
+            "usd": self.usage.usd,
+            "seconds": self.seconds,
+            "trials": [
+                {
+                    "case": trial.case.label,
+                    "repetition": trial.repetition,
+                    "passed": trial.passed,
+                    "run": None if trial.result is None else trial.result.run_id,
+                    "scores": [
+                        {"scorer": score.name, "value": score.value, "reason": score.reason}
+                        for score in trial.scores
+                    ],
+                }
+                for trial in self.trials
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two agents on the same cases.
+
+    `difference` is the first's rate less the second's, `p` how often chance alone would make it
+    as large or larger if both were equally good.
+    """
+
+    first: str
+    second: str
+    cases: int
+    difference: float
+    p: float
+    better: tuple[str, ...]
+    """Cases in which the first passed more often."""
+    worse: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if not self.better and not self.worse:
+            return f"{self.first} and {self.second} pass alike in all {_count(self.cases, 'case')}"
+        sure = "" if self.p < 0.05 else ": too little to tell them apart"
+        return (
+            f"{self.first} passes {self.difference:+.0%} against {self.second} (p = {self.p:.3f}), "
+            f"better in {len(self.better)}, worse in {len(self.worse)} of {self.cases} cases{sure}"
+        )
+
+
+def compare(first: Report, second: Report) -> Comparison:
+    """Compare two agents on the cases that both were asked, by a paired permutation test.
+
+    Raises:
+        ValueError: they have no case in common.
+    """
+    mine, theirs = first.by_case, second.by_case
+    names = [name for name in mine if name in theirs]
+    if not names:
+        raise ValueError("the two evaluations have no case in common")
+    differences = {name: mine[name] - theirs[name] for name in names}
+    return Comparison(
+        first=first.agent,
+        second=second.agent,
+        cases=len(names),
+        difference=fmean(differences.values()),
+        p=paired_p([gap for gap in differences.values() if gap]),
+        better=tuple([name for name, gap in differences.items() if gap > 0]),
+        worse=tuple([name for name, gap in differences.items() if gap < 0]),
+    )
+
+
+def paired_p(gaps: Sequence[float]) -> float:
+    """How often swapping who is who in each pair at random gives as large a sum, either way."""
+    if not gaps:
+        return 1.0
+    found = abs(sum(gaps)) - 1e-9
+    if len(gaps) <= _EXACT:
+        ways = product((1, -1), repeat=len(gaps))
+        sums = [sum([sign * gap for sign, gap in zip(way, gaps, strict=True)]) for way in ways]
+        return fmean([abs(total) >= found for total in sums])
+    draw = random.Random(len(gaps))
+    hits = sum(
+        [abs(sum([gap * draw.choice((1, -1)) for gap in gaps])) >= found for _ in range(_SAMPLE)]
+    )
+    return (hits + 1) / (_SAMPLE + 1)
+
+
+def wilson(rate: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a rate that `count` cases showed (Wilson's score interval)."""
+    if not count:
+        return 0.0, 1.0
+    square = _Z**2 / count
+    middle = (rate + square / 2) / (1 + square)
+    half = _Z / (1 + square) * sqrt(rate * (1 - rate) / count + square / (4 * count))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 async def evaluate(

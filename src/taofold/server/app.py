@@ -21,32 +21,32 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from taofold.core.values import Principal
-from taofold.server import (
-    agui,
-    api_course,
-    api_learning,
-    api_people,
-    api_runs,
-    api_site,
-    api_start,
-    attachments,
-    console,
+from taofold.server import console
+from taofold.server.agui import endpoint as agui
+from taofold.server.api import approvals, attachments, learning, runs, site, start
+from taofold.server.auth.admission import Guest, unauthorized
+from taofold.server.endpoint import (
+    Call,
+    Endpoint,
+    Problem,
+    check_body,
+    check_path,
+    check_query,
+    hurried,
+    problem_of,
 )
-from taofold.server.door import Guest, unauthorized
-from taofold.server.endpoint import Call, Endpoint, check_body, check_path, check_query
-from taofold.server.front import Front, Visit
+from taofold.server.middleware import Front, Visit
 from taofold.server.openapi import document
-from taofold.server.problem import Problem, hurried, problem_of
 from taofold.server.server import Server
 
 ENDPOINTS: Final[Sequence[Endpoint]] = (
-    *api_start.ENDPOINTS,
-    *api_runs.ENDPOINTS,
+    *start.ENDPOINTS,
+    *runs.ENDPOINTS,
     *attachments.ENDPOINTS,
-    *api_course.ENDPOINTS,
-    *api_people.ENDPOINTS,
-    *api_learning.ENDPOINTS,
-    *api_site.ENDPOINTS,
+    *runs.COURSE,
+    *approvals.ENDPOINTS,
+    *learning.ENDPOINTS,
+    *site.ENDPOINTS,
     *agui.ENDPOINTS,
     *console.ENDPOINTS,
 )

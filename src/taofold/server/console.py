@@ -17,10 +17,9 @@ from starlette.responses import Response
 
 from taofold.core.state import fold
 from taofold.log.log import ENDED, Log
-from taofold.server import api_runs, shapes
-from taofold.server.endpoint import Call, Endpoint
-from taofold.server.problem import Problem
-from taofold.server.shapes_asked import RunsQuery
+from taofold.server.api import runs, schemas
+from taofold.server.api.schemas import RunsQuery
+from taofold.server.endpoint import Call, Endpoint, Problem
 
 MEDIA: Final[Mapping[str, str]] = {
     "html": "text/html; charset=utf-8",
@@ -61,7 +60,7 @@ def load(folder: Traversable, prefix: str = "") -> dict[str, File]:
 FILES: Final = load(files("taofold.server") / "static")
 
 
-class Figures(shapes.Run):
+class Figures(schemas.Run):
     """A run in a list, with what it took."""
 
     steps: int
@@ -72,14 +71,14 @@ class Figures(shapes.Run):
     seconds: float
 
 
-class Page(shapes.Answer):
+class Page(schemas.Answer):
     """A page of runs, newest first."""
 
     items: list[Figures]
     next: str | None
 
 
-class Totals(shapes.Answer):
+class Totals(schemas.Answer):
     """Sums over the caller's newest runs, without child runs."""
 
     runs: int
@@ -117,8 +116,8 @@ def _answer(call: Call, file: File) -> Response:
 
 async def page(call: Call) -> BaseModel:
     """Your runs with what they took."""
-    found = await api_runs.page(call)
-    assert isinstance(found, shapes.Runs)
+    found = await runs.page(call)
+    assert isinstance(found, schemas.Runs)
     items = await _measured(call.server.log, [one for one in found.items if not one.parent])
     return Page(items=items, next=found.next)
 
@@ -128,8 +127,8 @@ async def totals(call: Call) -> BaseModel:
     server = call.server
     statuses = await server.log.count(principal=call.principal.id)
     query = RunsQuery.model_validate({"limit": NEWEST})
-    found = await api_runs.page(_with(call, query))
-    assert isinstance(found, shapes.Runs)
+    found = await runs.page(_with(call, query))
+    assert isinstance(found, schemas.Runs)
     own = [one for one in found.items if not one.parent and one.principal == call.principal.id]
     items = await _measured(server.log, own)
     return Totals(
@@ -150,11 +149,11 @@ def _with(call: Call, query: Any) -> Call:
 _known: Final[OrderedDict[tuple[int, str, int], dict[str, Any]]] = OrderedDict()
 
 
-async def _measured(log: Log, runs: Sequence[shapes.Run]) -> list[Figures]:
+async def _measured(log: Log, runs: Sequence[schemas.Run]) -> list[Figures]:
     return [Figures(**run.model_dump(), **await _figures(log, run)) for run in runs]
 
 
-async def _figures(log: Log, run: shapes.Run) -> dict[str, Any]:
+async def _figures(log: Log, run: schemas.Run) -> dict[str, Any]:
     """What a run took; of an ended one, remembered."""
     key = (id(log), run.id, run.events)
     known = _known.get(key)

@@ -1,24 +1,92 @@
 """What a route is: its handler, the right it needs, and the models its input is checked with.
 
-A route without a right does not exist: there is no other way to make one. The same models
-make the OpenAPI document, so what is published is what is enforced.
+A route without a right does not exist: there is no other way to make one. The same models make
+the OpenAPI document, so what is published is what is enforced. Whatever is wrong is answered as
+problem details (RFC 9457); a run that a caller may not see is answered like one that is not there.
 """
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from taofold.core.errors import ConfigError, Conflict, LogError, Refused, TaofoldError, UnknownRun
 from taofold.core.values import Principal
+from taofold.log.log import RunRow
 from taofold.policy.policy import Right
-from taofold.server.problem import Problem
 
 if TYPE_CHECKING:
     from taofold.server.server import Server
+
+
+MEDIA: Final = "application/problem+json"
+
+
+class Problem(Exception):
+    """A request that is refused. `code` is for programs, `detail` for people."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        faults: list[dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.code, self.detail = status, code, detail
+        self.headers, self.faults = dict(headers or {}), faults
+
+    def response(self) -> Response:
+        """The answer that says it."""
+        body: dict[str, Any] = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+        }
+        if self.faults:
+            body["faults"] = self.faults
+        return Response(msgspec.json.encode(body), self.status, self.headers, media_type=MEDIA)
+
+
+def hurried(wait: float) -> Problem:
+    """Too many requests; `wait` seconds from now there may be one more."""
+    retry = {"Retry-After": f"{wait + 1:.0f}"}
+    return Problem(429, "rate", "too many requests", headers=retry)
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """What an error of ours means for a client, None if it is a bug."""
+    if isinstance(error, ExceptionGroup):
+        inner = cast("ExceptionGroup[Exception]", error).exceptions
+        faults = [str(one) for one in inner if isinstance(one, TaofoldError)]
+        return Problem(422, "invalid", "; ".join(faults)) if faults else None
+    match error:
+        case Problem():
+            return error
+        case UnknownRun():
+            return Problem(404, "not_found", "there is no such run, or it is not yours")
+        case Conflict():
+            return Problem(409, "conflict", str(error))
+        case Refused():
+            return Problem(409, "refused", str(error))
+        case ConfigError():
+            return Problem(422, "invalid", str(error))
+        case LogError():
+            retry = {"Retry-After": "5"}
+            return Problem(503, "unavailable", str(error), headers=retry)
+        case _:
+            return None
+
 
 RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 PATHS: Final[Mapping[str, str]] = {
@@ -169,3 +237,30 @@ def invalid(error: ValidationError, where: str, under: str = "") -> Problem:
     ]  # fmt: skip
     said = "; ".join(f"{one['path'] or where}: {one['fault']}" for one in faults[:5])
     return Problem(422, "invalid", said, faults=faults[:50])
+
+
+async def seen(call: Call, run: str) -> RunRow:
+    """The run, if the caller may know of it.
+
+    Raises:
+        Problem: 404.
+    """
+    try:
+        row = await call.server.log.row(run)
+    except UnknownRun:
+        row = None
+    if row is None or not call.server.sees(call.principal, row):
+        raise Problem(404, "not_found", "there is no such run, or it is not yours")
+    return row
+
+
+async def mine(call: Call) -> RunRow:
+    """The run of the path, if the caller may change it.
+
+    Raises:
+        Problem: 404, or 403 where he may only read it.
+    """
+    row = await seen(call, call.path["run"])
+    if row.principal != call.principal.id:
+        raise Problem(403, "not_yours", "the run belongs to somebody else")
+    return row

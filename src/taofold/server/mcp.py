@@ -10,15 +10,11 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from taofold.core.values import Principal
-from taofold.server.auditing import Audit
-from taofold.server.counts import Counts
-from taofold.server.door import Door
-from taofold.server.front import Visit
-from taofold.server.local_token import LocalToken
-from taofold.server.problem import Problem
-from taofold.server.rates import Rates
-from taofold.server.signin import Signin
-from taofold.server.tokens import Tokens
+from taofold.server.auth.admission import Door
+from taofold.server.auth.sessions import Signin
+from taofold.server.auth.tokens import LocalToken, Tokens
+from taofold.server.endpoint import Problem
+from taofold.server.middleware import Audit, Counts, Rates, Visit
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 import taofold
-from taofold.server.endpoint import PATHS, Endpoint, NoQuery
-from taofold.server.problem import MEDIA
-from taofold.server.shapes import ProblemShape
+from taofold.server.api.schemas import ProblemShape
+from taofold.server.endpoint import MEDIA, PATHS, Endpoint, NoQuery
 
 _REF: Final = "#/components/schemas/{model}"
 _WHAT: Final = {

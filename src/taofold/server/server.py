@@ -1,6 +1,8 @@
 """A server's parts, put together: the log, the agents, who drives, who watches, who may.
 
-`Server` is what handlers work with. It opens no port; `taofold serve` and tests do.
+`Server` is what handlers work with. It opens no port; `taofold serve` and tests do. `Worker`
+begins runs and advances them; an engine decides when, the worker with which agent, as whom, and
+who hears of it.
 """
 
 import asyncio
@@ -9,10 +11,14 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from taofold.agent.result import Happening
+from taofold.core.errors import Refused, UnknownRun
+from taofold.core.events import RunStarted
+from taofold.core.trace import opening
 from taofold.core.values import Principal
-from taofold.engine import LocalEngine, RemoteEngine
+from taofold.engine import Engine, LocalEngine, RemoteEngine
 from taofold.learning.registry import Registry
 from taofold.log.journal import Journal
 from taofold.log.log import Log, RunRow
@@ -20,20 +26,72 @@ from taofold.log.store import clock
 from taofold.policy import Policy
 from taofold.policy.policy import Right, may
 from taofold.runtime import control as people
-from taofold.runtime.setup import Approval
-from taofold.server.auditing import Audit
+from taofold.runtime.endings import Advanced
+from taofold.runtime.setup import Approval, Pause
+from taofold.server.auth.admission import Door
+from taofold.server.auth.documents import Shared, Shelf
+from taofold.server.auth.sessions import Signin
+from taofold.server.auth.tokens import LocalToken, Tokens
 from taofold.server.catalog import AnyAgent, Catalog, Rebuild
-from taofold.server.counts import Counts
-from taofold.server.door import Door
-from taofold.server.hub import Hub
-from taofold.server.kept import Shared, Shelf
-from taofold.server.local_token import LocalToken
-from taofold.server.problem import Problem
-from taofold.server.rates import Rates
-from taofold.server.signin import Signin
-from taofold.server.tokens import Tokens
-from taofold.server.watching import Watching
-from taofold.server.worker import Worker
+from taofold.server.endpoint import Problem
+from taofold.server.middleware import Audit, Counts, Rates
+from taofold.server.streams.hub import Hub, Watching
+from taofold.tools.media import Prompt
+
+
+class Worker:
+    """The server's part in driving runs."""
+
+    def __init__(
+        self, log: Log, catalog: Catalog, hub: Hub, *, current: Callable[[Principal], Principal]
+    ) -> None:
+        """`current` says which roles a run's principal has today."""
+        self._log, self._catalog, self._hub, self._current = log, catalog, hub, current
+
+    async def begin(
+        self, engine: Engine, agent: AnyAgent, run: str, goal: Prompt, **options: Any
+    ) -> None:
+        """Start a run and return as soon as it is in the log.
+
+        Raises:
+            Conflict: its session has another run that has not ended, or its id is taken.
+            ConfigError: it cannot be started so.
+            Refused: the server stops.
+        """
+        if engine.stopping:
+            raise Refused("the server stops: ask another one, or ask again")
+        await agent.begin(goal, run_id=run, **options)
+        await engine.wake(run)
+
+    async def offered(self, run: str) -> bool:
+        """Was the run started by a server that offers its agent as this one does?"""
+        try:
+            return self._catalog.ours(await self._started(run))
+        except UnknownRun:
+            return False
+
+    async def advance(self, run: str, pause: Pause) -> Advanced:
+        """Advance a run with the agent that it was started with, and tell who watches."""
+        started = await self._started(run)
+        agent = self._catalog.of(run, started)
+
+        def heard(happening: Happening) -> None:
+            self._hub.hear(run, happening)
+
+        try:
+            return await agent.advance(
+                run, principal=self._current(started.principal), listener=heard, pause=pause
+            )
+        finally:
+            self._hub.forget(run)
+            self._hub.poke(run)
+
+    async def _started(self, run: str) -> RunStarted:
+        started = opening(await self._log.read(run, limit=1))
+        if started is None:
+            raise UnknownRun(f"run {run!r} never began")
+        return started
+
 
 _REMEMBERED: Final = 5000
 CHAT_SECONDS: Final = 300.0

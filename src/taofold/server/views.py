@@ -21,7 +21,7 @@ from taofold.log.log import RunRow
 from taofold.policy import Facts
 from taofold.runtime.model import Model
 from taofold.runtime.setup import Approval
-from taofold.server import shapes
+from taofold.server.api import schemas
 
 LOCAL = "local"
 """The principal of this machine: shares its sessions with the command line."""
@@ -34,9 +34,9 @@ def inner_session(principal: Principal, name: str) -> str:
     return f"{principal.id}/{name}"
 
 
-def run(row: RunRow) -> shapes.Run:
+def run(row: RunRow) -> schemas.Run:
     """A row of the list."""
-    return shapes.Run(**_row(row))
+    return schemas.Run(**_row(row))
 
 
 def _row(row: RunRow) -> dict[str, Any]:
@@ -59,11 +59,11 @@ def detail(
     row: RunRow,
     records: Sequence[e.Record],
     children: Iterable[RunRow],
-    pending: Iterable[shapes.Approval],
-) -> shapes.Detail:
+    pending: Iterable[schemas.Approval],
+) -> schemas.Detail:
     """A run with how it stands."""
     state, started = fold(records), opening(records)
-    return shapes.Detail(
+    return schemas.Detail(
         **{**_row(row), "goal": state.goal or row.goal},
         model=started.model if started else "",
         strategy=started.strategy if started else "",
@@ -80,9 +80,9 @@ def detail(
     )
 
 
-def medium(part: MediaPart) -> shapes.Medium:
+def medium(part: MediaPart) -> schemas.Medium:
     """An image, document or sound."""
-    return shapes.Medium(
+    return schemas.Medium(
         kind=part.kind,
         media_type=part.media_type,
         digest=part.digest,
@@ -92,10 +92,10 @@ def medium(part: MediaPart) -> shapes.Medium:
     )
 
 
-def moment(name: str, records: Sequence[e.Record]) -> shapes.Moment:
+def moment(name: str, records: Sequence[e.Record]) -> schemas.Moment:
     """The state after the last of `records`."""
     state = fold(records)
-    return shapes.Moment(
+    return schemas.Moment(
         run_id=name,
         at=records[-1].seq if records else -1,
         goal=state.goal,
@@ -123,23 +123,23 @@ def _counted(state: RunState) -> dict[str, Any]:
     }
 
 
-def record(one: e.Record) -> shapes.Record:
+def record(one: e.Record) -> schemas.Record:
     """An event as the log keeps it."""
     event: dict[str, Any] = msgspec.to_builtins(e.public(one.event))
-    return shapes.Record(seq=one.seq, at=iso(one.at), event=event)
+    return schemas.Record(seq=one.seq, at=iso(one.at), event=event)
 
 
-def audited(records: Iterable[e.Record]) -> shapes.Audited:
+def audited(records: Iterable[e.Record]) -> schemas.Audited:
     """The run's audit."""
     entries, attempts = audit(records)
-    return shapes.Audited(
+    return schemas.Audited(
         entries=[plain(entry) for entry in entries], attempts=[plain(one) for one in attempts]
     )
 
 
-def approval(one: Approval, row: RunRow) -> shapes.Approval:
+def approval(one: Approval, row: RunRow) -> schemas.Approval:
     """A question as a person sees it."""
-    return shapes.Approval(
+    return schemas.Approval(
         id=one.id,
         run=one.run,
         agent=row.agent,
@@ -158,12 +158,12 @@ def approval(one: Approval, row: RunRow) -> shapes.Approval:
     )
 
 
-def agent(name: str, known: Agent[Any, Any]) -> shapes.AgentShown:
+def agent(name: str, known: Agent[Any, Any]) -> schemas.AgentShown:
     """An agent that is offered."""
     model = cast("Model", known.model)
     strategy = known.strategy if isinstance(known.strategy, str) else "custom"
     tools = [
-        shapes.ToolShown(
+        schemas.ToolShown(
             name=tool.name,
             description=tool.description,
             tier=int(known.policy.tier(tool.name, Facts(tool.tier, tool.effect))),
@@ -173,7 +173,7 @@ def agent(name: str, known: Agent[Any, Any]) -> shapes.AgentShown:
         )
         for tool in known.toolset.values()
     ]
-    return shapes.AgentShown(
+    return schemas.AgentShown(
         name=name,
         description=known.description,
         model=model.name,

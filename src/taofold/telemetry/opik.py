@@ -22,11 +22,17 @@ from taofold.log.log import Log
 from taofold.log.open import open_log
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.attributes import attributes, model_of, title
-from taofold.telemetry.ids import uuid7
-from taofold.telemetry.outbox import Outbox
-from taofold.telemetry.post import place, send
+from taofold.telemetry.delivery import Outbox, place, send
 from taofold.telemetry.prompt import Disclosure, Lengths
-from taofold.telemetry.spans import AgentSpan, ApprovalSpan, ModelSpan, Span, ToolSpan, scores
+from taofold.telemetry.spans import (
+    AgentSpan,
+    ApprovalSpan,
+    ModelSpan,
+    Span,
+    ToolSpan,
+    scores,
+    uuid7,
+)
 from taofold.telemetry.traced import TracedLog
 
 JSON: TypeAlias = dict[str, Any]

@@ -27,8 +27,7 @@ from taofold.telemetry.attributes import (
     mark_attributes,
     title,
 )
-from taofold.telemetry.outbox import Outbox
-from taofold.telemetry.post import ExportFailed, place, send
+from taofold.telemetry.delivery import ExportFailed, Outbox, place, send
 from taofold.telemetry.prompt import Disclosure, Lengths
 from taofold.telemetry.spans import AgentSpan, ModelSpan, Span
 from taofold.telemetry.traced import NoExporter, TracedLog

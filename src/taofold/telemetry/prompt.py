@@ -2,8 +2,13 @@
 
 A message is encoded once, however many prompts it is in. A prompt that is too long is cut between
 messages, a text within it to its ends and its error lines; never in the middle of JSON.
+
+A log holds the digest of each prompt and everything it was made of, but not the prompt. For a
+stored run its agent is driven once more, offline: what it makes of the log today is the prompt
+that was sent if the digests agree; no other is used.
 """
 
+import contextlib
 import os
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -11,6 +16,7 @@ from typing import Any, Final, NamedTuple, assert_never
 
 import msgspec
 
+from taofold.agent import Agent
 from taofold.core.content import (
     MediaPart,
     Message,
@@ -21,7 +27,9 @@ from taofold.core.content import (
     ToolCall,
     ToolResult,
 )
+from taofold.core.errors import TaofoldError
 from taofold.core.text import excerpt
+from taofold.log.log import Log, WrappedLog
 from taofold.policy.redaction import Redactor
 from taofold.runtime.model import Request, ToolSpec
 
@@ -245,3 +253,27 @@ def _left_out(count: int) -> dict[str, Any]:
 
 def _encode(value: Any) -> str:
     return msgspec.json.encode(value).decode()
+
+
+class _Listening(WrappedLog):
+    def __init__(self, log: Log) -> None:
+        super().__init__(log)
+        self.prompts: dict[str, Prompt] = {}
+        self._transcript = EncodedMessages(())
+
+    def on_request(self, run: str, key: str, request: Any) -> None:
+        asked: Request = request
+        if self._transcript.messages is not asked.conversation:
+            self._transcript = EncodedMessages(asked.conversation)
+        self.prompts[asked.conversation.digest] = prompt_of(asked, self._transcript)
+
+
+async def prompts_of(agent: Agent[Any, Any], log: Log, run: str) -> dict[str, Prompt]:
+    """The prompts of `run` by their digest; fewer, perhaps none, where the agent has changed.
+
+    Asks no model and writes nothing.
+    """
+    listening = _Listening(log)
+    with contextlib.suppress(TaofoldError):
+        await agent.but(log=listening).replay(run)
+    return listening.prompts

@@ -1,0 +1,206 @@
+"""`taofold check|graph|init`: agent, flow, policy and configuration files. No run is started."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.outcome import USAGE, fail, give, give_json, invocation, say
+
+if TYPE_CHECKING:
+    from taofold.policy import Policy
+    from taofold.spec import Fault
+
+
+def check(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Agent, flow, policy or configuration files."),
+    ] = None,
+    run_code: Annotated[
+        bool, typer.Option("--import", help="Import what the files name, which runs its code.")
+    ] = False,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the JSON Schema of agent and flow files instead."),
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Check files without running anything: all faults at once, each with its line."""
+    from taofold.cli.project import operator_policy
+    from taofold.spec.schema import published
+
+    if schema and not files:
+        give_json(published())
+        return
+    if schema or not files:
+        fail("name files to check, or say --schema alone: taofold check agent.yaml")
+    operator = operator_policy()
+    faults: list[Fault] = []
+    for path in files:
+        faults += _check(path, operator, run_code=run_code)
+    if json:
+        told = [
+            {"file": f.source, "line": f.line, "path": f.path, "message": f.text} for f in faults
+        ]
+        give_json(told)
+    else:
+        for fault in faults:
+            give(str(fault))
+    if faults:
+        if not json:
+            say(f"{len(faults)} fault{'s' * (len(faults) > 1)}")
+        raise typer.Exit(USAGE)
+    if not json:
+        say(f"{len(files)} file{'s' * (len(files) > 1)} checked: no faults")
+
+
+def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
+    from taofold.spec import Config, read_agent
+    from taofold.spec.document import check as against
+    from taofold.spec.document import load
+    from taofold.spec.policy_file import PolicyFile
+
+    document, faults = load(path)
+    if document is None:
+        return faults
+    if path.name in ("config.yml", "config.yaml"):
+        return against(document, Config)[1]
+    policy = set(document.value) <= set(PolicyFile.model_fields)
+    if (document.value and policy) or (
+        path.stem.endswith("policy") and "model" not in document.value
+    ):
+        return against(document, PolicyFile)[1]
+    file, faults = read_agent(path, operator)
+    if file is None or not run_code:
+        return faults
+    return _build(path, operator)
+
+
+def _build(path: Path, operator: "Policy") -> "list[Fault]":
+    from taofold.core.errors import ConfigError
+    from taofold.spec import Config, Fault, build, read_agent
+
+    file, faults = read_agent(path, operator)
+    if file is None:
+        return faults
+    try:
+        build(file, Config(), Path.cwd())
+    except ExceptionGroup as group:
+        return [Fault(str(one), "") for one in group.exceptions]
+    except ConfigError as error:
+        return [Fault(str(path), str(error))]
+    return []
+
+
+def graph(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A flow file (.yaml).")],
+) -> None:
+    """Draw a flow: prints Mermaid text, which GitHub and most editors show as a picture."""
+    from taofold.spec import FlowFile, read_agent, refuse
+    from taofold.spec.flow_graph import mermaid
+
+    read, faults = read_agent(file, source=str(file))
+    if read is None:
+        refuse(faults, f"{file} cannot be drawn")
+    if not isinstance(read, FlowFile):
+        fail(f"{str(file)!r} is an agent without nodes: there is nothing to draw")
+    give(mermaid(read.flow).rstrip("\n"))
+
+
+AGENT: Final = """\
+# yaml-language-server: $schema=.taofold/agent.schema.json
+# An agent. Run it:    taofold run agent.yaml "make the tests pass"
+# Check this file:     taofold check agent.yaml
+
+name: helper
+
+# provider:model, or a list of which the first that works answers.
+# offline:repair needs no key and no network; it only repairs Python code with failing tests.
+model: offline:repair
+# model: [openai:gpt-5, ollama:llama3.2]
+
+instructions: |
+  You work on the files of this project. Look before you change anything, change as little
+  as you can, and check your work by running it.
+
+# Built-in tools (files, command), or your own functions as module:attr.
+tools:
+  - files                    # list, read, search, write, edit; never outside the work root
+  # - files: {root: src, write: false}
+  - command                  # runs programs, contained where bubblewrap works
+  # - my_package.tools:word_count
+
+# What the answer is: str, int, float, bool, list, dict, or module:Class.
+output: str
+
+limits:
+  steps: 30
+  seconds: 1800
+  # usd: 0.50                # needs a model with a known price
+  # per_tool: {run_command: 20}
+
+# What may happen without asking. A project may only tighten the operator's policy.
+policy: policy.yaml
+
+# Let the agent ask you a question; the run waits for the answer.
+ask_user: false
+"""
+
+POLICY: Final = """\
+# yaml-language-server: $schema=.taofold/policy.schema.json
+# What agents of this project may do. It can only tighten the operator's policy, which is
+# ~/.config/taofold/policy.yaml (the same keys).
+
+# conservative: everything that writes asks · balanced · autonomous: tier 2 does not ask
+autonomy: balanced
+
+# Tiers: 1 runs, 2 asks with a prepared card, 3 always asks, 4 is forbidden.
+# They may be raised here, never lowered.
+tiers: {}
+#  run_command: 3
+#  write_file: 4
+
+# Tools that may be used at all (default: all the agent has), and tools that may not.
+# allow: [read_file, list_files, search]
+deny: []
+
+# Seconds in which a person must decide; 0 = no bound.
+approve_seconds: 0
+"""
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
+) -> None:
+    """Write agent.yaml, policy.yaml and the schemas that let an editor complete them."""
+    import json
+
+    from taofold.cli.project import FOLDER
+    from taofold.log.adapters import make_home
+    from taofold.spec.policy_file import PolicyFile
+    from taofold.spec.schema import published
+
+    if not folder.is_dir():
+        fail(f"{str(folder)!r} is no directory")
+    texts = {"agent.yaml": AGENT, "policy.yaml": POLICY}
+    there = [name for name in texts if (folder / name).exists()]
+    if there and not force:
+        fail(
+            f"{' and '.join(there)} exist already in {str(folder.resolve())!r}; --force writes over"
+        )
+    schemas = {"agent": published(), "policy": PolicyFile.model_json_schema()}
+    try:
+        make_home(folder / FOLDER)
+        for name, schema in schemas.items():
+            text = json.dumps(schema, indent=1, ensure_ascii=False)
+            (folder / FOLDER / f"{name}.schema.json").write_text(text + "\n", encoding="utf-8")
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"{error.filename!r} cannot be written: {error.strerror}; name another folder")
+    say(f"wrote {', '.join(str(folder / name) for name in texts)}, and schemas for your editor")
+    say(f"try: {invocation()} check agent.yaml policy.yaml")
+    say(f'     {invocation()} run agent.yaml "make the tests pass"')

@@ -1,0 +1,1 @@
+"""`taofold loop` and `taofold loops …`: start, drive, show and end loops."""

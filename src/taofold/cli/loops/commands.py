@@ -1,0 +1,376 @@
+"""`taofold loops list|status|resume|pause|abort|report|export`.
+
+LOOP is an id, the beginning of one, or `last`; it may be left out where only one loop fits.
+"""
+
+import json as jsons
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.loops.drive import as_json, bounds_of, drive, warn
+from taofold.cli.loops.start import Budget, Force, MaxIterations, Steps, Timeout
+from taofold.cli.outcome import fail, give, give_json, say
+from taofold.cli.render.text import dollars, duration, line, number
+from taofold.core.errors import ConfigError, UnknownRun
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from taofold.loop.driver import LoopDependencies
+    from taofold.loop.lifecycle import LoopRow, Word
+    from taofold.loop.state import LoopState
+
+
+_SHOWN: Final = 10
+"""Loops that are named where one must be chosen."""
+
+
+async def which(given: "LoopDependencies", said: str, fit: "Collection[str]" = ()) -> str:
+    """The loop that is meant: named, or the only one that comes into question (RLP-14)."""
+    from taofold.loop.stream import ids, load
+
+    known = list(await ids(given.journal))
+    if said == "last" and known:
+        return known[0]
+    if said in known:
+        return said
+    if said:
+        found = [one for one in known if one.startswith(said)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise ConfigError(f"{said!r} is the beginning of {len(found)}: {_some(found, ', ')}")
+        raise UnknownRun(f"no loop {said!r}; there are {_some(known, ', ') or 'none'}")
+    if fit:
+        known = [one for one in known if (await load(given.journal, one)).state.status in fit]
+    if len(known) == 1:
+        return known[0]
+    if not known:
+        raise ConfigError("no loop comes into question; see `loops list`")
+    listed = _some([f"  {one}" for one in known], "\n")
+    raise ConfigError(f"say which loop is meant; {len(known)} come into question:\n{listed}")
+
+
+def _some(names: "Sequence[str]", between: str) -> str:
+    """The newest of them."""
+    more = [f"… and {len(names) - _SHOWN} more"] * (len(names) > _SHOWN)
+    return between.join([*names[:_SHOWN], *more])
+
+
+def checks(row: "LoopRow") -> str:
+    """How many checks pass, of how many."""
+    from taofold.loop.verdict import counts
+
+    last = row.state.verdict
+    if last is None:
+        return ""
+    good, every = counts(last)
+    return f"{good}/{every}"
+
+
+def tell(row: "LoopRow", *, verbose: bool) -> None:
+    """Where a loop stands, on standard output."""
+    from taofold.loop.report import root_cause
+    from taofold.loop.verdict import failing
+    from taofold.loop.verdict import line as standing
+
+    state = row.state
+    give(f"{row.loop}: {state.status}{f' ({row.note})' if row.note else ''}")
+    give(f"  task        {line(state.wish.task, 200)}")
+    give(f"  done when   {' AND '.join(state.wish.commands)}")
+    give(f"  iterations  {len(state.done)} of {state.bounds.iterations}")
+    last = state.verdict
+    if last is not None:
+        give(f"  checks      {standing(last)}")
+        for check in failing(last)[:3]:
+            give(f"              ✗ {line(check.id, 80)}  {line(root_cause(check), 120)}")
+    spent = state.spent
+    give(
+        f"  spent       {spent.steps} steps, {number(spent.usage.tokens)} tokens, "
+        f"{dollars(spent.usage.usd)}, {duration(spent.ms)}"
+    )
+    if state.pause is not None:
+        give(
+            f"  waits for   {state.pause.reason}{f' of {state.pause.run}' * bool(state.pause.run)}"
+        )
+    if state.asked is not None:
+        give(f"  will pause  before the next iteration, asked to by {state.asked.by}")
+    if state.ended is not None:
+        give(f"  ended       {state.ended.reason}")
+    if state.cleared is not None and state.cleared.left.remove:
+        left = state.cleared.left
+        give(f"  folder      {left.folder}: {left.why}")
+        give(f"  remove it   {left.remove}")
+    if not verbose:
+        return
+    for one in state.done:
+        changed = ", ".join(one.changed) or "nothing"
+        give(f"  {one.number:>3}  {one.quality:>4.0%}  {one.run}  changed {line(changed, 80)}")
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Loops that there are. LOOP is an id, the beginning of one, or `last`; it may be left "
+    "out where only one comes into question.",
+)
+SHOWN: Final = 30
+
+
+@app.command("list")
+def list_loops(
+    status: Annotated[str, typer.Option(metavar="STATUS", help="Only these.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = SHOWN,
+    json: options.Json = False,
+) -> None:
+    """The loops of this project, newest first."""
+    from taofold.cli.loops.dependencies import with_means
+    from taofold.cli.render.tables import table
+    from taofold.cli.render.text import ago, dollars, line
+    from taofold.log.store import clock
+    from taofold.loop.lifecycle import rows
+    from taofold.loop.values import status_of
+
+    try:
+        wanted = status_of(status) if status else ""
+    except ValueError as error:
+        fail(str(error))
+    found = [row for row in with_means(rows) if wanted in ("", row.state.status)][:limit]
+    if json:
+        give_json([{**as_json(row.loop, row.state), "note": row.note} for row in found])
+    elif not found:
+        say(f"no loops that are {wanted}" if wanted else "no loops")
+    else:
+        now = clock()
+        table(
+            ("loop", "status", "changed", "iterations", "checks", "cost", "task"),
+            [
+                (row.loop, row.state.status, ago(row.state.at, now),
+                 f"{len(row.state.done)}/{row.state.bounds.iterations}", checks(row),
+                 dollars(row.state.spent.usage.usd), line(row.note or row.state.wish.task, 60))
+                for row in found
+            ],
+        )  # fmt: skip
+
+
+@app.command("status")
+def status(
+    loop: options.Loop = "",
+    every: Annotated[bool, typer.Option("--all", help="All that are not over.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With every iteration.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Where a loop stands. One whose process is gone is marked as crashed."""
+    from taofold.cli.loops.dependencies import with_means
+    from taofold.loop.lifecycle import row, rows
+    from taofold.loop.values import LIVE
+
+    async def work(given: "LoopDependencies") -> "list[LoopRow]":
+        if every:
+            return [one for one in await rows(given) if one.state.status in {*LIVE, "crashed"}]
+        return [await row(given, await which(given, loop))]
+
+    found = with_means(work)
+    if json:
+        said: Any = [{**as_json(one.loop, one.state), "note": one.note} for one in found]
+        give_json(said if every else said[0])
+        return
+    for one in found:
+        tell(one, verbose=verbose)
+    if not found:
+        say("no loop goes on")
+
+
+@app.command("resume")
+def resume(
+    loop: options.Loop = "",
+    max_iterations: MaxIterations = None,
+    timeout: Timeout = None,
+    budget: Budget = None,
+    steps: Steps = None,
+    force: Force = False,
+    keep_edits: Annotated[
+        bool,
+        typer.Option(
+            "--keep-edits",
+            help="Protected files that were edited meanwhile hold from now on.",
+        ),
+    ] = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Put such files back as they were.")
+    ] = False,
+    approve: options.Approve = "ask",
+    network: options.Network = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Go on with a loop that waits, crashed or reached a limit: at the next iteration, with what
+    it learnt, and a fresh timer.
+    """
+    from taofold.cli.ancestry import refuse
+    from taofold.cli.loops.dependencies import with_means
+    from taofold.loop.lifecycle import resume as go_on
+    from taofold.loop.stream import load
+    from taofold.loop.values import DRIVEN, RESUMABLE
+
+    async def find(given: "LoopDependencies") -> "tuple[str, Any]":
+        name = await which(given, loop, {*RESUMABLE, *DRIVEN})
+        return name, await load(given.journal, name)
+
+    refuse("go on with a loop")
+    if keep_edits and restore:
+        fail("--keep-edits and --restore exclude one another")
+    word: Word = "keep" if keep_edits else "restore" if restore else ""
+    name, stream = with_means(find)
+    bounds = bounds_of(stream.state, max_iterations, timeout, budget, steps)
+    drive(
+        name,
+        lambda given: go_on(given, name, bounds=bounds, force=force, edited=word, warn=warn),
+        approve=approve,
+        network=network,
+        json=json,
+        quiet=quiet,
+    )
+
+
+@app.command("pause")
+def pause(loop: options.Loop = "", json: options.Json = False) -> None:
+    """Let a loop finish its iteration and stand still before the next. `loops resume` goes on."""
+    from taofold.cli.loops.dependencies import with_means
+    from taofold.loop.lifecycle import pause as ask
+    from taofold.loop.values import DRIVEN
+
+    async def work(given: "LoopDependencies") -> "tuple[str, LoopState]":
+        name = await which(given, loop, DRIVEN)
+        return name, await ask(given, name)
+
+    name, state = with_means(work)
+    after = len(state.iterations)
+    if json:
+        give_json({"loop_id": name, "status": state.status, "pauses_after": after})
+        return
+    give(f"{name}: pauses {f'after iteration {after}' if after else 'before iteration 1'}")
+    say("it ends earlier if its gates pass or a limit is reached")
+
+
+@app.command("abort")
+def abort(
+    loop: options.Loop = "",
+    revert: Annotated[
+        bool, typer.Option("--revert/--keep-changes", help="Put the files back [default: keep].")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Revert although others changed files since.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before reverting.")] = False,
+    json: options.Json = False,
+) -> None:
+    """End a loop for good. It cannot be resumed."""
+    from taofold.cli.loops.dependencies import settle, with_means
+    from taofold.loop.lifecycle import abort as give_up
+    from taofold.loop.values import LIVE
+
+    async def work(given: "LoopDependencies") -> "tuple[str, LoopState, Sequence[str]]":
+        name = await which(given, loop, {*LIVE, "crashed"})
+        state, paths = await give_up(given, name, keep=not revert, force=force)
+        await settle(given, [one.run for one in state.iterations if one.ended is None])
+        return name, state, paths
+
+    if revert and not yes:
+        _confirm()
+    name, state, paths = with_means(work)
+    left = state.cleared.left if state.cleared is not None else None
+    stays = left is not None and bool(left.remove)
+    if json:
+        folder = left.folder if left is not None and stays else None
+        said = {"loop_id": name, "status": "aborted", "reverted": list(paths), "folder": folder}
+        give_json(said)
+        return
+    count = f"{len(paths)} file{'s' * (len(paths) != 1)} put back"
+    gone = f", the {state.wish.mode} was removed" if left is not None and left.removed else ""
+    give(f"{name}: aborted, {count if revert else 'changes kept'}{gone}")
+    if left is not None and stays:
+        say(f"{left.folder} stays: {left.why}. Remove it with: {left.remove}")
+
+
+def _confirm() -> None:
+    """A revert overwrites files: a person says so, or --yes does."""
+    from taofold.cli.loops.start import terminal
+
+    if not terminal():
+        fail("--revert overwrites files: confirm with --yes")
+    if not typer.confirm("put the files back as they were before the loop?", err=True):
+        fail("nothing was changed", 1)
+
+
+@app.command("report")
+def report(
+    loop: options.Loop = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """History, gate output and diff of a loop, as Markdown or JSON."""
+    from taofold.cli.loops.dependencies import with_means
+    from taofold.loop.report import report_json, report_markdown
+    from taofold.loop.stream import load
+
+    async def work(given: "LoopDependencies") -> "tuple[str, Any, str]":
+        name = await which(given, loop)
+        stream = await load(given.journal, name)
+        return name, stream, await _diff(given, name, stream.state)
+
+    name, stream, diff = with_means(work)
+    if json:
+        said = jsons.dumps(report_json(name, stream.records, diff), ensure_ascii=False, indent=2)
+    else:
+        said = report_markdown(name, stream.records, diff).rstrip()
+    if output is None:
+        give(said)
+        return
+    output.write_text(said + "\n", encoding="utf-8")
+    say(f"written: {output}")
+
+
+async def _diff(given: "LoopDependencies", loop: str, state: "LoopState") -> str:
+    """From the start to what was kept, while the workspace is there; else the last iteration's."""
+    import asyncio
+
+    from taofold.core.errors import TaofoldError
+    from taofold.loop.decide import choose
+
+    choice = choose(state)
+    if state.baseline is None or choice is None:
+        return ""
+    try:
+        ground = await asyncio.to_thread(given.environment, loop, state)
+        return await ground.diff(state.baseline.snapshot, choice.snapshot, 100_000)
+    except (TaofoldError, OSError):
+        return state.done[-1].diff
+
+
+@app.command("export")
+def export(
+    loop: options.Loop = "",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write into.")
+    ] = Path(),
+) -> None:
+    """Write `loops/<id>/state.json` in the seed's layout: analytics, debug memory, learning."""
+    from taofold.cli.loops.dependencies import with_means
+    from taofold.loop.report import state_json
+    from taofold.loop.stream import load
+
+    async def work(given: "LoopDependencies") -> "tuple[str, Any]":
+        name = await which(given, loop)
+        return name, await load(given.journal, name)
+
+    name, stream = with_means(work)
+    folder = output / "loops" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    said = jsons.dumps(state_json(name, stream.records), ensure_ascii=False, indent=2)
+    (folder / "state.json").write_text(said + "\n", encoding="utf-8")
+    give(str(folder / "state.json"))

@@ -1,0 +1,161 @@
+"""Drives a loop in front of a person, and ends the program as the loop ended (D1)."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from taofold.cli.outcome import INTERRUPTED, give, give_json, invocation, say
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from taofold.loop.driver import LoopDependencies
+    from taofold.loop.state import LoopState
+    from taofold.loop.values import LoopLimits
+
+
+def drive(
+    loop: str,
+    work: "Callable[[LoopDependencies], Awaitable[LoopState]]",
+    *,
+    create: bool = False,
+    approve: str = "ask",
+    network: bool = False,
+    json: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Drive a loop in front of a person, and end the program as it ended."""
+    state = shown(loop, work, create=create, approve=approve, network=network, quiet=quiet or json)
+    finish(loop, state, json=json)
+
+
+def shown(
+    loop: str,
+    work: "Callable[[LoopDependencies], Awaitable[LoopState]]",
+    *,
+    create: bool = False,
+    approve: str = "ask",
+    network: bool = False,
+    quiet: bool = False,
+    also: "Callable[[Any], None] | None" = None,
+) -> "LoopState | None":
+    """Drive a loop in front of a person. None if it was interrupted."""
+    from taofold.cli.loops.dependencies import Voice, means
+    from taofold.cli.loops.render import Show
+    from taofold.cli.runs.drive import approver, cancellable
+    from taofold.loop.stream import Overtaken
+
+    show = Show(quiet=quiet).named(loop)
+
+    def hear(happening: Any) -> None:
+        show(happening)
+        if also is not None:
+            also(happening)
+
+    asking = approver(approve, lambda: show.busy(""))
+
+    async def driving() -> "LoopState":
+        async with means(Voice(hear, show.before, asking, network), create=create) as given:
+            return await cancellable(work(given), given.log)
+
+    try:
+        return asyncio.run(driving())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        show.busy("")
+        say(f"interrupted; what was done is kept. Go on with: {invocation()} loops resume {loop}")
+        return None
+    except Overtaken as taken:
+        show.busy("")
+        say(str(taken))
+        return None
+    finally:
+        show.busy("")
+
+
+def finish(loop: str, state: "LoopState | None", *, json: bool = False) -> None:
+    """The result on standard output, what to do next on standard error, and the exit code."""
+    from taofold.loop.values import exit_code
+
+    if state is None:
+        raise typer.Exit(INTERRUPTED)
+    reason = state.pause.reason if state.status == "paused" and state.pause else ""
+    if json:
+        give_json(as_json(loop, state))
+    else:
+        why = reason or (state.ended.reason if state.ended is not None else "")
+        give(f"{loop}: {state.status}{f', {why}' if why else ''}")
+        for text in _next(loop, state):
+            say(text)
+    raise typer.Exit(exit_code(state.status, reason))
+
+
+def as_json(loop: str, state: "LoopState") -> dict[str, Any]:
+    """The result as one JSON object."""
+    from taofold.loop.report import cross_loop
+
+    ended = state.ended
+    return {
+        "loop_id": loop,
+        "status": state.status,
+        "reason": (state.pause.reason if state.pause else "") or (ended.reason if ended else ""),
+        "iterations": len(state.done),
+        "best": ended.best if ended is not None else None,
+        "warning": ended.warning if ended is not None else "",
+        "quality": [round(one.quality, 4) for one in state.done],
+        "steps": state.spent.steps,
+        "tokens": state.spent.usage.tokens,
+        "usd": round(state.spent.usage.usd, 9),
+        "seconds": state.spent.ms / 1000,
+        "run": state.pause.run if state.pause else "",
+        "cross_loop_learning": cross_loop(state),
+    }
+
+
+def _next(loop: str, state: "LoopState") -> list[str]:
+    """Commands that a person may want now."""
+    from taofold.loop.values import RESUMABLE
+
+    call = invocation()
+    lines: list[str] = []
+    if state.status == "paused" and state.pause is not None and state.pause.run:
+        lines += [*_questions(state.pause.run), f"{call} approvals list"]
+    if state.status in RESUMABLE:
+        more = " --max-iterations N" if state.status == "exhausted" else ""
+        lines.append(f"{call} loops resume {loop}{more}")
+    return [*lines, f"{call} loops report {loop}"]
+
+
+def _questions(run: str) -> list[str]:
+    """What an iteration's run waits for, and the commands that answer it."""
+    from taofold.cli.loops.dependencies import with_means
+    from taofold.cli.render.story import question
+    from taofold.runtime.control import pending
+
+    found = with_means(lambda given: pending(given.log, run))
+    return [text for one in found for text in question(one)]
+
+
+def warn(text: str) -> None:
+    """Say what a person should know before a loop starts."""
+    say(f"warning: {text}")
+
+
+def bounds_of(
+    state: "LoopState",
+    iterations: int | None,
+    minutes: float | None,
+    budget: float | None,
+    steps: int | None,
+) -> "LoopLimits":
+    """The limits of a loop that is resumed: what is said now, else what was."""
+    from msgspec.structs import replace
+
+    bounds = state.bounds
+    return replace(
+        bounds,
+        iterations=iterations or bounds.iterations,
+        seconds=bounds.seconds if minutes is None else minutes * 60,
+        usd=bounds.usd if budget is None else budget,
+        steps=bounds.steps if steps is None else steps,
+    )

@@ -1,0 +1,302 @@
+"""Shows a loop as it goes: one line for each step, and what the gates say of each iteration."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from taofold.cli.render.plain import coloured, key_line
+from taofold.cli.render.text import dollars, duration, line, number, parameters
+from taofold.core import events as run
+from taofold.core.values import FINISH, Action, Observation
+from taofold.loop import events as e
+from taofold.loop.report import root_cause
+from taofold.loop.state import START, LoopState, fold, reduce
+from taofold.loop.verdict import counts, failing
+
+if TYPE_CHECKING:
+    from taofold.agent.result import Happening
+    from taofold.loop.verdict import Verdict
+
+
+Part = str | tuple[str, str]
+
+_SIGNS: Final = {
+    "success": ("✓", "green"),
+    "failure": ("✗", "red"),
+    "partial": ("◐", "yellow"),
+    "timeout": ("⏱", "red"),
+}
+_LEVELS: Final = {
+    "log": "dim",
+    "warn": "yellow",
+    "redirect": "yellow",
+    "pause": "red",
+    "abort": "red",
+}
+_ERRORS: Final = 3
+"""Failing checks that are named."""
+_WIDE: Final = 160
+
+
+class Show:
+    """Listens to a loop; give it to `LoopDependencies(hear=…)`. Writes to standard error."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        colours = coloured(sys.stderr)
+        self._console = Console(stderr=True, highlight=False, no_color=not colours, soft_wrap=True)
+        self._live, self._quiet = colours and not quiet, quiet
+        self._status: Status | None = None
+        self._state: LoopState = START
+        self._steps = 0
+        self._actions: dict[tuple[str, int], Action] = {}
+        self._loop = ""
+
+    @property
+    def width(self) -> int:
+        """Characters of a line."""
+        return min(self._console.width, _WIDE) if self._live else _WIDE
+
+    def _room(self, taken: int) -> int:
+        """Characters of a line that are left beside `taken` ones: enough to say something."""
+        return max(24, self.width - taken)
+
+    def named(self, loop: str) -> "Show":
+        """The same, which knows the loop's id."""
+        self._loop = loop
+        return self
+
+    def before(self, records: Sequence[e.LoopRecord]) -> None:
+        """Take in what an earlier process showed."""
+        self._state = fold(records)
+
+    def __call__(self, happening: "e.LoopRecord | Happening") -> None:
+        """Show one happening."""
+        if self._quiet:
+            return
+        if isinstance(happening, e.LoopRecord):
+            before, self._state = self._state, reduce(self._state, happening)
+            self._fact(happening.event, before)
+        elif isinstance(happening, run.Record):
+            self._step(happening.event)
+
+    def busy(self, doing: str) -> None:
+        """What goes on just now, on a line that goes away; "" = nothing."""
+        if not doing or not self._live:
+            if self._status is not None:
+                self._status.stop()
+                self._status = None
+        elif self._status is None:
+            self._status = self._console.status(Text(doing, "dim"), spinner="dots")
+            self._status.start()
+        else:
+            self._status.update(Text(doing, "dim"))
+
+    def _say(self, *parts: Part) -> None:
+        self._console.print(Text.assemble(*parts))
+
+    def _fact(self, event: e.LoopEvent, before: LoopState) -> None:  # noqa: C901  # one case per fact
+        match event:
+            case e.LoopStarted():
+                self._opening(event)
+                self.busy("the gates run on the files as they are")
+            case e.BaselineTaken():
+                self._verdict("start", event.verdict, None)
+                self.busy("looking for lessons of earlier loops")
+            case e.LessonsInjected():
+                self._lessons(event)
+            case e.IterationStarted():
+                self._steps = 0
+                self._say("")
+                of = f"iteration {event.number} of at most {self._state.bounds.iterations}"
+                self._say(("━━ ", "cyan"), (of, "bold cyan"), ("  " + event.run, "dim"))
+                self.busy("the model thinks")
+            case e.IterationEnded():
+                self._ended(event, before)
+            case e.Intervened():
+                colour = _LEVELS[event.level]
+                why = line(event.why, self._room(30))
+                self._say((f"   ! {event.kind} → {event.level}: ", f"bold {colour}"), (why, colour))
+            case e.LoopPaused():
+                self.busy("")
+                self._say(("‖ ", "yellow"), (f"paused: {line(event.reason, 200)}", "bold yellow"))
+            case e.PauseAsked():
+                self._say(("‖ ", "yellow"), (f"{event.by} asks for a pause", "yellow"))
+            case e.Edited():
+                how = "hold from now on" if event.kept else "were put back"
+                named = line(", ".join(event.paths), self._room(40))
+                self._say(("   ! ", "yellow"), (f"edited files {how}: {named}", "yellow"))
+            case e.LoopResumed():
+                self._say(("▸ ", "cyan"), ("resumed", "bold"), (f"  {self._limits()}", "dim"))
+            case e.LoopCrashed():
+                self._say(("! ", "red"), (f"crashed: {event.why}", "red"))
+            case e.Completing():
+                self.busy("finishing")
+            case e.FilesRestored():
+                self._say(("   ", ""), (f"files of iteration {event.number} restored", "yellow"))
+            case e.LoopEnded():
+                self._last(event)
+            case e.Cleared():
+                self._cleared(event)
+            case e.Taught():
+                self._taught(event)
+
+    def _opening(self, event: e.LoopStarted) -> None:
+        wish = event.wish
+        self._say(("◆ ", "cyan"), ("loop ", "bold"), (self._loop, "bold"))
+        self._say("  ", line(wish.task, 300))
+        how = f"  {wish.model}  {wish.mode}  {self._limits()}"
+        self._say((how, "dim"))
+        for one in wish.commands:
+            self._say(("  done when ", "dim"), (line(one, 200), "bold"))
+
+    def _limits(self) -> str:
+        bounds = self._state.bounds
+        usd = f" · {dollars(bounds.usd)}" if bounds.usd is not None else ""
+        steps = f" · {bounds.steps} steps each" if bounds.steps else ""
+        count = f"{bounds.iterations} iteration{'s' * (bounds.iterations != 1)}"
+        return f"{count} · {duration(bounds.seconds * 1000)}{usd}{steps}"
+
+    def _verdict(self, name: str, verdict: "Verdict", before: "Verdict | None") -> None:
+        self.busy("")
+        good, every = counts(verdict)
+        sign, colour = ("✓", "green") if verdict.passed else ("✗", "red")
+        said = f"{good} of {every} check{'s' * (every != 1)}"
+        moved = good - counts(before)[0] if before is not None else 0
+        took = duration(sum(one.ms for one in verdict.results))
+        self._say(
+            ("   gates ", "bold"), (f"{sign} ", colour), (said, colour),
+            (f" ({moved:+d})" if moved else "", "green" if moved > 0 else "red"),
+            (f"  {took}{'' if verdict.contained else '  not contained'}  {name}".rstrip(), "dim"),
+        )  # fmt: skip
+        errors = failing(verdict)
+        for one in errors[:_ERRORS]:
+            name = line(one.id, 80)
+            cause = line(root_cause(one), max(30, self.width - 14 - len(name)))
+            self._say("         ", (name, "red"), (f"  {cause}", "dim"))
+        if len(errors) > _ERRORS:
+            self._say((f"         and {len(errors) - _ERRORS} more", "dim"))
+        for change in verdict.changes:
+            if change.tampering:
+                self._say((f"   ! {change.path} was {change.did}, {change.done}", "bold red"))
+        if not verdict.passed and not errors and verdict.reasons:
+            self._say((f"         {line(verdict.reasons[0], self._room(9))}", "red"))
+        left = [one.path for one in verdict.changes if one.done == "left out"]
+        if left:
+            self._say((line(f"   not in the proof: {', '.join(left)}", self.width), "dim"))
+
+    def _lessons(self, event: e.LessonsInjected) -> None:
+        lessons = event.lessons
+        if lessons.patterns:
+            count = len(lessons.patterns)
+            self._say(
+                ("   lessons ", "bold"), (f"{count} of earlier loops: ", ""),
+                (line(", ".join(lessons.patterns), self._room(30)), "magenta"),
+            )  # fmt: skip
+        else:
+            why = lessons.reasons[0] if lessons.reasons else "nothing learnt fits"
+            said = "control loop: none, to measure what they are worth" if lessons.control else why
+            self._say(("   lessons ", "bold"), (line(said, self._room(12)), "dim"))
+
+    def _ended(self, event: e.IterationEnded, before: LoopState) -> None:
+        self._verdict("", event.verdict, before.verdict)
+        added = sum(
+            one.startswith("+") and not one.startswith("+++") for one in event.diff.splitlines()
+        )
+        gone = sum(
+            one.startswith("-") and not one.startswith("---") for one in event.diff.splitlines()
+        )
+        changed = ", ".join(event.changed[:6]) + (", …" if len(event.changed) > 6 else "")
+        spent = event.spent
+        self._say(
+            ("   changed ", "bold"), (line(changed, self._room(60)) or "nothing", ""),
+            (f" +{added}", "green"), (f" −{gone}", "red"),
+            (f"  {spent.steps} steps · {spent.tool_calls} calls · {number(spent.usage.tokens)} "
+             f"tokens · {dollars(spent.usage.usd)} · {duration(spent.ms)}", "dim"),
+        )  # fmt: skip
+        if event.stop_reason not in ("final_answer", "no_tool_call", ""):
+            said = f": {line(event.said, 160)}" if event.status == "failed" else ""
+            self._say((f"   its run ended as {event.status} ({event.stop_reason}){said}", "yellow"))
+        if event.blocked:
+            self._say((f"   ! not complete: {event.blocked}", "yellow"))
+
+    def _last(self, event: e.LoopEnded) -> None:
+        self.busy("")
+        good = event.ending == "completed"
+        colour = "green" if good else "red"
+        self._say("")
+        self._say(("■ ", colour), (f"{event.ending}: {line(event.reason, 300)}", f"bold {colour}"))
+        spent = self._state.spent
+        ran = len(self._state.done)
+        total = (
+            f"{ran} iteration{'s' * (ran != 1)} · {spent.steps} steps · "
+            f"{number(spent.usage.tokens)} tokens · {dollars(spent.usage.usd)} · "
+            f"{duration(spent.ms)}"
+        )
+        self._say((f"  {total}", "dim"))
+        if event.why_best and not good:
+            self._say((f"  kept: {event.why_best}", ""))
+        if event.warning:
+            self._say((f"  ! {event.warning}", "yellow"))
+
+    def _cleared(self, event: e.Cleared) -> None:
+        left = event.left
+        if left.removed:
+            self._say((f"  the {self._state.wish.mode} was removed", "dim"))
+        elif left.remove:
+            self._say((f"  ! {left.folder} stays: {left.why}", "yellow"))
+            self._say((f"    remove it with: {left.remove}", "dim"))
+
+    def _taught(self, event: e.Taught) -> None:
+        for used in event.learnt.injected:
+            if used.applied:
+                how = "and its check turned green" if used.successful else "without success"
+                self._say(
+                    ("  applied ", "bold"), (line(used.pattern, 80), "magenta"),
+                    (f" in iteration {used.iteration}, {how}", "dim"),
+                )  # fmt: skip
+        for one in event.learnt.extracted:
+            word = "  learnt  " if one.new else "  again   "
+            self._say((word, "bold"), (line(one.pattern, 80), "magenta"))
+        for note in event.learnt.notes:
+            self._say((f"  {line(note, 200)}", "dim"))
+
+    def _step(self, event: run.Event) -> None:
+        match event:
+            case run.Proposed():
+                self._steps += 1
+                for index, action in enumerate(event.actions):
+                    self._actions[event.key, index] = action
+                tools = ", ".join([action.tool for action in event.actions])
+                self.busy(f"step {self._steps}: {tools}")
+            case run.Observed():
+                done = self._actions.pop((event.key, event.index), None)
+                if done is not None:
+                    self._observed(done, event.observation)
+                self.busy("the model thinks")
+            case run.AskFailed():
+                said = line(event.message, self._room(24))
+                self._say((f"   ! the model failed: {said}", "red"))
+            case run.RunFinished() | run.Parked():
+                self._actions.clear()
+                self.busy("the gates run")
+            case _:
+                pass
+
+    def _observed(self, action: Action, seen: Observation) -> None:
+        sign, colour = _SIGNS.get(seen.status, ("?", ""))
+        if action.tool == FINISH and seen.status == "success":
+            said = action.parameters.get("answer", "")
+            self._say((f"{self._steps:>4} ", "dim"), ("says ", "bold"),
+                      (line(said, self._room(12)), "italic"))  # fmt: skip
+            return
+        room = max(30, self.width - 12 - len(action.tool))
+        given = parameters(action.parameters, room * 3 // 5)
+        self._say(
+            (f"{self._steps:>4} ", "dim"), (f"{sign} ", colour), (action.tool, "bold"), " ",
+            (given, "dim"), "  ",
+            (key_line(seen, max(24, room - len(given) - 4)), "" if colour == "green" else colour),
+        )  # fmt: skip

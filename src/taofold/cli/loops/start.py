@@ -1,0 +1,344 @@
+"""`taofold loop`, also `taofold ralph`: iterate until a command proves that the work is done.
+
+No gate is guessed silently: one that was inferred from the task is shown and confirmed at the
+terminal, or the program ends and says what to write.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.loops.drive import drive, warn
+from taofold.cli.outcome import fail, invocation, say
+from taofold.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from taofold.loop.values import Mode
+
+
+Ask = Callable[[str], Awaitable[str | None]]
+"""Asks a person for a line; None at the end of the input."""
+
+MODES: Final = ("in-place", "worktree", "copy")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a person said to the five questions. Empty = as it was."""
+
+    task: str
+    commands: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    iterations: int | None = None
+    mode: str = ""
+
+
+def terminal() -> bool:
+    """Is there a person who can be asked?"""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def at_terminal() -> Ask:
+    """Asks at the terminal."""
+    from taofold.cli.prompt import Terminal
+    from taofold.cli.render.plain import coloured
+
+    return Terminal(colours=coloured(sys.stderr)).ask
+
+
+def inferred(task: str, root: Path) -> str:
+    """The gate that a task like "fix the tests" means in this project; "" if it means none."""
+    from taofold.loop.gates.criteria import suggestion
+
+    return suggestion(task, root)
+
+
+def confirmed(task: str, root: Path, ask: Ask | None = None) -> tuple[str, ...]:
+    """The gates for a task that names none: inferred, and confirmed by the person.
+
+    Ends the program with 2 if nobody can be asked or nothing is named.
+    """
+    guess = inferred(task, root)
+    if ask is None and not terminal():
+        hint = f"; did you mean --completion {guess!r}?" if guess else ""
+        fail(
+            "--completion is missing: name a command that succeeds when the work is done"
+            f"{hint}\nusage: {invocation()} loop TASK --completion CMD [--completion CMD …]"
+        )
+    said = asyncio.run(gate(ask or at_terminal(), guess, root))
+    if not said:
+        fail("without a command that proves completion there is no loop")
+    return said
+
+
+async def gate(ask: Ask, guess: str, root: Path) -> tuple[str, ...]:
+    """Ask which commands prove completion, until one can be run. () = given up."""
+    from taofold.loop.gates.criteria import gates
+
+    while True:
+        offer = f" [enter = {guess}]" if guess else ""
+        said = await ask(f"Which command succeeds when the work is done?{offer}")
+        if said is None:
+            return ()
+        command = said.strip() or guess
+        if not command:
+            continue
+        try:
+            gates([command], root)
+        except ConfigError as error:
+            say(f"error: {error}")
+            continue
+        return (command,)
+
+
+async def questions(ask: Ask, task: str, commands: tuple[str, ...], root: Path) -> Answers:
+    """The five questions: task, proof, borders, effort, place."""
+    if not task.strip():
+        task = (await ask("1/5 What is to be done?") or "").strip()
+    else:
+        more = (await ask(f"1/5 The task is {task!r}. Anything to add? [enter = no]") or "").strip()
+        task = f"{task}. {more}" if more else task
+    if not commands:
+        say("2/5 What proves that it is done?")
+        commands = await gate(ask, inferred(task, root), root)
+    else:
+        also = await ask(f"2/5 Done when {' AND '.join(commands)}. One more command? [enter = no]")
+        commands = (*commands, also.strip()) if also and also.strip() else commands
+    border = (
+        await ask("3/5 What must not be touched, or must be kept? [enter = nothing]") or ""
+    ).strip()
+    notes = (f"must be kept: {border}",) if border else ()
+    iterations = await _number(ask, "4/5 How many iterations at most? [enter = 10]")
+    mode = await _mode(ask)
+    return Answers(task, commands, notes, iterations, mode)
+
+
+async def _number(ask: Ask, question: str) -> int | None:
+    while True:
+        said = (await ask(question) or "").strip()
+        if not said:
+            return None
+        if said.isdigit() and int(said) > 0:
+            return int(said)
+        say(f"{said!r} is no number of iterations")
+
+
+async def _mode(ask: Ask) -> str:
+    while True:
+        said = (await ask(f"5/5 Where: {', '.join(MODES)}? [enter = in-place]") or "").strip()
+        if not said or said in MODES:
+            return said
+        say(f"{said!r} is none of {', '.join(MODES)}")
+
+
+ALIAS: Final = "ralph"
+
+MaxIterations = Annotated[
+    int | None, typer.Option("--max-iterations", min=1, metavar="N", help="At most so many (10).")
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0, metavar="MINUTES", help="For the whole loop (60)."),
+]
+Budget = Annotated[
+    float | None, typer.Option("--budget", min=0, metavar="USD", help="At most so many dollars.")
+]
+Steps = Annotated[
+    int | None, typer.Option("--steps", min=1, metavar="N", help="Steps of one iteration.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Start although four loops run already.")]
+
+
+def loop(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done.")] = "",
+    completion: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--completion",
+            "-c",
+            metavar="CMD",
+            help="A command that succeeds when the work is done; `A AND B`, or the option given "
+            "again: all must hold.",
+        ),
+    ] = None,
+    max_iterations: MaxIterations = None,
+    timeout: Timeout = None,
+    budget: Budget = None,
+    steps: Steps = None,
+    model: options.ModelName = "",
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="AGENT", help="Agent file or module:attr.")
+    ] = "",
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Work on the files themselves (default).")
+    ] = False,
+    worktree: Annotated[
+        bool, typer.Option("--worktree", help="Work in a git worktree; bring the result back.")
+    ] = False,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Work on a copy; bring the result back.")
+    ] = False,
+    commit: Annotated[
+        bool | None,
+        typer.Option("--commit/--no-commit", help="Commit each iteration on a branch of its own."),
+    ] = None,
+    branch: Annotated[
+        str,
+        typer.Option("--branch", metavar="B", help="That branch (ralph/LOOP); implies --commit."),
+    ] = "",
+    allow_edit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-edit",
+            metavar="GLOB",
+            help="Protected files (tests, build, CI) that may be changed.",
+        ),
+    ] = None,
+    second_judge: Annotated[
+        bool,
+        typer.Option(
+            "--second-judge",
+            help="Run Python tests that pass once more, with the product in another process.",
+        ),
+    ] = False,
+    loop_id: Annotated[str, typer.Option("--loop-id", metavar="ID", help="Name it.")] = "",
+    force: Force = False,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", "-i", help="Ask five questions first.")
+    ] = False,
+    keep_improving: Annotated[
+        bool, typer.Option("--keep-improving", help="Go on after green; keep the best.")
+    ] = False,
+    unexecuted: Annotated[
+        str,
+        typer.Option(
+            "--skip-execution",
+            metavar="REASON",
+            help="Why code may be returned that changed after its last execution.",
+        ),
+    ] = "",
+    memory: Annotated[
+        str,
+        typer.Option(
+            "--memory",
+            metavar="N|PRESET",
+            help="Earlier iterations that are told: simple 1, moderate 3, complex 5, maximum 10.",
+        ),
+    ] = "moderate",
+    cross_task: Annotated[
+        bool,
+        typer.Option("--cross-task/--no-cross-task", help="Learn from and for others."),
+    ] = True,
+    min_rate: Annotated[
+        float | None,
+        typer.Option("--min-pattern-success-rate", min=0, max=1, metavar="X", help="0 to 1."),
+    ] = None,
+    approve: options.Approve = "ask",
+    autonomy: options.Autonomy = "autonomous",
+    network: options.Network = False,
+    root: options.Root = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Let an agent iterate on TASK until a command proves that it is done.
+
+    Gates are run by the loop, outside the agent's reach; tests, build and CI files are protected.
+    What a model says of its work is never believed. Stop with Ctrl-C, go on with `loops resume`.
+    """
+    from taofold.cli.agents import chosen, is_file
+    from taofold.loop.lifecycle import new_id, start
+    from taofold.loop.values import LoopLimits, Wish
+
+    work = (Path.cwd() / root if root else Path.cwd()).resolve()
+    commands = tuple(completion or ())
+    notes: tuple[str, ...] = ()
+    mode = _workspace(in_place=in_place, worktree=worktree, copy=copy)
+    if interactive:
+        task, commands, notes, max_iterations, mode = _asked(
+            task, commands, work, max_iterations, mode
+        )
+    if not task.strip():
+        fail(f'TASK is missing: {invocation()} loop "what is to be done" --completion CMD')
+    if not commands:
+        commands = confirmed(task, work)
+    if agent and mode != "in-place" and not is_file(agent):
+        fail(
+            f"{agent!r} brings its own tools, which would not work in the {mode}: "
+            "use --in-place, or an agent file"
+        )
+    choice = chosen(agent, root, model=model, autonomy=autonomy, network=network)
+    bounds = LoopLimits()
+    wish = Wish(
+        task=task,
+        commands=commands,
+        root=str(work),
+        bounds=LoopLimits(
+            max_iterations or bounds.iterations,
+            bounds.seconds if timeout is None else timeout * 60,
+            budget,
+            steps,
+        ),
+        mode=mode,
+        allow_edit=tuple(allow_edit or ()),
+        second_judge=second_judge,
+        commit=bool(branch) if commit is None else commit,
+        branch=branch,
+        memory=_memory(memory),
+        keep_improving=keep_improving,
+        cross_task=cross_task,
+        min_success_rate=min_rate,
+        unexecuted=unexecuted,
+        agent=choice.told(),
+        model=model,
+        notes=notes,
+    )
+    name = loop_id or new_id(task)
+    drive(
+        name,
+        lambda given: start(given, wish, loop=name, force=force, warn=warn),
+        create=True,
+        approve=approve,
+        network=network,
+        json=json,
+        quiet=quiet,
+    )
+
+
+def _asked(
+    task: str, commands: tuple[str, ...], root: Path, iterations: int | None, mode: "Mode"
+) -> tuple[str, tuple[str, ...], tuple[str, ...], int | None, Any]:
+    if not terminal():
+        fail("--interactive needs a terminal")
+    said = asyncio.run(questions(at_terminal(), task, commands, root))
+    return said.task, said.commands, said.notes, said.iterations or iterations, said.mode or mode
+
+
+def _workspace(*, in_place: bool, worktree: bool, copy: bool) -> "Mode":
+    wanted: list[str] = []
+    for name, on in (("in-place", in_place), ("worktree", worktree), ("copy", copy)):
+        wanted += [name] * on
+    if len(wanted) > 1:
+        fail("--in-place, --worktree and --copy exclude one another")
+    match wanted:
+        case [] | ["in-place"]:
+            return "in-place"
+        case ["worktree"]:
+            return "worktree"
+        case _:
+            return "copy"
+
+
+def _memory(said: str) -> int:
+    from taofold.loop.values import MEMORY, MOST_MEMORY
+
+    if said in MEMORY:
+        return MEMORY[said]
+    if said.isdigit() and int(said) <= MOST_MEMORY:
+        return int(said)
+    return fail(f"--memory is 0 to {MOST_MEMORY} or one of {', '.join(MEMORY)}, not {said!r}")

@@ -1,0 +1,281 @@
+"""`taofold patterns list|show|extract|inject|prune|restore|export|import|metrics|lineage`.
+
+What loops have learnt: to look at, to tidy up, to share. `ralph-patterns`,
+`ralph-extract-patterns` and `ralph-inject-patterns` are the names of the source system.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, cast, get_args
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
+from taofold.cli.patterns import render
+from taofold.cli.project import with_registry
+
+if TYPE_CHECKING:
+    from taofold.learning.commands import PrunedPattern
+    from taofold.learning.exchange.imports import ImportReport
+    from taofold.learning.loops import LoopNote, LoopStats
+    from taofold.learning.metrics import LearningMetrics
+    from taofold.learning.patterns.kinds import Kind
+    from taofold.learning.patterns.pattern import Pattern, PatternSource, Query
+    from taofold.learning.registry import Registry
+    from taofold.learning.settings import Pruning
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="What loops have learnt from one another: errors and their fixes, approaches, mistakes, "
+    "templates.",
+)
+PatternId = Annotated[str, typer.Argument(metavar="PATTERN", help="The pattern's id.")]
+Rate = Annotated[float | None, typer.Option("--min-success-rate", metavar="RATE", min=0.0, max=1.0)]
+_MOST: Final = 200
+
+
+def kinds_of(said: str) -> "tuple[Kind, ...]":
+    """The kinds in a list with commas; every kind if it is empty."""
+    from taofold.learning.patterns.kinds import Kind
+
+    known = get_args(Kind)
+    words = [word.strip().lower() for word in said.split(",") if word.strip()]
+    wrong = [word for word in words if word not in known]
+    if wrong:
+        fail(f"the types are {', '.join(known)}, not {', '.join(map(repr, wrong))}")
+    return cast("tuple[Kind, ...]", tuple(dict.fromkeys(words)) or known)
+
+
+@app.command("list")
+def list_patterns(
+    kind: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help="error, success, anti or template.")
+    ] = "",
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="Has this tag; may be repeated."),
+    ] = None,
+    from_loop: Annotated[
+        str, typer.Option("--from-loop", metavar="LOOP", help="Found or used in this loop.")
+    ] = "",
+    min_success_rate: Rate = None,
+    max_success_rate: Annotated[
+        float | None, typer.Option("--max-success-rate", metavar="RATE", min=0.0, max=1.0)
+    ] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="What was pruned instead.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = _MOST,
+    json: options.Json = False,
+) -> None:
+    """The patterns that satisfy all of what is given."""
+    from taofold.learning.patterns.pattern import Query
+
+    only = kinds_of(kind) if kind else ()
+    query = Query(
+        only[0] if len(only) == 1 else None, tuple(tag or ()), from_loop, min_success_rate,
+        max_success_rate,
+    )  # fmt: skip
+
+    async def work(registry: "Registry") -> "list[Pattern]":
+        return await _chosen(registry, query, archived=archived)
+
+    found = [one for one in with_registry(work) if not only or one.kind in only][:limit]
+    if json:
+        give_json([render.as_json(one) for one in found])
+    elif found:
+        render.listing(found)
+    else:
+        say("no patterns")
+
+
+async def _chosen(registry: "Registry", query: "Query", *, archived: bool) -> "list[Pattern]":
+    if archived:
+        return [one for one, _ in await registry.archive() if query.holds(one)]
+    return list(await registry.patterns(query))
+
+
+@app.command("show")
+def show(pattern: PatternId, json: options.Json = False) -> None:
+    """Everything about one pattern: how it did, where it comes from, what it says."""
+
+    async def work(registry: "Registry") -> "tuple[Pattern, LoopStats]":
+        return await registry.show(pattern), await registry.stats()
+
+    found, stats = with_registry(work)
+    if json:
+        give_json({**render.as_json(found), **render.impact_json(found, stats)})
+    else:
+        render.page(found, stats)
+
+
+@app.command("lineage")
+def lineage(pattern: PatternId, json: options.Json = False) -> None:
+    """Where a pattern was found and where it was used, in order of time."""
+
+    async def work(registry: "Registry") -> "tuple[Pattern, tuple[PatternSource, ...]]":
+        return await registry.show(pattern), await registry.lineage(pattern)
+
+    found, line = with_registry(work)
+    if json:
+        give_json([render.source_json(one) for one in line])
+    else:
+        render.lineage(found, line)
+
+
+@app.command("metrics")
+def metrics(json: options.Json = False) -> None:
+    """What learning is worth: counts, uses, the benefit with its interval, the curve."""
+
+    async def work(registry: "Registry") -> "tuple[LearningMetrics, list[LoopNote]]":
+        return await registry.metrics(), await registry.loops()
+
+    measured, loops = with_registry(work)
+    if json:
+        give_json(measured.as_json())
+    else:
+        render.metrics(measured, loops)
+
+
+@app.command("prune")
+def prune(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+    min_success_rate: Rate = None,
+    max_age_days: Annotated[
+        int | None, typer.Option("--max-age-days", metavar="DAYS", min=0)
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Archive patterns that failed too often or were not used for long."""
+    policy = _policy(min_success_rate, max_age_days)
+
+    async def work(registry: "Registry") -> "list[PrunedPattern]":
+        return await registry.prune(policy, dry_run=dry_run)
+
+    gone = with_registry(work)
+    if json:
+        give_json([one._asdict() for one in gone])
+        return
+    for one in gone:
+        give(f"{one.id}: {one.reason}")
+    verb = "would be archived" if dry_run else "archived; `patterns restore` brings them back"
+    say(f"{len(gone)} {verb}")
+
+
+def _policy(rate: float | None, days: int | None) -> "Pruning":
+    from taofold.learning.settings import Pruning
+
+    usual = Pruning()
+    return Pruning(
+        usual.min_success_rate if rate is None else rate,
+        usual.min_usage_count,
+        usual.max_age_days if days is None else days,
+    )
+
+
+@app.command("restore")
+def restore(pattern: PatternId, json: options.Json = False) -> None:
+    """Bring an archived or retired pattern back."""
+
+    async def work(registry: "Registry") -> "Pattern":
+        return await registry.restore(pattern)
+
+    back = with_registry(work)
+    if json:
+        give_json(render.as_json(back))
+    else:
+        give(f"{back.id} is back")
+
+
+@app.command("export")
+def export(
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="A .json file, or a folder."),
+    ] = None,
+    team_shared: Annotated[
+        Path | None,
+        typer.Option("--team-shared", metavar="FILE", help="The same, by another name."),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Write everything that was learnt to a file, or to a folder in the seed's layout."""
+    from taofold.log.registry.files import export_to
+
+    target = output or team_shared
+    if target is None:
+        fail("say where to: --output FILE.json, or --output FOLDER for one file per type")
+
+    async def work(registry: "Registry") -> list[Path]:
+        return await export_to(registry, target)
+
+    written = with_registry(work)
+    if json:
+        give_json([str(one) for one in written])
+    else:
+        for one in written:
+            give(str(one))
+
+
+@app.command("import")
+def import_(
+    given: Annotated[
+        Path,
+        typer.Option("--input", "-i", metavar="FILE", help="A file or folder that was exported."),
+    ],
+    json: options.Json = False,
+) -> None:
+    """Take in exported patterns. Their counts are shown, not believed; exit code 1 on faults."""
+    from taofold.log.registry.files import import_from
+
+    async def work(registry: "Registry") -> "ImportReport":
+        return await import_from(registry, given)
+
+    done = with_registry(work, create=True)
+    if json:
+        give_json({"added": done.added, "known": done.known, "faults": list(done.faults)})
+    else:
+        give(f"{len(done.added)} added, {len(done.known)} known")
+        for fault in done.faults:
+            say(f"left out: {fault}")
+    if done.faults:
+        raise typer.Exit(UNREACHED)
+
+
+@app.command("extract")
+def extract(
+    loop: options.Loop = "",
+    every: Annotated[bool, typer.Option("--all", help="Every loop that has ended.")] = False,
+    types: Annotated[
+        str, typer.Option("--types", metavar="LIST", help="Only these, as in error,success.")
+    ] = "",
+    json: options.Json = False,
+) -> None:
+    """Learn from a loop that has ended, even where learning is switched off. Repeatable."""
+    if every == bool(loop):
+        fail("name one loop, or say --all")
+    from taofold.cli.patterns import loops
+
+    loops.extract(loop, kinds_of(types), json=json)
+
+
+@app.command("inject")
+def inject(
+    loop: options.Loop = "",
+    min_success_rate: Rate = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", metavar="N", min=1, help="At most so many (10).")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Tell a loop that goes on what was learnt; it reads it at its next iteration."""
+    from taofold.cli.patterns import loops
+
+    loops.inject(loop, min_success_rate, top_k, json=json)
+
+
+def register(program: typer.Typer) -> None:
+    """Add the commands, and the names that they had in the source system."""
+    program.add_typer(app, name="patterns")
+    program.add_typer(app, name="ralph-patterns", hidden=True)
+    program.command("ralph-extract-patterns", hidden=True)(extract)
+    program.command("ralph-inject-patterns", hidden=True)(inject)

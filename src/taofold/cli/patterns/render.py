@@ -1,0 +1,291 @@
+"""Patterns for people: a table, a page in the source system's layout, lineage, metrics.
+
+The learning curve is drawn as text: a bar for the iterations that each loop took.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from taofold.cli.outcome import give, say
+from taofold.cli.render.tables import table
+from taofold.cli.render.text import line
+
+if TYPE_CHECKING:
+    from taofold.learning.loops import LoopNote, LoopStats
+    from taofold.learning.metrics import LearningMetrics
+    from taofold.learning.patterns.pattern import Pattern, PatternSource
+
+
+HEIGHT: Final = 8
+WIDTH: Final = 60
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+_LEGEND: Final = "i injected, c control (by lot), n nothing to inject, m by hand"
+_WINDOW: Final = 5
+
+
+def curve(loops: "Sequence[LoopNote]") -> Iterator[str]:
+    """A bar for each of the newest loops that ended, and the mean of the newest few under it."""
+    ended = sorted([one for one in loops if one.ended], key=lambda one: one.ended)
+    if len(ended) < 2:
+        return
+    shown = ended[-WIDTH:]
+    taken = [one.iterations for one in shown]
+    top = max(*taken, 1)
+    yield ""
+    yield f"iterations of the last {len(shown)} loops"
+    for row in range(HEIGHT, 0, -1):
+        label = top if row == HEIGHT else 0 if row == 1 else None
+        bars = "".join([_cell(count / top * HEIGHT, row) for count in taken])
+        yield f"{'' if label is None else label:>5} ┤{bars}".rstrip()
+    yield f"{'':>5} └{'─' * len(shown)}"
+    yield f"{'':>6} {''.join(map(_mark, shown))}"
+    yield f"{'':>6} {_LEGEND}"
+    first, last = _mean(taken[:_WINDOW]), _mean(taken[-_WINDOW:])
+    best = min(accumulate(taken, min))
+    yield f"{'':>6} first {min(_WINDOW, len(taken))}: {first:.1f}  last: {last:.1f}  least: {best}"
+
+
+def _cell(height: float, row: int) -> str:
+    part = min(max(height - (row - 1), 0.0), 1.0)
+    return _BLOCKS[round(part * (len(_BLOCKS) - 1))]
+
+
+def _mark(note: "LoopNote") -> str:
+    if note.manual:
+        return "m"
+    if note.control:
+        return "c"
+    return "i" if note.shown else "n"
+
+
+def _mean(values: Sequence[int]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+_TITLES: Final = {
+    "error": "Error Pattern",
+    "success": "Success Pattern",
+    "anti": "Anti-Pattern",
+    "template": "Code Template",
+}
+_WIDE: Final = 100
+_YET: Final = "not enough loops yet"
+
+
+def day(at: int) -> str:
+    """A time for people, "—" if there is none."""
+    from taofold.core.text import iso
+
+    return f"{iso(at)[:19]}Z" if at else "—"
+
+
+def rate(pattern: "Pattern") -> str:
+    """The rate with its raw counts; of anti-patterns how often they failed."""
+    told = pattern.total
+    outcomes = told.successes + told.failures
+    if pattern.kind == "anti":
+        share = pattern.failure_rate
+        return "—" if share is None else f"{share:.0%} failed ({told.failures}/{outcomes})"
+    share = pattern.rate
+    return "—" if share is None else f"{share:.2f} ({told.successes}/{outcomes})"
+
+
+def listing(patterns: "Sequence[Pattern]") -> None:
+    """One line each."""
+    table(
+        ("pattern", "type", "success", "uses", "state", "tags", "what"),
+        [
+            (one.id, one.kind, rate(one), str(one.total.usage), _state(one),
+             line(", ".join(one.tags), 30), line(one.name, 60))
+            for one in patterns
+        ],
+    )  # fmt: skip
+
+
+def _state(pattern: "Pattern") -> str:
+    if pattern.retired:
+        return "retired"
+    return "probation" if pattern.probation else ""
+
+
+def as_json(pattern: "Pattern") -> dict[str, Any]:
+    """The whole pattern, with the figures that people see."""
+    import msgspec
+
+    return {
+        "pattern_id": pattern.id,
+        "type": pattern.kind,
+        "name": pattern.name,
+        "success_rate": None if pattern.kind == "anti" else pattern.rate,
+        "failure_rate": pattern.failure_rate if pattern.kind == "anti" else None,
+        "usage_count": pattern.total.usage,
+        "successful_applications": pattern.total.successes,
+        "failed_applications": pattern.total.failures,
+        "probation": pattern.probation,
+        "retired": pattern.retired or None,
+        "first_discovered": day(pattern.first_discovered),
+        "last_used": day(pattern.last_used),
+        "tags": list(pattern.tags),
+        "source_loops": [source_json(one) for one in pattern.sources],
+        "effectiveness_trend": [
+            {
+                "timestamp": day(one.at),
+                "success_rate_snapshot": one.rate,
+                "sample_size": one.size,
+                "source_loops": list(one.loops),
+            }
+            for one in pattern.trend
+        ],
+        "body": msgspec.to_builtins(pattern.body),
+    }
+
+
+def source_json(source: "PatternSource") -> dict[str, Any]:
+    """A loop that has to do with a pattern."""
+    return {
+        "loop_id": source.loop,
+        "timestamp": day(source.at),
+        "role": source.role,
+        "contributed_by": source.by,
+        "outcome": _outcome(source),
+        "iterations": source.iterations,
+    }
+
+
+def impact_json(pattern: "Pattern", stats: "LoopStats") -> dict[str, Any]:
+    """What seeing the pattern was worth, in iterations."""
+    from taofold.learning.metrics import impact
+
+    average, shown, held = impact(pattern, stats)
+    return {
+        "average_impact_iterations": None if average is None else round(average, 2),
+        "loops_shown": shown,
+        "control_loops": held,
+    }
+
+
+def page(pattern: "Pattern", stats: "LoopStats") -> None:
+    """Everything about a pattern, in the layout of the source system."""
+    give(f"Pattern: {pattern.id}")
+    give(f"Name: {line(pattern.name, _WIDE)}")
+    give(f"Type: {_TITLES[pattern.kind]}")
+    give(f"Created: {day(pattern.first_discovered)}")
+    give(f"Last Used: {day(pattern.last_used)}")
+    if pattern.retired:
+        give(f"Retired: {line(pattern.retired, _WIDE)}")
+    give("Effectiveness:")
+    told = pattern.total
+    label = "Failure Rate" if pattern.kind == "anti" else "Success Rate"
+    give(f"  {label}: {rate(pattern)}{' on probation' * pattern.probation}")
+    give(f"  Usage Count: {told.usage}")
+    give(f"  Average Impact: {_impact(pattern, stats)}")
+    if pattern.claim is not None:
+        claimed = pattern.claim.counts
+        give(f"  Claimed on import: {claimed.successes} of {claimed.usage} uses, not believed")
+    give("Source Loops:")
+    for source in pattern.sources:
+        give(f"  - {line(source.loop, 80)} ({_role(source)})")
+    for text in _body(pattern):
+        give(text)
+    give(f"Tags: {', '.join(pattern.tags) or '—'}")
+
+
+def _impact(pattern: "Pattern", stats: "LoopStats") -> str:
+    from taofold.learning.metrics import impact
+
+    average, shown, held = impact(pattern, stats)
+    n = f"n = {shown} shown, {held} control"
+    return f"not known yet ({n})" if average is None else f"{average:+.1f} iterations ({n})"
+
+
+def _role(source: "PatternSource") -> str:
+    if source.role != "applied":
+        return source.role
+    return "applied successfully" if source.won else "applied, failed"
+
+
+def _outcome(source: "PatternSource") -> str:
+    if source.role == "applied":
+        return "success" if source.won else "failure"
+    return source.outcome
+
+
+def _body(pattern: "Pattern") -> Iterator[str]:
+    from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
+
+    match pattern.body:
+        case ErrorFix(signature=signature, fix=fix):
+            yield "Error Signature:"
+            yield f"  Type: {signature.name or signature.type} ({signature.type})"
+            yield f'  Pattern: "{line(signature.pattern, _WIDE)}"'
+            yield f"  Found In: {', '.join(signature.hints) or '—'}"
+            yield "Fix Approach:"
+            yield f"  {line(fix.description, _WIDE)}"
+            yield f"  Category: {fix.category}{f' ({fix.template})' if fix.template else ''}"
+            yield from _block("Template", fix.code)
+            yield from _block("Change", fix.diff)
+        case Approach() as approach:
+            yield f"Approach: {line(approach.description, _WIDE)}"
+            yield f"  Category: {approach.category}"
+            yield f"  Average Iterations: {approach.average_iterations:.1f}"
+            yield f"  Tools: {', '.join(approach.tools) or '—'}"
+            yield from (f"  {n}. {line(one, _WIDE)}" for n, one in enumerate(approach.steps, 1))
+        case Avoidance() as avoid:
+            yield f"Approach to avoid: {line(avoid.approach, _WIDE)}"
+            yield f"  Failure Mode: {avoid.mode}"
+            yield from (f"  Symptom: {line(one, _WIDE)}" for one in avoid.symptoms)
+            yield f"  Why it fails: {line(avoid.why, _WIDE)}"
+            yield f"  Better Alternative: {line(avoid.better or avoid.better_id or '—', _WIDE)}"
+        case CodeTemplate() as template:
+            yield f"Use: {line(template.use, _WIDE)}"
+            yield f"  Language: {template.language}"
+            yield from _block("Template", template.code)
+            for name, meaning in template.holes.items():
+                yield f"  {{{{{name}}}}}: {line(meaning, 80)}"
+
+
+def _block(title: str, text: str) -> Iterator[str]:
+    if text:
+        yield f"  {title}: |"
+        yield from (f"    {one}" for one in text.split("\n"))
+
+
+def lineage(pattern: "Pattern", sources: "Sequence[PatternSource]") -> None:
+    """Discovery and uses in order of time."""
+    give(f"Pattern: {pattern.id}")
+    for source in sources:
+        word = source.role.capitalize()
+        result = {True: "  helped", False: "  did not help", None: ""}[source.won]
+        give(f"{word + ':':<12} {line(source.loop, 80)} ({day(source.at)}){result}")
+    give(f"Success rate: {rate(pattern)}")
+
+
+def metrics(measured: "LearningMetrics", loops: "Sequence[LoopNote]") -> None:
+    """Counts and benefit as a table, and the learning curve."""
+    from taofold.learning.metrics import ENOUGH
+
+    said = measured.as_json()
+    rows: list[tuple[str, str]] = [("total_patterns", str(said["total_patterns"]))]
+    for part in ("patterns_by_type", "pattern_usage_stats", "cross_loop_benefit"):
+        rows += [(f"{part}.{name}", _figure(one)) for name, one in said[part].items()]
+    benefit = measured.benefit
+    if not benefit.enough:
+        rows = [(name, _YET if "improvement_" in name else text) for name, text in rows]
+    rows += [(name, _figure(said[name])) for name in ("retired_patterns", "last_updated")]
+    table(("measure", "value"), rows)
+    if not benefit.enough:
+        say(
+            f"{_YET} to know a benefit: {benefit.with_injection.loops} of {ENOUGH} loops that were "
+            f"told something, {benefit.without.loops} of {ENOUGH} control loops"
+        )
+    for text in curve(loops):
+        give(text)
+
+
+def _figure(thing: Any) -> str:
+    if thing is None:
+        return "—"
+    if isinstance(thing, list):
+        return " to ".join([_figure(one) for one in cast("list[object]", thing)])
+    return f"{thing:g}" if isinstance(thing, float) else str(thing)

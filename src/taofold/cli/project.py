@@ -1,0 +1,260 @@
+"""The project of a command: `.taofold/`, configuration, policy, log and registry (D16).
+
+Everything that a command reads from the environment is read here: `TAOFOLD_HOME`,
+`TAOFOLD_LOG` and `TAOFOLD_EMBEDDINGS` say where things are, and a variable that looks like one
+of ours but is none is warned of.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from taofold.cli.outcome import invocation, say
+from taofold.core.errors import ConfigError
+from taofold.reserved import operator_folder
+
+if TYPE_CHECKING:
+    from taofold.learning.registry import Registry
+    from taofold.learning.retrieval.meaning import Embedder
+    from taofold.log.log import Log
+    from taofold.policy import Policy
+    from taofold.spec import Config
+
+
+FOLDER: Final = ".taofold"
+FILE: Final = "runs.db"
+LOG: Final = "TAOFOLD_LOG"
+"""Names the log, if it is not the project's own file: `postgresql://…`, `sqlite:PATH`."""
+BEGIN: Final = {
+    "runs": "start one with `{0} run`",
+    "loops": "start one with `{0} loop`",
+    "patterns": "loops learn them: `{0} loop`, or take some in with `{0} patterns import`",
+}
+"""How there come to be things of a kind."""
+
+
+def home(environment: Mapping[str, str] = os.environ, start: Path | None = None) -> Path:
+    """The folder of this project: `TAOFOLD_HOME`, or the nearest `.taofold` upwards, or here.
+
+    Raises:
+        ConfigError: it belongs to somebody else.
+    """
+    said = environment.get("TAOFOLD_HOME", "").strip()
+    start = (start or Path.cwd()).absolute()
+    if said:
+        return (start / Path(said).expanduser()).absolute()
+    for folder in (start, *start.parents):
+        place = folder / FOLDER
+        if place.is_dir():
+            return _ours(place)
+    return start / FOLDER
+
+
+def _ours(place: Path) -> Path:
+    """A folder that another user left on the way up decides nothing for us."""
+    owner = place.stat().st_uid
+    if hasattr(os, "getuid") and owner != os.getuid():
+        raise ConfigError(
+            f"{str(place)!r} belongs to another user ({owner}): "
+            "set TAOFOLD_HOME, or make a .taofold folder of your own in the project"
+        )
+    return place
+
+
+def operator_policy() -> "Policy":
+    """The operator's policy, the default one if there is no file.
+
+    Raises:
+        ExceptionGroup: every fault of the file.
+    """
+    from taofold.policy import Policy
+    from taofold.spec import read_policy, refuse
+
+    path = operator_folder() / "policy.yaml"
+    if not path.exists():
+        return Policy()
+    keys, faults = read_policy(path)
+    if keys is None:
+        refuse(faults, "the operator's policy cannot be used")
+    try:
+        return keys.over(Policy())
+    except ConfigError as error:
+        raise ConfigError(str(error), path=str(path)) from error
+
+
+def config_path() -> Path | None:
+    """The project's configuration file, if there is one."""
+    found = [home() / name for name in ("config.yml", "config.yaml") if (home() / name).is_file()]
+    if len(found) > 1:
+        raise ConfigError(f"there are both {found[0].name} and {found[1].name}; keep one of them")
+    return found[0] if found else None
+
+
+def config() -> "Config":
+    """The configuration.
+
+    Raises:
+        ExceptionGroup: every fault of the file and the environment.
+    """
+    from taofold.spec import read_config, refuse
+
+    read, faults = read_config(config_path(), os.environ)
+    if read is None:
+        refuse(faults, "the configuration cannot be used")
+    return read
+
+
+def log_address(environment: Mapping[str, str] = os.environ) -> str:
+    """What `TAOFOLD_LOG` names: a log that several machines share; "" = the project's own file.
+
+    Only the environment says so: a project's files must not lead its runs elsewhere.
+    """
+    return environment.get(LOG, "").strip()
+
+
+def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False) -> "Log":
+    """The project's log, traced where the configuration says so; `kind` is what is looked for.
+
+    `adopt` trusts one that another user or machine created, from now on.
+
+    Raises:
+        ConfigError: there is none, and it is not to be created.
+        LogError: it cannot be used.
+    """
+    address = log_address()
+    log = _named(address) if address else _own(create=create, kind=kind, adopt=adopt)
+    told = config()
+    if not told.traces:
+        return log
+    from taofold.telemetry.traced import traced
+
+    return traced(log, told.traces, content=told.traces_content)
+
+
+def _named(address: str) -> "Log":
+    """The log that the environment names."""
+    from taofold.log.adapters import open_log
+
+    if address == "memory":
+        raise ConfigError("memory keeps nothing between two commands: name a database", path=LOG)
+    try:
+        return open_log(address)
+    except ConfigError as error:
+        raise ConfigError(str(error).removeprefix("log: "), path=LOG) from None
+
+
+def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
+    """The file in the project's folder."""
+    from taofold.log.adapters import make_home
+    from taofold.log.sqlite.log import SqliteLog
+
+    folder = home()
+    path = folder / FILE
+    if not path.exists() and not create:
+        raise ConfigError(
+            f"there are no {kind} yet: {str(path)!r} does not exist; "
+            f"{BEGIN[kind].format(invocation())}, "
+            "or go to the project's folder (or set TAOFOLD_HOME)"
+        )
+    if create:
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"the folder {str(folder)!r} cannot be created: {error.strerror}"
+            ) from error
+        make_home(folder)
+    log = SqliteLog(path, adopt=adopt)
+    log.open()
+    return log
+
+
+T = TypeVar("T")
+
+EMBEDDINGS: Final = "TAOFOLD_EMBEDDINGS"
+"""Names a model of sentences: `minilm`, or `MODEL@URL` for a server with `/embeddings`."""
+
+
+def embedder() -> "Embedder | None":
+    """The model of sentences that the environment names, if it names one.
+
+    Raises:
+        ConfigError: it names none that there is, with what to install or to write.
+    """
+    said = os.environ.get(EMBEDDINGS, "").strip()
+    if not said:
+        return None
+    from taofold.bridges.embeddings import Embedding, minilm, served
+
+    if said == "minilm":
+        return Embedding(minilm(), said)
+    model, _, url = said.partition("@")
+    if not model or not url:
+        raise ConfigError(
+            f"{EMBEDDINGS} must be minilm or MODEL@URL, as in "
+            f"nomic-embed-text@http://127.0.0.1:11434/v1, not {said[:100]!r}"
+        )
+    return Embedding(served(model, base_url=url), said)
+
+
+def with_registry(work: "Callable[[Registry], Awaitable[T]]", *, create: bool = False) -> T:
+    """Do `work` with the project's registry.
+
+    Raises:
+        ConfigError: there is no store yet, and it is not to be created.
+        LogError: it cannot be used.
+    """
+    from taofold.log.adapters import registry_beside
+
+    async def done() -> T:
+        log = open_store(create=create, kind="patterns")
+        registry = registry_beside(log)
+        try:
+            result = await work(registry)
+            for fault in await registry.faults():
+                say(f"warning: {fault}")
+            return result
+        finally:
+            await registry.close()
+            await log.close()
+
+    return asyncio.run(done())
+
+
+_PREFIX: Final = "TAOFOLD_"
+_LIMITS: Final = "TAOFOLD_LIMITS_"
+_READ: Final = (_LIMITS, "TAOFOLD_LEARNING_")
+"""Beginnings of names whose reader refuses the wrong ones itself."""
+KNOWN: Final = (
+    *(
+        f"{_PREFIX}{one}"
+        for one in (
+            *("HOME", "LOG", "MODEL", "PROVIDER", "STRICT", "SPAWNED", "TRACES", "STARTED_BY"),
+            *("MINILM", "EMBEDDINGS"),
+        )
+    ),
+    *(
+        f"{_LIMITS}{one}"
+        for one in (
+            *("STEPS", "MODEL_CALLS", "TOOL_CALLS", "SECONDS", "TOKENS", "USD"),
+            *("PARSE_RETRIES", "DEPTH"),
+        )
+    ),
+)
+
+
+def unknown(environment: Iterable[str]) -> list[str]:
+    """A warning for each; a wrong limit is the configuration's to refuse."""
+    return [
+        f"the environment variable {name} means nothing{_near(name)}"
+        for name in sorted(environment)
+        if name.startswith(_PREFIX) and name not in KNOWN and not name.startswith(_READ)
+    ]
+
+
+def _near(name: str) -> str:
+    found = get_close_matches(name, KNOWN, n=1, cutoff=0.75)
+    return f"; did you mean {found[0]}?" if found else ""

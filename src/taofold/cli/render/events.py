@@ -1,0 +1,186 @@
+"""Events as text: one line for each, and where the events of two runs differ. Pure.
+
+In a comparison ids, times, durations, epochs and owners do not count: they always differ.
+"""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import msgspec
+
+from taofold.cli.render.text import clean, duration, line, number, parameters, value
+from taofold.core import events as e
+from taofold.core.state import fold, live
+from taofold.core.value import is_array, is_object
+from taofold.core.values import Step
+
+
+def kind(event: e.Event) -> str:
+    """The event's name, as in its JSON form."""
+    return str(event.__struct_config__.tag)
+
+
+def essence(event: e.Event, width: int = 100) -> str:
+    """The event in at most about `width` characters."""
+    return line(_said(event), width)
+
+
+def _said(event: e.Event) -> str:
+    match event:
+        case e.RunStarted():
+            return f"{event.agent} ({event.strategy}) with {event.model}: {event.goal}"
+        case e.Proposed():
+            calls = "; ".join(f"{a.tool} {parameters(a.parameters, 60)}" for a in event.actions)
+            return f"{event.thought.type}: {line(event.thought.content, 70)} → {calls}"
+        case e.Decided():
+            return _decided(event)
+        case e.Observed():
+            seen = event.observation
+            said = seen.extraction or value(seen.result)
+            return f"[{event.index}] {seen.status} {duration(seen.duration_ms)}: {said}"
+        case e.Started():
+            return f"[{event.index}]"
+        case e.Replied():
+            tokens = f"{number(event.usage.tokens)} tokens, {duration(event.ms)}"
+            said = event.text or ", ".join(call.name for call in event.calls)
+            return f"{tokens}{' (cached)' * event.cached}: {said}"
+        case _:
+            return _rest(event)
+
+
+def _decided(event: e.Decided) -> str:
+    by = "" if event.by == "policy" else f" by {event.decider}"
+    return f"[{event.index}] {event.verdict}{by} (tier {event.tier}) {event.reason}"
+
+
+def _rest(event: e.Event) -> str:
+    match event:
+        case e.RunFinished():
+            said = event.error or ("" if event.output is None else value(event.output))
+            return f"{event.status} ({event.stop_reason}) {said}"
+        case e.Steered():
+            return f"by {event.by}: {event.text}"
+        case e.LimitHit():
+            return f"{event.limit}{' (last turn)' if event.value < 0 else ''}"
+        case e.Violated():
+            return f"{event.rule}: {event.detail}"
+        case e.Updated():
+            return f"{event.name} = {value(event.value)}"
+        case _:
+            return _world(event)
+
+
+def _world(event: Any) -> str:
+    match event:
+        case e.AskFailed():
+            return f"{event.kind}: {event.message}"
+        case e.Forked():
+            return f"from {event.run} at {event.seq}"
+        case e.Resumed():
+            return f"epoch {event.epoch}"
+        case e.Parked():
+            return str(event.reason)
+        case e.Rewound():
+            return f"to {event.to}"
+        case e.PromptChanged():
+            return f"{event.recorded} → {event.requested}"
+        case e.Cut():
+            return f"{event.reason}: {event.messages} messages {event.detail}".rstrip()
+        case e.Compacted():
+            return f"up to step {event.upto}: {event.chars_before} → {event.chars_after} characters"
+        case e.Noted():
+            return f"{event.kind} {value(event.data)}"
+        case e.DecisionRefused():
+            return f"{event.id} by {event.by}: {event.why}"
+        case _:
+            return ""
+
+
+_BESIDE = (e.Resumed, e.Parked, e.Forked)
+"""Say how a run was driven, not what it did."""
+_LOOSE = frozenset(
+    {"ms", "duration_ms", "at", "expires_at", "settings", "session", "parent", "run"}
+)
+
+
+class Difference(NamedTuple):
+    """What `compare` found. Sequence numbers, events and steps of either run."""
+
+    same: bool
+    first: tuple[e.Record | None, e.Record | None] | None
+    steps: list[tuple[int, list[str], list[str]]]
+    """Number, and what either run has there; only where they differ."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        first: Any = None
+        if self.first is not None:
+            first = [None if record is None else _shown(record) for record in self.first]
+        steps = [{"step": position, "a": a, "b": b} for position, a, b in self.steps]
+        return {"same": self.same, "first": first, "steps": steps}
+
+
+def compare(a: Sequence[e.Record], b: Sequence[e.Record]) -> Difference:
+    """The first event in which they differ, and the steps that do."""
+    mine, theirs = _told(a), _told(b)
+    first = next(
+        (
+            (one, other)
+            for one, other in zip_longest(mine, theirs)
+            if one is None or other is None or _plain(one.event) != _plain(other.event)
+        ),
+        None,
+    )
+    steps: list[tuple[int, list[str], list[str]]] = []
+    pairs = zip_longest(fold(a).steps, fold(b).steps)
+    for position, (step, other) in enumerate(pairs, 1):
+        one, two = _lines(step), _lines(other)
+        if one != two:
+            steps.append((position, one, two))
+    return Difference(first is None, first, steps)
+
+
+def told(found: Difference) -> str:
+    """For people."""
+    if found.first is None:
+        return "the same: every event agrees (times and ids apart)"
+    lines = ["the first events that differ:"]
+    for name, record in zip("AB", found.first, strict=True):
+        said = "nothing: the run ends here"
+        if record is not None:
+            said = f"{record.seq:>4}  {kind(record.event)}  {essence(record.event, 160)}"
+        lines.append(f"  {name} {said}")
+    for position, one, two in found.steps:
+        lines.append(f"step {position}")
+        lines += [f"  - {text}" for text in one if text not in two]
+        lines += [f"  + {text}" for text in two if text not in one]
+    return "\n".join(lines)
+
+
+def _told(records: Sequence[e.Record]) -> list[e.Record]:
+    return [record for record in live(records) if not isinstance(record.event, _BESIDE)]
+
+
+def _shown(record: e.Record) -> dict[str, Any]:
+    return {"seq": record.seq, "event": msgspec.to_builtins(e.public(record.event))}
+
+
+def _plain(event: e.Event) -> Any:
+    return _without(msgspec.to_builtins(event))
+
+
+def _without(value: Any) -> Any:
+    if is_object(value):
+        return {name: _without(one) for name, one in value.items() if name not in _LOOSE}
+    return [_without(one) for one in value] if is_array(value) else value
+
+
+def _lines(step: Step | None) -> list[str]:
+    if step is None:
+        return []
+    lines = [f"{step.thought.type}: {clean(step.thought.content)}"]
+    for action, seen in zip(step.actions, step.observations, strict=False):
+        lines.append(f"→ {action.tool} {parameters(action.parameters, 200)}")
+        lines.append(f"← {seen.status}: {clean(seen.extraction or str(seen.result))[:300]}")
+    return lines

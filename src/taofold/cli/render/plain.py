@@ -1,0 +1,123 @@
+"""Ways to tell a run: not at all, and as plain lines for a pipe."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final, TextIO
+
+from taofold.cli.render.text import clean, duration, line, parameters, value
+from taofold.core import events as e
+from taofold.core.values import Action, Observation, Thought
+
+if TYPE_CHECKING:
+    from taofold.cli.render.story import Voice
+
+
+_THOUGHT: Final = 400
+"""Characters of a thought that are shown."""
+
+
+def coloured(stream: TextIO) -> bool:
+    """Is `stream` a terminal that may be coloured?"""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def voice(*, quiet: bool = False) -> "Voice":
+    """The voice for standard error as it is."""
+    if quiet:
+        return Silent()
+    if not coloured(sys.stderr):
+        return Plain(sys.stderr)
+    from taofold.cli.render.terminal import Rich
+
+    return Rich()
+
+
+class Silent:
+    """Says nothing."""
+
+    def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
+        """Nothing."""
+
+    def thought(self, number: int, thought: Thought, *, child: bool) -> None:
+        """Nothing."""
+
+    def action(self, action: Action, mark: str, *, child: bool) -> None:
+        """Nothing."""
+
+    def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
+        """Nothing."""
+
+    def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
+        """Nothing."""
+
+    def busy(self, doing: str) -> None:
+        """Nothing."""
+
+    def delta(self, text: str) -> None:
+        """Nothing."""
+
+    def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
+        """Nothing."""
+
+
+class Plain(Silent):
+    """One line for each thing that happens, without colours."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def _say(self, text: str, *, child: bool) -> None:
+        self._stream.write(f"{'    ' * child}{clean(text)}\n")
+        self._stream.flush()
+
+    def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
+        """Run, agent, model, goal."""
+        self._say(f"run {run}: {started.agent} with {started.model}", child=child)
+        self._say(f"goal: {line(started.goal, 200)}", child=child)
+
+    def thought(self, number: int, thought: Thought, *, child: bool) -> None:
+        """Its number, type and text."""
+        self._say(f"step {number} {thought.type}: {line(thought.content, _THOUGHT)}", child=child)
+
+    def action(self, action: Action, mark: str, *, child: bool) -> None:
+        """Tool and parameters."""
+        place = f"[{mark}]" if mark else ""
+        self._say(
+            f"  action{place} {action.tool} {parameters(action.parameters, 160)}", child=child
+        )
+
+    def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
+        """Status, duration, key line."""
+        place = f"[{mark}]" if mark else ""
+        said = key_line(seen, 160)
+        self._say(f"  {seen.status}{place} {duration(seen.duration_ms)}: {said}", child=child)
+        if totals:
+            self._say(f"  so far {totals}", child=child)
+
+    def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
+        """The text."""
+        self._say(f"  {'! ' * alarm}{line(text, 300)}", child=child)
+
+    def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
+        """How it ended, and what it cost."""
+        self._say(f"{ended(event)} ({totals})", child=False)
+
+
+def key_line(seen: Observation, width: int) -> str:
+    """What matters of an observation, on one line."""
+    if seen.extraction:
+        return line(seen.extraction, width)
+    return (
+        value(seen.result, width) if not isinstance(seen.result, str) else line(seen.result, width)
+    )
+
+
+def ended(event: e.RunFinished | e.Parked) -> str:
+    """The end in words."""
+    if isinstance(event, e.Parked):
+        what = "an answer" if event.reason == "awaiting_input" else "an approval"
+        return f"waiting for {what}"
+    said = f"{event.status}: {event.stop_reason}"
+    if event.status == "finished" and not event.success:
+        said += " (not verified)"
+    return f"{said} — {event.error}" if event.error else said

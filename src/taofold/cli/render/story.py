@@ -1,0 +1,291 @@
+"""Turns the events of a run into the steps that a person is shown.
+
+`Story` follows a run and its children and speaks through a `Voice`; it knows nothing about
+terminals. Beside it: what waits for a person, with the commands that answer it, and the summary
+of a run that ended.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from taofold.agent.result import Delta, Happening, Progress
+from taofold.cli.outcome import invocation
+from taofold.cli.render.events import essence
+from taofold.cli.render.text import dollars, duration, line, number
+from taofold.core import events as e
+from taofold.core.state import RunState, reduce
+from taofold.core.values import ASK_USER, FINISH, Action, Observation, Thought
+
+if TYPE_CHECKING:
+    from taofold.runtime.setup import Approval
+
+
+_WHY = {
+    "tier 2 asks": "it writes, or its author or your policy wants it asked about",
+    "tier 3 always asks": "its author or your policy wants your word every time",
+}
+"""The policy's reasons that only repeat the tier."""
+
+
+def why(reason: str) -> str:
+    """The reason in words that say more than the tier does."""
+    return _WHY.get(reason, reason)
+
+
+def doubtful(one: "Approval") -> bool:
+    """Was it started before an interruption, so that nobody knows whether it happened?"""
+    return bool(one.question) and one.action.tool != ASK_USER and one.form is None
+
+
+def question(one: "Approval") -> list[str]:
+    """What is asked, and the commands that answer it."""
+    call = f"{invocation()} approvals"
+    if one.action.tool == ASK_USER:
+        return [f"it asks: {one.question}", f'  {call} approve {one.id} --answer "…"']
+    if one.form is not None:
+        asks = f"{one.action.tool} asks: {line(one.question, 400)}"
+        if not one.form:
+            return [asks, f"  {call} approve {one.id}    (or deny)"]
+        fields = ", ".join(map(str, one.form.get("properties", {})))
+        wanted = [f"  it wants: {line(fields, 200)}"] if fields else []
+        return [asks, *wanted, f'  {call} approve {one.id} --answer "…"    (or deny)']
+    what = f"it waits for: {one.preview.splitlines()[0] if one.preview else one.action.tool}"
+    if not doubtful(one):
+        return [what, f"  {call} approve {one.id}    (or deny)"]
+    return [
+        what,
+        f"  {line(one.question, 300)}",
+        f"  it happened:   {call} approve {one.id} --done",
+        f"  run it again:  {call} approve {one.id}",
+        f"  skip it:       {call} deny {one.id}",
+    ]
+
+
+WAVED: Final = "--approve all"
+"""The reason of an approval that was given to everything."""
+_LINES: Final = 4
+"""Besides the one that names the log."""
+
+
+def summary(state: RunState) -> list[str]:
+    """What it called and how often, what failed and what was refused; no line says nothing."""
+    calls, failed, refused = Counter[str](), Counter[str](), Counter[str]()
+    for step in state.steps:
+        for action, seen in zip(step.actions, step.observations, strict=False):
+            if action.tool == FINISH:
+                continue
+            if seen.refused:
+                refused[action.tool] += 1
+                continue
+            calls[action.tool] += 1
+            failed[action.tool] += seen.status in ("failure", "timeout")
+    told = [("calls", calls), ("failed", +failed), ("refused", refused)]
+    return [_line(name, count) for name, count in told if count][:_LINES]
+
+
+def _line(name: str, count: Counter[str]) -> str:
+    return line(f"{name}: {', '.join(f'{tool} ×{n}' for tool, n in count.most_common())}", 160)
+
+
+class Voice(Protocol):
+    """Says it. `child` marks what happens inside a child run."""
+
+    def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
+        """A run begins."""
+        ...
+
+    def thought(self, number: int, thought: Thought, *, child: bool) -> None:
+        """A step begins."""
+        ...
+
+    def action(self, action: Action, mark: str, *, child: bool) -> None:
+        """What it wants to do; `mark` is its place in a batch, "" if it is alone."""
+        ...
+
+    def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
+        """What came back; `totals` only behind the last of a step."""
+        ...
+
+    def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
+        """Something beside the steps: an approval, a broken rule, a limit."""
+        ...
+
+    def busy(self, doing: str) -> None:
+        """What is going on just now; "" = nothing."""
+        ...
+
+    def delta(self, text: str) -> None:
+        """A piece of a reply as it streams in."""
+        ...
+
+    def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
+        """The run ended, or waits."""
+        ...
+
+
+@dataclass(slots=True)
+class _Known:
+    """A run as far as it has been told."""
+
+    state: RunState = RunState()
+    steps: int = 0
+
+
+class Story:
+    """Listens to a run and its children. Give it to `Agent.run(listener=…)`."""
+
+    """`waved`: what `--approve all` allowed is told on one line, without its question."""
+
+    def __init__(self, voice: Voice, run: str, *, waved: bool = False) -> None:
+        self._voice, self._run, self._waved = voice, run, waved
+        self._held: list[tuple[str, bool]] = []
+        self._runs: dict[str, _Known] = {}
+
+    def before(self, records: list[e.Record]) -> None:
+        """Take in what was told in an earlier life of the run."""
+        for record in records:
+            known = self._runs.setdefault(record.run, _Known())
+            known.state = _fold(known.state, record)
+            known.steps += isinstance(record.event, e.Proposed)
+
+    def __call__(self, happening: Happening) -> None:
+        """Tell one happening."""
+        if isinstance(happening, Delta):
+            self._voice.delta(happening.text)
+            return
+        if isinstance(happening, Progress):
+            self._voice.busy(f"{happening.tool}: {line(happening.text, 80)}")
+            return
+        known = self._runs.setdefault(happening.run, _Known())
+        before, known.state = known.state, _fold(known.state, happening)
+        self._tell(happening.run, happening.event, known, before)
+
+    def totals(self, run: str) -> str:
+        """What the run has used so far."""
+        known = self._runs.get(run)
+        return "" if known is None else totals(known.state)
+
+    def _tell(self, run: str, event: e.Event, known: _Known, before: RunState) -> None:
+        voice, child = self._voice, run != self._run
+        match event:
+            case e.RunStarted():
+                voice.opening(run, event, child=child)
+                voice.busy("the model thinks")
+            case e.Proposed():
+                self._proposed(event, known, child=child)
+            case e.Decided():
+                self._decided(event, child=child)
+            case e.Started():
+                voice.busy(f"{_tool(known.state, event.key, event.index)} is running")
+            case e.Observed():
+                self._observed(event, known, before, child=child)
+            case e.RunFinished() | e.Parked() if not child:
+                voice.busy("")
+                self._release()
+                voice.ending(run, event, totals(known.state))
+            case _:
+                self._beside(event, child=child)
+
+    def _proposed(self, event: e.Proposed, known: _Known, *, child: bool) -> None:
+        known.steps += 1
+        self._voice.thought(known.steps, event.thought, child=child)
+        batch = len(event.actions) > 1
+        for index, action in enumerate(event.actions):
+            if action.tool != FINISH:
+                self._voice.action(action, _mark(index, batch), child=child)
+
+    def _observed(self, event: e.Observed, known: _Known, before: RunState, *, child: bool) -> None:
+        closed = event.key not in known.state.open
+        opened = before.open.get(event.key)
+        slots = () if opened is None else opened.slots
+        said = totals(known.state) if closed else ""
+        finish = event.index < len(slots) and slots[event.index].action.tool == FINISH
+        seen = event.observation
+        if not finish:
+            self._voice.observation(seen, _mark(event.index, len(slots) > 1), said, child=child)
+        elif seen.status != "success":
+            self._voice.observation(seen, "", said, child=child)
+        if closed:
+            self._voice.busy("the model thinks")
+
+    def _decided(self, event: e.Decided, *, child: bool) -> None:
+        voice = self._voice
+        match event.verdict:
+            case "ask":
+                said = f"asks for approval (tier {event.tier}): {why(event.reason)}"
+                if event.request is not None:
+                    said = f"asks in the middle of its call: {event.reason}"
+                self._held.append((said, child))
+                if not self._waved:
+                    self._release()
+            case "allow" if event.reason == WAVED:
+                self._held.clear()
+                voice.note("allowed by --approve all", child=child)
+            case "allow" if event.by != "policy":
+                self._release()
+                edited = " with edited parameters" if event.action is not None else ""
+                voice.note(f"approved by {event.decider}{edited}", child=child)
+            case "allow":
+                pass
+            case _:
+                self._release()
+                said = f": {event.reason}" if event.reason else ""
+                voice.note(f"{event.verdict} by {event.decider}{said}", alarm=True, child=child)
+
+    def _release(self) -> None:
+        """Tell the questions that were held back."""
+        for said, child in self._held:
+            self._voice.note(said, child=child)
+        self._held.clear()
+
+    def _beside(self, event: e.Event, *, child: bool) -> None:
+        name = _BESIDE.get(type(event))
+        if name is not None:
+            text, alarm = name
+            self._voice.note(f"{text} {essence(event, 160)}", alarm=alarm, child=child)
+        if isinstance(event, e.Replied):
+            self._voice.busy("reading the reply")
+
+
+_BESIDE: dict[type[e.Happened], tuple[str, bool]] = {
+    e.Violated: ("rule", False),
+    e.AskFailed: ("the model failed:", True),
+    e.LimitHit: ("limit", False),
+    e.Steered: ("message", False),
+    e.Compacted: ("compacted", False),
+    e.Cut: ("what the provider signed is not sent back from here on,", True),
+    e.PromptChanged: ("the prompt changed since it was recorded:", True),
+    e.Resumed: ("resumed,", False),
+    e.Forked: ("forked", False),
+}
+
+
+def totals(state: RunState) -> str:
+    """`3 steps · 4 calls · 2.1k tokens · $0.00 · 12.0 s`."""
+    steps, calls = len(state.steps), state.tool_calls
+    return " · ".join(
+        (
+            f"{steps} step{'s' * (steps != 1)}",
+            f"{calls} call{'s' * (calls != 1)}",
+            f"{number(state.usage.tokens)} tokens",
+            dollars(state.usage.usd),
+            duration(state.active_ms),
+        )
+    )
+
+
+def _fold(state: RunState, record: e.Record) -> RunState:
+    try:
+        return reduce(state, record)
+    except (KeyError, IndexError):  # after a rewind; the story only loses its sums
+        return state
+
+
+def _tool(state: RunState, key: str, index: int) -> str:
+    opened = state.open.get(key)
+    return "a tool" if opened is None else opened.slots[index].action.tool
+
+
+def _mark(index: int, batch: bool) -> str:
+    return chr(ord("a") + index % 26) if batch else ""

@@ -1,0 +1,107 @@
+"""Lists as tables on standard output: coloured on a terminal, aligned text in a pipe."""
+
+import os
+import sys
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final
+
+from taofold.cli.render.text import ago, line
+
+if TYPE_CHECKING:
+    from taofold.log.log import RunRow
+    from taofold.runtime.setup import Approval
+
+
+_COLOURS: Final = {
+    "finished": "green",
+    "running": "cyan",
+    "waiting": "yellow",
+    "interrupted": "yellow",
+    "forked": "cyan",
+    "limited": "magenta",
+    "failed": "red",
+    "cancelled": "dim",
+    "completed": "green",
+    "paused": "yellow",
+    **dict.fromkeys(("exhausted", "timeout", "budget", "no_progress"), "magenta"),
+    **dict.fromkeys(("crashed", "tampered"), "red"),
+    "aborted": "dim",
+}
+_LEAST: Final = 20
+"""Characters that the last column is worth showing with."""
+
+
+def runs_table(rows: "Sequence[RunRow]", now: int) -> None:
+    """Runs, one line each."""
+    told = [
+        (row.run, row.status, ago(row.updated_at or row.created_at, now), line(row.agent, 20),
+         _for(row), line(row.goal, 60))
+        for row in rows
+    ]  # fmt: skip
+    table(("run", "status", "changed", "agent", "", "goal"), told)
+
+
+def approvals_table(pending: "Sequence[Approval]", now: int, live: Collection[str]) -> None:
+    """Pending actions, one line each; the runs `live` ask at a terminal of their own."""
+    told = [
+        (one.id, line(one.action.tool, 24), str(int(one.tier)), ago(one.asked_at, now),
+         _until(one, now), "asked at a terminal" if one.run in live else "",
+         line(one.question or one.preview, 70))
+        for one in pending
+    ]  # fmt: skip
+    table(("id", "tool", "tier", "asked", "open", "", "what"), told)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table."""
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        _rich(head, rows)
+        return
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    for row in (tuple(name.upper() for name in head), *rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def _rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    shown = fitting(head, rows, console.width)
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for position in shown:
+        whole = position not in (0, len(head) - 1)
+        drawn.add_column(head[position], no_wrap=whole, overflow="ellipsis" if whole else "fold")
+    for row in rows:
+        drawn.add_row(*[Text(row[at], _COLOURS.get(row[at], "")) for at in shown])
+    console.print(drawn)
+
+
+def fitting(head: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """The columns that `room` characters are enough for: half a figure tells nothing.
+
+    The first stays whole: it is what other commands are given. Of the rest the second tells
+    most, then the last; what is between them goes from the right.
+    """
+    widths = [max([len(row[at]) for row in (head, *rows)]) + 3 for at in range(len(head))]
+    widths[-1] = min(widths[-1], _LEAST + 3)
+    shown = list(range(len(head)))
+    while len(shown) > 1 and sum([widths[at] for at in shown]) > room:
+        shown.pop(-2 if len(shown) > 3 else -1)
+    return shown
+
+
+def _for(row: "RunRow") -> str:
+    if row.parent:
+        return "child"
+    return line(row.session, 16) if row.session else ""
+
+
+def _until(one: "Approval", now: int) -> str:
+    if not one.expires_at:
+        return ""
+    left = (one.expires_at - now) // 1000
+    return f"{left} s" if left > 0 else "expired"

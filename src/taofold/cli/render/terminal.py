@@ -1,0 +1,139 @@
+"""Tells a run in colours: compact blocks, and a line that shows what is going on."""
+
+from typing import Final
+
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from taofold.cli.render.plain import Silent, ended, key_line
+from taofold.cli.render.text import duration, line, parameters
+from taofold.core import events as e
+from taofold.core.values import Action, Observation, Thought
+
+_COLOURS: Final = {
+    "goal": "cyan",
+    "progress": "blue",
+    "extraction": "magenta",
+    "reasoning": "default",
+    "exception": "red",
+    "synthesis": "green",
+    "research": "yellow",
+}
+_SIGNS: Final = {
+    "success": ("✓", "green"),
+    "failure": ("✗", "red"),
+    "partial": ("◐", "yellow"),
+    "timeout": ("⏱", "red"),
+}
+_THOUGHT: Final = 400
+"""Characters of a thought that are shown."""
+_TAIL: Final = 200
+"""Characters of a streaming reply that are kept for its one line."""
+
+
+class Rich(Silent):
+    """Compact blocks in colour, and a line that shows what is going on."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
+        self._status: Status | None = None
+        self._doing = self._tail = ""
+
+    def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
+        """Run, agent, model, goal."""
+        head = Text.assemble(
+            (line(started.agent, 40), "bold"), (f"  {line(started.model, 60)}  {run}", "dim")
+        )
+        self._print("●", head, child=child, style="cyan")
+        self._print("", Text(line(started.goal, 300)), child=child)
+
+    def thought(self, number: int, thought: Thought, *, child: bool) -> None:
+        """Its number, type and text."""
+        colour = _COLOURS.get(thought.type, "default")
+        text = Text.assemble(
+            (f"{thought.type}{' (critical)' * thought.critical}  ", f"bold {colour}"),
+            (line(thought.content, _THOUGHT), colour if thought.type == "exception" else ""),
+        )
+        self._print("", Text(""), child=child)
+        self._print(f"{number}", text, child=child, style="bold")
+
+    def action(self, action: Action, mark: str, *, child: bool) -> None:
+        """Tool and parameters."""
+        width = max(30, self.console.width - 12 - len(action.tool))
+        text = Text.assemble(
+            (f"{mark} " if mark else "", "dim"),
+            (line(action.tool, 40), "bold"), "  ", (parameters(action.parameters, width), "dim"),
+        )  # fmt: skip
+        self._print("→", text, child=child, style="cyan")
+
+    def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
+        """Status, key line, duration; the sums at the right."""
+        sign, colour = _SIGNS.get(seen.status, ("?", "default"))
+        took = duration(seen.duration_ms) if seen.duration_ms else ""
+        room = self.console.width - 12 - 4 * child - len(took)
+        said = key_line(seen, max(30, room))
+        text = Text.assemble(
+            (f"{mark} " if mark else "", "dim"),
+            (said, "" if seen.status == "success" else colour),
+            (f"  {took}" if took else "", "dim"),
+        )
+        beside = totals if len(said) + len(totals) + 4 <= room else ""
+        self._print(sign, text, child=child, style=colour, right=beside)
+        if totals and not beside:
+            self._print("", Text(""), child=child, right=totals)
+
+    def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
+        """The text."""
+        style = "red" if alarm else "yellow"
+        self._print("!", Text(line(text, 300), style), child=child, style=style)
+
+    def busy(self, doing: str) -> None:
+        """A line with a spinner, which goes away."""
+        self._doing, self._tail = doing, ""
+        if not doing:
+            self._stop()
+            return
+        if self._status is None:
+            self._status = self.console.status(self._now(), spinner="dots")
+            self._status.start()
+        else:
+            self._status.update(self._now())
+
+    def delta(self, text: str) -> None:
+        """The end of the reply so far, on the same line."""
+        self._tail = (self._tail + text)[-_TAIL:]
+        if self._status is not None:
+            self._status.update(self._now())
+
+    def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
+        """How it ended, and what it cost."""
+        good = isinstance(event, e.RunFinished) and event.success
+        colour = "green" if good else "yellow" if isinstance(event, e.Parked) else "red"
+        self._print("", Text(""), child=False)
+        text = Text.assemble((line(ended(event), 300), f"bold {colour}"), (f"  {totals}", "dim"))
+        self._print("■", text, child=False, style=colour)
+
+    def _now(self) -> Text:
+        width = max(10, self.console.width - len(self._doing) - 8)
+        said = line(self._tail, _TAIL)
+        return Text.assemble((self._doing, "dim"), "  ", (said[-width:], "dim italic"))
+
+    def _stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _print(
+        self, gutter: str, text: Text, *, child: bool, style: str = "", right: str = ""
+    ) -> None:
+        grid = Table.grid(padding=(0, 1), expand=bool(right))
+        grid.add_column(width=3 + 4 * child, justify="right", style=style, no_wrap=True)
+        grid.add_column(overflow="fold", ratio=1 if right else None)
+        row = [Text(gutter), text]
+        if right:
+            grid.add_column(justify="right", style="dim", no_wrap=True)
+            row.append(Text(right))
+        grid.add_row(*row)
+        self.console.print(grid)

@@ -1,0 +1,216 @@
+"""`taofold runs resume|cancel|steer|fork|delete|adopt`: what changes a run's course."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.outcome import USAGE, fail, give, give_json, invocation, say
+from taofold.cli.runs.find import find, with_log
+
+if TYPE_CHECKING:
+    from taofold.agent import Agent
+    from taofold.core.events import Record
+    from taofold.log.log import Log, RunRow
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("resume")(resume)
+    app.command("cancel")(cancel)
+    app.command("steer")(steer)
+    app.command("fork")(fork)
+    app.command("delete")(delete)
+    app.command("adopt")(adopt)
+
+
+def resume(
+    run: options.Run,
+    agent: options.AgentName = "",
+    model: options.ModelName = "",
+    approve: options.Approve = "ask",
+    takeover: Annotated[
+        bool,
+        typer.Option("--takeover", help="Take it from a process that lives but is stuck."),
+    ] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Carry on a run that waits, was interrupted or forked, was cancelled, or failed (error).
+
+    `runs list` shows which; what was done is not done again.
+    """
+
+    async def work(log: "Log") -> "tuple[str, list[Record]]":
+        name = await find(log, run)
+        return name, await log.read(name)
+
+    name, records = with_log(work)
+    go_on(name, records, agent, model, approve, takeover=takeover, json=json, quiet=quiet)
+
+
+def go_on(
+    name: str,
+    records: "list[Record]",
+    agent: str = "",
+    model: str = "",
+    approve: str = "ask",
+    *,
+    takeover: bool = False,
+    json: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Resume run `name` before the person, and end with its exit code."""
+    from taofold.cli.agents import make, recorded
+    from taofold.cli.ancestry import refuse
+    from taofold.cli.project import open_store
+    from taofold.cli.runs.drive import drive, finish
+    from taofold.cli.runs.show import started_of
+
+    refuse("carry on a run")
+    made: Agent[Any, Any] = make(recorded(started_of(name, records), agent, model))
+    log = open_store()
+    result = drive(
+        log,
+        name,
+        lambda listener, approver: made.but(approve=approver, log=log).resume(
+            name, listener=listener, takeover=takeover
+        ),
+        approve=approve,
+        json=json,
+        quiet=quiet,
+        told=records,
+    )
+    finish(result)
+
+
+def cancel(run: options.Run) -> None:
+    """Stop a run: nothing starts afterwards, what was done is kept."""
+    from taofold.cli.runs.status import end
+
+    async def work(log: "Log") -> tuple[str, bool]:
+        name = await find(log, run)
+        return name, await end(log, name)
+
+    name, ended = with_log(work)
+    say(f"{name} is cancelled" if ended else f"{name} was told to stop; it ends at its next turn")
+
+
+def steer(
+    run: options.Run,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model should know.")],
+) -> None:
+    """Send the model a message that it reads once, at its next turn."""
+    from taofold.runtime import control as people
+
+    if not text.strip():
+        fail("the message is empty")
+
+    async def work(log: "Log") -> "RunRow":
+        name = await find(log, run)
+        await people.steer(log, name, text)
+        return await log.row(name)
+
+    row = with_log(work)
+    say(f"sent to {row.run}")
+    if row.status == "waiting":
+        say(f"the run waits; it reads the message after: {invocation()} runs resume {row.run}")
+
+
+def fork(
+    run: options.Run,
+    at: options.Seq = None,
+    go: Annotated[bool, typer.Option("--continue", help="Go on with the new run at once.")] = False,
+    agent: options.AgentName = "",
+    model: options.ModelName = "",
+    approve: options.Approve = "ask",
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Branch off at the last complete step at or before --at. Files are not taken back."""
+    from taofold.agent.activation import new_id
+    from taofold.log.store import clock
+    from taofold.runtime import run as runs
+
+    new = new_id()
+
+    async def work(log: "Log") -> "tuple[str, int, list[Record]]":
+        from taofold.cli.runs.find import records_of
+
+        name, _ = await records_of(log, run, at)
+        cut = await runs.fork(log, name, new, at=at, now=clock())
+        return name, cut, await log.read(new)
+
+    name, cut, records = with_log(work)
+    if not json:
+        say(f"{new} branches off from {name} after event {cut}; files were not taken back")
+    if go:
+        go_on(new, records, agent, model, approve, json=json, quiet=quiet)
+    elif json:
+        give_json({"run_id": new, "from": name, "seq": cut})
+    else:
+        give(new)
+        say(f"go on with: {invocation()} runs resume {new}")
+
+
+def delete(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Ids, or their beginnings.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete runs, their children and what only they refer to. There is no way back."""
+    from taofold.cli.runs.status import children, driven
+
+    async def named(log: "Log") -> list[str]:
+        found: list[str] = []
+        for one in runs:
+            name = await find(log, one)
+            found += [name, *await children(log, name)]
+        for name in found:
+            if driven(await log.row(name)):
+                fail(f"{name} is being driven by a live process; cancel it first", code=1)
+        return list(dict.fromkeys(found))
+
+    names = with_log(named)
+    many = f"{len(names)} run{'s' * (len(names) > 1)}"
+    if not yes:
+        if not sys.stdin.isatty():
+            fail(f"this deletes {many} for good; say --yes to mean it", USAGE)
+        say("\n".join(names))
+        typer.confirm(f"delete {many} for good?", abort=True, err=True)
+
+    async def work(log: "Log") -> None:
+        for name in names:
+            await log.delete(name)
+
+    with_log(work)
+    say(f"deleted: {', '.join(names)}")
+
+
+def adopt() -> None:
+    """Trust this project's log although another user or machine created it, or it is a copy.
+
+    From then on the approvals that were given in it count as yours: look at its runs.
+    """
+    import asyncio
+
+    from taofold.cli.project import FILE, LOG, home, log_address, open_store
+    from taofold.core.errors import ConfigError
+
+    address = log_address()
+    if address:
+        raise ConfigError(
+            "a log that the environment names is trusted by whoever names it", path=LOG
+        )
+    log = open_store(adopt=True)
+
+    async def count() -> dict[str, int]:
+        counted = await log.count()
+        await log.close()
+        return counted
+
+    counted = asyncio.run(count())
+    say(
+        f"{str(home() / FILE)!r} is trusted from now on: {sum(counted.values())} runs, "
+        f"{counted.get('waiting', 0)} of them wait"
+    )

@@ -1,0 +1,197 @@
+"""Drives a run in front of a person: trace, approvals, Ctrl-C, result and exit code."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+import typer
+
+from taofold.cli import outcome
+from taofold.cli.outcome import give, give_json, invocation, say
+from taofold.cli.render.story import WAVED, question
+from taofold.cli.render.story import summary as summary_of
+from taofold.core.errors import LogError
+
+if TYPE_CHECKING:
+    from taofold.agent import RunResult
+    from taofold.agent.result import Happening
+    from taofold.cli.prompt import Asking
+    from taofold.core.events import Record
+    from taofold.log.log import Log
+    from taofold.runtime.setup import Approval, Approver, Decision
+
+
+T = TypeVar("T")
+
+Listener: TypeAlias = "Callable[[Happening], None]"
+Work: TypeAlias = "Callable[[Listener, Approver | None], Awaitable[RunResult[Any]]]"
+
+APPROVE: Final = ("ask", "all", "wait")
+"""Who approves: the person at the terminal, nobody is asked, or the run waits."""
+
+
+def drive(
+    log: "Log",
+    run: str,
+    work: "Work",
+    *,
+    approve: str = "ask",
+    json: bool = False,
+    quiet: bool = False,
+    told: "list[Record] | None" = None,
+    also: "Listener | None" = None,
+    hints: bool = True,
+) -> "RunResult[Any] | None":
+    """Do `work` and show it; print the result. None if it was interrupted.
+
+    `told` is what an earlier life of the run already showed; `also` hears everything, too.
+    Without `hints` the caller says which commands come next.
+    """
+    from taofold.cli.render.plain import voice
+    from taofold.cli.render.story import Story
+
+    speaker = voice(quiet=quiet or json)
+    story = Story(speaker, run, waved=approve == "all")
+    heard = False
+    story.before(told or [])
+
+    def hear(happening: "Happening") -> None:
+        nonlocal heard
+        heard = True
+        story(happening)
+        if also is not None:
+            also(happening)
+
+    asking = approver(approve, lambda: speaker.busy(""))
+    try:
+        result = asyncio.run(cancellable(work(hear, asking), log))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        speaker.busy("")
+        go_on = f" Go on with: {invocation()} runs resume {run}" if hints else ""
+        say(f"interrupted; what was done is kept.{go_on}")
+        return None
+    except LogError as error:
+        speaker.busy("")
+        if not heard:
+            raise
+        outcome.fail(str(error), outcome.UNREACHED)
+    except BaseException:
+        speaker.busy("")
+        raise
+    speaker.busy("")
+    show(result, json=json, hints=hints, summary=not quiet)
+    return result
+
+
+def finish(result: "RunResult[Any] | None") -> None:
+    """End the program with the exit code of `result`."""
+    raise typer.Exit(outcome.INTERRUPTED if result is None else outcome.code_of(result.state))
+
+
+def show(result: "RunResult[Any]", *, json: bool, hints: bool = True, summary: bool = True) -> None:
+    """The result on standard output; what a person can do next on standard error."""
+    output = result.state.output
+    if json:
+        give_json(as_json(result))
+    elif output is not None:
+        give(output) if isinstance(output, str) else give_json(output)
+    if json:
+        return
+    if summary and result.status != "waiting":
+        for text in summary_of(result.state):
+            say(text)
+    if hints and result.status == "waiting":
+        _next(result)
+    elif hints:
+        say(f"log: {invocation()} runs show {result.run_id}")
+
+
+def as_json(result: "RunResult[Any]") -> dict[str, Any]:
+    """The result as one JSON object."""
+    usage = result.usage
+    return {
+        "run_id": result.run_id,
+        "status": result.status,
+        "stop_reason": result.stop_reason,
+        "success": result.success,
+        "output": result.state.output,
+        "error": result.error,
+        "steps": len(result.steps),
+        "tool_calls": result.state.tool_calls,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "usd": round(usage.usd, 9),
+        },
+        "seconds": result.state.active_ms / 1000,
+        "pending": [pending_json(one) for one in result.pending],
+    }
+
+
+def pending_json(one: "Approval") -> dict[str, Any]:
+    """What waits for a person, as JSON."""
+    return {
+        "id": one.id,
+        "run": one.run,
+        "tool": one.action.tool,
+        "parameters": one.action.parameters,
+        "tier": int(one.tier),
+        "reason": one.reason,
+        "preview": one.preview,
+        "question": one.question,
+        "form": one.form,
+        "requester": one.requester,
+        "asked_at": one.asked_at,
+        "expires_at": one.expires_at,
+    }
+
+
+def _next(result: "RunResult[Any]") -> None:
+    say("")
+    for one in result.pending:
+        say("\n".join(question(one)))
+    say(f"then:\n  {invocation()} runs resume {result.run_id}")
+
+
+async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
+    """`work`, which a polite request to end (SIGTERM) cancels as Ctrl-C does."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is not None and sys.platform != "win32":
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await work
+    finally:
+        await log.close()
+        if (http := sys.modules.get("taofold.models.http")) is not None:
+            await http.aclose_all()
+
+
+def approver(approve: str, before: Callable[[], None]) -> "Approver | None":
+    """Who approves, by the word of `--approve`; `before` is called before a person is asked."""
+    from taofold.cli.prompt import Asking, Terminal
+    from taofold.cli.render.plain import coloured
+
+    if approve not in APPROVE:
+        outcome.fail(f"--approve is one of {', '.join(APPROVE)}, not {approve!r}")
+    terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    asking = Asking(Terminal(colours=coloured(sys.stderr)), before) if terminal else None
+    if approve == "all":
+        return _everything(asking)
+    return None if approve == "wait" else asking
+
+
+def _everything(asking: "Asking | None") -> "Approver":
+    """Approves every action. What only a person can know is asked, or waits."""
+    from taofold.runtime.ledger import Park
+    from taofold.runtime.setup import Decision
+
+    async def approve(request: "Approval") -> "Decision":
+        if not request.question:
+            return Decision("allow", reason=WAVED)
+        if asking is None:
+            raise Park("awaiting_input" if request.wants_text else "awaiting_approval")
+        return await asking(request)
+
+    return approve

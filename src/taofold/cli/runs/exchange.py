@@ -1,0 +1,258 @@
+"""`taofold runs export|import`: runs as text, and as traces (otlp, opik) with their child runs."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.outcome import fail, give, invocation, say
+from taofold.cli.runs.find import find, records_of, with_log
+from taofold.core.errors import ConfigError, Conflict
+
+if TYPE_CHECKING:
+    from taofold.agent import Agent
+    from taofold.core.events import Record, RunStarted
+    from taofold.log.log import Log
+    from taofold.telemetry.projection import Root
+    from taofold.telemetry.prompt import Prompt
+    from taofold.telemetry.spans import Span
+
+
+def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
+    """The run's id, and the spans of it and of the runs below it.
+
+    With `content` the prompts are those that were sent, as far as its agent can be made and makes
+    the same ones; else they are put together from the log.
+    """
+    from taofold.cli.runs.show import started_of
+    from taofold.telemetry.projection import spans_of
+
+    async def work(log: "Log") -> "tuple[str, list[Span]]":
+        name = await find(log, run)
+        roots: dict[str, Root] = {}
+        waiting: list[tuple[str, Agent[Any, Any] | None]] = [(name, None)]
+        spans: list[Span] = []
+        while waiting:
+            one, caller = waiting.pop(0)
+            records = await log.read(one)
+            made = _agent(started_of(one, records), caller) if content else None
+            spans += spans_of(records, roots, await _prompts(made, log, one))
+            waiting += [(row.run, made) for row in await log.rows(parent=one, limit=0)]
+        return name, spans
+
+    return with_log(work)
+
+
+async def _prompts(
+    made: "Agent[Any, Any] | None", log: "Log", run: str
+) -> "dict[str, Prompt] | None":
+    from taofold.telemetry.prompt import prompts_of
+
+    return None if made is None else await prompts_of(made, log, run)
+
+
+def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[Any, Any] | None":
+    """The agent of a stored run, if it can be made: a child's is a tool of its caller's."""
+    from taofold.cli.agents import make, recorded
+    from taofold.core.errors import TaofoldError
+    from taofold.runtime.model import ReplayModel
+
+    stand_in = ReplayModel(started.model, started.profile)
+    if caller is not None:
+        below = [tool.agent for tool in caller.toolset.values() if tool.agent is not None]
+        found = next((one for one in below if one.name == started.agent), None)
+        return None if found is None else found.but(model=stand_in)
+    try:
+        return make(recorded(started), stand_in)
+    except (TaofoldError, ExceptionGroup, ImportError, OSError):
+        return None
+
+
+def told(spans: "list[Span]", format: str, content: bool) -> str:  # noqa: A002 - the word
+    """The trace as JSON text."""
+    if format == "otlp":
+        from taofold.telemetry import otel
+
+        return otel.dumps(spans, otel.Translation(content=content))
+    import msgspec
+
+    from taofold.telemetry import opik
+
+    server = opik.Opik.from_environment()
+    payload = opik.Translation(server.project, content=content)(spans)
+    return msgspec.json.format(msgspec.json.encode(payload), indent=2).decode() + "\n"
+
+
+def sent(spans: "list[Span]", format: str, content: bool, endpoint: str) -> str:  # noqa: A002
+    """Send the trace. Returns where it went.
+
+    Raises:
+        ExportFailed: it was not taken.
+    """
+    if format == "otlp":
+        from taofold.telemetry import otel
+
+        return otel.post(spans, otel.Translation(content=content), endpoint=endpoint)
+    from dataclasses import replace
+
+    from taofold.telemetry import opik
+
+    server = replace(opik.Opik.from_environment(), url=endpoint)
+    return server.send(opik.Translation(server.project, content=content)(spans))
+
+
+FORMATS: Final = ("ndjson", "tao-yaml", "react-json")
+TRACES: Final = ("otlp", "opik")
+_ENDS: Final = {
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".yaml": "tao-yaml",
+    ".yml": "tao-yaml",
+    ".json": "react-json",
+}
+_FORMAT: Final = "|".join(FORMATS)
+Format = Annotated[str, typer.Option("--format", "-f", metavar=_FORMAT, help="What the text is.")]
+_OUT: Final = "|".join((*FORMATS, *TRACES))
+OutFormat = Annotated[str, typer.Option("--format", "-f", metavar=_OUT, help="What to write.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("export")(export_run)
+    app.command("import")(import_run)
+
+
+def export_run(
+    run: options.Run,
+    format: OutFormat = "ndjson",  # noqa: A002 - the word
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Instead of printing it.")
+    ] = None,
+    endpoint: Annotated[
+        str,
+        typer.Option(
+            "--endpoint",
+            metavar="URL",
+            help="Send the trace there. Keys come from OTEL_EXPORTER_OTLP_HEADERS or OPIK_API_KEY.",
+        ),
+    ] = "",
+    content: Annotated[
+        bool, typer.Option("--content", help="With what was said, redacted, in the trace.")
+    ] = False,
+) -> None:
+    """A run as text, or as a trace (otlp, opik) with its child runs.
+
+    ndjson keeps everything, tao-yaml and react-json its thoughts, actions, observations.
+    """
+    from taofold.log.formats import export as formats
+
+    if format in TRACES:
+        _export_trace(run, format, output, endpoint, content)
+        return
+    if endpoint or content:
+        fail(f"--endpoint and --content go with --format {' or '.join(TRACES)}")
+    _known(format, writing=True)
+
+    async def work(log: "Log") -> "tuple[str, list[Record]]":
+        return await records_of(log, run)
+
+    name, records = with_log(work)
+    _write(formats.export(records, format), output, f"{name}: {len(records)} events")
+
+
+def _export_trace(run: str, format: str, output: Path | None, endpoint: str, content: bool) -> None:  # noqa: A002
+    if endpoint and output is not None:
+        fail("--endpoint sends the trace, --output writes it: give one of them")
+    name, spans = trace_of(run, content)
+    if endpoint:
+        say(f"{name}: {len(spans)} spans sent to {sent(spans, format, content, endpoint)}")
+        return
+    _write(told(spans, format, content), output, f"{name}: {len(spans)} spans")
+
+
+def _write(text: str, output: Path | None, what: str) -> None:
+    if output is None:
+        give(text.removesuffix("\n"))
+        return
+    if output.exists():
+        fail(f"{str(output)!r} exists; choose another name")
+    output.write_text(text, encoding="utf-8")
+    say(f"{what} in {output}")
+
+
+def import_run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="- reads standard input.")],
+    format: Format = "",  # noqa: A002 - the word
+    name: Annotated[str, typer.Option("--as", metavar="ID", help="Under this run id.")] = "",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse what would be mended on the way in.")
+    ] = False,
+) -> None:
+    """Take in a run from text. It can be read and measured; going on needs --agent.
+
+    What it says of decisions is history: whatever is not done is asked anew.
+    """
+    from taofold.agent.activation import new_id
+    from taofold.log.formats import export as formats
+    from taofold.log.store import clock
+
+    form = format or _ENDS.get(file.suffix, "ndjson")
+    _known(form)
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
+    fresh = name or ("" if form == "ndjson" else new_id())
+    records = formats.read(text, form, run=fresh, at=clock(), strict=strict, source=str(file))
+
+    async def work(log: "Log") -> str:
+        return await _take(log, records, str(file))
+
+    run = with_log(work, create=True)
+    give(run)
+    say(f"{len(records)} events; look at it with: {invocation()} runs show {run}")
+
+
+async def _take(log: "Log", records: "list[Record]", source: str) -> str:
+    """Write the records as a run of whoever takes them in: as history, without authority."""
+    from taofold.core.provenance import taken_in
+    from taofold.core.state import fold
+    from taofold.core.values import Principal
+    from taofold.log.log import RunRow
+    from taofold.log.store import clock
+
+    owner = Principal()
+    try:
+        kept = taken_in(records, source, principal=owner, at=clock())
+    except ValueError as error:
+        raise ConfigError(f"it is no run: {error}", path=source) from error
+    state, run = fold(kept), kept[0].run
+    started = state.started
+    row = RunRow(
+        run=run,
+        status=state.status,
+        waiting_for=state.waiting_for if state.status == "waiting" else "",
+        goal=state.goal[:500],
+        agent=started.agent if started else "",
+        principal=owner.id,
+        created_at=kept[0].at,
+        updated_at=kept[-1].at,
+    )
+    try:
+        await log.create(row, records=kept, disk=True)
+    except Conflict as error:
+        raise ConfigError(
+            f"there is already a run {run!r}; take it in under another id with --as ID"
+        ) from error
+    for one in started.imported.claims if started and started.imported else ():
+        said = [*one.decisions, *(["begun"] if one.started else [])]
+        say(f"note: {one.tool}: the file says {', '.join(said)}; that counts for nothing here")
+    return run
+
+
+def _known(name: str, *, writing: bool = False) -> None:
+    if name not in FORMATS:
+        known = ", ".join((*FORMATS, *TRACES)) if writing else ", ".join(FORMATS)
+        fail(f"--format is one of {known}, not {name!r}")

@@ -1,0 +1,84 @@
+"""Finds the run that a person means, and closes the log behind a command."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from taofold.cli.outcome import invocation
+from taofold.core.errors import ConfigError, UnknownRun
+
+if TYPE_CHECKING:
+    from taofold.core.events import Record
+    from taofold.log.log import Log
+
+
+T = TypeVar("T")
+_SHOWN: Final = 5
+_RECENT: Final = 200
+"""Runs among which one is looked for that is spelled nearly so."""
+
+
+def with_log(work: "Callable[[Log], Awaitable[T]]", *, create: bool = False) -> T:
+    """Do `work` with the project's log and close it."""
+    from taofold.cli.project import open_store
+
+    log = open_store(create=create)
+
+    async def done() -> T:
+        try:
+            return await work(log)
+        finally:
+            await log.close()
+
+    return asyncio.run(done())
+
+
+async def find(log: "Log", said: str) -> str:
+    """The id that `said` is, or begins; `last` is the newest run's.
+
+    Raises:
+        UnknownRun: there is none, with what is near.
+        ConfigError: several begin so.
+    """
+    with suppress(UnknownRun):
+        return (await log.row(said)).run
+    if said == "last" and (newest := await _newest(log)):
+        return newest
+    found = await log.ids(said, limit=_SHOWN + 1) if said else []
+    if len(found) == 1:
+        return found[0]
+    if found:
+        many = f"more than {_SHOWN}" if len(found) > _SHOWN else str(len(found))
+        shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+        raise ConfigError(f"{said!r} is the beginning of {many} runs: {shown}")
+    recent = [row.run for row in await log.rows(limit=_RECENT)]
+    near = get_close_matches(said, recent, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"see `{invocation()} runs list`"
+    raise UnknownRun(f"no run {said!r}; {hint}")
+
+
+async def _newest(log: "Log") -> str:
+    """The newest run that no other called, else the newest of all; "" if there is none."""
+    first, before = "", 0
+    while rows := await log.rows(before=before):
+        first = first or rows[0].run
+        for row in rows:
+            if not row.parent:
+                return row.run
+        before = rows[-1].place
+    return first
+
+
+async def records_of(log: "Log", said: str, at: int | None = None) -> "tuple[str, list[Record]]":
+    """The run's id and its records, up to `at`."""
+    run = await find(log, said)
+    records = await log.read(run)
+    if at is None:
+        return run, records
+    if not 0 <= at < len(records):
+        raise ConfigError(
+            f"run {run!r} has the events 0 to {len(records) - 1}, not {at}", path="--at"
+        )
+    return run, [record for record in records if record.seq <= at]

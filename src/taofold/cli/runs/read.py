@@ -1,0 +1,200 @@
+"""`taofold runs list|show|log|metrics|check|diff|replay`: what only reads."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
+from taofold.cli.runs.find import find, records_of, with_log
+from taofold.core.value import plain
+
+if TYPE_CHECKING:
+    from taofold.core.events import Record
+    from taofold.log.log import Log, RunRow
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("list")(list_runs)
+    app.command("show")(show)
+    app.command("log")(log_of)
+    app.command("metrics")(metrics)
+    app.command("check")(check)
+    app.command("diff")(diff)
+    app.command("replay")(replay)
+
+
+_RUNNING = ("running", "interrupted", "forked")
+"""What `running` in the log may turn out to be."""
+STATUSES = (*_RUNNING, "waiting", "finished", "limited", "failed", "cancelled")
+
+
+def list_runs(
+    status: Annotated[str, typer.Option(metavar="STATUS", help="Only these.")] = "",
+    session: Annotated[str, typer.Option(metavar="NAME", help="Only of this session.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 30,
+    json: options.Json = False,
+) -> None:
+    """The runs of this project, newest first."""
+    from msgspec.structs import replace
+
+    from taofold.cli.render.tables import runs_table
+    from taofold.cli.runs.status import status as status_of
+    from taofold.log.store import clock
+
+    if status and status not in STATUSES:
+        fail(f"--status is one of {', '.join(STATUSES)}, not {status!r}")
+
+    async def work(log: "Log") -> "list[RunRow]":
+        if status not in _RUNNING:
+            rows = await log.rows(status=status, session=session, limit=limit)
+        else:
+            rows = await log.rows(status="running", session=session, limit=0)
+        seen = [replace(row, status=await status_of(log, row)) for row in rows]
+        return [row for row in seen if status in ("", row.status)][:limit]
+
+    rows = with_log(work)
+    if json:
+        give_json([plain(row) for row in rows])
+    elif rows:
+        runs_table(rows, clock())
+    else:
+        say("no runs")
+
+
+def show(run: options.Run, at: options.Seq = None, json: options.Json = False) -> None:
+    """The state of a run and its steps; with --at, as it was after that event."""
+    from taofold.cli.runs.show import state_json, tell
+    from taofold.core.state import fold
+
+    async def work(log: "Log") -> "tuple[str, list[Record]]":
+        return await records_of(log, run, at)
+
+    name, records = with_log(work)
+    if json:
+        give_json(state_json(name, fold(records), records))
+    else:
+        tell(name, records, travelled=at is not None)
+
+
+def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False) -> None:
+    """Every event of a run on one line; with --json as NDJSON, complete."""
+    import msgspec
+
+    from taofold.cli.render.events import essence, kind
+    from taofold.core.events import public
+    from taofold.core.text import iso
+
+    async def work(log: "Log") -> "tuple[str, list[Record]]":
+        return await records_of(log, run, at)
+
+    _, records = with_log(work)
+    for record in records:
+        if json:
+            line = {
+                "run": record.run,
+                "seq": record.seq,
+                "at": record.at,
+                "event": msgspec.to_builtins(public(record.event)),
+            }
+            give_json(line, indent=None)
+        else:
+            time, event = iso(record.at)[11:23], record.event
+            give(f"{record.seq:>4}  {time}  {kind(event):<16} {essence(event, 120)}".rstrip())
+
+
+def metrics(run: options.Run, json: options.Json = False) -> None:
+    """The measures of a run, computed from its log."""
+    from taofold.cli.render.text import value
+    from taofold.core.metrics import measure
+
+    async def work(log: "Log") -> "tuple[str, list[Record]]":
+        return await records_of(log, run)
+
+    measured = measure(with_log(work)[1]).as_dict()
+    if json:
+        give_json(measured)
+        return
+    for name, figure in measured.items():
+        give(f"{name:<26} {'—' if figure is None else value(figure, 120)}")
+
+
+def check(run: options.Run, json: options.Json = False) -> None:
+    """The seven points of the TAO checklist; exit code 1 if one fails."""
+    from taofold.core.rules import check as judge
+
+    async def work(log: "Log") -> "tuple[str, list[Record]]":
+        return await records_of(log, run)
+
+    items = judge(with_log(work)[1])
+    if json:
+        told = [
+            {"name": i.name, "passed": i.passed, "steps": i.steps, "detail": i.detail}
+            for i in items
+        ]
+        give_json(told)
+    else:
+        for item in items:
+            sign = "pass" if item.passed else "FAIL"
+            give(
+                f"{sign}  {item.name.replace('_', ' ')}{f': {item.detail}' if item.detail else ''}"
+            )
+    if not all(item.passed for item in items):
+        raise typer.Exit(UNREACHED)
+
+
+def diff(
+    first: Annotated[str, typer.Argument(metavar="A", help="A run.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another run.")],
+    json: options.Json = False,
+) -> None:
+    """Where two runs part: the first different event, then step by step. 1 if they differ."""
+    from taofold.cli.render.events import compare, told
+
+    async def work(log: "Log") -> "tuple[list[Record], list[Record]]":
+        return (await records_of(log, first))[1], (await records_of(log, second))[1]
+
+    found = compare(*with_log(work))
+    if json:
+        give_json(found.as_json())
+    else:
+        give(told(found))
+    if not found.same:
+        raise typer.Exit(UNREACHED)
+
+
+def replay(run: options.Run, agent: options.AgentName = "", json: options.Json = False) -> None:
+    """Re-derive a run without model, tools or network; exit code 1 at the first difference."""
+    from taofold.cli.agents import make, recorded
+    from taofold.cli.runs.show import started_of
+    from taofold.core.errors import ReplayDiverged
+    from taofold.runtime.model import ReplayModel
+
+    async def work(log: "Log") -> tuple[str, int, ReplayDiverged | None]:
+        name = await find(log, run)
+        records = await log.read(name)
+        started = started_of(name, records)
+        stand_in = ReplayModel(started.model, started.profile)
+        made = make(recorded(started, agent), stand_in).but(log=log)
+        try:
+            await made.replay(name)
+        except ReplayDiverged as error:
+            return name, len(records), error
+        return name, len(records), None
+
+    name, count, error = with_log(work)
+    if json:
+        give_json({"run": name, "events": count, "identical": error is None, **_divergence(error)})
+    elif error is None:
+        give(f"identical: the {count} events of {name} were derived again")
+    else:
+        give(str(error))
+    if error is not None:
+        raise typer.Exit(UNREACHED)
+
+
+def _divergence(error: Any) -> dict[str, Any]:
+    if error is None:
+        return {}
+    return {"key": error.key, "recorded": repr(error.recorded), "requested": repr(error.requested)}

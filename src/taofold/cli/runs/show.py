@@ -1,0 +1,105 @@
+"""`taofold runs show`: a run's state and steps, told or as JSON."""
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from taofold.cli.render.plain import Plain
+from taofold.cli.render.story import Story, totals
+from taofold.cli.render.terminal import Rich
+from taofold.cli.render.text import clean, parameters, value
+from taofold.core import events as e
+from taofold.core.errors import ConfigError
+from taofold.core.state import RunState, fold, live
+from taofold.core.trace import opening
+from taofold.core.value import plain
+
+if TYPE_CHECKING:
+    from taofold.cli.render.story import Voice
+
+
+def started_of(run: str, records: Sequence[e.Record]) -> e.RunStarted:
+    """How the run began.
+
+    Raises:
+        ConfigError: the log does not say.
+    """
+    started = opening(records)
+    if started is None:
+        raise ConfigError(f"run {run!r} has no start: its log is damaged")
+    return started
+
+
+def state_json(run: str, state: RunState, records: Sequence[e.Record]) -> dict[str, Any]:
+    """The state as JSON."""
+    started = opening(records)
+    return {
+        "run_id": run,
+        "at": records[-1].seq if records else -1,
+        "goal": state.goal,
+        "agent": started.agent if started else "",
+        "model": started.model if started else "",
+        "session": started.session if started else "",
+        "status": state.status,
+        "stop_reason": state.stop_reason,
+        "waiting_for": state.waiting_for,
+        "success": state.success,
+        "output": state.output,
+        "error": state.error,
+        "data": dict(state.data),
+        "steps": [plain(step) for step in state.steps],
+        "open": {key: plain(step) for key, step in state.open.items()},
+        "model_calls": state.model_calls,
+        "tool_calls": state.tool_calls,
+        "refused_calls": state.refused_calls,
+        "usage": plain(state.usage),
+        "seconds": state.active_ms / 1000,
+    }
+
+
+def tell(run: str, records: Sequence[e.Record], *, travelled: bool) -> None:
+    """The run on standard output, as its trace was."""
+    kept = live(records)
+    story = Story(_voice(), run, waved=True)
+    for record in kept:
+        story(record)
+    state = fold(records)
+    for text in _state(state, records[-1].seq if records else -1, travelled=travelled):
+        sys.stdout.write(f"{clean(text)}\n")
+
+
+def _state(state: RunState, seq: int, *, travelled: bool) -> list[str]:
+    told = [""]
+    if travelled:
+        told.append(f"state after event {seq}: {state.status} ({totals(state)})")
+    elif state.status in ("running", "new"):
+        told.append(f"status: {state.status} ({totals(state)})")
+    for opened in state.open.values():
+        for slot in opened.slots:
+            if slot.observation is None:
+                doing = "started, not observed" if slot.started else "not started"
+                said = f"{slot.action.tool} {parameters(slot.action.parameters, 80)}"
+                told.append(f"open: {said} ({doing})")
+    told += [f"data: {name} = {value(said, 100)}" for name, said in state.data.items()]
+    if state.output is not None:
+        output = state.output
+        told += ["answer:", output if isinstance(output, str) else value(output, 2000)]
+    return told if len(told) > 1 else []
+
+
+def _voice() -> "Voice":
+    """On standard output; without the line that shows what is going on."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return Plain(sys.stdout)
+    from rich.console import Console
+
+    return _Still(Console(highlight=False, width=shutil.get_terminal_size().columns))
+
+
+class _Still(Rich):
+    """A trace of the past: nothing is going on."""
+
+    def busy(self, doing: str) -> None:
+        """Nothing."""

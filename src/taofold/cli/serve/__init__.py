@@ -1,0 +1,1 @@
+"""`taofold serve` and `taofold work`: agents over HTTP or MCP, tokens, workers."""

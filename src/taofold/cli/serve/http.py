@@ -1,0 +1,151 @@
+"""Opens the port and stays: what `taofold serve` does once it knows its agents."""
+
+import asyncio
+import logging
+import signal
+import socket
+import webbrowser
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from taofold.agent import Agent
+from taofold.cli.outcome import fail, invocation, say
+from taofold.cli.project import home, open_store, operator_policy
+from taofold.core.errors import ConfigError
+from taofold.log.adapters import journal_beside, registry_beside, shelf_beside
+from taofold.log.log import Log
+from taofold.server import Server, Settings, create_app
+from taofold.server.auth.admission import LOOPBACK, loopback
+from taofold.server.auth.documents import Shared
+from taofold.server.auth.tokens import LocalToken, Tokens
+from taofold.server.catalog import Rebuild
+from taofold.server.listener import server_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the command line said."""
+
+    agents: Mapping[str, Agent[Any, Any]]
+    host: str
+    port: int
+    tokens: Path | None
+    """A file; None: in the log's database, or beside the project's file."""
+    hosts: frozenset[str]
+    origins: frozenset[str]
+    most_runs: int
+    approve_seconds: float
+    rate: float
+    browser: bool
+    rebuild: Rebuild
+
+
+def serve(plan: Plan) -> None:
+    """Serve until told to stop.
+
+    Raises:
+        ConfigError: it must not be opened so.
+    """
+    log = open_store(create=True)
+    tokens, local = Tokens(token_place(plan.tokens, log)), LocalToken.of_user()
+    tokens.all()  # a file that cannot be read is said now
+    local.value()
+    here = plan.host in LOOPBACK or loopback(plan.host)
+    if not here and not tokens.configured:
+        raise ConfigError(
+            f"{plan.host} is reachable from elsewhere, and there are no tokens: make one with "
+            f"`{invocation()} serve tokens add NAME --role ROLE`, or serve 127.0.0.1",
+            path="--host",
+        )
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    listener = _listener(plan.host, plan.port)
+    port = listener.getsockname()[1]
+    named = frozenset[str]() if plan.host in ("0.0.0.0", "::") else frozenset({plan.host.lower()})  # noqa: S104 - compared
+    server = Server(
+        log,
+        plan.agents,
+        settings=Settings(
+            policy=operator_policy(),
+            hosts=plan.hosts | named,
+            origins=plan.origins,
+            most_runs=plan.most_runs,
+            approve_seconds=plan.approve_seconds,
+            requests_per_s=plan.rate,
+            requests_burst=4 * plan.rate,
+        ),
+        tokens=tokens,
+        local=local,
+        folder=home(),
+        rebuild=plan.rebuild,
+        journal=journal_beside(log),
+        registry=registry_beside(log),
+        shelf=shelf_beside(log),
+    )
+    uvicorn = server_for(create_app(server), plan.host, port)
+
+    async def work() -> None:
+        _announce(server, plan, port)
+        try:
+            await uvicorn.serve(sockets=[listener])
+        finally:
+            await log.close()
+
+    asyncio.run(work())
+
+
+def token_place(file: Path | None, log: Log) -> Path | Shared:
+    """Where the tokens lie: in the file that was named, or where all servers of the log look."""
+    if file is not None:
+        return file
+    shelf = shelf_beside(log)
+    return home() / "tokens.json" if shelf is None else Shared(shelf, "tokens")
+
+
+def work(
+    agents: Mapping[str, Agent[Any, Any]], most_runs: int, stop_s: float, rebuild: Rebuild
+) -> None:
+    """Drive runs of the log until told to stop, then let each come to a place where it can wait."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    log = open_store(create=True)
+    server = Server(
+        log,
+        agents,
+        settings=Settings(policy=operator_policy(), most_runs=most_runs, stop_s=stop_s),
+        tokens=Tokens(token_place(None, log)),
+        rebuild=rebuild,
+    )
+
+    async def until_told() -> None:
+        told = asyncio.Event()
+        for one in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(one, told.set)
+        await server.start()
+        say(f"working for {', '.join(server.catalog.names)}; at most {most_runs} runs at once")
+        await told.wait()
+        say("stopping: others go on with what is under way")
+        await server.stop()
+        await log.close()
+
+    asyncio.run(until_told())
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        fail(f"cannot listen at {host}:{port}: {error.strerror}; choose another --port")
+
+
+def _announce(server: Server, plan: Plan, port: int) -> None:
+    name = "127.0.0.1" if plan.host in ("0.0.0.0", "::") else plan.host  # noqa: S104 - compared
+    base = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+    link = f"{base}/signin/{server.signin.code()}"
+    say(f"serving {', '.join(server.catalog.names)} at {base}")
+    say(f"sign in (once, within 10 minutes): {link}")
+    token = f"$({invocation()} serve tokens local)"
+    say(f'programs on this machine: curl -H "Authorization: Bearer {token}" {base}/me')
+    if plan.browser:
+        webbrowser.open(link)

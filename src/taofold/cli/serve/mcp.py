@@ -1,0 +1,126 @@
+"""`taofold serve --mcp`: agents and tools for MCP clients. `serve` calls `serve_mcp`."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from taofold.cli.outcome import invocation, say
+from taofold.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from taofold.log.log import Log
+    from taofold.server.mcp import McpEntrance
+
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+UNNAMED: Final = "agent"
+_NAMED: Final = re.compile(r"[A-Za-z_][\w-]*=")
+
+
+def serve_mcp(
+    agents: Sequence[str] = (),
+    tools: Sequence[str] = (),
+    *,
+    http: bool = False,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    model: str = "",
+    root: Path | None = None,
+    tokens: Path | None = None,
+) -> None:
+    """Serve until the client leaves (standard input and output) or Ctrl-C (HTTP).
+
+    `agents` are agent files or module:attr, each also as NAME=AGENT; `tools` are module:attr,
+    whose functions are called directly, under the operator's policy.
+
+    Raises:
+        ConfigError: something cannot be offered; a host that is not this machine.
+    """
+    if http and host not in LOOPBACK:
+        raise ConfigError(
+            f"MCP is served on this machine only, not on {host!r}: it speaks plain HTTP. "
+            "Put it behind a proxy with TLS",
+            path="--host",
+        )
+    try:
+        from taofold.bridges.mcp_server import http_app, make_server, serve_stdio
+    except ImportError as error:
+        raise ConfigError("serving MCP needs mcp 2: pip install 'taofold[mcp]'") from error
+    from taofold.cli.project import open_store
+
+    log = open_store(create=True)
+    server = make_server(_offers(agents, tools, log, model, root))
+    if http:
+        from taofold.cli.project import home
+
+        entrance = _entrance(tokens or home() / "tokens.json")
+        _serve_http(
+            _fronted(http_app(server, entrance.authenticate, host), entrance), host, port, log
+        )
+        return
+    say("serving MCP on standard input and output")
+    asyncio.run(_stdio(serve_stdio(server), log))
+
+
+async def _stdio(work: Any, log: "Log") -> None:
+    try:
+        await work
+    finally:
+        await log.close()
+
+
+def _entrance(tokens: Path) -> "McpEntrance":
+    from taofold.cli.project import home
+    from taofold.server.auth.tokens import LocalToken, Tokens
+    from taofold.server.mcp import McpEntrance
+
+    known, local = Tokens(tokens), LocalToken.of_user()
+    known.all()  # a file that cannot be read is said now
+    local.value()
+    return McpEntrance.of(known, local, home())
+
+
+def _fronted(app: Any, entrance: "McpEntrance") -> Any:
+    from taofold.server.middleware import Front
+
+    return Front(app, entrance)
+
+
+def _serve_http(app: Any, host: str, port: int, log: "Log") -> None:
+    import uvicorn
+
+    say(f"serving MCP on http://{host}:{port}/mcp (Ctrl-C ends it)")
+    say(f"clients send the header Authorization: Bearer $({invocation()} serve tokens local)")
+    config = uvicorn.Config(app, host=host, port=port, log_level="warning", ws="none")
+    try:
+        uvicorn.Server(config).run()
+    finally:
+        asyncio.run(log.close())
+
+
+def _offers(
+    agents: Sequence[str], tools: Sequence[str], log: "Log", model: str, root: Path | None
+) -> Any:
+    from taofold.bridges.mcp_offers import Offers
+    from taofold.cli.agents import chosen, is_file, make
+    from taofold.cli.project import operator_policy
+    from taofold.spec.names import load
+
+    if not agents and not tools:
+        raise ConfigError("name what to offer: agent files, module:attr, or tools")
+    made, settings = list[Any](), dict[str, Any]()
+    for said in agents:
+        name, sign, agent = said.partition("=") if _NAMED.match(said) else ("", "", said)
+        choice = chosen(agent, root, model=model)
+        one = make(choice)
+        if not sign and one.name == UNNAMED and is_file(agent):
+            name = Path(agent).stem
+        made.append(one.but(name=name) if name else one)
+        settings[made[-1].name] = choice.settings()
+    found: list[Any] = []
+    for name in tools:
+        thing = load(name, Path.cwd())
+        found += list(thing) if isinstance(thing, list | tuple) else [thing]  # pyright: ignore[reportUnknownArgumentType]
+    return Offers.of(made, found, log=log, policy=operator_policy(), settings=settings)

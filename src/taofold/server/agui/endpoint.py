@@ -1,0 +1,230 @@
+"""`POST /ag-ui`: a conversation with an agent, for clients that speak AG-UI 1.0.
+
+A thread is a session of its principal. Each request starts a run, or carries on the one that
+waits; history, roles and tools of the request are not believed, for the log knows them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from ag_ui.core import BaseEvent, RunAgentInput, UserMessage
+from ag_ui.core.events import CustomEvent
+from ag_ui.encoder import EventEncoder
+from starlette.responses import Response
+
+from taofold.agent.activation import UI_CONTEXT, new_id
+from taofold.core.errors import Conflict, LogError
+from taofold.core.value import is_object
+from taofold.log.log import ENDED, RunRow
+from taofold.server import views
+from taofold.server.agui.interrupts import decision
+from taofold.server.agui.scene import Scene, Tail
+from taofold.server.api import approvals
+from taofold.server.api.attachments import from_ag_ui
+from taofold.server.api.schemas import LONGEST_GOAL, Decide
+from taofold.server.api.start import framed, offered
+from taofold.server.catalog import SETTINGS
+from taofold.server.endpoint import Call, Endpoint, Problem
+from taofold.server.server import Server
+from taofold.server.streams.channel import LONGEST_REPORT
+from taofold.server.streams.hub import allowed
+from taofold.server.streams.response import sent
+from taofold.tools.media import Attachment, Prompt
+
+LOOK_S: Final = 0.5
+"""Seconds between two looks at the log, should nobody say that something happened."""
+_LONGEST_NAME: Final = 150
+_OVER: Final = (404, 409, 410)
+"""Refusals after which the run goes on without this answer: it was resolved, or is too late."""
+_ENCODER: Final = EventEncoder()
+
+
+async def talk(call: Call) -> Response:
+    """Start a run of the thread, or carry on the one that waits for the client."""
+    said: RunAgentInput = call.body
+    server = call.server
+    thread, name = _named(said.thread_id), _named(said.run_id)
+    server.watching.room(call.principal.id)
+    session = views.inner_session(call.principal, f"ag-ui/{thread}")
+    rows = await server.log.rows(session=session, limit=1)
+    last = rows[0] if rows and rows[0].status not in ENDED else None
+    notes: list[BaseEvent] = []
+    if said.resume:
+        answers = {entry.interrupt_id: decision(entry) for entry in said.resume}
+        run = _asking(last, answers)
+        tail = Tail(server.log, run)
+        known = [record async for record in tail.pull()]
+        taken, notes = await _decide(call, answers)
+        scene = Scene(run, thread, name, taken)
+        scene.before(known)
+    elif last is not None:
+        if last.status != "waiting":
+            raise Problem(409, "session_busy", "the thread has a run that has not ended")
+        tail = Tail(server.log, last.run)
+        scene = Scene(last.run, thread, name)
+        scene.before([record async for record in tail.pull()])
+    else:
+        run = await _start(call, said, session)
+        tail, scene = Tail(server.log, run), Scene(run, thread, name)
+    if said.tools:
+        ignored = [tool.name for tool in said.tools]
+        notes.append(CustomEvent(name="tools_ignored", value=ignored))
+    return sent(server, allowed(call, tail.run, _frames(call, scene, tail, notes)))
+
+
+async def _frames(
+    call: Call, scene: Scene, tail: Tail, notes: Iterable[BaseEvent]
+) -> AsyncIterator[bytes]:
+    with call.server.watching.place(call.principal.id):
+        async for event in _events(call.server, scene, tail, notes):
+            yield _ENCODER.encode(event).encode()
+
+
+async def _events(
+    server: Server, scene: Scene, tail: Tail, notes: Iterable[BaseEvent]
+) -> AsyncIterator[BaseEvent]:
+    for event in (*scene.open(), *notes, *scene.waiting()):
+        yield event
+    async with server.hub.watch(scene.run) as channel:
+        heard = channel.reports
+        while not scene.ended:
+            change = channel.change
+            if channel.live:
+                for event in scene.draft(channel.answer):
+                    yield event
+            async for event in _recorded(scene, tail):
+                yield event
+            if scene.ended:
+                return
+            if channel.reports != heard and (said := channel.progress) is not None:
+                heard = channel.reports
+                for event in scene.report(said.run, said.tool, said.text[:LONGEST_REPORT]):
+                    yield event
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await change.wait()
+
+
+async def _recorded(scene: Scene, tail: Tail) -> AsyncIterator[BaseEvent]:
+    """What the log has beyond what was told."""
+    try:
+        async for record in tail.pull():
+            for event in scene.tell(record):
+                yield event
+    except LogError as error:
+        for event in scene.fail(str(error), "unavailable"):
+            yield event
+
+
+async def _start(call: Call, said: RunAgentInput, session: str) -> str:
+    """Start a run with what the user said last.
+
+    Raises:
+        Problem: 422 nothing was said or the agent is unknown, 409 the thread is busy.
+    """
+    server = call.server
+    props: Any = said.forwarded_props
+    wanted = props.get("agent") if is_object(props) else None
+    name, agent = offered(server, str(wanted or ""))
+    run, goal = new_id(), _goal(said)
+    context = "; ".join(f"{one.description}: {one.value}" for one in said.context or ())
+    try:
+        await server.worker.begin(
+            server.engine,
+            agent,
+            run,
+            goal,
+            principal=call.principal,
+            session=session,
+            ui_context=framed(context)[:UI_CONTEXT],
+            settings={SETTINGS: {"agent": name}},
+        )
+    except Conflict:
+        raise Problem(409, "session_busy", "the thread has a run that has not ended") from None
+    server.audit("start", call.principal.id, run=run, agent=name)
+    return run
+
+
+async def _decide(call: Call, answers: dict[str, Decide]) -> tuple[list[str], list[BaseEvent]]:
+    """Put the answers in the run's inbox. Gives those that were taken, and what to say of others.
+
+    Raises:
+        Problem: the caller may not decide, or the answer does not fit the question.
+    """
+    taken: list[str] = []
+    notes: list[BaseEvent] = []
+    for action, body in answers.items():
+        try:
+            await approvals.decide(replace(call, path={"action": action}, body=body))
+            taken.append(action)
+        except Problem as refusal:
+            if refusal.status not in _OVER:
+                raise
+            value = {"actionId": action, "code": refusal.code, "detail": refusal.detail}
+            notes.append(CustomEvent(name="decision_refused", value=value))
+    return taken, notes
+
+
+def _asking(last: RunRow | None, answers: Iterable[str]) -> str:
+    """The run that the answers are for.
+
+    Raises:
+        Problem: 409, nothing of the thread waits for them.
+    """
+    for action in answers:
+        run = action.rpartition(":")[0]
+        if last is None or not (run == last.run or run.startswith(f"{last.run}.")):
+            raise Problem(409, "resume", f"nothing in this thread waits for {action[:80]!r}")
+    assert last is not None
+    return last.run
+
+
+def _goal(said: RunAgentInput) -> Prompt:
+    """What the user said last, with its media.
+
+    Raises:
+        Problem: 422, it is missing, without text, too long, or of an unknown kind.
+    """
+    last = said.messages[-1] if said.messages else None
+    if not isinstance(last, UserMessage):
+        raise Problem(422, "messages", "the last message must be the user's")
+    content, files = last.content, list[Attachment]()
+    if not isinstance(content, str):
+        content, files = from_ag_ui(content)
+    if not content.strip() or len(content) > LONGEST_GOAL:
+        raise Problem(422, "messages", f"a message has 1 to {LONGEST_GOAL} characters")
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        raise Problem(422, "messages", "the text is not valid Unicode") from None
+    return [content, *files] if files else content
+
+
+def _named(name: str) -> str:
+    """A client's name for a thread or a run.
+
+    Raises:
+        Problem: 422, it cannot be one.
+    """
+    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise Problem(422, "name", f"threadId and runId have 1 to {_LONGEST_NAME} characters")
+    return name
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "POST",
+        "/ag-ui",
+        talk,
+        "Talk to an agent in AG-UI 1.0: the answer is the stream of the protocol's events.",
+        "ag-ui",
+        body=RunAgentInput,
+        answers={200: "text/event-stream"},
+        errors=(403, 409, 503),
+        right="start",
+        upload=True,
+    ),
+)

@@ -1,0 +1,173 @@
+"""The AG-UI events for the parts of a step, and the JSON Patch from one state to the next.
+
+Pure functions; `Scene` decides which of them is due when.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from ag_ui.core import events as ag
+
+from taofold.core import events as e
+from taofold.core.state import RunState
+from taofold.core.value import is_object
+from taofold.core.values import JSON, Action, Observation, Thought, Usage
+from taofold.runtime.tool_calls import render
+
+_BATCH: Final = "tools"
+
+
+def thought_events(here: str, thought: Thought) -> Iterator[ag.BaseEvent]:
+    """A typed thought as a reasoning message named `here`."""
+    meta: dict[str, Any] = {"thoughtType": thought.type}
+    if thought.confidence is not None:
+        meta["confidence"] = thought.confidence
+    yield ag.ReasoningStartEvent(message_id=here, metadata=meta)
+    yield ag.ReasoningMessageStartEvent(message_id=here, role="reasoning", metadata=meta)
+    if thought.content:
+        yield ag.ReasoningMessageContentEvent(message_id=here, delta=thought.content)
+    yield ag.ReasoningMessageEndEvent(message_id=here)
+    yield ag.ReasoningEndEvent(message_id=here)
+
+
+def call_events(here: str, name: str, action: Action) -> Iterator[ag.BaseEvent]:
+    """The call `name` of the batch in the step `here`."""
+    yield ag.ToolCallStartEvent(
+        tool_call_id=name, tool_call_name=action.tool, parent_message_id=f"{here}:{_BATCH}"
+    )
+    arguments = msgspec.json.encode(action.parameters).decode()
+    yield ag.ToolCallArgsEvent(tool_call_id=name, delta=arguments)
+    yield ag.ToolCallEndEvent(tool_call_id=name)
+
+
+def result_event(name: str, seen: Observation) -> ag.ToolCallResultEvent:
+    """What came back from the call `name`, also if it was refused and never ran."""
+    meta: dict[str, Any] = {"status": seen.status, "ms": seen.duration_ms}
+    if seen.extraction:
+        meta["extraction"] = seen.extraction
+    if seen.refused:
+        meta["refused"] = seen.refused
+    return ag.ToolCallResultEvent(
+        message_id=f"{name}:result",
+        tool_call_id=name,
+        content=render(seen.result),
+        role="tool",
+        metadata=meta,
+    )
+
+
+def resolved_event(asked: e.Record, event: e.Decided) -> ag.CustomEvent:
+    """The end of the question that `asked` put."""
+    value: dict[str, Any] = {
+        "actionId": f"{asked.run}:{asked.seq}",
+        "verdict": event.verdict,
+        "by": event.decider,
+        "reason": event.reason,
+    }
+    if event.action is not None:
+        value["parameters"] = event.action.parameters
+    return ag.CustomEvent(name="confirmation_resolved", value=value)
+
+
+def beside(event: e.Event) -> ag.CustomEvent | None:
+    """What happens beside the steps, None if a client need not know."""
+    match event:
+        case e.LimitHit():
+            value: Any = {"limit": event.limit, "value": event.value}
+            return ag.CustomEvent(name="limit_reached", value=value)
+        case e.Violated():
+            value = {"rule": event.rule, "detail": event.detail}
+            return ag.CustomEvent(name="rule_violated", value=value)
+        case e.Rewound():
+            return ag.CustomEvent(name="rewound", value={"to": event.to})
+        case _:
+            return None
+
+
+def failed(event: e.RunFinished) -> bool:
+    """Is this an end that a client must take for an error?"""
+    return event.status == "failed" or (event.status == "limited" and event.output is None)
+
+
+def why(event: e.RunFinished) -> str:
+    """The reason of such an end, in words."""
+    return event.error or event.stop_reason
+
+
+def child_ended(run: str, event: e.RunFinished) -> ag.BaseEvent:
+    """The end of the child run `run`."""
+    if failed(event):
+        code = event.stop_reason
+        return ag.SubagentErrorEvent(subagent_run_id=run, message=why(event), code=code)
+    return ag.SubagentFinishedEvent(subagent_run_id=run, result=event.output)
+
+
+def finished(run: str, thread: str, name: str, end: e.RunFinished, use: Any) -> ag.BaseEvent:
+    """The last event of a run: an error, a cancellation, or a result."""
+    if failed(end):
+        return ag.RunErrorEvent(message=why(end), code=end.stop_reason)
+    cancelled = end.status == "cancelled"
+    said = {"run": run, "success": end.success, "stopReason": end.stop_reason}
+    return ag.RunFinishedEvent(
+        thread_id=thread,
+        run_id=name,
+        outcome=ag.RunFinishedCancelledOutcome() if cancelled else ag.RunFinishedSuccessOutcome(),
+        result={**said, "output": end.output},
+        usage=use or None,
+    )
+
+
+def usage(before: Mapping[str, Usage], state: RunState) -> list[ag.TokenUsage]:
+    """Tokens by model since `before`: an activation reports only its own calls."""
+    told: list[ag.TokenUsage] = []
+    for model, spent in state.usage_by_model.items():
+        known = before.get(model, Usage())
+        asked = spent.input_tokens - known.input_tokens
+        said = spent.output_tokens - known.output_tokens
+        if asked or said:
+            named = model or None
+            told.append(ag.TokenUsage(model=named, input_tokens=asked, output_tokens=said))
+    return told
+
+
+def view(run: str, state: RunState) -> dict[str, JSON]:
+    """The state that is shared with a client: plain JSON, small, without the steps' texts."""
+    return {
+        "run": run,
+        "goal": state.goal,
+        "status": state.status,
+        "stopReason": state.stop_reason,
+        "waitingFor": state.waiting_for,
+        "steps": len(state.steps),
+        "modelCalls": state.model_calls + state.child_model_calls,
+        "toolCalls": state.tool_calls + state.child_tool_calls,
+        "tokens": state.usage.tokens,
+        "usd": round(state.usage.usd, 9),
+        "limits": list(state.limits_hit),
+        "data": dict(state.data),
+    }
+
+
+def patch(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
+    """The RFC 6902 operations that make `after` of `before`. Lists are replaced whole."""
+    if is_object(before) and is_object(after):
+        gone = [{"op": "remove", "path": _at(path, name)} for name in before if name not in after]
+        new = [
+            {"op": "add", "path": _at(path, name), "value": value}
+            for name, value in after.items()
+            if name not in before
+        ]
+        changed: list[dict[str, Any]] = []
+        for name, value in after.items():
+            if name in before:
+                changed += patch(before[name], value, _at(path, name))
+        return [*gone, *new, *changed]
+    if type(before) is type(after) and before == after:
+        return []
+    return [{"op": "replace", "path": path, "value": after}]
+
+
+def _at(path: str, name: str) -> str:
+    """`path` and then `name`, as a JSON Pointer (RFC 6901)."""
+    return f"{path}/{name.replace('~', '~0').replace('/', '~1')}"

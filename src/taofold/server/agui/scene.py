@@ -1,0 +1,344 @@
+"""A run and its child runs as AG-UI 1.0 events: a projection of their logs, and of nothing else.
+
+One AG-UI run is one activation: it ends when the run ends, or when it waits for a person (an
+interrupt); a new AG-UI run with the answers carries on. `Scene` is pure: no clock, no I/O.
+`Tail` reads the records: a child's come after the call that began it and before the result that
+it became.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from ag_ui.core import events as ag
+
+from taofold.core import events as e
+from taofold.core.state import RunState, reduce
+from taofold.core.trace import child_id
+from taofold.core.values import FINISH, Action, Usage
+from taofold.log.log import Log
+from taofold.runtime.tool_calls import render
+from taofold.server.agui import events as agui_events
+from taofold.server.agui.events import patch, view
+from taofold.server.agui.interrupts import interrupt
+
+VERSION: Final = "1.0"
+Place = tuple[str, str, int]
+"""Run, key and index of a call."""
+
+
+class Scene:
+    """Tells the records of one run and its children. Feed it every record, in order.
+
+    Args:
+        run: the run's id.
+        thread: the client's name for the conversation.
+        name: the client's name for this AG-UI run.
+        answered: interrupts whose answers are in the run's inbox already.
+    """
+
+    def __init__(self, run: str, thread: str, name: str, answered: Iterable[str] = ()) -> None:
+        self.run, self.thread, self.name = run, thread, name
+        self.ended = False
+        self._answered = frozenset(answered)
+        self._states: dict[str, RunState] = {}
+        self._shown: dict[str, Any] = {}
+        self._spent: Mapping[str, Usage] = {}
+        self._calls: dict[Place, tuple[str, Action]] = {}
+        self._steps: dict[tuple[str, str], None] = {}
+        """Open steps, in order: run and key."""
+        self._children: dict[str, str] = {}
+        """Child runs that are at work or wait, with their agents' names."""
+        self._spawned: dict[str, str] = {}
+        self._asks: dict[Place, e.Record] = {}
+        self._message, self._text, self._messages = "", "", 0
+
+    def before(self, records: Iterable[e.Record]) -> None:
+        """Take in what earlier activations told, without telling it again."""
+        for record in records:
+            for _ in self._told(record):
+                pass
+        self._message, self._text, self.ended = "", "", False
+
+    def open(self) -> Iterator[ag.BaseEvent]:
+        """The beginning: names, the state, and what an earlier activation left open."""
+        yield ag.RunStartedEvent(thread_id=self.thread, run_id=self.name, protocol_version=VERSION)
+        state = self._states.get(self.run, RunState())
+        self._shown, self._spent = view(self.run, state), state.usage_by_model
+        yield ag.StateSnapshotEvent(snapshot=self._shown)
+        for child in self._children:
+            yield self._child_started(child)
+        for run, key in self._steps:
+            yield self._of(run, ag.StepStartedEvent(step_name=_step(key)))
+
+    def tell(self, record: e.Record) -> Iterator[ag.BaseEvent]:
+        """What `record` means to a client. Nothing more follows once `ended` is set."""
+        if not self.ended:
+            for event in self._told(record):
+                event.timestamp = record.at
+                yield event
+
+    def draft(self, text: str) -> Iterator[ag.BaseEvent]:
+        """The answer as far as it is known; what was told of it before is not repeated."""
+        if self.ended:
+            return
+        if self._message and not text.startswith(self._text):
+            yield from self._message_ended()
+        sent = len(self._text) if self._message else 0
+        if len(text) == sent:
+            return
+        if not self._message:
+            self._messages += 1
+            self._message = f"{self.name}:{self._messages}"
+            yield ag.TextMessageStartEvent(message_id=self._message, role="assistant")
+        self._text = text
+        yield ag.TextMessageContentEvent(message_id=self._message, delta=text[sent:])
+
+    def report(self, run: str, tool: str, text: str) -> Iterator[ag.BaseEvent]:
+        """What a tool says while it works. It is in no log, so nothing else depends on it."""
+        if self.ended or (run != self.run and run not in self._children):
+            return
+        value = {"tool": tool, "text": text}
+        calls = self._working(run, tool)
+        if len(calls) == 1:  # of several calls at once it is not known which one speaks
+            value["toolCallId"] = calls[0]
+        yield self._of(run, ag.CustomEvent(name="progress", value=value))
+
+    def waiting(self) -> Iterator[ag.BaseEvent]:
+        """The end of this activation, if somebody is asked who has not answered."""
+        yield from self._parked(self.run)
+
+    def fail(self, message: str, code: str) -> Iterator[ag.BaseEvent]:
+        """The end, because of something that is not in the log."""
+        if not self.ended:
+            self.ended = True
+            yield ag.RunErrorEvent(message=message, code=code)
+
+    def _working(self, run: str, tool: str) -> list[str]:
+        """The calls of the tool that have begun and not ended."""
+        return [
+            self._calls[run, key, index][0]
+            for key, step in self._states.get(run, RunState()).open.items()
+            for index, slot in enumerate(step.slots)
+            if slot.action.tool == tool and slot.started and slot.observation is None
+        ]
+
+    def _told(self, record: e.Record) -> Iterator[ag.BaseEvent]:
+        run, event = record.run, record.event
+        state = self._states[run] = _after(self._states.get(run, RunState()), record)
+        yield from self._happened(record, state)
+        if run == self.run and self._shown:
+            now = view(run, state)
+            changed = patch(self._shown, now)
+            if changed:
+                self._shown = now
+                yield ag.StateDeltaEvent.model_validate({"delta": changed})
+        match event:
+            case e.Parked():
+                yield from self._parked(run)
+            case e.RunFinished():
+                yield from self._finished(run, event, state)
+            case e.Rewound():
+                yield from self._closed(run)
+            case _:
+                pass
+
+    def _happened(self, record: e.Record, state: RunState) -> Iterator[ag.BaseEvent]:
+        run, event = record.run, record.event
+        match event:
+            case e.RunStarted() | e.Resumed():
+                if run != self.run and run not in self._children and state.started is not None:
+                    self._children[run] = state.started.agent
+                    yield self._child_started(run)
+            case e.Proposed():
+                for one in self._proposed(record, event):
+                    yield self._of(run, one)
+            case e.Decided():
+                yield from self._decided(record, event)
+            case e.StartedOnce():
+                yield from self._autonomous(run, event, state)
+            case e.Observed():
+                for one in self._observed(run, event, state):
+                    yield self._of(run, one)
+            case _:
+                note = agui_events.beside(event)
+                if note is not None:
+                    yield self._of(run, note)
+
+    def _proposed(self, record: e.Record, event: e.Proposed) -> Iterator[ag.BaseEvent]:
+        run, here = record.run, f"{record.run}:{record.seq}"
+        self._steps[run, event.key] = None
+        yield ag.StepStartedEvent(step_name=_step(event.key))
+        yield from agui_events.thought_events(here, event.thought)
+        for index, action in enumerate(event.actions):
+            name = f"{here}:{index}"
+            self._calls[run, event.key, index] = (name, action)
+            self._spawned[child_id(run, event.key, index)] = name
+            if action.tool != FINISH:
+                yield from agui_events.call_events(here, name, action)
+
+    def _decided(self, record: e.Record, event: e.Decided) -> Iterator[ag.BaseEvent]:
+        place = (record.run, event.key, event.index)
+        if event.verdict == "ask":
+            self._asks[place] = record
+            return
+        asked = self._asks.pop(place, None)
+        if asked is not None:
+            yield self._of(record.run, agui_events.resolved_event(asked, event))
+
+    def _autonomous(
+        self, run: str, event: e.StartedOnce, state: RunState
+    ) -> Iterator[ag.BaseEvent]:
+        """A write that nobody was asked about."""
+        opened = state.open.get(event.key)
+        decided = None if opened is None else opened.slots[event.index].decided
+        if decided is None or decided.by == "policy":
+            name, action = self._calls[run, event.key, event.index]
+            value = {"toolCallId": name, "tool": action.tool, "effect": event.effect}
+            yield self._of(run, ag.CustomEvent(name="autonomous_action", value=value))
+
+    def _observed(self, run: str, event: e.Observed, state: RunState) -> Iterator[ag.BaseEvent]:
+        place = (run, event.key, event.index)
+        self._asks.pop(place, None)
+        name, action = self._calls[place]
+        if action.tool != FINISH:
+            yield agui_events.result_event(name, event.observation)
+        if event.key not in state.open and (run, event.key) in self._steps:
+            del self._steps[run, event.key]
+            yield ag.StepFinishedEvent(step_name=_step(event.key))
+
+    def _parked(self, run: str) -> Iterator[ag.BaseEvent]:
+        """The run waits for a person, if anybody is asked who has not answered yet."""
+        if run != self.run:
+            return
+        asked = [
+            interrupt(record, *self._calls[place], child="" if place[0] == run else place[0])
+            for place, record in self._asks.items()
+            if f"{record.run}:{record.seq}" not in self._answered
+        ]
+        if not asked:
+            return
+        yield from self._paused()
+        self.ended = True
+        yield ag.RunFinishedEvent(
+            thread_id=self.thread,
+            run_id=self.name,
+            outcome=ag.RunFinishedInterruptOutcome(interrupts=asked),
+            usage=agui_events.usage(self._spent, self._states[run]) or None,
+        )
+
+    def _paused(self) -> Iterator[ag.BaseEvent]:
+        """Close everything for this activation; in the log it stays open."""
+        for run, key in self._steps:
+            yield self._of(run, ag.StepFinishedEvent(step_name=_step(key)))
+        yield from self._message_ended()
+        for child in reversed(self._children):
+            ids = [f"{child}:{r.seq}" for place, r in self._asks.items() if place[0] == child]
+            outcome = ag.SubagentFinishedSuspendedOutcome(interrupt_ids=ids)
+            yield ag.SubagentFinishedEvent(subagent_run_id=child, outcome=outcome)
+
+    def _finished(self, run: str, event: e.RunFinished, state: RunState) -> Iterator[ag.BaseEvent]:
+        yield from self._closed(run)
+        if run != self.run:
+            if self._children.pop(run, None) is not None:
+                yield agui_events.child_ended(run, event)
+            return
+        for child in reversed(list(self._children)):
+            yield from self._closed(child)
+            yield ag.SubagentFinishedEvent(subagent_run_id=child)
+        if event.output is not None:
+            yield from self.draft(render(event.output))
+        yield from self._message_ended()
+        self.ended = True
+        spent = agui_events.usage(self._spent, state)
+        yield agui_events.finished(run, self.thread, self.name, event, spent)
+
+    def _message_ended(self) -> Iterator[ag.BaseEvent]:
+        if self._message:
+            yield ag.TextMessageEndEvent(message_id=self._message)
+        self._message, self._text = "", ""
+
+    def _closed(self, run: str) -> Iterator[ag.BaseEvent]:
+        """Close what `run` left open for good: the steps and questions of a cut branch."""
+        for here, key in [one for one in self._steps if one[0] == run]:
+            del self._steps[here, key]
+            yield self._of(run, ag.StepFinishedEvent(step_name=_step(key)))
+        for place in [place for place in self._asks if place[0] == run]:
+            del self._asks[place]
+
+    def _child_started(self, run: str) -> ag.SubagentStartedEvent:
+        parent = run.rpartition(".")[0]
+        return ag.SubagentStartedEvent(
+            subagent_run_id=run,
+            name=self._children[run],
+            parent_subagent_run_id=parent if parent in self._children else None,
+            parent_tool_call_id=self._spawned.get(run),
+        )
+
+    def _of(self, run: str, event: ag.BaseEvent) -> ag.BaseEvent:
+        """`event`, attributed to `run` if that is a child."""
+        if run == self.run:
+            return event
+        return event.model_copy(update={"subagent_run_id": run})
+
+
+def _after(state: RunState, record: e.Record) -> RunState:
+    try:
+        return reduce(state, record)
+    except (KeyError, IndexError):  # after a rewind: what was open there is not
+        return state
+
+
+def _step(key: str) -> str:
+    return f"step {key}"
+
+
+BATCH: Final = 500
+"""Records read at once."""
+
+
+class Tail:
+    """What was read of a run so far. `pull` reads on."""
+
+    def __init__(self, log: Log, run: str) -> None:
+        self.run, self._log = run, log
+        self._heads: dict[str, int] = {run: -1}
+        self._open: dict[str, dict[str, None]] = {}
+        """By run: its calls that have begun and not ended, as the ids of possible child runs."""
+
+    async def pull(self) -> AsyncIterator[e.Record]:
+        """The records that are new since the last time."""
+        async for record in self._drain(self.run):
+            yield record
+
+    async def _drain(self, run: str) -> AsyncIterator[e.Record]:
+        going = self._open.setdefault(run, {})
+        while True:
+            records = await self._log.read(run, after=self._heads.get(run, -1), limit=BATCH)
+            for record in records:
+                event = record.event
+                if isinstance(event, e.Observed | e.Parked | e.RunFinished):
+                    async for inner in self._children(run):
+                        yield inner
+                self._heads[run] = record.seq
+                yield record
+                match event:
+                    case e.Started():
+                        going[child_id(run, event.key, event.index)] = None
+                    case e.Observed():
+                        going.pop(child_id(run, event.key, event.index), None)
+                    case e.Rewound():
+                        going.clear()
+                    case _:
+                        pass
+            if len(records) < BATCH:
+                break
+        async for inner in self._children(run):
+            yield inner
+
+    async def _children(self, run: str) -> AsyncIterator[e.Record]:
+        if not self._open.get(run):
+            return
+        known = {row.run for row in await self._log.rows(parent=run, limit=0) if row.events}
+        for child in [one for one in self._open[run] if one in known]:
+            async for record in self._drain(child):
+                yield record

@@ -1,0 +1,246 @@
+"""The routes of approvals: what waits for a person, and a person's word.
+
+Who may decide is the policy's word, asked with the roles that decider and requester have
+now. Every attempt that is refused is on the run's record and in the server's audit.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from taofold.core.errors import Refused, UnknownRun
+from taofold.core.trace import opening
+from taofold.core.values import ASK_USER, Principal
+from taofold.log.log import ENDED, RunRow
+from taofold.policy import Facts
+from taofold.policy.policy import Policy, may
+from taofold.runtime import control as people
+from taofold.runtime.inbox import SHAPES
+from taofold.runtime.setup import Approval, Decision
+from taofold.server import views
+from taofold.server.api import forms, schemas
+from taofold.server.api.schemas import ApprovalsQuery, Decide
+from taofold.server.catalog import AnyAgent, facts_of
+from taofold.server.endpoint import Call, Endpoint, Problem, seen
+
+_GONE: Final = ("EXPIRED", "approval expired")
+ELSEWHERE: Final = (
+    "the decision is in the log, but this server does not offer the agent of run {run}: "
+    "it goes on where it was started, for example with `taofold runs resume {run}`"
+)
+
+
+async def pending(call: Call) -> BaseModel:
+    """Everything that waits for the caller."""
+    query: ApprovalsQuery = call.query
+    if query.run:
+        await seen(call, query.run)
+    return schemas.Approvals(items=await pending_of(call, query.run))
+
+
+async def pending_of(call: Call, run: str = "") -> list[schemas.Approval]:
+    """What waits in `run` and its child runs, or in every run that the caller sees."""
+    server, now = call.server, call.server.now()
+    found: list[schemas.Approval] = []
+    for row in await _rows(call, run):
+        if server.sees(call.principal, row) and not server.engine.drives(row.run):
+            asked = await server.asked(row)
+            found += [
+                views.approval(one, row)
+                for one in asked
+                if not one.expires_at or one.expires_at >= now
+            ]
+    return found
+
+
+async def _rows(call: Call, run: str) -> list[RunRow]:
+    """The runs that may ask: `run` and its child runs, or all that have not ended."""
+    log = call.server.log
+    if not run:
+        return await log.rows(status="waiting", limit=0) + await log.rows(status="running", limit=0)
+    found = [await log.row(run)]
+    for child in await log.rows(parent=run, limit=0):
+        if child.status not in ENDED:
+            found += await _rows(call, child.run)
+    return found
+
+
+async def decide(call: Call) -> BaseModel:
+    """Approve, deny, edit or answer. The run goes on by itself, if its agent is offered here."""
+    server, action_id, body = call.server, call.path["action"], call.body
+    run = action_id.rpartition(":")[0]
+    try:
+        row = await server.log.row(run)
+    except UnknownRun:
+        raise _unknown() from None
+    if row.principal == call.principal.id:
+        server.require(call.principal, "approve_own")
+    agent = await _agent(call, row)
+    policy = agent.policy if agent is not None else Policy()
+    decision = _decision(body)
+    one = await _open(call, action_id, row)
+    facts = _facts(agent, one)
+    if one is not None:
+        _fits(one, body)
+        decision = _filled(one, decision)
+        await _requester(call, one, facts, policy)
+    try:
+        done = await people.decide(
+            server.log,
+            action_id,
+            decision,
+            by=call.principal,
+            policy=policy,
+            facts=facts,
+            now=server.now,
+            redactor=agent.redactor if agent is not None else SHAPES,
+        )
+    except Refused as error:
+        if not server.sees(call.principal, row):
+            raise _unknown() from None
+        raise _refused(error, call, policy, row) from None
+    server.audit(
+        "decision",
+        call.principal.id,
+        action=action_id,
+        decision=body.decision,
+        tool=done.action.tool,
+        digest=done.digest,
+        reason=body.reason,
+    )
+    top = (await people.root(server.log, row)).run
+    if agent is not None:
+        await server.engine.wake(top)
+    server.hub.poke(run)
+    return schemas.Decided(
+        id=action_id,
+        run=run,
+        decision=body.decision,
+        goes_on=agent is not None,
+        note="" if agent is not None else ELSEWHERE.format(run=top),
+    )
+
+
+async def _open(call: Call, action_id: str, row: RunRow) -> Approval | None:
+    """The question, None if it is not open; `people.decide` then says why, and audits it."""
+    if not call.server.sees(call.principal, row):
+        return None
+    try:
+        return await people.find(call.server.log, action_id)
+    except Refused:
+        return None
+
+
+def _fits(one: Approval, body: Decide) -> None:
+    """A question is answered, an action is approved.
+
+    Raises:
+        Problem: 422.
+    """
+    said = body.decision
+    if one.wants_text and said not in ("answer", "edit", "deny"):
+        raise Problem(422, "answer", "this is a question: answer it, or deny")
+    if said == "answer" and not one.wants_text:
+        raise Problem(422, "answer", "this waits for approval, not for an answer")
+    if said == "done" and (not one.question or one.form is not None):
+        raise Problem(422, "done", "the action was never begun: approve or deny")
+    if said == "answer" and body.answer is None:
+        raise Problem(422, "answer", "an answer says what is answered")
+    if said == "edit" and body.parameters is None:
+        raise Problem(422, "parameters", "an edit says which parameters to use instead")
+    if said != "edit" and body.parameters is not None:
+        raise Problem(422, "parameters", "only an edit brings parameters")
+    if said == "edit" and one.action.tool == ASK_USER:
+        raise Problem(422, "parameters", "a question is answered with text")
+
+
+def _filled(one: Approval, decision: Decision) -> Decision:
+    """The decision with what was filled in as the form wants it.
+
+    Raises:
+        Problem: 422, it does not fit the form.
+    """
+    if not one.form or decision.verdict == "deny":
+        return decision
+    if decision.parameters is not None:
+        forms.check(one.form, decision.parameters, "parameters")
+        return decision
+    return replace(decision, answer=forms.answer(one.form, decision.answer or ""))
+
+
+async def _requester(call: Call, one: Approval, facts: Facts | None, policy: Policy) -> None:
+    """The requester must still be one who may use the tool (RCT-18).
+
+    Raises:
+        Problem: 403.
+    """
+    started = opening(await call.server.log.read(one.run, limit=1))
+    asked = started.principal if started is not None else Principal(one.requester, ())
+    now = call.server.tokens.current(asked)
+    required = policy.required.get(one.action.tool, facts.role if facts is not None else "")
+    if not may(now.roles, required, policy.roles):
+        detail = f"{one.requester!r} may not use {one.action.tool!r} any more: deny it"
+        if call.body.decision != "deny":
+            raise Problem(403, "requester", detail)
+
+
+def _facts(agent: AnyAgent | None, one: Approval | None) -> Facts | None:
+    if agent is None or one is None:
+        return None
+    return facts_of(agent, one.action.tool)
+
+
+async def _agent(call: Call, row: RunRow) -> AnyAgent | None:
+    """The agent of the run that nobody's call started; None if it is not offered here."""
+    server = call.server
+    name = (await people.root(server.log, row)).run
+    started = opening(await server.log.read(name, limit=1))
+    if started is None:
+        return None
+    try:
+        return server.catalog.of(name, started)
+    except Exception:  # noqa: BLE001 - whatever keeps an agent from being made
+        return None
+
+
+def _decision(body: Decide) -> Decision:
+    said: dict[str, Any] = {"reason": body.reason, "digest": body.digest}
+    if body.decision == "edit":
+        said["parameters"] = body.parameters or {}
+    if body.decision == "answer":
+        said["answer"] = body.answer or ""
+    return Decision(body.decision, **said)
+
+
+def _unknown() -> Problem:
+    return Problem(404, "not_found", "there is no such action, or it is not yours")
+
+
+def _refused(error: Refused, call: Call, policy: Policy, row: RunRow) -> Problem:
+    text = str(error)
+    if text.startswith(_GONE):
+        return Problem(410, "expired", text)
+    if text.startswith("edited parameters"):
+        return Problem(422, "parameters", text)
+    own = row.principal == call.principal.id
+    if text.startswith(("access denied", "not yours", "the requester may not", "an agent")):
+        return Problem(403, "not_allowed", text)
+    if not own and not may(call.principal.roles, policy.approvers, policy.roles):
+        return Problem(403, "not_allowed", text)
+    return Problem(409, "resolved" if "resolved" in text else "refused", text)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET", "/approvals", pending, "What waits for you.", "approvals",
+        query=ApprovalsQuery, answers={200: schemas.Approvals}, errors=(404,),
+        right="read",
+    ),
+    Endpoint(
+        "POST", "/approvals/{action}", decide, "Approve, deny, edit or answer.", "approvals",
+        body=Decide, answers={202: schemas.Decided}, errors=(403, 404, 409, 410),
+        status=202,
+        right="read",
+    ),
+)  # fmt: skip

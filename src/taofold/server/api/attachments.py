@@ -1,0 +1,127 @@
+"""Images, documents and sound that clients send with what they say, and that they are shown.
+
+They come as base64 in JSON, and go as files. What a file is its bytes say; what the client calls
+it is only a name. It knows nothing about runs but their events.
+"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from ag_ui.core import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
+from starlette.responses import Response
+
+from taofold.core.content import MediaPart, media_of
+from taofold.core.events import Observed, Record, Replied, RunStarted, Steered
+from taofold.server.api.schemas import MOST_FILES, Attached
+from taofold.server.endpoint import Call, Endpoint, Problem, seen
+from taofold.tools.media import Attachment, Prompt
+
+_SHOWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What a browser may show in place. Everything else is a download: it might hold script."""
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "Cache-Control": "private, max-age=3600, immutable",
+}
+
+
+def prompt(text: str, attached: Iterable[Attached]) -> Prompt:
+    """The text with its files, in order; they are read and checked when the run begins.
+
+    Raises:
+        Problem: 422, one is no base64.
+    """
+    files = [_attachment(one.name, one.data, one.url) for one in attached]
+    return [text, *files] if files else text
+
+
+def _attachment(name: str, data: str, url: str) -> Attachment:
+    if url:
+        return Attachment(url=_https(url), name=name)
+    try:
+        return Attachment(data=b64decode(data, validate=True), name=name)
+    except (binascii.Error, ValueError):
+        raise Problem(422, "attachment", f"the data of {name[:80]!r} is no base64") from None
+
+
+def _https(url: str) -> str:
+    if not url.startswith("https://"):
+        raise Problem(422, "attachment", "an address begins with https://; else send the data")
+    return url
+
+
+def from_ag_ui(content: Sequence[Any]) -> tuple[str, list[Attachment]]:
+    """The text of an AG-UI message, and its media.
+
+    Raises:
+        Problem: 422, a part is of no kind that models are shown, or cannot be had.
+    """
+    texts: list[str] = []
+    files: list[Attachment] = []
+    for part in content:
+        match part:
+            case TextPart():
+                texts.append(part.text)
+            case ImagePart() | AudioPart() | VideoPart() | DocumentPart():
+                source = part.source
+                if source.type not in ("data", "url"):
+                    raise Problem(422, "messages", f"a source of type {source.type} is not known")
+                data, url = ("", source.value) if source.type == "url" else (source.value, "")
+                files.append(_attachment(part.type, data, url))
+            case _:
+                raise Problem(422, "messages", "only text, images, sound and documents are known")
+    if len(files) > MOST_FILES:
+        raise Problem(422, "messages", f"a message has at most {MOST_FILES} files")
+    return "\n".join(texts), files
+
+
+async def medium(call: Call) -> Response:
+    """The bytes of an image, document or sound that the run was shown."""
+    row = await seen(call, call.path["run"])
+    log, digest = call.server.log, call.path["digest"]
+    part = _mentioned(await log.read(row.run), digest)
+    if part is None:
+        raise Problem(404, "not_found", "the run was shown nothing of this name")
+    kind = part.media_type
+    headers = _HEADERS
+    if kind not in _SHOWN:
+        headers = {**_HEADERS, "Content-Disposition": "attachment"}
+        kind = "application/octet-stream"
+    return Response(await log.blob(digest), headers=headers, media_type=kind)
+
+
+def _mentioned(records: Iterable[Record], digest: str) -> MediaPart | None:
+    """The medium of that digest that one of the records speaks of."""
+    for record in records:
+        for part in media_in(record):
+            if part.digest == digest:
+                return part
+    return None
+
+
+def media_in(record: Record) -> list[MediaPart]:
+    """The media that the record speaks of."""
+    match record.event:
+        case RunStarted(parts=parts) | Steered(parts=parts):
+            return list(media_of(parts))
+        case Observed(observation=seen_then):
+            return list(media_of(seen_then.parts))
+        case Replied(content=content):
+            return list(media_of(content))
+        case _:
+            return []
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET",
+        "/runs/{run}/media/{digest}",
+        medium,
+        "An image, document or sound that the run was shown.",
+        answers={200: "application/octet-stream"},
+        errors=(404,),
+        right="read",
+    ),
+)

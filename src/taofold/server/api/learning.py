@@ -1,0 +1,231 @@
+"""The routes of loops and patterns: projections of the journal, to look at.
+
+They belong to the machine, not to one user: whoever holds the right `learning` sees them.
+"""
+
+from typing import Any, Final, NoReturn
+
+from pydantic import BaseModel
+
+from taofold.core.errors import Refused, UnknownRun
+from taofold.core.text import iso
+from taofold.core.value import plain
+from taofold.learning.patterns.pattern import Arm, Pattern, PatternSource, Query
+from taofold.learning.registry import Registry
+from taofold.log.journal import Journal
+from taofold.loop.events import IterationEnded
+from taofold.loop.report import report_json
+from taofold.loop.state import LoopState
+from taofold.loop.stream import LoopStream, ids, load
+from taofold.server.api import schemas
+from taofold.server.api.schemas import LoopsQuery, PatternsQuery
+from taofold.server.endpoint import Call, Endpoint, Problem
+
+_NONE: Final = "this server keeps no loops and patterns"
+
+
+async def loops(call: Call) -> BaseModel:
+    """Every loop, the newest first."""
+    journal = _journal(call)
+    query: LoopsQuery = call.query
+    names = (await ids(journal))[: query.limit]
+    items = [_loop(name, await LoopStream(journal, name).read()) for name in names]
+    return schemas.Loops(items=items)
+
+
+async def loop(call: Call) -> BaseModel:
+    """One loop: its gates, and what each iteration changed and proved."""
+    name = call.path["loop"]
+    try:
+        stream = await load(_journal(call), name)
+    except UnknownRun:
+        _unknown("loop")
+    state = stream.state
+    baseline, lessons = state.baseline, state.lessons
+    return schemas.LoopDetail(
+        **_loop(name, state).model_dump(),
+        baseline_quality=baseline.verdict.quality if baseline is not None else None,
+        best=state.ended.best if state.ended is not None else 0,
+        gates=_gates(state),
+        steps=[_step(ended) for ended in state.done],
+        lessons=plain(lessons.lessons) if lessons is not None else None,
+        report=plain(report_json(name, stream.records)),
+    )
+
+
+def _loop(name: str, state: LoopState) -> schemas.Loop:
+    done, usage = state.done, state.spent.usage
+    measured = state.verdict
+    return schemas.Loop(
+        id=name,
+        task=state.wish.task,
+        status=state.status,
+        reason=state.ended.reason if state.ended is not None else "",
+        commands=list(state.wish.commands),
+        iterations=len(done),
+        max_iterations=state.bounds.iterations,
+        quality=measured.quality if measured is not None else None,
+        passed=bool(done) and done[-1].verdict.passed,
+        control=state.lessons is not None and state.lessons.lessons.control,
+        usd=usage.usd,
+        tokens=usage.tokens,
+        started_at=iso(state.started_at),
+        updated_at=iso(state.at),
+    )
+
+
+def _gates(state: LoopState) -> list[dict[str, Any]]:
+    """Each command, whether it passes now, and whether it did before the first iteration."""
+    before = state.baseline.verdict.results if state.baseline is not None else ()
+    now = state.done[-1].verdict.results if state.done else ()
+    passed = {one.gate.command: one.passed for one in now}
+    passed_before = {one.gate.command: one.passed for one in before}
+    return [
+        {
+            "command": command,
+            "passed": passed.get(command, passed_before.get(command)),
+            "passed_before": passed_before.get(command, False),
+        }
+        for command in state.wish.commands
+    ]
+
+
+def _step(ended: IterationEnded) -> dict[str, Any]:
+    verdict = ended.verdict
+    return {
+        "number": ended.number,
+        "run": ended.run,
+        "passed": verdict.passed,
+        "quality": verdict.quality,
+        "tampered": bool(verdict.tampered),
+        "gates": [
+            {
+                "command": result.gate.command,
+                "passed": result.passed,
+                "exit_code": result.code,
+                "reasons": list(result.reasons),
+            }
+            for result in verdict.results
+        ],
+        "changed": list(ended.changed),
+        "diff": ended.diff,
+        "said": ended.said,
+        "status": ended.status,
+        "stop_reason": ended.stop_reason,
+        "seconds": ended.spent.ms / 1000,
+        "usd": ended.spent.usage.usd,
+    }
+
+
+async def patterns(call: Call) -> BaseModel:
+    """What was learnt, with what it was worth."""
+    query: PatternsQuery = call.query
+    wanted = Query(kind=query.kind or None, retired=query.retired)
+    found = await _registry(call).patterns(wanted)
+    return schemas.Patterns(items=[_pattern(one) for one in found])
+
+
+async def pattern(call: Call) -> BaseModel:
+    """One pattern, with where it came from and where it was used."""
+    registry, name = _registry(call), call.path["pattern"]
+    try:
+        one = await registry.show(name)
+        lineage = await registry.lineage(name)
+    except Refused:
+        _unknown("pattern")
+    return schemas.PatternDetail(
+        **_pattern(one).model_dump(),
+        body=plain(one.body),
+        scope=plain(one.scope),
+        related=list(one.related),
+        shown=_arm(one.shown),
+        held=_arm(one.held),
+        trend=[{**plain(at), "at": iso(at.at)} for at in one.trend],
+        lineage=[_source(source) for source in lineage],
+    )
+
+
+async def metrics(call: Call) -> BaseModel:
+    """What learning has saved, with its interval and counts."""
+    return schemas.Learning((await _registry(call).metrics()).as_json())
+
+
+def _arm(arm: Arm) -> dict[str, Any]:
+    return {"loops": arm.loops, "mean": arm.mean, "solved": arm.solved}
+
+
+def _source(source: PatternSource) -> dict[str, Any]:
+    outcome = "" if source.won is None else "it helped" if source.won else "it did not help"
+    return {
+        "what": source.role,
+        "loop": source.loop,
+        "at": iso(source.at),
+        "by": source.by,
+        "outcome": outcome,
+        "iterations": source.iterations,
+        "claimed": source.claimed,
+    }
+
+
+def _pattern(one: Pattern) -> schemas.Pattern:
+    told = one.total
+    return schemas.Pattern(
+        id=one.id,
+        name=one.name,
+        kind=one.kind,
+        tags=list(one.tags),
+        rate=one.rate,
+        usage=told.usage,
+        successes=told.successes,
+        failures=told.failures,
+        loops=len(one.loops),
+        probation=one.probation,
+        retired=one.retired,
+        first_discovered=iso(one.first_discovered) if one.first_discovered else None,
+        last_used=iso(one.last_used) if one.last_used else None,
+    )
+
+
+def _journal(call: Call) -> Journal:
+    if call.server.journal is None:
+        raise Problem(404, "not_found", _NONE)
+    return call.server.journal
+
+
+def _registry(call: Call) -> Registry:
+    if call.server.registry is None:
+        raise Problem(404, "not_found", _NONE)
+    return call.server.registry
+
+
+def _unknown(what: str) -> NoReturn:
+    raise Problem(404, "not_found", f"there is no such {what}") from None
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET", "/loops", loops, "Loops, the newest first.", "learning",
+        query=LoopsQuery, answers={200: schemas.Loops}, errors=(404,),
+        right="learning",
+    ),
+    Endpoint(
+        "GET", "/loops/{loop}", loop, "A loop with its gates and iterations.", "learning",
+        answers={200: schemas.LoopDetail}, errors=(404,),
+        right="learning",
+    ),
+    Endpoint(
+        "GET", "/patterns", patterns, "What was learnt.", "learning",
+        query=PatternsQuery, answers={200: schemas.Patterns}, errors=(404,),
+        right="learning",
+    ),
+    Endpoint(
+        "GET", "/patterns/metrics", metrics, "What learning has saved.", "learning",
+        answers={200: schemas.Learning}, errors=(404,),
+        right="learning",
+    ),
+    Endpoint(
+        "GET", "/patterns/{pattern}", pattern, "A pattern with its lineage.", "learning",
+        answers={200: schemas.PatternDetail}, errors=(404,),
+        right="learning",
+    ),
+)  # fmt: skip

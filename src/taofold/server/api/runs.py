@@ -1,0 +1,239 @@
+"""The routes of runs: list them, see one, travel in it, follow it, change its course."""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
+
+from taofold.agent.activation import new_id
+from taofold.core import events as e
+from taofold.core.errors import ConfigError, UnknownRun
+from taofold.core.trace import opening
+from taofold.log.log import ENDED, RunRow
+from taofold.runtime import control as people
+from taofold.runtime import run as runs
+from taofold.runtime.endings import RESUMABLE
+from taofold.server import views
+from taofold.server.api import schemas
+from taofold.server.api.approvals import pending_of
+from taofold.server.api.schemas import EventsQuery, Fork, RecordsQuery, RunsQuery, StateQuery, Steer
+from taofold.server.endpoint import Call, Endpoint, Nothing, Problem, mine, seen
+from taofold.server.streams.response import stream
+
+_STREAMED: Final = "text/event-stream"
+
+
+async def page(call: Call) -> BaseModel:
+    """The caller's runs, newest first."""
+    query: RunsQuery = call.query
+    before = await _place(call, query.cursor) if query.cursor else 0
+    found: dict[int, RunRow] = {}
+    for source in _sources(call, query.agent):
+        rows = await call.server.log.rows(
+            **source,
+            status=query.status,
+            session=views.inner_session(call.principal, query.session),
+            before=before,
+            limit=query.limit + 1,
+        )
+        found |= {row.place: row for row in rows}
+    newest = [found[place] for place in sorted(found, reverse=True)]
+    shown = newest[: query.limit]
+    following = shown[-1].run if len(newest) > query.limit else None
+    return schemas.Runs(items=[views.run(row) for row in shown], next=following)
+
+
+def _sources(call: Call, agent: str) -> list[dict[str, str]]:
+    """Whose runs the caller sees: its own, and those of agents that it approves for."""
+    own = {"principal": call.principal.id}
+    others = [{"agent": name} for name in call.server.approves(call.principal)]
+    if not agent:
+        return [own, *others]
+    return [{**own, "agent": agent}, *[one for one in others if one["agent"] == agent]]
+
+
+async def _place(call: Call, cursor: str) -> int:
+    """Where the page before ended.
+
+    Raises:
+        Problem: 422, no run that the caller sees has the cursor.
+    """
+    with suppress(UnknownRun):
+        row = await call.server.log.row(cursor)
+        if call.server.sees(call.principal, row):
+            return row.place
+    raise Problem(422, "cursor", "no run of this list has the cursor")
+
+
+async def detail(call: Call) -> BaseModel:
+    """One run."""
+    row = await seen(call, call.path["run"])
+    log = call.server.log
+    records = await log.read(row.run)
+    children = await log.rows(parent=row.run, limit=0)
+    pending = await pending_of(call, row.run) if row.status in ("running", "waiting") else []
+    # A long run takes a while to fold: the other clients are served meanwhile.
+    return await asyncio.to_thread(views.detail, row, records, reversed(children), pending)
+
+
+async def records(call: Call) -> BaseModel:
+    """Events as they stand in the log."""
+    row = await seen(call, call.path["run"])
+    query: RecordsQuery = call.query
+    found = await call.server.log.read(row.run, after=query.after, limit=query.limit)
+    following = found[-1].seq if len(found) == query.limit else None
+    return schemas.Records(items=[views.record(one) for one in found], next=following)
+
+
+async def state(call: Call) -> BaseModel:
+    """The state as it was after an event."""
+    row = await seen(call, call.path["run"])
+    at: int | None = call.query.at
+    if at is not None and at >= row.events:
+        raise Problem(422, "at", f"the run has the events 0 to {row.events - 1}")
+    found = await call.server.log.read(row.run, limit=0 if at is None else at + 1)
+    return await asyncio.to_thread(views.moment, row.run, found)
+
+
+async def audit(call: Call) -> BaseModel:
+    """Who asked, who decided, what came of it."""
+    row = await seen(call, call.path["run"])
+    return views.audited(await call.server.log.read(row.run))
+
+
+async def events(call: Call) -> Response:
+    """The run's events, from where the client left off."""
+    row = await seen(call, call.path["run"])
+    after = call.request.headers.get("last-event-id", "") or call.query.after
+    cancel = call.query.on_disconnect == "cancel" and row.principal == call.principal.id
+    if cancel:
+        call.server.require(call.principal, "cancel")
+    return await stream(call, row.run, after, cancel=cancel)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET", "/runs", page, "Your runs, newest first.",
+        query=RunsQuery, answers={200: schemas.Runs},
+        right="read",
+    ),
+    Endpoint(
+        "GET", "/runs/{run}", detail, "A run and how it stands.",
+        answers={200: schemas.Detail}, errors=(404,),
+        right="read",
+    ),
+    Endpoint(
+        "GET",
+        "/runs/{run}/events",
+        events,
+        "The run's events as they happen. 204: it has ended and you have read it all.",
+        query=EventsQuery,
+        answers={200: _STREAMED, 204: ""},
+        headers={"Last-Event-ID": "The `id:` of the last event that you got."},
+        errors=(404,),
+        right="read",
+    ),
+    Endpoint(
+        "GET", "/runs/{run}/records", records, "The run's events as they stand in the log.",
+        query=RecordsQuery, answers={200: schemas.Records}, errors=(404,),
+        right="read",
+    ),
+    Endpoint(
+        "GET", "/runs/{run}/state", state, "The run's state, now or after one of its events.",
+        query=StateQuery, answers={200: schemas.Moment}, errors=(404,),
+        right="read",
+    ),
+    Endpoint(
+        "GET", "/runs/{run}/audit", audit, "Every call with who decided; every refused attempt.",
+        answers={200: schemas.Audited}, errors=(404,),
+        right="read",
+    ),
+)  # fmt: skip
+
+
+async def cancel(call: Call) -> BaseModel:
+    """Stop a run: nothing starts afterwards, what was done is kept."""
+    row = await mine(call)
+    await people.cancel(call.server.log, row.run, by=call.principal)
+    call.server.audit("cancel", call.principal.id, run=row.run)
+    call.server.hub.poke(row.run)
+    return schemas.Accepted(id=row.run)
+
+
+async def steer(call: Call) -> BaseModel:
+    """Tell a run something: its model reads it at its next turn, once."""
+    row = await mine(call)
+    body: Steer = call.body
+    name = f"steer:{call.principal.id}:{body.message_id}" if body.message_id else ""
+    await people.steer(call.server.log, row.run, body.text, by=call.principal, message_id=name)
+    call.server.audit("steer", call.principal.id, run=row.run)
+    return schemas.Accepted(id=row.run)
+
+
+async def fork(call: Call) -> Response:
+    """Branch off at a step and go on from there."""
+    row = await mine(call)
+    server, at = call.server, call.body.at
+    if at is not None and at >= row.events:
+        raise Problem(422, "at", f"the run has the events 0 to {row.events - 1}")
+    started = opening(await server.log.read(row.run, limit=1))
+    if started is None:
+        raise Problem(409, "damaged", "the run has no start")
+    try:
+        server.catalog.of(row.run, started)
+    except ConfigError as error:
+        raise Problem(409, "agent", str(error)) from None
+    new = new_id()
+    await runs.fork(server.log, row.run, new, at=at, now=server.now(), driven=True)
+    await server.engine.wake(new)
+    server.audit("fork", call.principal.id, run=row.run, detail=f"as {new}")
+    shown = views.run(await server.log.row(new))
+    return JSONResponse(shown.model_dump(), 201, {"Location": f"/runs/{new}"})
+
+
+async def resume(call: Call) -> BaseModel:
+    """Carry on a run that failed, was cancelled, or lost its process."""
+    row = await mine(call)
+    server = call.server
+    records = await server.log.read(row.run)
+    last = records[-1].event if records else None
+    again = isinstance(last, e.RunFinished) and last.stop_reason in RESUMABLE
+    if row.status in ENDED and not again:
+        raise Problem(409, "ended", f"the run ended as {row.status}: fork it to try another way")
+    server.engine.stuck.pop(row.run, None)
+    started = opening(records)
+    if started is not None:
+        try:
+            server.catalog.of(row.run, started)
+        except ConfigError as error:
+            raise Problem(409, "agent", str(error)) from None
+    await runs.reopen(server.log, row.run)
+    await server.engine.wake(row.run)
+    server.audit("resume", call.principal.id, run=row.run)
+    return schemas.Accepted(id=row.run)
+
+
+COURSE: Final = (
+    Endpoint(
+        "POST", "/runs/{run}/cancel", cancel, "Stop a run.",
+        body=Nothing, answers={202: schemas.Accepted}, errors=(403, 404, 409), status=202,
+        right="cancel",
+    ),
+    Endpoint(
+        "POST", "/runs/{run}/steer", steer, "Tell a run something.",
+        body=Steer, answers={202: schemas.Accepted}, errors=(403, 404, 409), status=202,
+        right="start",
+    ),
+    Endpoint(
+        "POST", "/runs/{run}/fork", fork, "Branch off at a step and go on from there.",
+        body=Fork, answers={201: schemas.Run}, errors=(403, 404, 409), status=201,
+        right="start",
+    ),
+    Endpoint(
+        "POST", "/runs/{run}/resume", resume, "Carry on a run that failed or was cancelled.",
+        body=Nothing, answers={202: schemas.Accepted}, errors=(403, 404, 409), status=202,
+        right="start",
+    ),
+)  # fmt: skip

@@ -1,0 +1,484 @@
+"""The JSON of requests and answers.
+
+Requests refuse what they do not know: roles, principals and history cannot be smuggled in.
+Later releases may add fields to answers.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    RootModel,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
+
+from taofold.server.endpoint import RUN_ID, Shape
+
+LONGEST_GOAL = 20_000
+MOST_FILES = 20
+"""Files with one message."""
+_Text = Annotated[str, StringConstraints(max_length=LONGEST_GOAL)]
+_Name = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+_RunId = Annotated[str, StringConstraints(pattern=rf"^({RUN_ID})?$")]
+
+
+def _writable(text: str) -> str:
+    """JSON can say half a character; a log cannot keep it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the text is not valid Unicode") from None
+    return text
+
+
+class Attached(Shape):
+    """An image, a document or sound: its bytes, or where the model's provider may fetch it."""
+
+    data: str = Field("", description="The bytes, base64.")
+    url: Annotated[str, StringConstraints(max_length=2000)] = Field(
+        "", description="An https:// address, instead of the bytes. The server does not open it."
+    )
+    name: _Name = Field("", description="What people and models call it.")
+
+    @model_validator(mode="after")
+    def _one(self) -> "Attached":
+        if bool(self.data) == bool(self.url):
+            raise ValueError("give data or url, one of them")
+        return self
+
+
+class NewRun(Shape):
+    """A run to be started."""
+
+    goal: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GOAL)] = Field(
+        description="What the agent should do."
+    )
+    agent: _Name = Field("", description="Name of an agent of GET /agents; empty: the first.")
+    session: _Name = Field("", description="The conversation it belongs to.")
+    ui_context: Annotated[str, StringConstraints(max_length=2000)] = Field(
+        "",
+        validation_alias=AliasChoices("ui_context", "uiContext"),
+        description="What the user looks at. The agent gets it as data, in front of the goal.",
+    )
+    data: dict[str, Any] = Field(
+        default_factory=dict[str, Any], description="What the run's state begins with."
+    )
+    on_disconnect: Literal["continue", "cancel"] = Field(
+        "continue", description="What becomes of the run when its stream is left for 5 seconds."
+    )
+    on_busy: Literal["refuse", "wait"] = Field(
+        "refuse", description="If the session has a run that has not ended: 409, or wait for it."
+    )
+    attachments: list[Attached] = Field(
+        default_factory=list[Attached],
+        max_length=MOST_FILES,
+        description="What the model is shown besides the goal, in this order.",
+    )
+
+    @field_validator("goal", "session", "ui_context", "agent")
+    @classmethod
+    def _valid(cls, text: str) -> str:
+        return _writable(text)
+
+    @field_validator("goal")
+    @classmethod
+    def _said(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("the goal is empty")
+        return text
+
+
+class Steer(Shape):
+    """A message for a run that goes on."""
+
+    text: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GOAL)]
+    message_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{0,100}$")] = ""
+
+    _valid = field_validator("text")(_writable)
+
+
+class Fork(Shape):
+    """Where to branch off."""
+
+    at: Annotated[int, Field(ge=0, le=0xFFFFFFFF)] | None = Field(
+        None, description="Event number; the last complete step at or before it counts."
+    )
+
+
+class Decide(Shape):
+    """A person's word on an action that waits."""
+
+    decision: Literal["approve", "deny", "edit", "answer", "done"]
+    parameters: dict[str, Any] | None = Field(None, description="For `edit`: run it with these.")
+    answer: _Text | None = Field(None, description="For `answer`: to the agent's question.")
+    reason: Annotated[str, StringConstraints(max_length=2000)] = ""
+    digest: Annotated[str, StringConstraints(max_length=64)] = Field(
+        "", description="Of what the person was shown: another action is then refused."
+    )
+
+    @field_validator("answer", "reason", "digest")
+    @classmethod
+    def _valid(cls, text: str | None) -> str | None:
+        return text if text is None else _writable(text)
+
+
+class Login(Shape):
+    """A token, in exchange for a cookie."""
+
+    token: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class RunsQuery(Shape):
+    """Which runs."""
+
+    status: Literal["", "running", "waiting", "finished", "limited", "failed", "cancelled"] = ""
+    session: _Name = ""
+    agent: _Name = ""
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    cursor: _RunId = Field("", description="`next` of the page before.")
+
+
+class RecordsQuery(Shape):
+    """Which records."""
+
+    after: Annotated[int, Field(ge=-1, le=0xFFFFFFFF)] = -1
+    limit: Annotated[int, Field(ge=1, le=2000)] = 500
+
+
+class StateQuery(Shape):
+    """Which moment."""
+
+    at: Annotated[int, Field(ge=0, le=0xFFFFFFFF)] | None = None
+
+
+class EventsQuery(Shape):
+    """Where a stream begins. A `Last-Event-ID` header comes before `after`."""
+
+    after: Annotated[str, StringConstraints(max_length=4096)] = ""
+    on_disconnect: Literal["continue", "cancel"] = "continue"
+
+
+class ApprovalsQuery(Shape):
+    """Whose approvals."""
+
+    run: _RunId = ""
+
+
+class LoopsQuery(Shape):
+    """How many loops."""
+
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+
+
+class PatternsQuery(Shape):
+    """Which patterns; `retired` left out: both."""
+
+    kind: Literal["", "error", "success", "anti", "template"] = ""
+    retired: bool | None = None
+
+
+class Answer(BaseModel):
+    """What we answer with. Fields may be added by later releases."""
+
+    model_config = ConfigDict(ser_json_inf_nan="null")
+
+
+class Run(Answer):
+    """A run in a list."""
+
+    id: str
+    status: str
+    goal: str
+    agent: str
+    session: str
+    parent: str
+    principal: str
+    created_at: str
+    updated_at: str
+    events: int
+    waiting_for: str
+
+
+class Runs(Answer):
+    """A page of runs, newest first."""
+
+    items: list[Run]
+    next: str | None
+
+
+class Approval(Answer):
+    """An action or question that waits for a person."""
+
+    id: str
+    run: str
+    agent: str
+    goal: str
+    tool: str
+    args: dict[str, Any]
+    summary: str
+    tier: int
+    reason: str
+    question: str
+    form: dict[str, Any] | None = None
+    """JSON Schema of the answer that a tool wants in the middle of its call."""
+    digest: str
+    requester: str
+    asked_at: str
+    expires_at: str | None
+
+
+class Approvals(Answer):
+    """Everything that waits for this principal."""
+
+    items: list[Approval]
+
+
+class Medium(Answer):
+    """An image, document or sound. Its bytes are at `/runs/{run}/media/{digest}`.
+
+    Without a digest only its provider can fetch it, from `url`.
+    """
+
+    kind: str
+    media_type: str
+    digest: str
+    size: int
+    name: str
+    url: str
+
+
+class Detail(Run):
+    """A run, with how it stands."""
+
+    model: str
+    strategy: str
+    stop_reason: str
+    success: bool
+    output: Any
+    error: str
+    steps: int
+    model_calls: int
+    tool_calls: int
+    refused_calls: int
+    tokens: int
+    usd: float
+    seconds: float
+    metrics: dict[str, Any]
+    media: list[Medium]
+    """What the model is shown besides the goal's text."""
+    children: list[Run]
+    pending: list[Approval]
+
+
+class Moment(Answer):
+    """A run's state after one of its events."""
+
+    run_id: str
+    at: int
+    goal: str
+    status: str
+    stop_reason: str
+    waiting_for: str
+    success: bool
+    output: Any
+    error: str
+    data: dict[str, Any]
+    steps: list[dict[str, Any]]
+    open: dict[str, Any]
+    model_calls: int
+    tool_calls: int
+    refused_calls: int
+    tokens: int
+    usd: float
+    seconds: float
+
+
+class Record(Answer):
+    """One event as it stands in the log."""
+
+    seq: int
+    at: str
+    event: dict[str, Any]
+
+
+class Records(Answer):
+    """Events in order. `next` is what to pass as `after`, null at the end."""
+
+    items: list[Record]
+    next: int | None
+
+
+class Audited(Answer):
+    """Every call of a run with who decided, and every refused attempt to decide."""
+
+    entries: list[dict[str, Any]]
+    attempts: list[dict[str, Any]]
+
+
+class Decided(Answer):
+    """The decision was taken; the run goes on by itself if `goes_on`, else `note` says where."""
+
+    id: str
+    run: str
+    decision: str
+    goes_on: bool = True
+    note: str = ""
+
+
+class Accepted(Answer):
+    """It will happen: the run's events say when."""
+
+    id: str
+    accepted: bool = True
+
+
+class ToolShown(Answer):
+    """A tool of an agent."""
+
+    name: str
+    description: str
+    tier: int
+    effect: str
+    role: str
+    parameters: dict[str, Any]
+
+
+class AgentShown(Answer):
+    """An agent that can be given a goal."""
+
+    name: str
+    description: str
+    model: str
+    strategy: str
+    tools: list[ToolShown]
+
+
+class Agents(Answer):
+    """The agents that are offered; the first is the default."""
+
+    items: list[AgentShown]
+
+
+class Me(Answer):
+    """Who is signed in. `csrf` goes into the header X-CSRF-Token, if signed in by cookie."""
+
+    id: str
+    roles: list[str]
+    csrf: str
+    version: str
+
+
+class Health(Answer):
+    """The server works."""
+
+    status: Literal["ok", "stopping"]
+    version: str
+    active_runs: int
+    queued_runs: int
+    watchers: int
+
+
+class Ready(Answer):
+    """May requests be sent to this server? `log`: it cannot reach its log now."""
+
+    status: Literal["ok", "stopping", "log"]
+
+
+class Fault(Answer):
+    """What is wrong with one part of a request."""
+
+    where: str
+    path: str
+    fault: str
+
+
+class ProblemShape(Answer):
+    """Problem details (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    faults: list[Fault] | None = None
+
+
+class Loop(Answer):
+    """A loop in a list. `quality` is the share of checks that pass, None before any ran."""
+
+    id: str
+    task: str
+    status: str
+    reason: str
+    commands: list[str]
+    iterations: int
+    max_iterations: int
+    quality: float | None
+    passed: bool
+    control: bool
+    usd: float
+    tokens: int
+    started_at: str
+    updated_at: str
+
+
+class Loops(Answer):
+    """Loops, the newest first."""
+
+    items: list[Loop]
+
+
+class LoopDetail(Loop):
+    """A loop with what each iteration did and proved, and its report."""
+
+    baseline_quality: float | None
+    best: int
+    gates: list[dict[str, Any]]
+    steps: list[dict[str, Any]]
+    lessons: dict[str, Any] | None
+    report: dict[str, Any]
+
+
+class Pattern(Answer):
+    """Something learnt, with the raw counts behind its rate."""
+
+    id: str
+    name: str
+    kind: str
+    tags: list[str]
+    rate: float | None
+    usage: int
+    successes: int
+    failures: int
+    loops: int
+    probation: bool
+    retired: str
+    first_discovered: str | None
+    last_used: str | None
+
+
+class Patterns(Answer):
+    """What was learnt, the oldest first."""
+
+    items: list[Pattern]
+
+
+class PatternDetail(Pattern):
+    """A pattern with where it came from, where it was used, and what that was worth."""
+
+    body: dict[str, Any]
+    scope: dict[str, Any]
+    related: list[str]
+    shown: dict[str, Any]
+    held: dict[str, Any]
+    trend: list[dict[str, Any]]
+    lineage: list[dict[str, Any]]
+
+
+class Learning(RootModel[dict[str, Any]]):
+    """What learning has saved, by the names that are exported."""

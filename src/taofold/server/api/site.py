@@ -1,0 +1,176 @@
+"""The routes about the server itself: agents, signing in and out, health, counts, OpenAPI."""
+
+import asyncio
+from typing import Final
+
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+import taofold
+from taofold.core.errors import LogError
+from taofold.server import views
+from taofold.server.api import schemas
+from taofold.server.api.schemas import Login
+from taofold.server.auth.sessions import SESSION_S, Session
+from taofold.server.endpoint import Call, Endpoint, Nothing, Problem
+from taofold.server.middleware import MEDIA
+
+READY_S: Final = 3.0
+"""How long the log may take to answer."""
+
+
+async def agents(call: Call) -> BaseModel:
+    """What can be given a goal."""
+    catalog = call.server.catalog
+    return schemas.Agents(items=[views.agent(name, catalog[name]) for name in catalog.names])
+
+
+async def me(call: Call) -> BaseModel:
+    """Who the caller is."""
+    return _me(call.principal.id, call.principal.roles, call.csrf)
+
+
+def _me(id_: str, roles: tuple[str, ...], csrf: str) -> schemas.Me:
+    return schemas.Me(id=id_, roles=list(roles), csrf=csrf, version=taofold.__version__)
+
+
+async def enter(call: Call) -> Response:
+    """Sign in by the link that was printed when the server began."""
+    if call.request.method == "HEAD":  # a preview of the link must not use it up
+        raise Problem(405, "method", "this cannot be done here", headers={"Allow": "GET"})
+    cookie = await asyncio.to_thread(call.server.signin.redeem, call.path["code"])
+    if cookie is None:
+        raise Problem(404, "not_found", "this link was used or is too old: start one anew")
+    call.server.audit("signin", "local", detail="by link")
+    answer = RedirectResponse("/", 303)
+    _set(call, answer, cookie)
+    return answer
+
+
+async def login(call: Call) -> Response:
+    """Sign in with a token; this machine's user with the local one."""
+    server, request = call.server, call.request
+    client = request.client.host if request.client else ""
+    token = server.tokens.check(call.body.token)
+    if token is None and not server.door.takes_local(call.body.token, request.headers, client):
+        raise Problem(401, "unauthorized", "the token is not valid")
+    cookie = await asyncio.to_thread(server.signin.cookie, token)
+    session = server.signin.read(cookie)
+    assert isinstance(session, Session)
+    detail = "by the local token" if token is None else f"by token {token.id}"
+    server.audit("signin", session.principal.id, detail=detail)
+    shown = _me(session.principal.id, session.principal.roles, session.csrf)
+    answer = JSONResponse(shown.model_dump())
+    _set(call, answer, cookie)
+    return answer
+
+
+async def logout(call: Call) -> Response:
+    """End the session: its cookie is refused from now on, whoever has it."""
+    door, signin = call.server.door, call.server.signin
+    cookie = door.cookie(call.request.headers)
+    if cookie is not None:
+        await asyncio.to_thread(signin.end, cookie)
+    call.server.audit("signout", call.principal.id)
+    answer = JSONResponse(schemas.Accepted(id=call.principal.id).model_dump(), 202)
+    answer.delete_cookie(signin.name, path="/", httponly=True, samesite="strict")
+    return answer
+
+
+def _set(call: Call, answer: Response, cookie: str) -> None:
+    answer.set_cookie(
+        call.server.signin.name,
+        cookie,
+        max_age=SESSION_S,
+        path="/",
+        secure=call.request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+
+
+async def health(call: Call) -> BaseModel:
+    """Is the server well?"""
+    engine = call.server.engine
+    return schemas.Health(
+        status="stopping" if engine.stopping else "ok",
+        version=taofold.__version__,
+        active_runs=engine.active,
+        queued_runs=engine.queued,
+        watchers=call.server.hub.watchers,
+    )
+
+
+async def ready(call: Call) -> Response:
+    """May requests be sent here? Not while it stops, or cannot reach its log."""
+    server = call.server
+    problem = "stopping" if server.engine.stopping else ""
+    if not problem:
+        try:
+            async with asyncio.timeout(READY_S):
+                await server.log.due(server.now(), limit=1)
+        except (LogError, TimeoutError):
+            problem = "log"
+    return JSONResponse({"status": problem or "ok"}, 503 if problem else 200)
+
+
+async def metrics(call: Call) -> Response:
+    """What a monitor wants to know."""
+    server = call.server
+    runs = await server.log.count()
+    gauges = {
+        "active_runs": ("Runs that this process drives.", float(server.engine.active)),
+        "queued_runs": ("Runs that wait for their turn.", float(server.engine.queued)),
+        "waiting_runs": (
+            "Runs that wait for a person or their turn.",
+            float(runs.get("waiting", 0)),
+        ),
+        "streams": ("Open event streams.", float(server.streams)),
+        "stuck_runs": ("Runs that cannot be continued here.", float(len(server.engine.stuck))),
+    }
+    text = server.counts.text(gauges, runs)
+    return Response(text, media_type=MEDIA)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET", "/agents", agents, "The agents that are offered.", "server",
+        answers={200: schemas.Agents},
+        right="read",
+    ),
+    Endpoint(
+        "GET", "/me", me, "Who you are.", "server",
+        answers={200: schemas.Me},
+        right="signed_in",
+    ),
+    Endpoint(
+        "GET", "/signin/{code}", enter, "Sign in by a one-time link.", "server",
+        answers={303: ""}, errors=(404,), page=True, status=303,
+        right="public",
+    ),
+    Endpoint(
+        "POST", "/signin", login, "Sign in with a token.", "server",
+        body=Login, answers={200: schemas.Me},
+        right="public",
+    ),
+    Endpoint(
+        "POST", "/signout", logout, "Sign out.", "server",
+        body=Nothing, answers={202: schemas.Accepted}, status=202,
+        right="signed_in",
+    ),
+    Endpoint(
+        "GET", "/healthz", health, "Is the server well?", "server",
+        answers={200: schemas.Health},
+        right="public",
+    ),
+    Endpoint(
+        "GET", "/readyz", ready, "May requests be sent here? 503 if not.", "server",
+        answers={200: schemas.Ready, 503: schemas.Ready},
+        right="public",
+    ),
+    Endpoint(
+        "GET", "/metrics", metrics, "Counters in Prometheus's text format.", "server",
+        answers={200: "text/plain"},
+        right="metrics",
+    ),
+)  # fmt: skip

@@ -1,0 +1,180 @@
+"""The route that starts a run: once for each idempotency key, one at a time in a session."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, nullcontext
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+from starlette.responses import JSONResponse, Response
+
+from taofold.agent.activation import new_id
+from taofold.core.errors import Conflict, UnknownRun
+from taofold.core.text import visible
+from taofold.core.trace import opening
+from taofold.log.log import ENDED
+from taofold.server import views
+from taofold.server.api import schemas
+from taofold.server.api.attachments import prompt
+from taofold.server.api.schemas import NewRun
+from taofold.server.catalog import SETTINGS, AnyAgent
+from taofold.server.endpoint import Call, Endpoint, Problem
+from taofold.server.server import Server
+from taofold.server.streams.response import stream
+
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
+_SSE: Final = "text/event-stream"
+_BETWEEN_S: Final = 0.05
+_LOOKS: Final = 40
+
+
+async def create(call: Call) -> Response:
+    """Start a run."""
+    body: NewRun = call.body
+    server = call.server
+    name, agent = offered(server, body.agent)
+    # Without attachments a request has the digest that earlier releases gave it.
+    said = body.model_dump(exclude=set() if body.attachments else {"attachments"})
+    digest = blake2b(msgspec.json.encode(said), digest_size=8).hexdigest()
+    run, keyed = _named(call)
+    session = views.inner_session(call.principal, body.session)
+    if keyed and await _known(call, run, digest):
+        return await _started(call, run, fresh=False)
+    begin = {
+        "principal": call.principal,
+        "session": session,
+        "data": body.data,
+        "ui_context": framed(body.ui_context),
+        "settings": {SETTINGS: {"agent": name, "request": digest}},
+    }
+    waits = bool(session) and body.on_busy == "wait"
+    try:
+        async with _turn(call, session) if waits else nullcontext():
+            goal = prompt(body.goal, body.attachments)
+            await server.worker.begin(server.engine, agent, run, goal, **begin)
+    except Conflict as error:
+        if keyed and await _twin(call, run, digest):
+            return await _started(call, run, fresh=False)
+        if session:
+            raise Problem(409, "session_busy", "the session has a run that has not ended") from None
+        raise error
+    server.audit("start", call.principal.id, run=run, agent=name)
+    return await _started(call, run, fresh=True)
+
+
+def offered(server: Server, said: str) -> tuple[str, AnyAgent]:
+    """The name and the agent that `said` means.
+
+    Raises:
+        Problem: 422, there is none.
+    """
+    name = server.catalog.name(said)
+    try:
+        return name, server.catalog[name]
+    except KeyError:
+        raise Problem(422, "agent", f"no agent is called {name[:80]!r}") from None
+
+
+def framed(context: str) -> str:
+    """What the user looks at, as one line that cannot end its frame."""
+    said = " ".join(visible(context).split())
+    return said.replace("[", "(").replace("]", ")")
+
+
+def _named(call: Call) -> tuple[str, bool]:
+    """The run's id. An idempotency key makes it, so a repeated request finds the same run."""
+    key = call.request.headers.get("idempotency-key")
+    if key is None:
+        return new_id(), False
+    if not _KEY.fullmatch(key):
+        raise Problem(400, "idempotency_key", "an idempotency key is 1 to 200 visible characters")
+    said = f"{call.principal.id}\n{key}".encode()
+    return f"k{blake2b(said, digest_size=12).hexdigest()}", True
+
+
+async def _known(call: Call, run: str, digest: str) -> bool:
+    """Was this very request made before?
+
+    Raises:
+        Problem: 422, the key was used for another request.
+    """
+    try:
+        records = await call.server.log.read(run, limit=1)
+    except UnknownRun:
+        return False
+    started = opening(records)
+    if started is None:
+        return False
+    if started.settings.get(SETTINGS, {}).get("request") != digest:
+        raise Problem(422, "idempotency_key", "this key was used for another request")
+    return True
+
+
+async def _twin(call: Call, run: str, digest: str) -> bool:
+    """Is the same request being answered at this moment? Then its run begins any time now."""
+    for _ in range(_LOOKS):
+        if await _known(call, run, digest):
+            return True
+        await asyncio.sleep(_BETWEEN_S)
+    return False
+
+
+@asynccontextmanager
+async def _turn(call: Call, session: str) -> AsyncGenerator[None]:
+    """Begins once the session has no run under way: first come, first served here.
+
+    The turn lasts until the run is in the log. Else whoever comes next finds the session free.
+
+    Raises:
+        Problem: 409 it took too long.
+    """
+    server = call.server
+    until = asyncio.get_running_loop().time() + server.settings.wait_s
+    ticket = server.tickets.setdefault(session, [])
+    me = object()
+    ticket.append(me)
+    try:
+        while ticket[0] is not me or await _busy(call, session):
+            if asyncio.get_running_loop().time() > until:
+                raise Problem(409, "session_busy", "the session was busy for too long")
+            await asyncio.sleep(_BETWEEN_S)
+        yield
+    finally:
+        ticket.remove(me)
+        if not ticket:
+            server.tickets.pop(session, None)
+
+
+async def _busy(call: Call, session: str) -> bool:
+    rows = await call.server.log.rows(session=session, limit=5)
+    return any(row.status not in ENDED for row in rows)
+
+
+async def _started(call: Call, run: str, *, fresh: bool) -> Response:
+    if _SSE in call.request.headers.get("accept", ""):
+        cancel = call.body.on_disconnect == "cancel"
+        answer = await stream(call, run, "", cancel=cancel)
+    else:
+        shown = views.run(await call.server.log.row(run))
+        answer = JSONResponse(shown.model_dump(), 201 if fresh else 200)
+    answer.headers["Location"] = f"/runs/{run}"
+    return answer
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "POST",
+        "/runs",
+        create,
+        "Start a run. With `Accept: text/event-stream` the answer is its stream.",
+        body=NewRun,
+        answers={201: schemas.Run, 200: schemas.Run},
+        headers={"Idempotency-Key": "Repeating the request with it gives the same run."},
+        errors=(409,),
+        status=201,
+        right="start",
+        upload=True,
+    ),
+)

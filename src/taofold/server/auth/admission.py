@@ -1,0 +1,161 @@
+"""Who may come in: the addresses, origins and credentials of a request. No I/O.
+
+Nobody comes in without credentials: an address proves nothing. A command of an agent, another
+user and a web page that the user happens to visit all share this machine's loopback. So a
+program brings a token, a browser a cookie that only our own page can use; the host must be one
+of ours (DNS rebinding), and a foreign origin gets nothing.
+"""
+
+import hmac
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+
+from taofold.core.errors import ConfigError
+from taofold.core.values import Principal
+from taofold.server.auth.sessions import Signin
+from taofold.server.auth.tokens import LocalToken, Tokens
+from taofold.server.endpoint import Problem
+
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+CSRF: Final = "x-csrf-token"
+_PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+"""A proxy sent it: that its address is this machine says nothing of who asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """Who a request comes from."""
+
+    principal: Principal
+    csrf: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The rules of one server. `hosts` and `origins` are those allowed besides loopback."""
+
+    tokens: Tokens
+    signin: Signin
+    local: LocalToken
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    def address(self, headers: Headers, *, page: bool) -> None:
+        """Refuse what was not sent to us, or was sent by somebody else's page.
+
+        Raises:
+            Problem: 400 or 403.
+        """
+        hosts = headers.getlist("host")
+        if len(hosts) != 1:
+            raise Problem(400, "host", "a request names its host once")
+        if not self.host_allowed(hosts[0]):
+            raise Problem(403, "host", "this host is not served here")
+        origins = headers.getlist("origin")
+        if len(origins) > 1:
+            raise Problem(400, "origin", "a request names its origin once")
+        if origins and not self.origin_allowed(origins[0], hosts[0]):
+            raise Problem(403, "origin", "this origin may not use the server")
+        site = headers.get("sec-fetch-site", "none")
+        if site not in ("none", "same-origin") and not page and not origins:
+            raise Problem(403, "origin", "a page of another site may not use the server")
+
+    def host_allowed(self, host: str) -> bool:
+        """Is the name, without its port, one of ours?"""
+        name = _name(host)
+        return name is not None and (name in LOOPBACK or name in self.hosts)
+
+    def origin_allowed(self, origin: str, host: str) -> bool:
+        """Is it our own page, or one that was allowed by name?"""
+        if origin in self.origins:
+            return True
+        scheme, sign, rest = origin.partition("://")
+        return bool(sign) and scheme in ("http", "https") and rest.lower() == host.lower()
+
+    def guest(self, headers: Headers, client: str, *, unsafe: bool) -> Guest | None:
+        """Who it is; None if there are no credentials.
+
+        Raises:
+            Problem: 401 wrong credentials, 403 no CSRF token.
+        """
+        said = headers.get("authorization")
+        if said is not None:
+            return self._bearer(said, near=_near(headers, client))
+        cookie = self.cookie(headers)
+        if cookie is None:
+            return None
+        session = self.signin.read(cookie)
+        if session is None:
+            raise _unknown("you are not signed in any more")
+        if unsafe and not _same(headers.get(CSRF, ""), session.csrf):
+            raise Problem(403, "csrf", f"the header {CSRF} must hold the CSRF token of GET /me")
+        return Guest(session.principal, session.csrf)
+
+    def takes_local(self, token: str, headers: Headers, client: str) -> bool:
+        """Is it the local token, sent from this machine?"""
+        return _near(headers, client) and self._is_local(token)
+
+    def cookie(self, headers: Headers) -> str | None:
+        """What the request has as our cookie."""
+        return cookie_parser(headers.get("cookie", "")).get(self.signin.name)
+
+    def _bearer(self, said: str, *, near: bool) -> Guest:
+        scheme, _, text = said.partition(" ")
+        token = text.strip() if scheme.lower() == "bearer" else ""
+        if near and self._is_local(token):
+            return Guest(Principal())
+        found = self.tokens.check(token)
+        if found is None:
+            raise _unknown("the token is not valid")
+        return Guest(self.tokens.principal(found))
+
+    def _is_local(self, token: str) -> bool:
+        try:
+            return self.local.matches(token)
+        except ConfigError:
+            return False
+
+
+def _near(headers: Headers, client: str) -> bool:
+    """Did a program on this machine send it, and no proxy pass it on?"""
+    return loopback(client) and not any(name in headers for name in _PASSED_ON)
+
+
+def loopback(client: str) -> bool:
+    """Is it an address of this machine?"""
+    try:
+        address = ipaddress.ip_address(client)
+    except ValueError:
+        return client == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _same(said: str, meant: str) -> bool:
+    return hmac.compare_digest(said.encode("utf-8", "replace"), meant.encode())
+
+
+def _unknown(detail: str) -> Problem:
+    return Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+def unauthorized() -> Problem:
+    """What somebody without credentials is told."""
+    return _unknown("sign in, or send a bearer token (`taofold serve tokens local` prints yours)")
+
+
+def _name(host: str) -> str | None:
+    """The host without its port; None if it is malformed."""
+    said = host.strip().lower()
+    if said.startswith("["):
+        name, bracket, port = said[1:].partition("]")
+        port = port.removeprefix(":") if port.startswith(":") else port and "x"
+        return name if bracket and (not port or port.isdigit()) else None
+    name, _, port = said.partition(":")
+    if not name or (port and not port.isdigit()):
+        return None
+    return name.rstrip(".")

@@ -1,0 +1,159 @@
+"""How a browser signs in: a one-time link or a token, then a cookie that scripts cannot read.
+
+A session is kept by the hash of its cookie, so it survives a restart, holds for every server
+of the folder, and ends when its owner signs out, whoever else has the cookie. Whoever changes
+something with it must also send the CSRF token, which a page of another site can neither read
+nor guess. A cookie that came from a token is worth what that token is worth today.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from secrets import token_hex, token_urlsafe
+from typing import Any, Final, TypeAlias
+
+from taofold.core.errors import ConfigError
+from taofold.core.value import is_object
+from taofold.core.values import Principal
+from taofold.log.store import clock
+from taofold.server.auth.documents import Form, Kept, Shared
+from taofold.server.auth.tokens import Token, Tokens
+
+CODE_S: Final = 600
+"""Seconds that a one-time link can be used."""
+SESSION_S: Final = 7 * 24 * 3600
+MOST: Final = 50
+"""Sessions of one token, or by link. One more ends the oldest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A signed-in browser."""
+
+    principal: Principal
+    csrf: str
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is kept of a session: the token's id ("" = by link), milliseconds since the epoch."""
+
+    token: str
+    until: int
+
+
+Entries: TypeAlias = Mapping[str, Entry]
+
+
+def _entries(said: Any) -> Entries:
+    if not is_object(said):
+        raise ValueError("it has no sessions")
+    return {digest: Entry(str(one["token"]), int(one["until"])) for digest, one in said.items()}
+
+
+_FORM: Final = Form[Entries](
+    {}, _entries, lambda entries: {digest: asdict(one) for digest, one in entries.items()}
+)
+
+
+class Signin:
+    """The codes and sessions of one server; `path` keeps the sessions, None = in memory."""
+
+    def __init__(
+        self, tokens: Tokens, path: Path | Shared | None = None, now: Callable[[], int] = clock
+    ) -> None:
+        self._tokens, self._now = tokens, now
+        self._kept = Kept(path, _FORM)
+        self._codes: dict[str, int] = {}
+        self.name: Final = f"taofold_session_{_server(tokens, path)}"
+        """The cookie's. Browsers send cookies to every port of a host: each server has its own."""
+
+    def check(self) -> None:
+        """Can the sessions be read?
+
+        Raises:
+            ConfigError: no.
+        """
+        self._kept.value()
+
+    def code(self) -> str:
+        """A new one-time code for the principal `local`."""
+        said = token_urlsafe(24)
+        self._codes[_hash(said)] = self._now() + CODE_S * 1000
+        return said
+
+    def redeem(self, code: str) -> str | None:
+        """The cookie for a code; None if it was used, is too old, or never was one. Blocks."""
+        expires = self._codes.pop(_hash(code), 0)
+        return self._begin("") if self._now() < expires else None
+
+    def cookie(self, token: Token | None) -> str:
+        """The cookie for a token, None = the local one. Blocks."""
+        return self._begin("" if token is None else token.id)
+
+    def read(self, cookie: str) -> Session | None:
+        """Whose cookie it is, None if it is not ours, has ended, or its token was revoked."""
+        try:
+            found = self._kept.value().get(_hash(cookie)) or self._elsewhere(_hash(cookie))
+        except ConfigError:
+            return None
+        if found is None or self._now() > found.until:
+            return None
+        if not found.token:
+            return Session(Principal(), _csrf(cookie))
+        token = self._tokens.get(found.token)
+        if token is None:
+            return None
+        return Session(self._tokens.principal(token), _csrf(cookie), found.token)
+
+    def _elsewhere(self, digest: str) -> Entry | None:
+        """A session that began at another server just now."""
+        return self._kept.newest().get(digest) if isinstance(self._kept.path, Shared) else None
+
+    def end(self, cookie: str) -> None:
+        """Refuse the cookie from now on, everywhere. Blocks.
+
+        Raises:
+            ConfigError: the sessions cannot be read, so no cookie is good anyway.
+            LogError: they cannot be written: the cookie is still good.
+        """
+        gone = _hash(cookie)
+        self._kept.change(lambda known: {at: one for at, one in known.items() if at != gone})
+
+    def _begin(self, token: str) -> str:
+        cookie, now = token_urlsafe(32), self._now()
+        entry = Entry(token, now + SESSION_S * 1000)
+
+        def begun(known: Entries) -> Entries:
+            good = {at: one for at, one in known.items() if now <= one.until}
+            mine = [at for at, one in good.items() if one.token == token]  # the oldest first
+            for at in mine[: max(0, len(mine) - MOST + 1)]:
+                del good[at]
+            return {**good, _hash(cookie): entry}
+
+        self._kept.change(begun)
+        return cookie
+
+
+def _server(tokens: Tokens, path: Path | Shared | None) -> str:
+    """Which server it is: the same after a restart, another one for another folder.
+
+    Servers that share their sessions are one server.
+    """
+    if path is None:
+        return token_hex(4)
+    if isinstance(path, Shared) or isinstance(tokens.path, Shared):
+        return "shared"
+    said = f"{path.absolute()}\n{tokens.path and tokens.path.absolute()}"
+    return _hash(said)[:8]
+
+
+def _csrf(cookie: str) -> str:
+    return hmac.new(cookie.encode("utf-8", "replace"), b"csrf", hashlib.sha256).hexdigest()
+
+
+def _hash(said: str) -> str:
+    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()

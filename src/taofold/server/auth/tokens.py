@@ -1,0 +1,238 @@
+"""Bearer tokens, and the secret of this machine's user.
+
+A token is `tf_<id>_<secret>`; only the SHA-256 of it is stored, which is enough for 256 random
+bits. A revoked token is refused at once. A file that cannot be read lets nobody in.
+
+`LocalToken` is the secret of the principal `local`. An address proves nothing: a command of an
+agent, a browser's page and another user of the machine all come from loopback. So a program on
+this machine proves with a secret that it runs with the user's rights. It lies outside every
+project, in a folder that no file tool and no contained command reaches (`taofold.places.reserved`).
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from secrets import token_hex, token_urlsafe
+from typing import Any, Final, TypeAlias
+
+from taofold.core.errors import ConfigError
+from taofold.core.text import iso
+from taofold.core.value import is_array, is_object
+from taofold.core.values import Principal
+from taofold.log.store import clock
+from taofold.policy.policy import ROLES
+from taofold.reserved import state_folder
+from taofold.server.auth.documents import Form, Kept, Shared
+
+_RESERVED: Final = frozenset({"local", "policy", "clock", "interrupted"})
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_TOKEN: Final = re.compile(r"tf_([0-9a-f]{8})_[A-Za-z0-9_-]{43}")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token, without its secret. Times are milliseconds since the epoch, 0 = never."""
+
+    id: str
+    digest: str
+    principal: str
+    roles: tuple[str, ...] = ()
+    created_at: int = 0
+    expires_at: int = 0
+    revoked_at: int = 0
+
+    def active(self, now: int) -> bool:
+        """May it be used?"""
+        return not self.revoked_at and (not self.expires_at or now < self.expires_at)
+
+
+Known: TypeAlias = Mapping[str, Token]
+"""Tokens by their ids, the oldest first."""
+
+
+def _token(entry: Any) -> Token:
+    said: dict[str, Any] = {**entry, "roles": tuple(entry["roles"])}
+    return Token(**said)
+
+
+def _known(said: Any) -> Known:
+    entries = said["tokens"] if is_object(said) else None
+    if not is_array(entries):
+        raise ValueError("it has no list of tokens")
+    return {token.id: token for token in map(_token, entries)}
+
+
+_FORM: Final = Form[Known](
+    {}, _known, lambda known: {"tokens": [asdict(token) for token in known.values()]}
+)
+
+
+class Tokens:
+    """The tokens in the file, or the place of a database, `path`; None = there are none."""
+
+    def __init__(self, path: Path | Shared | None = None, now: Callable[[], int] = clock) -> None:
+        self.path, self.now = path, now
+        self._kept = Kept(path, _FORM)
+
+    def all(self) -> Sequence[Token]:
+        """Every token, the oldest first.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        return tuple(self._kept.value().values())
+
+    @property
+    def configured(self) -> bool:
+        """Is there a token that may be used? A file that cannot be read counts as one."""
+        try:
+            return any(token.active(self.now()) for token in self.all())
+        except ConfigError:
+            return True
+
+    def check(self, said: str) -> Token | None:
+        """The token that `said` is, None if it is none that may be used."""
+        found = _TOKEN.fullmatch(said)
+        token = self.get(found[1]) if found is not None else None
+        if token is None or not hmac.compare_digest(token.digest, _digest(said)):
+            return None
+        return token
+
+    def get(self, id_: str) -> Token | None:
+        """The token with this id, None if it may not be used."""
+        try:
+            token = self._kept.value().get(id_)
+        except ConfigError:
+            return None
+        return token if token is not None and token.active(self.now()) else None
+
+    def principal(self, token: Token) -> Principal:
+        """Who holds the token: with the roles that it says, no other's."""
+        return Principal(token.principal, token.roles)
+
+    def current(self, principal: Principal) -> Principal:
+        """The principal with the roles that it has today, none above what it had then."""
+        if principal.id == "local":
+            return principal
+        try:
+            mine = [one for one in self.all() if one.principal == principal.id]
+        except ConfigError:
+            mine = []
+        most = max([ROLES.get(role, -1) for role in principal.roles], default=-1)
+        roles = [role for one in mine if one.active(self.now()) for role in one.roles]
+        kept = dict.fromkeys([role for role in roles if ROLES.get(role, 1 << 30) <= most])
+        return Principal(principal.id, tuple(kept))
+
+    def add(self, principal: str, roles: Sequence[str], *, seconds: float = 0.0) -> str:
+        """Make a token and return it: the only time that it is seen.
+
+        Raises:
+            ConfigError: the name is taken by us, a role is unknown, or there is no file.
+            LogError: the file cannot be written.
+        """
+        if not _NAME.fullmatch(principal) or principal in _RESERVED:
+            raise ConfigError(
+                f"{principal!r} cannot be a principal's name: letters, digits and . _ @ - "
+                f"are, and not {', '.join(sorted(_RESERVED))}"
+            )
+        unknown = [role for role in roles if role not in ROLES]
+        if unknown:
+            raise ConfigError(f"unknown role {unknown[0]!r}; there are {', '.join(ROLES)}")
+        id_, now = token_hex(4), self.now()
+        said = f"tf_{id_}_{token_urlsafe(32)}"
+        expires = now + round(seconds * 1000) if seconds else 0
+        token = Token(id_, _digest(said), principal, tuple(roles), now, expires)
+        self._change(lambda known: {**known, id_: token})
+        return said
+
+    def revoke(self, id_: str) -> Token:
+        """Refuse the token from now on.
+
+        Raises:
+            ConfigError: there is no such token.
+            LogError: the file cannot be written.
+        """
+
+        def revoked(known: Known) -> Known:
+            if id_ not in known:
+                raise ConfigError(f"there is no token {id_!r}")
+            token = known[id_]
+            return {**known, id_: replace(token, revoked_at=token.revoked_at or self.now())}
+
+        self._change(revoked)
+        return self._kept.value()[id_]
+
+    def _change(self, step: Callable[[Known], Known]) -> None:
+        if self.path is None:
+            raise ConfigError("there is no file for tokens")
+        self._kept.change(step)
+
+
+def shown(token: Token) -> dict[str, Any]:
+    """The token for a list: nothing that could be used."""
+    times = {
+        name: iso(at) if at else None
+        for name, at in (
+            ("created_at", token.created_at),
+            ("expires_at", token.expires_at),
+            ("revoked_at", token.revoked_at),
+        )
+    }
+    return {"id": token.id, "principal": token.principal, "roles": list(token.roles), **times}
+
+
+def _digest(said: str) -> str:
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+NAME: Final = "local-token.json"
+
+
+def _local_secret(said: Any) -> str:
+    token = said.get("token") if is_object(said) else None
+    if not isinstance(token, str) or len(token) < 32:
+        raise ValueError("it holds no token")
+    return token
+
+
+_LOCAL_FORM: Final = Form[str]("", _local_secret, lambda token: {"token": token})
+
+
+class LocalToken:
+    """The token in the file at `path`, made at the first need; without one, in memory."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._kept = Kept(path, _LOCAL_FORM)
+
+    @classmethod
+    def of_user(cls) -> "LocalToken":
+        """The one of the user that this process runs as."""
+        return cls(state_folder() / NAME)
+
+    def value(self) -> str:
+        """The token. Blocks when it is made. Delete the file to have another.
+
+        Raises:
+            ConfigError: the file cannot be read, or others can read it.
+            LogError: it cannot be written.
+        """
+        known = self._kept.value()
+        if known:
+            return known
+        if self.path is not None:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._kept.change(lambda token: token or f"tf_{token_hex(4)}_{token_urlsafe(32)}")
+        return self._kept.value()
+
+    def matches(self, said: str) -> bool:
+        """Is it the token? Where none was made, nothing is.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        known = self._kept.value()
+        return bool(known) and hmac.compare_digest(known.encode(), said.encode("utf-8", "replace"))

@@ -1,0 +1,405 @@
+"""One run's stream, for all who watch it: read once, delivered to every reader.
+
+Records come from this process's own runs as they become durable, and from the log where another
+process drives. Events are kept in one list that every client walks at its own pace, so a client
+that does not read costs nobody anything. Text of an answer that is still arriving is not an event:
+it has no id, is not stored, and starts again at offset 0 for a client that comes back.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from pydantic_core import from_json
+
+from taofold.agent.result import Progress
+from taofold.core import events as e
+from taofold.core.state import ENDED
+from taofold.core.text import iso
+from taofold.core.trace import child_id
+from taofold.core.value import is_array, is_object
+from taofold.core.values import FINISH
+from taofold.log.log import Log
+from taofold.server.streams.events import (
+    Place,
+    Position,
+    Projection,
+    WireEvent,
+    covers,
+    further,
+    position_text,
+)
+
+_FIRST: Final = 24
+_PART: Final = 40
+"""A reply is read anew when it grew by a 40th: the work stays linear."""
+
+
+class Answering:
+    """Hears the pieces of one reply. `text` is the answer as far as it arrived."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._said = ""
+        self._next = _FIRST
+
+    def feed(self, piece: str) -> bool:
+        """Hear the next piece. True if `text` changed."""
+        self._said += piece
+        if len(self._said) < self._next:
+            return False
+        self._next = len(self._said) + max(_FIRST, len(self._said) // _PART)
+        found = shown(self._said)
+        if found is None or found == self.text:
+            return False
+        self.text = found
+        return True
+
+
+def shown(reply: str) -> str | None:
+    """The answer that the beginning of a reply shows, None if it shows none."""
+    begin = reply.find("{")
+    if begin < 0:
+        return None
+    try:
+        said: Any = from_json(reply[begin:], allow_partial="trailing-strings")
+    except ValueError:
+        return None
+    if not is_object(said):
+        return None
+    action = said.get("action")
+    several = said.get("actions")
+    if action is None and is_array(several) and len(several) == 1:
+        action = several[0]
+    if not is_object(action) or action.get("tool") != FINISH:
+        return None
+    parameters: Any = action.get("parameters")
+    answer = parameters.get("answer") if is_object(parameters) else None
+    return answer if isinstance(answer, str) and answer else None
+
+
+BATCH: Final = 500
+"""Records read at once."""
+REPORT_S: Final = 0.1
+"""Seconds between two reports of tools: of what comes faster the last is told."""
+
+
+class Told(NamedTuple):
+    """An event as it was told: where the stream was then, and its frame."""
+
+    event: WireEvent
+    sequence: int
+    frame: bytes
+
+
+class Channel:
+    """The stream of `run` and its child runs."""
+
+    def __init__(self, log: Log, run: str) -> None:
+        self.run, self._log = run, log
+        self.told: list[Told] = []
+        self.answer = ""
+        """What is known of the answer's text."""
+        self.generation = 0
+        """Rises when `answer` is something else than a longer version of itself."""
+        self.live = False
+        """Is `answer` of a reply that is still arriving?"""
+        self.progress: Progress | None = None
+        """What a tool said last of its work. It is told to whoever watches then, and not kept."""
+        self.reports = 0
+        self._reporting: asyncio.TimerHandle | None = None
+        self.watchers = 0
+        self.change = asyncio.Event()
+        self._runs: dict[str, Projection] = {run: Projection()}
+        self._heads: dict[str, int] = {run: 0}
+        self._at: dict[str, Place] = {}
+        self._closed: dict[str, int] = {}
+        self._pulling = asyncio.Lock()
+        self.poked = asyncio.Event()
+
+    @property
+    def ended(self) -> bool:
+        """Has the run ended, as far as its records were read?"""
+        return self._runs[self.run].state.status in ENDED
+
+    @property
+    def head(self) -> int:
+        """The number of records that were read of the run itself."""
+        return self._heads[self.run]
+
+    def knows(self, run: str) -> bool:
+        """Is it the run, or one of its child runs?"""
+        return run in self._runs
+
+    def publish(self, record: e.Record) -> None:
+        """Take in a record that has just become durable in this process."""
+        if not self.knows(record.run):
+            event = record.event
+            if not isinstance(event, e.RunStarted) or not self.knows(event.parent):
+                return
+            self._adopt(record.run)
+        if record.seq == self._heads[record.run] and not self._waits_for_child(record):
+            self._take(record)
+            self._wake()
+        elif record.seq >= self._heads[record.run]:
+            self.poked.set()
+
+    def hear(self, reply: Answering) -> None:
+        """More of the answer has arrived."""
+        self._say(reply.text)
+        self.live = True
+        self._wake()
+
+    def report(self, progress: Progress) -> None:
+        """A tool says how far it is."""
+        if not self.knows(progress.run):
+            return
+        self.progress = progress
+        if self._reporting is None:
+            later = asyncio.get_running_loop().call_later
+            self._reporting = later(REPORT_S, self._reported)
+
+    def _reported(self) -> None:
+        self._reporting = None
+        self.reports += 1
+        self._wake()
+
+    async def pull(self) -> None:
+        """Read what the log has beyond what is known."""
+        async with self._pulling:
+            before = len(self.told)
+            for run in list(self._runs):
+                await self._drain(run)
+            if len(self.told) != before:
+                self._wake()
+
+    async def _drain(self, run: str) -> None:
+        while True:
+            records = await self._log.read(run, after=self._heads[run] - 1, limit=BATCH)
+            for record in records:
+                if self._waits_for_child(record):
+                    await self._find_children(run)
+                    if self.knows(_child(record)):  # a fork has the results, not the child runs
+                        await self._drain(_child(record))
+                if record.seq == self._heads[run]:
+                    self._take(record)
+            if self._runs[run].state.open:
+                await self._find_children(run)
+            if len(records) < BATCH:
+                return
+            await asyncio.sleep(0)
+
+    async def _find_children(self, run: str) -> None:
+        for row in await self._log.rows(parent=run, limit=0):
+            if row.run not in self._runs and row.events and row.run.startswith(f"{self.run}."):
+                self._adopt(row.run)
+                await self._drain(row.run)
+
+    def _adopt(self, run: str) -> None:
+        self._runs[run] = Projection(child=True)
+        self._heads[run] = 0
+
+    def _waits_for_child(self, record: e.Record) -> bool:
+        """Is it the result of a child run whose own records were not all read yet?"""
+        if not isinstance(record.event, e.Observed) or record.event.calls is None:
+            return False
+        known = self._runs.get(_child(record))
+        return known is None or known.state.status not in ENDED
+
+    def _take(self, record: e.Record) -> None:
+        self._heads[record.run] = record.seq + 1
+        name = self._name(record.run)
+        for event in self._runs[record.run](record):
+            self._at[name] = (event.seq, event.part)
+            if isinstance(record.event, e.Observed) and record.event.calls is not None:
+                child = self._name(_child(record))
+                self._closed[child] = record.seq
+                self._forget(child)
+            self._tell(event)
+
+    def _forget(self, child: str) -> None:
+        """The caller's result covers its child runs: they need no place of their own."""
+        for name in [one for one in self._at if one == child or one.startswith(f"{child}.")]:
+            del self._at[name]
+
+    def _tell(self, event: WireEvent) -> None:
+        sequence = len(self.told)
+        if event.type == "answer":
+            self._say(str(event.data["text"]))
+            self.live = False
+        self.told.append(
+            Told(event, sequence, frame(event, sequence, position_text(self._place())))
+        )
+
+    def _place(self) -> Position:
+        """Where the stream is. A child's event may come before any of the run's own."""
+        return self._at if "" in self._at else {"": (0, 0), **self._at}
+
+    def _say(self, text: str) -> None:
+        if not text.startswith(self.answer):
+            self.generation += 1
+        self.answer = text
+
+    def _wake(self) -> None:
+        woken, self.change = self.change, asyncio.Event()
+        woken.set()
+
+    def _name(self, run: str) -> str:
+        return run[len(self.run) + 1 :]
+
+    def covered(self, event: WireEvent, position: Position) -> bool:
+        """Was `event` told to a client that is at `position`?"""
+        name = self._name(event.run)
+        if name in position and covers(position[name], event):
+            return True
+        while name and "" in position:
+            if name in self._closed:
+                caller = self._name_of_caller(name)
+                place = position.get(caller)
+                if place is not None and place[0] >= self._closed[name]:
+                    return True
+            name = self._name_of_caller(name)
+        return False
+
+    def _name_of_caller(self, name: str) -> str:
+        return name.rpartition(".")[0]
+
+    def entry(self, position: Position) -> "Entry":
+        """Where a client that is at `position` goes on, once everything was pulled."""
+        if not position:
+            return Entry(0, None)
+        fresh = [not self.covered(told.event, position) for told in self.told]
+        begin = fresh.index(True) if True in fresh else len(fresh)
+        if all(fresh[begin:]):
+            return Entry(begin, None)
+        return Entry(begin, dict(position))
+
+    def own(self, told: Told, position: dict[str, Place]) -> bytes:
+        """The frame for a client whose server saw the runs in another order."""
+        name = self._name(told.event.run)
+        position[name] = further(position.get(name), (told.event.seq, told.event.part))
+        return frame(told.event, told.sequence, position_text(position))
+
+
+class Entry(NamedTuple):
+    """A place in the list; with the client's own position if the order was another one."""
+
+    begin: int
+    position: dict[str, Place] | None
+
+
+def _child(record: e.Record) -> str:
+    """The id of the child run that the call of an `Observed` started."""
+    event = record.event
+    assert isinstance(event, e.Observed)
+    return child_id(record.run, event.key, event.index)
+
+
+def frame(event: WireEvent, sequence: int, place: str) -> bytes:
+    """The server-sent event. JSON holds no line break, so one `data:` line is enough."""
+    body = msgspec.json.encode(event.body(sequence)).decode()
+    id_ = f"id: {place}\n" if place else ""
+    return f"{id_}event: {event.name}\ndata: {body}\n\n".encode()
+
+
+MOST_BYTES: Final = 65_536
+"""Frames are sent together up to this size."""
+LONGEST_REPORT: Final = 2_000
+"""Characters of what a tool says of its work."""
+
+
+class Reader:
+    """One client's way through a channel."""
+
+    def __init__(self, channel: Channel, entry: Entry, now: Callable[[], int]) -> None:
+        self._channel, self._now = channel, now
+        self._index, self._position = entry
+        self._sent, self._generation = 0, channel.generation
+        self._reports = channel.reports
+        self._last = 0
+        """Sequence number of the event that was told last."""
+        self.done = False
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """Everything from here on, until the run's end was told."""
+        channel = self._channel
+        while not self.done:
+            change = channel.change
+            parts, size = list[bytes](), 0
+            for part in self._events():
+                parts.append(part)
+                size += len(part)
+                if size >= MOST_BYTES:
+                    yield b"".join(parts)
+                    parts, size = [], 0
+            if channel.live and not self.done:
+                parts += self._chunk(channel.answer)
+            if self._reports != channel.reports and not self.done:
+                parts += self._report()
+            if parts:
+                yield b"".join(parts)
+            elif not self.done:
+                await change.wait()
+
+    def _events(self) -> Iterator[bytes]:
+        channel = self._channel
+        while self._index < len(channel.told):
+            told = channel.told[self._index]
+            self._index += 1
+            if self._position is not None and channel.covered(told.event, self._position):
+                continue
+            if told.event.type == "done":
+                if self._index < len(channel.told):
+                    continue  # the run went on: it was no end
+                self.done = channel.ended
+                if not self.done:
+                    continue
+            if told.event.type == "answer":
+                yield from self._chunk(str(told.event.data["text"]))
+            self._last = told.sequence
+            yield self._frame(told)
+
+    def _frame(self, told: Told) -> bytes:
+        if self._position is None:
+            return told.frame
+        return self._channel.own(told, self._position)
+
+    def _chunk(self, text: str) -> list[bytes]:
+        """What the client has not yet got of `text`, in one piece."""
+        channel = self._channel
+        if self._generation != channel.generation or not text.startswith(
+            channel.answer[: self._sent]
+        ):
+            self._generation, self._sent = channel.generation, 0
+        if self._sent >= len(text):
+            return []
+        said = {"text": text[self._sent :], "offset": self._sent}
+        self._sent = len(text)
+        return [self._passing("answer_chunk", channel.run, said)]
+
+    def _report(self) -> list[bytes]:
+        """What a tool said last of its work."""
+        self._reports, said = self._channel.reports, self._channel.progress
+        if said is None:
+            return []
+        text = said.text[:LONGEST_REPORT]
+        return [self._passing("progress", said.run, {"tool": said.tool, "text": text})]
+
+    def _passing(self, name: str, run: str, said: dict[str, Any]) -> bytes:
+        """The frame of what no log holds: without an id, because nobody can come back to it."""
+        body = {
+            "type": name,
+            "timestamp": iso(self._now()),
+            "sequence": self._last,
+            "run": run,
+            "seq": None,
+            "child": run != self._channel.run,
+            **said,
+        }
+        return f"event: {name}\ndata: ".encode() + msgspec.json.encode(body) + b"\n\n"
+
+
+def read_already(channel: Channel, entry: Entry) -> bool:
+    """Has the run ended, and was everything told?"""
+    return channel.ended and entry.begin >= len(channel.told)

@@ -1,0 +1,380 @@
+"""The events of a stream, projected from records, and a client's cursor in it. Pure.
+
+The names are those of the react-loop document. A record gives no event, one, or several; `part`
+numbers the events of one record (0 = its last one), so that a client that drops between two of
+them gets the second and not the first again. Child runs have no answer and no end of their own
+here: their caller's `tool_result` says it.
+
+A cursor is what `id:` says and `Last-Event-ID` brings back. A run without child runs needs only
+the number of its last record: `17`. `17.1` is the first of several events of record 17. While
+child runs are under way each adds its own place, by the end of its id: `17~3-0:5`. So a client
+can go on at any server that has the log, in whatever order that one saw the runs' records.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from taofold.core import events as e
+from taofold.core.content import MediaPart, media_of
+from taofold.core.state import RunState, Slot, fold, live, reduce
+from taofold.core.text import iso
+from taofold.core.values import ASK_USER, FINISH, Action, Value
+from taofold.policy.limits import STOP_REASON
+
+Name: TypeAlias = Literal[
+    "thinking",
+    "tool_start",
+    "tool_result",
+    "answer_chunk",
+    "answer",
+    "done",
+    "error",
+    "autonomous_action",
+    "confirmation_request",
+    "confirmation_resolved",
+    "limit_reached",
+    "loop_warning",
+    "progress",
+    "rewound",
+]
+SSE_NAMES: Final = {"error": "run_error"}
+"""`EventSource` has an `error` event of its own, for the connection."""
+_DECISIONS: Final = {"allow": "approved", "deny": "denied"}
+_LOOPING: Final = ("repeat", "repetition")
+
+
+class WireEvent(Value, frozen=True):
+    """One event for clients. `at` is milliseconds since the epoch, `seq` the record's."""
+
+    type: Name
+    run: str
+    seq: int
+    at: int
+    part: int = 0
+    child: bool = False
+    data: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the server-sent event."""
+        return SSE_NAMES.get(self.type, self.type)
+
+    def body(self, sequence: int) -> dict[str, Any]:
+        """The JSON that is sent, as the `sequence`th event of its stream."""
+        return {
+            "type": self.type,
+            "timestamp": iso(self.at),
+            "sequence": sequence,
+            "run": self.run,
+            "seq": self.seq,
+            "child": self.child,
+            **self.data,
+        }
+
+
+def project(records: Iterable[e.Record], *, child: bool = False) -> Iterator[dict[str, Any]]:
+    """The wire events of a run, from its records: what its stream says, as JSON."""
+    projection = Projection(child=child)
+    told = [event for record in records for event in projection(record)]
+    last = next((n for n in reversed(range(len(told))) if told[n].type == "done"), -1)
+    for number, event in enumerate(told):
+        if event.type != "done" or number == last == len(told) - 1:
+            yield event.body(number)
+
+
+class Projection:
+    """Turns the records of one run, in order, into wire events."""
+
+    def __init__(self, *, child: bool = False) -> None:
+        self._child = child
+        self._records: list[e.Record] = []
+        self._steps: dict[str, int] = {}
+        self._asked: dict[tuple[str, int], int] = {}
+        self._failed = ""
+        self._limited: set[str] = set()
+        """Codes of the limits that were told."""
+        self.state = RunState()
+
+    def __call__(self, record: e.Record) -> tuple[WireEvent, ...]:
+        """The events of the next record."""
+        told = list(self._told(record))
+        self._records.append(record)
+        self._fold(record)
+        if isinstance(record.event, e.RunFinished) and not self._child:
+            told.append(("done", _ended(self.state, record.event)))
+        last = len(told)
+        return tuple(
+            [
+                WireEvent(
+                    name,
+                    record.run,
+                    record.seq,
+                    record.at,
+                    0 if number == last else number,
+                    self._child,
+                    data,
+                )
+                for number, (name, data) in enumerate(told, 1)
+            ]
+        )
+
+    def _fold(self, record: e.Record) -> None:
+        if isinstance(record.event, e.Rewound):
+            self.state = fold(self._records)
+            self._asked.clear()
+            events = [one.event for one in live(self._records)]
+            kept = dict.fromkeys([one.key for one in events if isinstance(one, e.Proposed)])
+            self._steps = {key: number for number, key in enumerate(kept, 1)}
+            self._failed, self._limited = "", set()
+            return
+        self.state = reduce(self.state, record)
+
+    def _told(self, record: e.Record) -> Iterator[tuple[Name, dict[str, Any]]]:
+        event = record.event
+        match event:
+            case e.Proposed():
+                self._steps[event.key] = len(self._steps) + 1
+                yield "thinking", {"step": self._steps[event.key], "thought": _thought(event)}
+            case e.Decided():
+                yield from self._decided(record.run, record.seq, event)
+            case e.Started():
+                yield from self._started(record.run, event)
+            case e.Observed():
+                yield from self._observed(record.run, event)
+            case e.LimitHit():
+                yield from self._limit(event.limit, last=event.value < 0)
+            case e.Violated() if event.rule.startswith(_LOOPING):
+                yield "loop_warning", {"rule": event.rule, "detail": event.detail}
+            case e.AskFailed():
+                self._failed = event.kind
+            case e.Rewound():
+                yield "rewound", {"to": event.to}
+            case e.RunFinished() if not self._child:
+                yield from self._finished(event)
+            case _:
+                pass
+
+    def _slot(self, key: str, index: int) -> Slot:
+        opened = self.state.open.get(key)
+        return Slot(Action("?")) if opened is None else opened.slots[index]
+
+    def _decided(
+        self, run: str, seq: int, event: e.Decided
+    ) -> Iterator[tuple[Name, dict[str, Any]]]:
+        action, place = self._slot(event.key, event.index).action, (event.key, event.index)
+        if event.verdict == "ask":
+            self._asked[place] = seq
+            yield "confirmation_request", self._question(run, seq, event)
+            return
+        asked = self._asked.pop(place, None)
+        if asked is None:
+            return
+        decision = _DECISIONS.get(event.verdict, event.verdict)
+        if event.verdict == "allow" and action.tool == ASK_USER:
+            decision = "answered"
+        elif event.verdict == "allow" and event.action is not None:
+            decision = "edited"
+        elif not isinstance(event, e.Resolved):
+            decision = "void"
+        yield (
+            "confirmation_resolved",
+            {
+                "actionId": f"{run}:{asked}",
+                "callId": _call(run, *place),
+                "tool": action.tool,
+                "decision": decision,
+                "by": event.decider,
+                "reason": event.reason,
+                "args": (event.action or action).parameters,
+            },
+        )
+
+    def _question(self, run: str, seq: int, event: e.Decided) -> dict[str, Any]:
+        slot = self._slot(event.key, event.index)
+        action = slot.action
+        asks = action.tool == ASK_USER or slot.started or event.request is not None
+        started = self.state.started
+        return {
+            "actionId": f"{run}:{seq}",
+            "callId": _call(run, event.key, event.index),
+            "tool": action.tool,
+            "args": action.parameters,
+            "summary": event.preview,
+            "tier": event.tier,
+            "reason": event.reason,
+            "question": event.reason if asks else "",
+            "form": (event.request or {}).get("form"),
+            "expiresAt": iso(event.expires_at) if event.expires_at else None,
+            "digest": event.digest,
+            "requester": started.principal.id if started is not None else "",
+        }
+
+    def _started(self, run: str, event: e.Started) -> Iterator[tuple[Name, dict[str, Any]]]:
+        slot = self._slot(event.key, event.index)
+        if slot.started:  # the same call once more, after a crash
+            return
+        action, decided = slot.action, slot.decided
+        call = {
+            "callId": _call(run, event.key, event.index),
+            "tool": action.tool,
+            "args": action.parameters,
+            "tier": decided.tier if decided is not None else 1,
+        }
+        step = self._steps.get(event.key, 0)
+        yield "tool_start", {**call, "step": step, "rationale": action.rationale}
+        alone = decided is not None and not isinstance(decided, e.Resolved)
+        if isinstance(event, e.StartedOnce) and alone:
+            summary = action.rationale or f"{action.tool} runs without asking"
+            yield "autonomous_action", {**call, "summary": summary}
+
+    def _observed(self, run: str, event: e.Observed) -> Iterator[tuple[Name, dict[str, Any]]]:
+        slot, seen = self._slot(event.key, event.index), event.observation
+        self._asked.pop((event.key, event.index), None)
+        if slot.action.tool == FINISH:
+            return
+        yield (
+            "tool_result",
+            {
+                "callId": _call(run, event.key, event.index),
+                "step": self._steps.get(event.key, 0),
+                "tool": slot.action.tool,
+                "status": seen.status,
+                "result": seen.result,
+                "extraction": seen.extraction,
+                "refused": seen.refused,
+                "cut": seen.cut,
+                "blob": seen.blob,
+                "media": [_medium(part) for part in media_of(seen.parts)],
+                "durationMs": seen.duration_ms,
+            },
+        )
+        if seen.refused == "limit":
+            yield from self._limit("tool_calls", last=True)
+
+    def _limit(self, limit: str, *, last: bool) -> Iterator[tuple[Name, dict[str, Any]]]:
+        """Tell once that a limit is reached, however often the run meets it."""
+        code = STOP_REASON.get(limit, limit)
+        if code not in self._limited:
+            self._limited.add(code)
+            yield "limit_reached", {"limit": limit, "code": code, "last": last}
+
+    def _finished(self, event: e.RunFinished) -> Iterator[tuple[Name, dict[str, Any]]]:
+        if event.output is not None:
+            yield "answer", {"text": text_of(event.output), "output": event.output}
+        if event.status in ("limited", "failed"):
+            message = event.error or f"the run ended with {event.stop_reason}"
+            data = {"code": event.stop_reason, "message": message, "terminal": True}
+            if event.status == "failed" and self._failed:
+                data["kind"] = self._failed
+            yield "error", data
+
+
+def text_of(output: Any) -> str:
+    """An output as text: what the answer's chunks add up to."""
+    return output if isinstance(output, str) else msgspec.json.encode(output).decode()
+
+
+def _medium(part: MediaPart) -> dict[str, Any]:
+    return {
+        "kind": part.kind,
+        "mediaType": part.media_type,
+        "digest": part.digest,
+        "size": part.size,
+        "name": part.name,
+        "url": part.url,
+    }
+
+
+def _call(run: str, key: str, index: int) -> str:
+    return f"{run}:{key}:{index}"
+
+
+def _thought(event: e.Proposed) -> dict[str, Any]:
+    thought = event.thought
+    return {
+        "content": thought.content,
+        "type": thought.type,
+        "because": list(thought.because),
+        "confidence": thought.confidence,
+        "critical": thought.critical,
+    }
+
+
+def _ended(state: RunState, event: e.RunFinished) -> dict[str, Any]:
+    return {
+        "status": event.status,
+        "stopReason": event.stop_reason,
+        "success": event.success,
+        "steps": len(state.steps),
+        "modelCalls": state.model_calls,
+        "toolCalls": state.tool_calls,
+        "tokens": state.usage.tokens,
+        "usd": state.usage.usd,
+        "seconds": state.active_ms / 1000,
+    }
+
+
+Place: TypeAlias = tuple[int, int]
+"""Record and part: all records before it, and its first `part` events (0 = all)."""
+Position: TypeAlias = Mapping[str, Place]
+"""Places by the end of the run's id; "" is the run itself."""
+
+START: Final[Position] = {}
+_PLACE: Final = re.compile(r"(\d{1,10})(?:\.(\d{1,3}))?")
+_CHILD: Final = re.compile(r"([A-Za-z0-9._-]{1,100}):(\d{1,10})(?:\.(\d{1,3}))?")
+LONGEST: Final = 4096
+
+
+def parse_position(text: str) -> Position:
+    """The position that a client sent.
+
+    Raises:
+        ValueError: it is none of ours.
+    """
+    if not text.strip():
+        return START
+    if len(text) > LONGEST:
+        raise ValueError("a position is no longer than 4096 characters")
+    root, *children = text.strip().split("~")
+    found = _PLACE.fullmatch(root)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is no position of a stream")
+    places: dict[str, Place] = {"": (int(found[1]), int(found[2] or 0))}
+    for child in children:
+        said = _CHILD.fullmatch(child)
+        if said is None:
+            raise ValueError(f"{text[:40]!r} is no position of a stream")
+        places[said[1]] = (int(said[2]), int(said[3] or 0))
+    return places
+
+
+def position_text(position: Position) -> str:
+    """The position as text. It has a place for the run itself, or is empty."""
+    if "" not in position:
+        return ""
+    root = _place(position[""])
+    children = [f"~{name}:{_place(place)}" for name, place in position.items() if name]
+    return root + "".join(children)
+
+
+def further(one: Place | None, other: Place) -> Place:
+    """The later of two places."""
+    return other if one is None or _order(other) > _order(one) else one
+
+
+def covers(place: Place, event: WireEvent) -> bool:
+    """Was `event` delivered to who is at `place`?"""
+    return _order(place) >= _order((event.seq, event.part))
+
+
+def _order(place: Place) -> tuple[int, int]:
+    seq, part = place
+    return (seq, part or 1 << 30)
+
+
+def _place(place: Place) -> str:
+    seq, part = place
+    return f"{seq}.{part}" if part else str(seq)

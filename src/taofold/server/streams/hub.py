@@ -1,0 +1,186 @@
+"""Who watches which run: one channel for each, however many clients there are.
+
+Runs that this process drives report what became durable; for runs that another process drives the
+log is looked at a few times a second, and only while somebody watches. A stream lasts longer than
+a request, so it is checked again and again whether its token still holds.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final
+
+from taofold.agent.result import Delta, Happening, Progress
+from taofold.core import events as e
+from taofold.core.errors import LogError, TaofoldError
+from taofold.log.log import Log
+from taofold.server.endpoint import Call, Problem
+from taofold.server.streams.channel import Answering, Channel
+
+LOOK_S: Final = 0.2
+"""Seconds between two looks at a run that another process drives."""
+CHECK_S: Final = 2.0
+"""The same for a run of this process: a safety net, for nothing is missed."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Hub:
+    """The channels of one process."""
+
+    def __init__(
+        self, log: Log, *, driven: Callable[[str], bool] = lambda run: False, look_s: float = LOOK_S
+    ) -> None:
+        self._log, self._driven, self._look_s = log, driven, look_s
+        self._channels: dict[str, Channel] = {}
+        self._tailers: dict[str, asyncio.Task[None]] = {}
+        self._replies: dict[str, Answering] = {}
+
+    @property
+    def watchers(self) -> int:
+        """How many clients watch a run now."""
+        return sum(channel.watchers for channel in self._channels.values())
+
+    def watched(self, run: str) -> bool:
+        """Does anybody watch the run?"""
+        channel = self._channels.get(run)
+        return channel is not None and channel.watchers > 0
+
+    def hear(self, root: str, happening: Happening) -> None:
+        """What happens in a run of this process or its child runs, durable or a delta."""
+        channel = self._channels.get(root)
+        if isinstance(happening, Delta):
+            if happening.run == root:
+                reply = self._replies.setdefault(root, Answering())
+                if reply.feed(happening.text) and channel is not None:
+                    channel.hear(reply)
+            return
+        if isinstance(happening, Progress):
+            if channel is not None:
+                channel.report(happening)
+            return
+        if happening.run == root and isinstance(happening.event, e.Replied):
+            self._replies.pop(root, None)
+        if channel is not None:
+            channel.publish(happening)
+
+    def forget(self, root: str) -> None:
+        """The run is not driven here any more."""
+        self._replies.pop(root, None)
+
+    def poke(self, root: str) -> None:
+        """Something was written to the run ("" = to any): look now."""
+        channel = self._channels.get(root)
+        for one in (channel,) if channel is not None else () if root else self._channels.values():
+            one.poked.set()
+
+    @asynccontextmanager
+    async def watch(self, run: str) -> AsyncGenerator[Channel]:
+        """The run's channel, up to date, for as long as the client stays."""
+        channel = self._channels.get(run)
+        if channel is None:
+            channel = self._channels[run] = Channel(self._log, run)
+            reply = self._replies.get(run)
+            if reply is not None and reply.text:
+                channel.hear(reply)
+        channel.watchers += 1
+        try:
+            await channel.pull()
+            if run not in self._tailers:
+                self._tailers[run] = asyncio.create_task(self._tail(channel))
+            yield channel
+        finally:
+            channel.watchers -= 1
+            if channel.watchers == 0:
+                await self._close(run)
+
+    async def close(self) -> None:
+        """Let all channels go."""
+        for run in list(self._channels):
+            await self._close(run)
+
+    async def _close(self, run: str) -> None:
+        self._channels.pop(run, None)
+        tailer = self._tailers.pop(run, None)
+        if tailer is not None:
+            tailer.cancel()
+            with suppress(asyncio.CancelledError):
+                await tailer
+
+    async def _tail(self, channel: Channel) -> None:
+        while True:
+            seconds = CHECK_S if self._driven(channel.run) else self._look_s
+            with suppress(TimeoutError):  # `wait_for` of Python 3.11 may swallow a cancellation
+                async with asyncio.timeout(seconds):
+                    await channel.poked.wait()
+            channel.poked.clear()
+            try:
+                await channel.pull()
+            except LogError as error:
+                _logger.warning("run %s cannot be read now: %s", channel.run, error)
+
+
+SHARE: Final = 2
+"""One principal may have this part of all streams: the others come in too."""
+
+
+class Watching:
+    """The open streams of one server, `most` at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._open = most, Counter[str]()
+
+    @property
+    def total(self) -> int:
+        """How many streams are open."""
+        return self._open.total()
+
+    def room(self, who: str) -> None:
+        """Is there a place for one more stream of the principal `who`?
+
+        Raises:
+            Problem: 503.
+        """
+        if self.total >= self._most or self._open[who] >= max(1, self._most // SHARE):
+            raise Problem(503, "busy", "too many streams are open", headers={"Retry-After": "5"})
+
+    @contextmanager
+    def place(self, who: str) -> Generator[None]:
+        """Hold a place while the stream is open."""
+        self._open[who] += 1
+        try:
+            yield
+        finally:
+            self._open[who] -= 1
+            if not self._open[who]:
+                del self._open[who]
+
+
+async def allowed(call: Call, run: str, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """`frames` of the run, until its watcher may not see it any more.
+
+    It is asked before a frame, at most every `look_again_s` seconds: nothing is told later.
+    """
+    clock = asyncio.get_running_loop().time
+    asked = clock()
+    async for frame in frames:
+        if clock() - asked >= call.server.settings.look_again_s:
+            asked = clock()
+            if not await _may(call, run):
+                return
+        yield frame
+
+
+async def _may(call: Call, run: str) -> bool:
+    request = call.request
+    client = request.client.host if request.client else ""
+    try:
+        guest = call.server.door.guest(request.headers, client, unsafe=False)
+        row = await call.server.log.row(run)
+    except (Problem, TaofoldError):
+        return False
+    if guest is None or call.server.settings.policy.lacks(guest.principal, "read"):
+        return False
+    return call.server.sees(guest.principal, row)

@@ -1,0 +1,116 @@
+"""The response of a stream: heartbeats, slow clients, and what leaving means for the run.
+
+A run outlives its connection. Only who asked for `on_disconnect: cancel` cancels it by being
+gone, and then only if nobody came back within the grace.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from taofold.core.errors import TaofoldError
+from taofold.core.values import Principal
+from taofold.log.log import ENDED
+from taofold.runtime import control as people
+from taofold.server.endpoint import Call, Problem
+from taofold.server.server import Server
+from taofold.server.streams.channel import Reader, read_already
+from taofold.server.streams.events import Position, parse_position
+from taofold.server.streams.hub import allowed
+
+RETRY_MS = 1000
+"""How long a browser waits before it comes back."""
+
+_logger = logging.getLogger(__name__)
+_leaving: set["asyncio.Task[None]"] = set()
+
+
+async def stream(call: Call, run: str, after: str, *, cancel: bool) -> Response:
+    """The run's events behind `after`; 204 if it has ended and the client has read it all.
+
+    Raises:
+        Problem: 400 the position is none, 503 too many streams.
+    """
+    server = call.server
+    server.watching.room(call.principal.id)
+    try:
+        place = parse_position(after)
+    except ValueError as error:
+        raise Problem(400, "position", str(error)) from None
+    if place and await _finished(server, run, place):
+        return Response(status_code=204)
+    return sent(server, _frames(call, run, place, cancel=cancel))
+
+
+def sent(server: Server, frames: AsyncIterator[bytes]) -> Response:
+    """The response of a stream; a client that takes nothing of it for too long is dropped."""
+    return _Events(
+        frames,
+        ping=server.settings.ping_s,
+        ping_message_factory=lambda: ServerSentEvent(comment="still here", sep="\n"),
+        send_timeout=server.settings.send_s,
+        sep="\n",
+        cleanup_timeout=2.0,
+    )
+
+
+class _Events(EventSourceResponse):
+    """A stream whose client may stop reading: it is then dropped, which is no error of ours."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        try:
+            await super().__call__(scope, receive, send)
+        except* SendTimeoutError:
+            _logger.info("a client took nothing for too long and was dropped")
+
+
+async def _finished(server: Server, run: str, place: Position) -> bool:
+    async with server.hub.watch(run) as channel:
+        told = channel.told
+        if place[""][0] >= max(channel.head, 1):
+            raise Problem(400, "position", "the run has no such event yet")
+        return bool(told) and read_already(channel, channel.entry(place))
+
+
+async def _frames(call: Call, run: str, place: Position, *, cancel: bool) -> AsyncIterator[bytes]:
+    server, principal = call.server, call.principal
+    done = False
+    try:
+        with server.watching.place(principal.id):
+            async with server.hub.watch(run) as channel:
+                yield f"retry: {RETRY_MS}\n\n".encode()
+                reader = Reader(channel, channel.entry(place), server.now)
+                async for frame in allowed(call, run, reader.frames()):
+                    yield frame
+                done = reader.done
+    finally:
+        if cancel and not done:
+            _leave(server, run, principal)
+
+
+def _leave(server: Server, run: str, principal: Principal) -> None:
+    """Cancel the run if nobody watches it when the grace is over."""
+    if server.engine.stopping:
+        return
+    task = asyncio.get_running_loop().create_task(_left(server, run, principal))
+    _leaving.add(task)
+    task.add_done_callback(_leaving.discard)
+
+
+async def _left(server: Server, run: str, principal: Principal) -> None:
+    await asyncio.sleep(server.settings.grace_s)
+    if server.engine.stopping or server.hub.watched(run):
+        return
+    try:
+        if (await server.log.row(run)).status not in ENDED:
+            await people.cancel(server.log, run, by=principal)
+            server.audit("cancel", principal.id, run=run, detail="its client went away")
+            server.hub.poke(run)
+    except TaofoldError as error:
+        _logger.info("run %s was not cancelled: %s", run, error)

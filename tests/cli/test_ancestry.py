@@ -1,0 +1,111 @@
+"""A process that an agent started gives no word of authority.
+
+Mutants it catches: `descent.refuse` that looks at its own environment alone; an uncontained
+command that is started without the mark; a command of the program that does not ask.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.terminal import Taofold
+
+from taofold import RunContext
+from taofold.cli import ancestry as descent
+from taofold.core.errors import Refused
+from taofold.reserved import MARK
+from taofold.tools.command import command_tool
+
+linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc here")
+PROGRAM = [sys.executable, "-m", "taofold.cli"]
+WORDS = [
+    ("approvals", "approve", "last"),
+    ("approvals", "deny", "last"),
+    ("runs", "resume", "last"),
+    ("serve", "agents.py:adder"),
+    ("serve", "--mcp-http", "agents.py:adder"),
+    ("serve", "--mcp", "agents.py:adder"),
+    ("serve", "tokens", "local"),
+    ("serve", "tokens", "add", "me", "--role", "ADMIN"),
+    ("loops", "resume", "last"),
+]
+
+
+def environment(project: Path) -> dict[str, str]:
+    """For a command of the agent: it finds the project's runs."""
+    return {"TAOFOLD_HOME": str(project / ".taofold")}
+
+
+def use(project: Path, command: list[str] | str) -> str:
+    tool = command_tool(project, contain="never", env=environment(project))
+    return str(asyncio.run(tool.bind({"command": command}).run(RunContext(None))).value)
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_a_process_with_the_mark_gives_no_word(
+    taofold: Taofold, project: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taofold("run", "agents.py:writer", "go")
+    monkeypatch.setenv(MARK, "run_command")
+    done = taofold(*words)
+    assert done.code != 0
+    assert "that an agent started (run_command) may not" in done.err
+    assert not (project / "notes.txt").exists()
+
+
+def test_an_agents_command_cannot_approve_its_own_run(taofold: Taofold, project: Path) -> None:
+    taofold("run", "agents.py:writer", "go")
+    said = use(project, [*PROGRAM, "approvals", "approve", "last"])
+    assert "may not decide on an action" in said
+    assert len(json.loads(taofold("approvals", "list", "--json").out)) == 1
+
+
+@linux
+def test_clearing_the_environment_does_not_help_while_an_ancestor_lives(
+    taofold: Taofold, project: Path
+) -> None:
+    taofold("run", "agents.py:writer", "go")
+    keep = ["PATH", "TAOFOLD_HOME", "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"]
+    script = (
+        "import os, subprocess, sys; "
+        f"env = {{k: v for k, v in os.environ.items() if k in {keep!r}}}; "
+        f"sys.exit(subprocess.run({[*PROGRAM, 'approvals', 'approve', 'last']!r}, env=env)"
+        ".returncode)"
+    )
+    said = use(project, [sys.executable, "-c", script])
+    assert "may not decide on an action" in said
+
+
+def test_a_person_at_a_terminal_is_nobodys_descendant(taofold: Taofold, project: Path) -> None:
+    assert descent.started_by() == ""
+    descent.refuse("decide on an action")
+    taofold("run", "agents.py:writer", "go")
+    assert taofold("approvals", "approve", "last").code == 0
+
+
+def test_an_agents_mcp_server_may_serve_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`taofold serve --mcp` as somebody's MCP server: its questions go to the client's person."""
+    monkeypatch.setenv(MARK, "MCP server mine")
+    descent.refuse("serve", mcp=True)
+    with pytest.raises(Refused):
+        descent.refuse("serve")
+
+
+@linux
+def test_a_name_with_brackets_does_not_hide_an_ancestor(tmp_path: Path) -> None:
+    program = tmp_path / "a) 1 (b"
+    program.symlink_to(sys.executable)
+    code = (
+        "import subprocess, sys; print(subprocess.run([sys.argv[1], '-c', "
+        "'from taofold.cli.ancestry import started_by; print(started_by())'], env={}, "
+        "capture_output=True, text=True).stdout)"
+    )
+    env = {**os.environ, MARK: "run_command"}
+    done = subprocess.run(
+        [program, "-c", code, sys.executable], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "run_command"

@@ -1,0 +1,139 @@
+"""The official AG-UI client, under node, against a real server: what it ends up with."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.console import node
+from tests.server.agents import Bench, act, batch, finish
+from tests.server.live import serving
+
+from taofold import Agent
+from taofold.core.errors import ModelError
+from taofold.server.auth.tokens import Tokens
+
+pytestmark = [pytest.mark.anyio, pytest.mark.agui]
+SCRIPT = Path(__file__).with_name("client.mjs")
+
+
+async def drive(agent: Agent[Any, Any], folder: Path, *payloads: Any) -> dict[str, Any]:
+    """What the client says after it ran the agent and gave the answers, one by one."""
+    packages = await asyncio.to_thread(node.needs)
+    program = shutil.which("node")
+    assert program is not None
+    tokens = Tokens(folder / "tokens.json")
+    token = tokens.add("ann", ["EDITOR"])
+    async with serving(agent, folder / "runs.db", tokens=tokens, token=token, seconds=90) as client:
+        process = await asyncio.create_subprocess_exec(
+            program, SCRIPT, packages, f"{client.url}/ag-ui", token, "one", json.dumps(payloads),
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(60):
+                said, wrong = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert process.returncode == 0, wrong.decode()
+    return json.loads(said)
+
+
+async def test_it_rebuilds_thoughts_calls_results_and_the_answer(tmp_path: Path) -> None:
+    bench = Bench()
+    agent = bench.agent(
+        batch("I look twice", ("look", {"at": "a"}), ("look", {"at": "b"})), finish("all seen")
+    )
+    told = await drive(agent, tmp_path)
+    assert told["failures"] == []
+    assert [one["role"] for one in told["messages"]] == [
+        "user", "reasoning", "assistant", "tool", "tool", "reasoning", "assistant",
+    ]  # fmt: skip
+    calls = told["messages"][2]["toolCalls"]
+    assert [one["function"]["name"] for one in calls] == ["look", "look"]
+    assert json.loads(calls[0]["function"]["arguments"]) == {"at": "a"}
+    assert {one["content"] for one in told["messages"][3:5]} == {"seen a", "seen b"}
+    assert told["messages"][-1]["content"] == "all seen"
+    assert told["state"]["status"] == "finished"
+    assert told["state"]["steps"] == 2
+    assert told["results"][0]["success"] is True
+
+
+@pytest.mark.scenario("RCT-14")
+@pytest.mark.scenario("RCT-15")
+async def test_it_approves_one_action_and_denies_another(tmp_path: Path) -> None:
+    bench = Bench()
+    agent = bench.agent(
+        act("I tell", "publish", text="first"),
+        act("and again", "publish", text="second"),
+        act("it was denied", "finish", "exception", answer="one of two"),
+    )
+    told = await drive(agent, tmp_path, {"approved": True}, {"approved": False, "reason": "no"})
+    assert told["failures"] == []
+    first, second, last = told["interrupts"]
+    assert first[0]["metadata"]["parameters"] == {"text": "first"}
+    assert second[0]["metadata"]["parameters"] == {"text": "second"}
+    assert last == []
+    assert bench.done == [("publish", "first")]
+    contents = [one["content"] for one in told["messages"] if one["role"] == "tool"]
+    assert contents == ["published first", "denied by ann: no"]
+    assert told["messages"][-1]["content"] == "one of two"
+
+
+async def test_it_edits_parameters_and_answers_questions(tmp_path: Path) -> None:
+    bench = Bench()
+    agent = bench.agent(
+        act("I ask", "ask_user", question="Which colour?"),
+        act("I tell", "publish", text="grey"),
+        finish("done"),
+        ask_user=True,
+    )
+    edit = {"approved": True, "parameters": {"text": "blue"}}
+    told = await drive(agent, tmp_path, {"answer": "blue"}, edit)
+    assert told["failures"] == []
+    assert [one[0]["reason"] for one in told["interrupts"][:2]] == [
+        "input_required",
+        "tool_approval",
+    ]
+    assert bench.done == [("publish", "blue")]
+
+
+async def test_it_takes_a_batch_with_several_interrupts(tmp_path: Path) -> None:
+    bench = Bench()
+    agent = bench.agent(
+        batch("all", ("look", {}), ("publish", {"text": "x"}), ("comment", {"text": "y"})),
+        finish("done"),
+    )
+    told = await drive(agent, tmp_path, {"approved": True}, {"approved": True})
+    assert told["failures"] == []
+    assert sorted(name for name, _ in bench.done) == ["comment", "look", "publish"]
+    assert told["messages"][-1]["content"] == "done"
+
+
+async def test_it_follows_a_child_run_and_hears_of_a_failure(tmp_path: Path) -> None:
+    bench = Bench()
+    helper = bench.agent(act("I look", "look", at="in"), finish("inner"), name="helper",
+                         tools=bench.safe)  # fmt: skip
+    agent = bench.agent(act("help", "helper", goal="x"), finish("outer"), tools=[helper])
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    told = await drive(agent, tmp_path / "a")
+    assert told["failures"] == []
+    assert "SUBAGENT_FINISHED" in told["events"]
+    assert told["messages"][-1]["content"] == "outer"
+    broken = bench.agent(ModelError("the provider is away", kind="network"))
+    told = await drive(broken, tmp_path / "b")
+    assert told["events"][-1] == "RUN_ERROR"
+    assert told["results"] == [None]
+
+
+async def test_it_is_told_why_a_request_was_refused(tmp_path: Path) -> None:
+    bench = Bench()
+    agent = bench.agent(act("I tell", "publish", text="x"), finish("done"))
+    told = await drive(agent, tmp_path, {"approved": "perhaps"})
+    assert bench.done == []
+    assert len(told["failures"]) == 1
+    assert "the payload is" in told["failures"][0]
