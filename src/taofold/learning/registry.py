@@ -16,8 +16,8 @@ from taofold.learning.events import (
     PatternRetired,
     SearchSettled,
 )
-from taofold.learning.exchange import imports as exchange
-from taofold.learning.exchange.imports import ImportReport
+from taofold.learning.exchange.exports import exported
+from taofold.learning.exchange.imports import ImportReport, imported
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.metrics import Improvement, LearningMetrics, improvement, measure
 from taofold.learning.patterns.pattern import (
@@ -263,12 +263,12 @@ class Registry:
 
     async def export(self) -> dict[str, Any]:
         """Everything as JSON: relative file names and their contents, in the seed's layout."""
-        return await self._book.read(exchange.files)
+        return await self._book.read(exported)
 
-    async def import_(self, files: Mapping[str, bytes]) -> ImportReport:
+    async def import_(self, contents: Mapping[str, bytes]) -> ImportReport:
         """Take in exported files. What is wrong is left out and said, each with its path."""
         at = self._now()
-        return await self._book.write(lambda tx: exchange.take(tx, files, at), at)
+        return await self._book.write(lambda tx: imported(tx, contents, at), at)
 
     async def faults(self) -> list[str]:
         """What could not be read of the registry itself, a line each."""

@@ -1,4 +1,4 @@
-"""Patterns as the files of the seed's layout hold them.
+"""Everything a registry holds, as the files of the seed's layout.
 
 Rates have two digits, times are ISO 8601. What we believe of a pattern, its evidence, stays at
 home: it holds words of other people's code, and nobody should trust it anyway.
@@ -10,240 +10,50 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.core.text import iso
-from taofold.learning.exchange.wire import (
-    FILES,
-    KEYS,
-    VERSION,
-    AnyWire,
-    Better,
-    Iterations,
-    WireAnti,
-    WireApproach,
-    WireError,
-    WireExtra,
-    WireFix,
-    WireLoop,
-    WirePoint,
-    WireScope,
-    WireSignature,
-    WireSuccess,
-    WireTemplate,
-)
+from taofold.learning.exchange.records import written
+from taofold.learning.exchange.wire import FORMATS, VERSION
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.metrics import improvement, measure
-from taofold.learning.patterns.kinds import (
-    Approach,
-    Avoidance,
-    CodeTemplate,
-    ErrorFix,
-    ErrorSignature,
-    Kind,
-)
-from taofold.learning.patterns.pattern import Pattern, PatternScope, RatePoint
+from taofold.learning.patterns.kinds import Kind
 from taofold.learning.settings import Pruning
 from taofold.learning.state import View
-
-
-def wire(pattern: Pattern) -> AnyWire:
-    """The pattern in the schema of its kind."""
-    counts, rate = pattern.total, pattern.rate
-    sources = _loops(pattern)
-    rounded = round(rate or 0.0, 2)
-    match pattern.body:
-        case ErrorFix() as body:
-            return _error(pattern, body, rounded)
-        case Approach() as body:
-            typical = body.typical
-            return WireSuccess(
-                pattern.id,
-                body.category,
-                WireApproach(
-                    body.description,
-                    body.steps,
-                    body.tools,
-                    Iterations(typical.average, typical.minimum, typical.maximum),
-                ),
-                rounded,
-                counts.usage,
-                task_description_pattern=body.task,
-                source_loops=sources,
-                average_iterations=body.average,
-                preconditions=body.preconditions,
-                benefits=body.benefits,
-                limitations=body.limitations,
-                tags=pattern.tags,
-                taofold=_extra(pattern),
-            )
-        case Avoidance() as body:
-            better = Better(body.better, body.better_id) if body.better or body.better_id else None
-            error = body.signature
-            return WireAnti(
-                pattern.id,
-                body.approach,
-                body.mode,
-                round(1.0 - (rate or 0.0), 2),
-                counts.usage,
-                failure_symptoms=body.symptoms,
-                why_it_fails=body.why,
-                better_alternative=better,
-                source_loops=sources,
-                taofold=msgspec.structs.replace(
-                    _extra(pattern),
-                    task_category=body.category,
-                    error_signature=_signature(error) if error else None,
-                    error_class=error.name if error else "",
-                    error_example=error.example if error else "",
-                    error_seen=error.seen if error else "",
-                    tags=pattern.tags,
-                ),
-            )
-        case CodeTemplate() as body:
-            return WireTemplate(
-                pattern.id,
-                body.language,
-                body.code,
-                counts.usage,
-                placeholders=body.holes,
-                use_case=body.use,
-                success_rate=None if rate is None else rounded,
-                source_loops=sources,
-                tags=pattern.tags,
-                taofold=msgspec.structs.replace(_extra(pattern), task_category=body.category),
-            )
-
-
-def _error(pattern: Pattern, body: ErrorFix, rate: float) -> WireError:
-    counts, known, fix = pattern.total, _counted(pattern), body.fix
-    return WireError(
-        pattern.id,
-        _signature(body.signature),
-        WireFix(fix.description, fix.category, fix.code, fix.language, fix.diff),
-        rate,
-        counts.usage,
-        successful_applications=counts.successes if known else None,
-        failed_applications=counts.failures if known else None,
-        source_loops=_loops(pattern),
-        last_used=_time(pattern.last_used),
-        first_discovered=_time(pattern.first_discovered),
-        effectiveness_trend=_points(pattern.trend),
-        related_patterns=pattern.related,
-        tags=pattern.tags,
-        taofold=WireExtra(
-            pattern.name,
-            _scope(pattern.scope),
-            body.signature.name,
-            fix_template=fix.template,
-            error_example=body.signature.example,
-            error_seen=body.signature.seen,
-            fix_cause=fix.cause,
-            retired=pattern.retired,
-        ),
-    )
-
-
-def _counted(pattern: Pattern) -> bool:
-    """Are successes and failures known, not only a rate?"""
-    return pattern.claim is None or pattern.claim.rate is None or bool(pattern.counts.usage)
-
-
-def _extra(pattern: Pattern) -> WireExtra:
-    counts = pattern.total
-    return WireExtra(
-        pattern.name,
-        _scope(pattern.scope),
-        related_patterns=pattern.related,
-        effectiveness_trend=_points(pattern.trend),
-        first_discovered=_time(pattern.first_discovered),
-        last_used=_time(pattern.last_used),
-        retired=pattern.retired,
-        successes=counts.successes if _counted(pattern) else None,
-        failures=counts.failures if _counted(pattern) else None,
-    )
-
-
-def _signature(signature: ErrorSignature) -> WireSignature:
-    return WireSignature(signature.type, signature.pattern, signature.hints)
-
-
-def _scope(scope: PatternScope) -> WireScope | None:
-    known = WireScope(scope.repository, scope.language, scope.tool)
-    return None if known == WireScope() else known
-
-
-def _loops(pattern: Pattern) -> tuple[WireLoop, ...]:
-    anti = pattern.kind == "anti"
-    return tuple(
-        [
-            WireLoop(
-                one.loop,
-                iso(one.at),
-                one.by,
-                one.role,
-                one.won,
-                one.outcome,
-                0 if anti else one.iterations,
-                one.iterations if anti else 0,
-            )
-            for one in pattern.sources
-        ]
-    )
-
-
-def _points(trend: tuple[RatePoint, ...]) -> tuple[WirePoint, ...]:
-    return tuple(
-        [
-            WirePoint(
-                iso(one.at),
-                round(one.rate, 4),
-                one.size,
-                one.loops[0] if len(one.loops) == 1 else "",
-                one.loops if len(one.loops) > 1 else (),
-            )
-            for one in trend
-        ]
-    )
-
-
-def _time(at: int) -> str:
-    return iso(at) if at else ""
-
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def files(view: View) -> dict[str, Any]:
+def exported(view: View) -> dict[str, Any]:
     """Everything: names of files, with `/` between folders, and what each holds."""
-    kept: dict[Kind, list[Any]] = {kind: [] for kind in KEYS}
+    records: dict[Kind, list[Any]] = {kind: [] for kind in FORMATS}
     index: dict[str, Any] = {}
     for pattern in view.patterns():
-        kept[pattern.kind].append(builtin(wire(pattern)))
+        records[pattern.kind].append(written(pattern))
         index[pattern.id] = {"type": pattern.kind, "name": pattern.name, "tags": [*pattern.tags]}
-    made: dict[str, Any] = {
-        f"patterns/{FILES[kind]}": {"version": VERSION, KEYS[kind]: kept[kind]} for kind in KEYS
+    contents: dict[str, Any] = {
+        f"patterns/{form.file}": {"version": VERSION, form.key: records[kind]}
+        for kind, form in FORMATS.items()
     }
     months: dict[str, list[Any]] = {}
     for pattern, month in view.archive():
-        months.setdefault(month, []).append(builtin(wire(pattern)))
-    for month, old in months.items():
-        made[f"archive/{month}-patterns.json"] = {"version": VERSION, "patterns": old}
+        months.setdefault(month, []).append(written(pattern))
+    for month, archived in months.items():
+        contents[f"archive/{month}-patterns.json"] = {"version": VERSION, "patterns": archived}
     stats = view.stats()
     metrics = measure(view.patterns(), stats, sum(map(len, months.values())))
-    made["effectiveness-metrics.json"] = metrics.as_json()
-    made["memory/patterns-index.json"] = {"version": VERSION, "patterns": index}
+    contents["effectiveness-metrics.json"] = metrics.as_json()
+    contents["memory/patterns-index.json"] = {"version": VERSION, "patterns": index}
     for note in view.loops():
-        made[f"loops/{folder(note.loop)}/state.json"] = loop_state(note, stats)
-    return made
+        contents[f"loops/{folder(note.loop)}/state.json"] = loop_state(note, stats)
+    return contents
 
 
-def bundle(made: dict[str, Any]) -> dict[str, Any]:
+def bundle(contents: dict[str, Any]) -> dict[str, Any]:
     """The same in one file: patterns, metrics and the policy they are pruned by."""
-    registry = {KEYS[kind]: made[f"patterns/{name}"][KEYS[kind]] for kind, name in FILES.items()}
+    registry = {form.key: contents[f"patterns/{form.file}"][form.key] for form in FORMATS.values()}
     return {
         "version": VERSION,
         "pattern_registry": registry,
-        "effectiveness_metrics": made["effectiveness-metrics.json"],
-        "pruning_policy": builtin(Pruning(), defaults=True),
+        "effectiveness_metrics": contents["effectiveness-metrics.json"],
+        "pruning_policy": msgspec.structs.asdict(Pruning()),
     }
 
 
@@ -283,10 +93,3 @@ def loop_state(note: LoopNote, stats: LoopStats) -> dict[str, Any]:
     if note.ended:
         learning["improvement_estimate"] = improvement(note, stats).as_json()
     return {"loop_id": note.loop, "cross_loop_learning": learning}
-
-
-def builtin(value: Any, *, defaults: bool = False) -> Any:
-    """As plain JSON values."""
-    if defaults:
-        return {name: getattr(value, name) for name in value.__struct_fields__}
-    return msgspec.json.decode(msgspec.json.encode(value))

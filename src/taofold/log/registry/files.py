@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from taofold.core.errors import LogError
-from taofold.learning.exchange.imports import ImportReport, bundle
+from taofold.learning.exchange.exports import bundle
+from taofold.learning.exchange.imports import ImportReport
 from taofold.learning.registry import Registry
 
 _FOLDERS = ("", "patterns", "archive")

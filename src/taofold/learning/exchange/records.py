@@ -1,0 +1,251 @@
+"""One pattern from its JSON form and back, by what `wire` says about each key.
+
+What a file claims about success comes apart from the pattern. Knows nothing about files.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from taofold.core.text import iso, milliseconds
+from taofold.learning.exchange.wire import (
+    FORMATS,
+    AnyWire,
+    At,
+    WireAnti,
+    WireError,
+    WireLoop,
+    WirePoint,
+    WireStruct,
+)
+from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix, Kind
+from taofold.learning.patterns.pattern import (
+    ImportClaim,
+    Pattern,
+    PatternScope,
+    PatternSource,
+    RatePoint,
+    UseCounts,
+)
+
+_BODIES: Final = {
+    "error": ErrorFix,
+    "success": Approach,
+    "anti": Avoidance,
+    "template": CodeTemplate,
+}
+_TIMES: Final = frozenset({"first_discovered", "last_used"})
+Json: TypeAlias = dict[str, Any]
+
+
+class _Key(NamedTuple):
+    """A key of a file: its path there, its path in a pattern, and the value that is left out."""
+
+    keys: tuple[str, ...]
+    path: str
+    default: Any
+
+    @property
+    def place(self) -> str:
+        """The path as messages name it."""
+        return f"$.{'.'.join(self.keys)}"
+
+
+@cache
+def _keys(struct: type[WireStruct]) -> tuple[_Key, ...]:
+    """The keys of a struct with their place in a pattern; of two for one place the outer first."""
+    return tuple(sorted(_walk(struct, ()), key=lambda key: len(key.keys)))
+
+
+def _walk(struct: type[WireStruct], above: tuple[str, ...]) -> Iterator[_Key]:
+    hints = get_type_hints(struct, include_extras=True)
+    for field in msgspec.structs.fields(struct):
+        hint = hints[field.name]
+        at = next(
+            (part for part in getattr(hint, "__metadata__", ()) if isinstance(part, At)), None
+        )
+        if at is not None:
+            default = {} if field.default_factory is dict else field.default
+            yield _Key((*above, field.encode_name), at.path, default)
+        elif get_origin(hint) is not tuple:
+            for inner in (hint, *get_args(hint)):
+                if isinstance(inner, type) and issubclass(inner, WireStruct):
+                    yield from _walk(inner, (*above, field.encode_name))
+
+
+def _get(value: Any, names: tuple[str, ...]) -> Any:
+    """The value at a path of attributes; None where a part of the path is missing."""
+    for name in names:
+        value = getattr(value, name, None)
+    return value
+
+
+def _put(tree: Json, names: tuple[str, ...], value: Any) -> None:
+    """Set the value at a path of keys, unless something is there."""
+    for name in names[:-1]:
+        tree = tree.setdefault(name, {})
+    tree.setdefault(names[-1], value)
+
+
+def written(pattern: Pattern) -> Json:
+    """The pattern in the schema of its kind; what has its default is left out."""
+    record: Json = {}
+    taken: set[str] = set()
+    for key in _keys(FORMATS[pattern.kind].wire):
+        value = _get(pattern, tuple(key.path.split(".")))
+        if key.path in taken or value is None:
+            continue
+        if key.path in _TIMES:
+            value = iso(value) if value else ""
+        elif key.path == "trend":
+            value = tuple([_point_out(point) for point in value])
+        taken.add(key.path)
+        if value != key.default:
+            _put(record, key.keys, value)
+    record |= _figures(pattern)
+    if pattern.kind != "error" and _counted(pattern):
+        counts = pattern.total
+        extra = record.setdefault("taofold", {})
+        extra |= {"successes": counts.successes, "failures": counts.failures}
+    if pattern.sources:
+        anti = pattern.kind == "anti"
+        record["source_loops"] = [_loop_out(source, anti=anti) for source in pattern.sources]
+    return msgspec.json.decode(msgspec.json.encode(record))
+
+
+def _figures(pattern: Pattern) -> Json:
+    """How often it was used and right, under the names of its kind."""
+    counts, rate = pattern.total, pattern.rate
+    share = round(rate or 0.0, 2)
+    match pattern.kind:
+        case "anti":
+            failed = round(1.0 - (rate or 0.0), 2)
+            return {"occurrence_count": counts.usage, "failure_rate": failed}
+        case "template":
+            known = {} if rate is None else {"success_rate": share}
+            return {"usage_count": counts.usage, **known}
+        case "success":
+            return {"usage_count": counts.usage, "success_rate": share}
+        case "error":
+            figures: Json = {"usage_count": counts.usage, "success_rate": share}
+            if _counted(pattern):
+                figures["successful_applications"] = counts.successes
+                figures["failed_applications"] = counts.failures
+            return figures
+
+
+def _counted(pattern: Pattern) -> bool:
+    """Are successes and failures known, not only a rate?"""
+    return pattern.claim is None or pattern.claim.rate is None or bool(pattern.counts.usage)
+
+
+def _loop_out(source: PatternSource, *, anti: bool) -> WireLoop:
+    return WireLoop(
+        source.loop,
+        iso(source.at),
+        source.by,
+        source.role,
+        source.won,
+        source.outcome,
+        0 if anti else source.iterations,
+        source.iterations if anti else 0,
+    )
+
+
+def _point_out(point: RatePoint) -> WirePoint:
+    alone = len(point.loops) == 1
+    return WirePoint(
+        iso(point.at),
+        round(point.rate, 4),
+        point.size,
+        point.loops[0] if alone else "",
+        () if alone else point.loops,
+    )
+
+
+def pattern_of(kind: Kind, raw: Any, at: int) -> tuple[Pattern, ImportClaim]:
+    """The pattern in `raw`, and what is claimed of it, read `at`.
+
+    Raises:
+        ValueError: it is none; the text ends with ` - at `$.path``.
+    """
+    wire = msgspec.convert(raw, FORMATS[kind].wire, strict=True)
+    parts: Json = {}
+    for key in _keys(type(wire)):
+        value = _get(wire, key.keys)
+        if value is None or value == key.default:
+            continue
+        if key.path in _TIMES:
+            value = _time(value, key.place)
+        elif key.path == "trend":
+            value = _trend_in(value, key.place)
+        _put(parts, tuple(key.path.split(".")), value)
+    body = parts.pop("body", {})
+    if kind == "anti" and wire.taofold.error_signature is None:
+        body.pop("signature", None)  # a class or an example alone is no signature
+    scope = PatternScope(**parts.pop("scope", {}))
+    loops = [_loop_in(one, f"$.source_loops[{n}]") for n, one in enumerate(wire.source_loops)]
+    pattern = Pattern(
+        **{"name": parts["id"], **parts},
+        body=msgspec.convert({"kind": kind, **body}, _BODIES[kind]),
+        scope=scope,
+        sources=tuple(loops),
+    )
+    return pattern, _claimed(wire, at)
+
+
+def _loop_in(loop: WireLoop, place: str) -> PatternSource:
+    took = loop.iterations_required or loop.failure_iteration
+    at = _time(loop.timestamp, f"{place}.timestamp")
+    return PatternSource(
+        loop.loop_id,
+        at,
+        loop.role,
+        loop.contributed_by,
+        loop.successful,
+        took,
+        loop.outcome,
+        claimed=True,
+    )
+
+
+def _trend_in(points: tuple[WirePoint, ...], place: str) -> tuple[RatePoint, ...]:
+    return tuple(
+        [
+            RatePoint(
+                _time(point.timestamp, f"{place}[{number}].timestamp"),
+                point.success_rate_snapshot,
+                point.sample_size,
+                point.source_loops or ((point.source_loop,) if point.source_loop else ()),
+            )
+            for number, point in enumerate(points)
+        ]
+    )
+
+
+def _time(text: str, place: str) -> int:
+    if not text:
+        return 0
+    try:
+        return milliseconds(text)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{text[:40]!r} is no ISO 8601 time - at `{place}`") from error
+
+
+def _claimed(wire: AnyWire, at: int) -> ImportClaim:
+    """What the file claims. Where it gives a rate only, the counts are what that comes to."""
+    successes, failures = wire.taofold.successes, wire.taofold.failures
+    if isinstance(wire, WireError):
+        successes, failures = wire.successful_applications, wire.failed_applications
+    if isinstance(wire, WireAnti):
+        usage, rate = wire.occurrence_count, 1.0 - wire.failure_rate
+    else:
+        usage, rate = wire.usage_count, wire.success_rate
+    if successes is not None and failures is not None:
+        return ImportClaim(UseCounts(usage, successes, failures), None, at)
+    if rate is None:
+        return ImportClaim(UseCounts(usage), None, at)
+    won = round(rate * usage)
+    return ImportClaim(UseCounts(usage, won, usage - won), rate, at)
