@@ -18,7 +18,7 @@ from taofold.core.values import Message, Profile, Reply, ThoughtType
 from taofold.parsing.pytest_report import Report
 from taofold.runtime.model import OnText, Request
 from taofold_repair import replies
-from taofold_repair.rank import Candidate, factors, ranked, settled
+from taofold_repair.rank import Candidate, learnt_in, ranked, settled
 from taofold_repair.source import Project, Source, is_test
 from taofold_repair.state import Story, key_of, standing, tell
 from taofold_repair.transcript import Files, Transcript, collect, read
@@ -270,7 +270,7 @@ class _Move:
 
     def _next(self, report: Report) -> Candidate | None:
         """The best candidate that was not tried on what fails now; new ones come first."""
-        order = ranked(self.project, report, factors(self.told.said))
+        order = ranked(self.project, report, learnt_in(self.told.said))
         known, earlier, now = self.story.tried, replies.marks(self.told.said), standing(report)
         edits = {replies.edit_of(one) for one in earlier}
         again: Candidate | None = None

@@ -8,7 +8,7 @@ is a key and a number, and it can change the order of candidates, not the set.
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
@@ -21,7 +21,16 @@ import msgspec
 
 from taofold.core.checks import Check, Place
 from taofold.learning.extraction.diffs import abstracted, shape
-from taofold.learning.rates import LINE, MOST_KEYS, SHAPE, STATEMENT, EditRates, key_of
+from taofold.learning.rates import (
+    LINE,
+    MOST_KEYS,
+    POWERS,
+    SHAPE,
+    STATEMENT,
+    EditRates,
+    blended,
+    key_of,
+)
 from taofold.parsing.pytest_report import Report
 from taofold_repair.clue import Clue, clue_of
 from taofold_repair.site import Site
@@ -31,33 +40,49 @@ from taofold_repair.templates import TEMPLATES
 HEADING: Final = "## Search Rates"
 _ABOUT: Final = "Reference data of the search policy: kinds of edits, and how often each was right."
 _RATE: Final = re.compile(r"(?m)^([a-z][0-9a-f]{12}) (\d{1,4}\.\d{1,4})$")
+_WEIGHTS: Final = re.compile(r"(?m)^weights ([01]\.\d{4}) ([01]\.\d{4}) ([01]\.\d{4})$")
 _TELLING: Final = 0.1
 """Rates nearer to 1 than this, as a logarithm, are not worth a line."""
 _MOST: Final = 50.0
 
-Factors = Mapping[str, float]
-"""What the score of an edit with a key is multiplied by; 1 where a key is not named."""
+
+class Learnt(NamedTuple):
+    """What a prompt tells of earlier searches.
+
+    `rates` are by the key of an edit, 1 for one that is not named; `weights` say how far each order
+    in `POWERS` is believed.
+    """
+
+    rates: Mapping[str, float] = {}
+    weights: tuple[float, ...] = (0.0,) * (len(POWERS) - 1) + (1.0,)
+
+    def factor(self, keys: Sequence[str]) -> float:
+        """What the score of an edit with these keys is multiplied by."""
+        return prod(self.rates.get(key, 1.0) for key in keys)
 
 
 def section(rates: EditRates) -> str:
     """The section of a prompt that tells a search the `rates`; "" if they would change nothing."""
-    power = rates.power
     lines: list[str] = []
-    for key in list(rates.by_key)[:MOST_KEYS] if power else ():
-        theta = rates.theta(key) ** power
+    for key in list(rates.by_key)[:MOST_KEYS]:
+        theta = rates.theta(key)
         if abs(log(theta)) >= _TELLING:
             lines.append(f"{key} {min(theta, _MOST):.4f}")
-    return "\n".join([HEADING, _ABOUT, *lines]) if lines else ""
+    weights = " ".join([f"{weight:.4f}" for weight in rates.weights])
+    return "\n".join([HEADING, _ABOUT, f"weights {weights}", *lines]) if lines else ""
 
 
 @lru_cache(maxsize=8)
-def factors(prompt: str) -> Factors:
-    """The rates that a prompt tells."""
+def learnt_in(prompt: str) -> Learnt:
+    """The rates that a prompt tells. Without weights, as release 0.1 wrote it, they all count."""
     start = prompt.find(HEADING)
     if start < 0:
-        return {}
-    found = _RATE.findall(prompt[start:])
-    return {key: float(text) for key, text in found[:MOST_KEYS]}
+        return Learnt()
+    rates = {key: float(text) for key, text in _RATE.findall(prompt[start:])[:MOST_KEYS]}
+    weights = _WEIGHTS.search(prompt, start)
+    if weights is None:
+        return Learnt(rates)
+    return Learnt(rates, tuple([float(text) for text in weights.groups()]))
 
 
 def keys_of(source: Source, change: Change) -> tuple[str, str, str]:
@@ -121,14 +146,20 @@ class _Order:
             return self._known[place]
 
 
-def ranked(project: Project, report: Report, learnt: Factors) -> Iterator[Candidate]:
+def ranked(project: Project, report: Report, learnt: Learnt) -> Iterator[Candidate]:
     """Every candidate, best first. Each edit comes once.
 
     A search comes back to the same state after every candidate that did not help, so the
     newest orders are remembered.
     """
     texts = tuple([(source.path, source.text) for source in project.sources.values()])
-    order = _order(texts, project.paths, replace(report, seconds=0.0), tuple(learnt.items()))
+    order = _order(
+        texts,
+        project.paths,
+        replace(report, seconds=0.0),
+        tuple(learnt.rates.items()),
+        learnt.weights,
+    )
     for place in count():
         candidate = order.at(place)
         if candidate is None:
@@ -141,10 +172,11 @@ def _order(
     texts: tuple[tuple[str, str], ...],
     paths: tuple[str, ...],
     report: Report,
-    learnt: tuple[tuple[str, float], ...],
+    rates: tuple[tuple[str, float], ...],
+    weights: tuple[float, ...],
 ) -> _Order:
     project = Project([Source(path, text) for path, text in texts], paths)
-    return _Order(iter(ranking(project, report, dict(learnt))))
+    return _Order(iter(ranking(project, report, Learnt(dict(rates), weights))))
 
 
 class _Scored(NamedTuple):
@@ -161,17 +193,25 @@ class _Scored(NamedTuple):
         return self.source.path, self.change.start, self.change.end, self.change.text
 
 
-def ranking(project: Project, report: Report, learnt: Factors = {}) -> list[Candidate]:
-    """All candidates by their scores times what was learnt of such edits."""
-    seen: dict[str, Candidate] = {}
-    for one in sorted(_all(project, report), key=lambda one: (-one.score, *one.place)):
-        edit = one.source.edit(one.change)
-        if edit is None or edit.key in seen:
+def ranking(project: Project, report: Report, learnt: Learnt = Learnt()) -> list[Candidate]:
+    """All candidates, the likeliest first by their scores and what was learnt of such edits."""
+    by_edit: dict[str, Candidate] = {}
+    for scored in sorted(_all(project, report), key=lambda one: (-one.score, *one.place)):
+        edit = scored.source.edit(scored.change)
+        if edit is None or edit.key in by_edit:
             continue
-        keys = keys_of(one.source, one.change)
-        factor = prod(learnt.get(key, 1.0) for key in keys)
-        seen[edit.key] = Candidate(edit, one.failure, one.score, keys, factor)
-    return sorted(seen.values(), key=lambda candidate: -candidate.score * candidate.learnt)
+        keys = keys_of(scored.source, scored.change)
+        factor = learnt.factor(keys)
+        by_edit[edit.key] = Candidate(edit, scored.failure, scored.score, keys, factor)
+    candidates = list(by_edit.values())
+    chances = blended(
+        [candidate.score for candidate in candidates],
+        [candidate.learnt for candidate in candidates],
+        learnt.weights,
+    )
+    # The sort is stable: where nothing was learnt, and between equals, the policy's order stays.
+    order = sorted(range(len(candidates)), key=lambda index: -chances[index])
+    return [candidates[index] for index in order]
 
 
 def _all(project: Project, report: Report) -> list[_Scored]:

@@ -13,7 +13,7 @@ from taofold.learning.rates import EditRates
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 from taofold_repair import NAME, RepairModel
-from taofold_repair.rank import HEADING, factors, keys_of, section
+from taofold_repair.rank import HEADING, Learnt, keys_of, learnt_in, section
 from taofold_repair.search import RepairSearch, deeds_of
 from taofold_repair.source import Change, Source
 from taofold_repair.state import tell
@@ -21,18 +21,24 @@ from taofold_repair.state import tell
 KEYS = {"s" + "a" * 12: Rate(5.0, 1.0), "l" + "b" * 12: Rate(0.0, 3.0), "s" + "c" * 12: Rate(1, 1)}
 
 
-def test_a_search_reads_the_rates_that_the_section_tells() -> None:
-    text = section(EditRates(KEYS))
+def test_a_search_reads_the_rates_and_how_far_they_are_believed() -> None:
+    text = section(EditRates(KEYS, (2.0, 1.0, 0.5)))
     assert text.startswith(HEADING)
-    assert factors(f"Fix the tests.\n\n{text}") == {
-        "s" + "a" * 12: 2.3333,
-        "l" + "b" * 12: 0.25,
-    }
+    told = learnt_in(f"Fix the tests.\n\n{text}")
+    assert told.rates == {"s" + "a" * 12: 2.3333, "l" + "b" * 12: 0.25}
+    own, half, full = told.weights
+    assert own < half < full
+    assert abs(sum(told.weights) - 1.0) < 1e-3
 
 
-def test_a_gate_that_is_shut_tells_nothing() -> None:
-    assert section(EditRates(KEYS, (0.0, 5.0, 9.0))) == ""
+def test_what_no_search_taught_tells_nothing() -> None:
     assert section(EditRates()) == ""
+    assert section(EditRates({"s" + "c" * 12: Rate(1, 1)})) == "", "as often as expected"
+
+
+def test_a_section_of_release_0_1_has_no_weights_and_is_believed_in_full() -> None:
+    old = f"{HEADING}\nReference data.\ns{'a' * 12} 2.3333"
+    assert learnt_in(old) == Learnt({"s" + "a" * 12: 2.3333}, (0.0, 0.0, 1.0))
 
 
 def test_the_keys_of_an_edit_go_from_what_it_does_to_which_line_it_does_it_to() -> None:
@@ -50,8 +56,9 @@ def test_the_keys_of_an_edit_go_from_what_it_does_to_which_line_it_does_it_to() 
 
 def test_what_is_no_rate_is_not_read() -> None:
     hostile = f"{HEADING}\nsaaaaaaaaaaaa 1e99\nrm -rf / 2.0\nsaaaaaaaaaaab -1.0\ns1 2.0\n"
-    assert factors(hostile) == {}
-    assert factors("saaaaaaaaaaaa 2.0000") == {}, "without its heading it is no section"
+    hostile += "weights 9.0000 9.0000 -1.000\nweights 1.0 1.0\n"
+    assert learnt_in(hostile) == Learnt()
+    assert learnt_in("saaaaaaaaaaaa 2.0000") == Learnt(), "without its heading it is no section"
 
 
 def test_a_run_says_which_edit_ended_it(tmp_path: Path) -> None:

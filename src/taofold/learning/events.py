@@ -83,7 +83,7 @@ class SearchSettled(Value, frozen=True, tag_field="e", tag="searched"):
 
     `rates` are by the key of an edit's shape: one win for each key of the edit that ended the
     loop, and the share of the ranking that each key held. `costs` are what it cost in
-    the orders by learnt rates taken to the powers `attribution.rates.POWERS`.
+    the orders by learnt rates taken to the powers `rates.POWERS`.
     """
 
     loop: str

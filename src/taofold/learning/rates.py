@@ -1,45 +1,51 @@
 """How good kinds of edits have been at ending loops: two counters for each, and a gate.
 
-A search policy multiplies its own score of an edit by `Rates.factor`. The rule is empirical
-Bayes over nested keys of an edit, its shape, its shape in such a statement and its shape on a line
-like this one: a key's rate is (wins + doubt) / (expected + doubt), and what the outer keys already
-expect is not counted again for the inner ones. The outer keys are what carries over between
-projects that share no line; the inner one is what carries over within one.
+Empirical Bayes over nested keys of an edit, its shape, its shape in such a statement and its shape
+on a line like this one: a key's rate is (wins + doubt) / (expected + doubt), and what the outer
+keys already expect is not counted again for the inner ones. The outer keys are what carries over
+between projects that share no line; the inner one is what carries over within one.
+
+The gate weighs three orders of the same edits, from the policy's own to one that believes the rates
+in full, by how surprised each was at the edits that were right. A search ranks by their mixture, so
+rates that mislead lose their say, and none is lost for good.
 
 Source of the figures: `docs/learning-benchmark.md`. Pure.
 """
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from math import log, prod
+from math import exp, log, prod
 from typing import Final
 
 from taofold.core.values import Value
 from taofold.learning.patterns.pattern import Rate
 
 POWERS: Final = (0.0, 0.5, 1.0)
-"""Orders that the gate chooses from: scores times the factor to this power; 0 = its own order."""
+"""The orders that the gate weighs: scores times the factor to this power; 0 = the policy's own."""
 SHAPE: Final = "s"
 STATEMENT: Final = "k"
 LINE: Final = "l"
 DOUBTS: Final = {SHAPE: 2.0, STATEMENT: 2.0, LINE: 1.0}
 """Pseudo-wins that draw a key's rate to 1, by the first letter of the key."""
-FADE: Final = 0.9
-"""What of the orders' costs is left after each loop, so that an early lesson can be unlearnt."""
+SHARE: Final = 0.05
+"""Of all weight, what is dealt out anew after each search, so that no order is lost for good."""
 MOST_KEYS: Final = 4_000
 """Rates handed to one search: those with wins, then those with the most expected."""
 
 
 class EditRates(Value, frozen=True):
-    """What earlier searches came to. `costs` are what each order in `POWERS` cost, faded."""
+    """What earlier searches came to.
+
+    `costs` are minus the logarithm of how far each order in `POWERS` is believed.
+    """
 
     by_key: Mapping[str, Rate] = {}
     costs: tuple[float, ...] = tuple([0.0] * len(POWERS))
 
     @property
-    def power(self) -> float:
-        """The power of the order that has cost least; of equal ones the most learnt."""
-        return min(zip(self.costs, POWERS, strict=True), key=lambda pair: (pair[0], -pair[1]))[1]
+    def weights(self) -> tuple[float, ...]:
+        """How far each order in `POWERS` is believed; together 1."""
+        return _weights(self.costs)
 
     def thetas(self, keys: Sequence[str]) -> tuple[float, ...]:
         """The rate of each of an edit's keys, beside what its outer keys let expect."""
@@ -50,9 +56,9 @@ class EditRates(Value, frozen=True):
         rate = self.by_key.get(key)
         return rate.factor(DOUBTS.get(key[:1], 1.0)) if rate is not None else 1.0
 
-    def factor(self, keys: Sequence[str], power: float | None = None) -> float:
-        """What the score of an edit with these keys is multiplied by."""
-        return pow(prod(self.thetas(keys)), self.power if power is None else power)
+    def factor(self, keys: Sequence[str]) -> float:
+        """What the score of an edit with these keys is multiplied by where rates are believed."""
+        return prod(self.thetas(keys))
 
     def plus(self, rates: Mapping[str, Rate], costs: Sequence[float]) -> "EditRates":
         """With one search more."""
@@ -62,11 +68,38 @@ class EditRates(Value, frozen=True):
         return EditRates(merged, after(self.costs, costs))
 
 
-def after(costs: Sequence[float], more: Sequence[float]) -> tuple[float, ...]:
-    """The orders' costs after one more search, which cost `more`."""
-    if len(more) != len(costs):
+def _weights(costs: Sequence[float]) -> tuple[float, ...]:
+    least = min(costs)
+    weights = [exp(least - cost) for cost in costs]
+    total = sum(weights)
+    return tuple([weight / total for weight in weights])
+
+
+def after(costs: Sequence[float], surprises: Sequence[float]) -> tuple[float, ...]:
+    """The orders' costs after one more search, at which each was so surprised.
+
+    Bayes' rule over the orders with a fixed share (Herbster and Warmuth, 1998): the search may have
+    moved to a project whose edits are of another kind.
+    """
+    if len(surprises) != len(costs):  # of a release with other orders
         return tuple(costs)
-    return tuple([FADE * cost + one for cost, one in zip(costs, more, strict=True)])
+    weights = _weights([cost + more for cost, more in zip(costs, surprises, strict=True)])
+    return tuple([-log((1 - SHARE) * weight + SHARE / len(costs)) for weight in weights])
+
+
+def blended(
+    scores: Sequence[float], factors: Sequence[float], weights: Sequence[float]
+) -> list[float]:
+    """Each edit's chance by all orders together: the mean of its shares, by the orders' weights.
+
+    Shares and not scores are added: an order that multiplies everything by ten is not louder.
+    """
+    chances = [0.0] * len(scores)
+    for power, weight in zip(POWERS, weights, strict=True):
+        powered = [score * factor**power for score, factor in zip(scores, factors, strict=True)]
+        total = sum(powered) or 1.0
+        chances = [c + weight * score / total for c, score in zip(chances, powered, strict=True)]
+    return chances
 
 
 def outcome(
@@ -89,20 +122,26 @@ def outcome(
             seen = Rate(float(index == winner), expected)
             found[key] = found[key].plus(seen) if key in found else seen
             expected *= theta
-    return found, tuple([_cost(rates, ranking, winner, power) for power in POWERS])
+    return found, _surprises(rates, ranking, winner)
 
 
-def _cost(
-    rates: EditRates, ranking: Sequence[tuple[float, Sequence[str]]], winner: int, power: float
-) -> float:
-    """The order's surprise at the edit that was right: -ln of its share of the scores.
+def _surprises(
+    rates: EditRates, ranking: Sequence[tuple[float, Sequence[str]]], winner: int
+) -> tuple[float, ...]:
+    """How surprised each order is at the edit that was right: -ln of its share of the scores.
 
     Places would say what a search pays, but tell orders apart after many more searches.
     """
-    scores = [score * rates.factor(keys, power) for score, keys in ranking]
-    if scores[winner] <= 0:
-        return round(log(len(scores) + 1.0), 4)
-    return round(log(sum(scores) / scores[winner]), 4)
+    factors = [rates.factor(keys) for _, keys in ranking]
+    surprises: list[float] = []
+    for power in POWERS:
+        scores = [
+            score * factor**power for (score, _), factor in zip(ranking, factors, strict=True)
+        ]
+        right = scores[winner]
+        share = right / sum(scores) if right > 0 else 1.0 / (len(scores) + 1.0)
+        surprises.append(round(-log(share), 4))
+    return tuple(surprises)
 
 
 def key_of(level: str, *parts: object) -> str:

@@ -17,7 +17,7 @@ from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import PREFIXES, ImportClaim, Pattern, fresh
 from taofold.learning.state import Writing
 
-_KEYS: Final = {kind: form.key for kind, form in FORMATS.items()}
+_KEYS: Final[dict[Kind, str]] = {kind: form.key for kind, form in FORMATS.items()}
 _ARCHIVE: Final = re.compile(r"(?:^|/)archive/(\d{4}-(?:0[1-9]|1[0-2]))-patterns\.json$")
 _OTHER: Final = re.compile(r"(?:^|/)(?:memory|loops)/|effectiveness-metrics\.json$")
 _LARGEST: Final = 64 << 20

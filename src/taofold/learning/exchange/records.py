@@ -67,7 +67,7 @@ def _walk(struct: type[WireStruct], above: tuple[str, ...]) -> Iterator[_Key]:
             (part for part in getattr(hint, "__metadata__", ()) if isinstance(part, At)), None
         )
         if at is not None:
-            default = {} if field.default_factory is dict else field.default
+            default: Any = {} if field.default_factory is dict else field.default
             yield _Key((*above, field.encode_name), at.path, default)
         elif get_origin(hint) is not tuple:
             for inner in (hint, *get_args(hint)):
@@ -112,7 +112,8 @@ def written(pattern: Pattern) -> Json:
     if pattern.sources:
         anti = pattern.kind == "anti"
         record["source_loops"] = [_loop_out(source, anti=anti) for source in pattern.sources]
-    return msgspec.json.decode(msgspec.json.encode(record))
+    plain: Json = msgspec.json.decode(msgspec.json.encode(record))
+    return plain
 
 
 def _figures(pattern: Pattern) -> Json:
@@ -239,6 +240,7 @@ def _claimed(wire: AnyWire, at: int) -> ImportClaim:
     successes, failures = wire.taofold.successes, wire.taofold.failures
     if isinstance(wire, WireError):
         successes, failures = wire.successful_applications, wire.failed_applications
+    rate: float | None
     if isinstance(wire, WireAnti):
         usage, rate = wire.occurrence_count, 1.0 - wire.failure_rate
     else:
