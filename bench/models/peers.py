@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic import BaseModel
 from tests.models.forms import add
+from tests.models.providers.servers import Server
 from tests.pictures import png
-from tests.providers.servers import Server
 
 from taofold import Agent, Image, Limits, tool
 from taofold.models.http import aclose_all

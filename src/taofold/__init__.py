@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from taofold.runtime.control import decide
     from taofold.runtime.setup import Approval, Decision
     from taofold.tools import Outcome, RunContext, Tool, Toolset, tool
-    from taofold.tools.actions import register_custom_action
+    from taofold.tools.discovery import register_custom_action
     from taofold.tools.media import Audio, Document, Image
 
 _HOME = {
@@ -48,7 +48,7 @@ _HOME = {
     "Policy": "policy",
     "Principal": "core.values",
     "Refused": "core.errors",
-    "register_custom_action": "tools.actions",
+    "register_custom_action": "tools.discovery",
     "ReplayDiverged": "core.errors",
     "run_agent": "compat.tagent",
     "RunContext": "tools",

@@ -23,8 +23,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import Message, Reply, Usage
 from taofold.runtime.model import register_provider
 from taofold.testing import FunctionModel, ScriptedModel
-from taofold.tools.actions import forget_action
-from taofold.tools.discovery import DiscoveryWarning
+from taofold.tools.discovery import DiscoveryWarning, forget_action
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from tests import environments
+from tests.bridges.mcp import servers
 from tests.console import node
-from tests.mcp_bridge import servers
 
 
 @dataclass(frozen=True)

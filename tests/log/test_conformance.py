@@ -15,8 +15,12 @@ from taofold.core.events import Record
 from taofold.log.log import ENDED, Claim, RunRow, Signal
 from taofold.log.memory import MemoryLog
 from taofold.log.sqlite.log import SqliteLog
-from taofold.testing import log_disk, log_lasting, log_leases, log_races, log_writing
 from taofold.testing.log_conformance import Broken, Contract, Medium, contracts
+from taofold.testing.log_conformance import durability as log_disk
+from taofold.testing.log_conformance import durability as log_lasting
+from taofold.testing.log_conformance import leases as log_leases
+from taofold.testing.log_conformance import races as log_races
+from taofold.testing.log_conformance import records as log_writing
 
 
 def title(contract: Contract) -> str:

@@ -14,7 +14,7 @@ from taofold.log.log import Log, RunRow, Signal
 from taofold.log.migration import SqliteSide, migrate
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
-from taofold.testing.log_checks import updates
+from taofold.testing.log_conformance.checks import updates
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
 

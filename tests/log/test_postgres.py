@@ -21,9 +21,10 @@ from tests.log.cutting import Proxy
 from taofold.core.errors import ConfigError, Conflict, Incompatible, LogError, OutcomeUnknown
 from taofold.log.certain import CertainLog
 from taofold.log.log import Log, RunRow, Signal
-from taofold.testing import journal_conformance, log_disk
-from taofold.testing.log_checks import RUN, seqs, updates
+from taofold.testing import journal_conformance
 from taofold.testing.log_conformance import Broken, Contract, Medium, contracts
+from taofold.testing.log_conformance import durability as log_disk
+from taofold.testing.log_conformance.checks import RUN, seqs, updates
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
 

@@ -7,8 +7,7 @@ import pytest
 
 from taofold.core.content import Conversation, result_message
 from taofold.core.values import Message, Profile, ToolCall
-from taofold.models.limiter import Limiter
-from taofold.models.retry import Retry
+from taofold.models.endpoint import Limiter, Retry
 from taofold.runtime.model import Model, Request, ToolSpec, resolve
 from taofold.testing.cassette import Cassette
 

@@ -1,8 +1,8 @@
 """One agent's run in each provider's format, as recorded in `cassettes/`.
 
 The recordings were made against strict fake providers, which refuse what the real ones refuse;
-`tests.providers.record` makes them anew. So what goes back to a provider is checked here without
-any: each request must be the very one that was recorded.
+`tests.models.providers.record` makes them anew. So what goes back to a provider is checked here
+without any: each request must be the very one that was recorded.
 """
 
 import json
@@ -13,8 +13,7 @@ from typing import Any
 from tests.pictures import PDF, PICTURE
 
 from taofold import Agent, Document, Image, Limits, tool
-from taofold.models.limiter import Limiter
-from taofold.models.retry import Retry
+from taofold.models.endpoint import Limiter, Retry
 from taofold.runtime.model import Model, resolve
 from taofold.testing.cassette import Cassette
 from taofold.tools.media import Shown

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.models.conftest import Connect
 
-from conftest import Connect
 from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, Profile, ToolCall, Usage

@@ -14,13 +14,13 @@ from taofold.core.content import Issuer
 from taofold.core.errors import ModelError
 from taofold.core.values import Reply
 from taofold.models.anthropic import MessagesReader
-from taofold.models.chat_reply import ChatReader
+from taofold.models.chat import ChatReader
 from taofold.models.endpoint import Reader
 from taofold.models.gemini import GeminiReader
-from taofold.models.ollama_reply import OllamaReader
+from taofold.models.ollama import OllamaReader
 from taofold.models.prices import Price, Rates
+from taofold.models.reader import Lines
 from taofold.models.responses import ResponsesReader
-from taofold.models.sse import Lines
 from taofold.models.wire import Frame, encode
 
 READERS: dict[str, Any] = {

@@ -9,9 +9,7 @@ import pytest
 from taofold.core.content import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Reply
-from taofold.models.endpoint import Endpoint
-from taofold.models.limiter import Limiter, shared
-from taofold.models.retry import Retry
+from taofold.models.endpoint import Endpoint, Limiter, Retry, shared
 from taofold.models.transport import Answer, Bounds, OnBytes
 from taofold.runtime.model import Request
 
@@ -180,6 +178,6 @@ def test_one_account_has_one_limiter_and_its_key_is_not_kept() -> None:
     other = shared("http://a", "else")
     assert one is same
     assert one is not other
-    from taofold.models import limiter
+    from taofold.models import endpoint as limiter
 
     assert b"secret-key" not in b"".join(limiter._shared)

@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.models.conftest import FULL, Connect
 
-from conftest import FULL, Connect
 from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Profile, ToolCall, Usage
-from taofold.models.openai import closed
+from taofold.models.chat import closed
 from taofold.runtime.model import Request, ToolSpec
 from taofold.testing import Cassette
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from taofold.core.errors import ConfigError, ModelError
-from taofold.models.retry import Retry
+from taofold.models.endpoint import Retry
 from taofold.models.transport import Bounds, guard
 from taofold.runtime.model import Request, resolve
 from taofold.testing import Cassette

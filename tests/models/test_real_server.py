@@ -11,9 +11,8 @@ from tests.prerequisites import LLAMA
 from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Profile
+from taofold.models.endpoint import Limiter, Retry
 from taofold.models.http import aclose_all
-from taofold.models.limiter import Limiter
-from taofold.models.retry import Retry
 from taofold.runtime.model import Model, Request, ToolSpec, resolve
 
 pytestmark = [

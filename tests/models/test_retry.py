@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.core.errors import ModelError
-from taofold.models.retry import Retry, failure, fault, reason, retry_after
+from taofold.models.endpoint import Retry, failure, fault, reason, retry_after
 from taofold.models.transport import Answer
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taofold.core.content import Issuer
-from taofold.models.chat_reply import ChatReader
-from taofold.models.sse import Events, Lines
+from taofold.models.chat import ChatReader
+from taofold.models.reader import Events, Lines
 from taofold.models.wire import Frame
 from taofold.runtime.model import Speaker
 

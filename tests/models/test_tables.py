@@ -6,9 +6,8 @@ import pytest
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Usage
-from taofold.models import catalogue
-from taofold.models.catalogue import find, snapshot_date
-from taofold.models.prices import FREE, Price, Rates, own_price
+from taofold.models import prices as catalogue
+from taofold.models.prices import FREE, Price, Rates, find, own_price, snapshot_date
 from taofold.models.rules import UNKNOWN, rules_for
 from taofold.runtime.model import resolve
 
@@ -24,7 +23,7 @@ def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_snapshot_of_prices_is_not_stale() -> None:
     age = datetime.now(UTC).date() - snapshot_date()
-    assert age.days <= OLDEST, "make the snapshot anew: python -m taofold.models.catalogue"
+    assert age.days <= OLDEST, "make the snapshot anew: python -m taofold.models.prices"
 
 
 @pytest.mark.usefixtures("snapshot")

@@ -143,9 +143,7 @@ async def test_an_mcp_server_that_redirects_elsewhere_gets_no_key_there(
 async def test_an_mcp_client_that_follows_redirects_is_stopped_at_the_border() -> None:
     """Generation 1 of the package makes clients that follow; the hook holds them."""
     pytest.importorskip("mcp")
-    from taofold.bridges.mcp_http import Credentials, client_factory
-    from taofold.bridges.mcp_place import Place
-    from taofold.bridges.mcp_sdk import load
+    from taofold.bridges.mcp.transport import Credentials, Place, client_factory, load
 
     create = load("mcp.shared._httpx_utils").create_mcp_http_client
     with Elsewhere(307).open() as servers:

@@ -16,7 +16,7 @@ from taofold.core.values import Tier
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools import process as processes
 from taofold.tools.command import command_tool
-from taofold.tools.output import Output
+from taofold.tools.process import Output
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tests.prerequisites import CONTAINMENT, NOT_ROOT
 
-from taofold.tools import Outcome, RunContext, Tool, guard
+from taofold.tools import Outcome, RunContext, Tool
+from taofold.tools import containment as guard
 from taofold.tools.command import command_tool
 from taofold.tools.containment import Containment
 

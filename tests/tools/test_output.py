@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taofold.tools.output import Output, key_line, plain
+from taofold.tools.process import Output, key_line, plain
 
 
 def test_head_tail_and_error_lines_between_are_kept() -> None:

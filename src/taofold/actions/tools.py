@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Final
 
 from taofold.tools import Outcome, RunContext, Tool
-from taofold.tools.make import make
+from taofold.tools.tool import make
 
 WAIT: Final = "flow.wait"
 APPROVE: Final = "flow.approve"

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from taofold.core.errors import ConfigError
 from taofold.tools import Outcome, Tool
 from taofold.tools.http import Web
-from taofold.tools.make import make
+from taofold.tools.tool import make
 
 GROUP: Final = "taofold.search"
 HINT: Final = (

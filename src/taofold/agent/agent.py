@@ -39,9 +39,8 @@ from taofold.runtime.endings import Advanced
 from taofold.runtime.model import ModelSpec, ToolSpec
 from taofold.runtime.setup import Approver, Pause
 from taofold.tools import Tool, Toolset, as_tool
-from taofold.tools.actions import custom_actions
 from taofold.tools.context import Deps
-from taofold.tools.discovery import discovered
+from taofold.tools.discovery import custom_actions, discovered
 from taofold.tools.media import Prompt
 from taofold.tools.worker import WORKERS
 

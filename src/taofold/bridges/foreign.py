@@ -11,15 +11,13 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from taofold.bridges.mcp_definitions import meant, safe, shown
+from taofold.bridges.mcp.definitions import meant, safe, shown
 from taofold.core.errors import ConfigError
 from taofold.core.text import visible
 from taofold.core.values import Sideeffect
 from taofold.tools import BadArguments, RunContext, Tool, Toolset, external
-from taofold.tools.arguments import unknown
-from taofold.tools.declare import tidy
-from taofold.tools.schema import Checker
-from taofold.tools.signature import Signature
+from taofold.tools.arguments import Checker, unknown
+from taofold.tools.signature import Signature, tidy
 
 ForeignCall = Callable[[RunContext[Any], dict[str, Any]], Awaitable[Any]]
 

@@ -14,7 +14,7 @@ from keyword import iskeyword
 from typing import Any, Final, cast
 
 from taofold.agent import Agent
-from taofold.bridges.mcp_offers import Silent
+from taofold.bridges.mcp.server import Silent
 from taofold.bridges.monty import Bounds, Call, Done, Failed, Interpreter, Program, Reply, Turn
 from taofold.core.effects import Act, Answer, Halt, Strategy
 from taofold.core.errors import ConfigError
@@ -23,7 +23,7 @@ from taofold.core.values import Action, Observation, Sideeffect, Thought, Tier
 from taofold.policy import Limits
 from taofold.reasoning import Task
 from taofold.tools import Outcome, Tool, Toolset
-from taofold.tools.make import make
+from taofold.tools.tool import make
 from taofold.tools.worker import WORKERS
 
 SHOWN: Final = 8_000

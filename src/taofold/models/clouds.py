@@ -22,9 +22,8 @@ from taofold.core.values import Reply
 from taofold.models.anthropic import MessagesModel, MessagesReader
 from taofold.models.endpoint import Reader, Sign
 from taofold.models.gemini import GeminiModel
-from taofold.models.options import Options, connection, endpoint, refuse_unknown
 from taofold.models.reader import decoded
-from taofold.models.remote import RemoteModel, Turn
+from taofold.models.remote import Options, RemoteModel, Turn, connection, endpoint, refuse_unknown
 from taofold.models.responses import ResponsesModel
 from taofold.models.rules import rules_for
 from taofold.models.transport import Body, whole

@@ -28,11 +28,20 @@ from taofold.core.content import (
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.value import is_object
 from taofold.core.values import Effort, Message, Reply, Usage
+from taofold.models.chat import SKIP_SIGNATURE
 from taofold.models.endpoint import Reader
-from taofold.models.openai import SKIP_SIGNATURE
-from taofold.models.options import Options, connection, endpoint, key_for, refuse_unknown
 from taofold.models.reader import EventReader, decoded, reported
-from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
+from taofold.models.remote import (
+    Connection,
+    Options,
+    RemoteModel,
+    Turn,
+    connection,
+    effort_at_most,
+    endpoint,
+    key_for,
+    refuse_unknown,
+)
 from taofold.models.responses import leading
 from taofold.models.rules import Rules, rules_for
 from taofold.models.wire import (

@@ -1,7 +1,8 @@
-"""Ollama's native `/api/chat`: unlike its OpenAI endpoint it can set the context size,
-without which a longer prompt is cut silently. It needs no key and costs nothing.
+"""Ollama's native `/api/chat`, requests and replies (whole or as lines of JSON).
 
-Thinking goes back with the reply that it led to, because some models' templates use it.
+Unlike its OpenAI endpoint it can set the context size, without which a longer prompt is cut
+silently. It needs no key and costs nothing. Thinking goes back with the reply that it led to,
+because some models' templates use it.
 """
 
 import os
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
 from typing_extensions import Unpack
 
 from taofold.core.content import (
@@ -21,12 +23,19 @@ from taofold.core.content import (
     parts_of,
 )
 from taofold.core.errors import ConfigError
-from taofold.core.values import Effort, Profile
-from taofold.models.endpoint import Reader
-from taofold.models.ollama_reply import OllamaReader
-from taofold.models.options import Options, connection, endpoint, refuse_unknown
+from taofold.core.values import Effort, Profile, Reply
+from taofold.models.endpoint import Reader, fault
 from taofold.models.prices import FREE
-from taofold.models.remote import Connection, RemoteModel, Turn
+from taofold.models.reader import Lines, decoded
+from taofold.models.remote import (
+    Connection,
+    Options,
+    RemoteModel,
+    Turn,
+    connection,
+    endpoint,
+    refuse_unknown,
+)
 from taofold.models.rules import UNKNOWN, Rules, rules_for
 from taofold.models.wire import (
     NO_RESULT,
@@ -36,12 +45,106 @@ from taofold.models.wire import (
     blob,
     content_for,
     encode,
+    finish_of,
     follows_its_call,
     pending,
     pieces,
     seen,
     wire_name,
 )
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str = ""
+    arguments: Any = None
+
+
+class _Call(msgspec.Struct, frozen=True):
+    function: _Function = _Function()
+    id: str = ""
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Answer(msgspec.Struct):
+    message: _Message | None = None
+    done: bool = False
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+    error: str | None = None
+
+
+_DECODE: Final = msgspec.json.Decoder(_Answer).decode
+
+
+class OllamaReader:
+    """Reads one answer, whole or as lines of JSON; the `endpoint.Reader` of this format."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._lines = Lines(self._line)
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls: list[_Call] = []
+        self._last: _Answer | None = None
+
+    def whole(self, body: bytes) -> Reply:
+        """Read an answer that was not streamed."""
+        self._line(body)
+        return self.close()
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in bytes of a stream."""
+        self._lines.feed(chunk)
+
+    def close(self) -> Reply:
+        """The stream ended."""
+        self._lines.close()
+        frame, last = self._frame, self._last
+        if last is None:
+            raise frame.broken_off()
+        parts: list[Part] = []
+        thinking, text = "".join(self._thinking), "".join(self._text)
+        parts += [ThinkingPart(thinking, "thinking")] if thinking else []
+        parts += [TextPart(text)] if text else []
+        parts += [
+            frame.call(
+                call.function.name, encode(call.function.arguments or {}).decode(), call.id, index
+            )
+            for index, call in enumerate(self._calls)
+        ]
+        return frame.reply(
+            parts,
+            frame.usage(last.prompt_eval_count or 0, last.eval_count or 0, 0),
+            finish_of(last.done_reason or "stop"),
+        )
+
+    def _line(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        answer = decoded(self._frame, _DECODE, line)
+        if answer.error:
+            raise fault(0, "", answer.error, self._frame.url)
+        if answer.message is None and not answer.done:
+            raise self._frame.unreadable("it holds no message")
+        self._take(answer.message or _Message())
+        if answer.done:
+            self._last = answer
+
+    def _take(self, message: _Message) -> None:
+        if message.content:
+            self._text.append(message.content)
+            if self._frame.speaker:
+                self._frame.speaker(message.content)
+        if message.thinking:
+            self._thinking.append(message.thinking)
+        self._calls += message.tool_calls or ()
+
 
 _URL: Final = "http://127.0.0.1:11434"
 _LARGEST: Final = 32_768

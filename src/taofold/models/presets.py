@@ -12,10 +12,16 @@ from urllib.parse import urlsplit
 from typing_extensions import Unpack
 
 from taofold.core.errors import ConfigError
-from taofold.models.openai import ChatModel, Dialect
-from taofold.models.options import Options, connection, endpoint, key_for, refuse_unknown
+from taofold.models.chat import ChatModel, Dialect
 from taofold.models.prices import FREE
-from taofold.models.remote import RemoteModel
+from taofold.models.remote import (
+    Options,
+    RemoteModel,
+    connection,
+    endpoint,
+    key_for,
+    refuse_unknown,
+)
 from taofold.models.responses import ResponsesModel
 from taofold.models.rules import UNKNOWN, Rules, rules_for
 

@@ -1,10 +1,23 @@
-"""US dollars per million tokens, with what changes them: long prompts and service tiers.
+"""US dollars per million tokens, and the catalogue of public models that they are taken from.
 
-A price is looked up in `catalogue`, or is the user's own. It knows no provider's format.
+A price changes with the length of a prompt and with the service tier. It is the user's own, or
+that of `genai-prices`: where that library is installed (`taofold[prices]`) its data are used, which
+are newer; else the snapshot of it that lies beside this module, made by
+`python -m taofold.models.prices`. Nothing is ever fetched. A provider or a name that is not in it
+has no price. Knows no provider's format.
 """
 
+import json
+import re
+import sys
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from datetime import UTC, date, datetime
+from functools import cache
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+import msgspec
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Usage
@@ -86,3 +99,244 @@ def own_price(model: str, prices: Prices | None) -> Price | None:
         )
     cached = price[1] if len(price) == 3 else price[0]
     return Price(Rates(price[0], cached, price[-1], price[0]))
+
+
+# Prices and windows of the models of public providers, from `genai-prices`.
+#
+# Where that library is installed (`taofold[prices]`) its own data are used, which are newer; else
+# the snapshot of it that lies beside this module, made by `python -m taofold.models.prices`.
+# Nothing is ever fetched. A provider or a name that is not in it has no price.
+
+SNAPSHOT: Final = Path(__file__).with_name("catalogue.json")
+PROVIDERS: Final[dict[str, str]] = {
+    "openai": "openai", "openai-chat": "openai", "anthropic": "anthropic", "gemini": "google",
+    "gemini-compatible": "google", "vertex": "google",
+    "vertex-anthropic": "google", "deepseek": "deepseek", "mistral": "mistral", "xai": "x-ai",
+    "moonshot": "moonshotai", "zai": "zai", "groq": "groq", "together": "together",
+    "fireworks": "fireworks", "cerebras": "cerebras", "openrouter": "openrouter",
+    "bedrock": "aws", "azure": "azure",
+}  # fmt: skip
+"""Ours to theirs."""
+_FIELDS: Final = ("input_mtok", "cache_read_mtok", "output_mtok", "cache_write_mtok")
+
+
+class Entry(NamedTuple):
+    """What the catalogue says of a model. `source` names the data and their date."""
+
+    window: int
+    price: Price | None
+    deprecated: bool
+    source: str
+
+
+def find(provider: str, model: str) -> Entry | None:
+    """The entry of `model` at one of our providers, None if there is none."""
+    theirs = PROVIDERS.get(provider)
+    if theirs is None:
+        return None
+    library = _library()
+    if library is not None:
+        return _from_library(library, theirs, model)
+    snapshot = _snapshot()
+    for row in snapshot["providers"].get(theirs, ()):
+        if _matches(row["match"], model.lower()):
+            return Entry(
+                row.get("window", 0),
+                _read(row["price"]) if "price" in row else None,
+                bool(row.get("deprecated")),
+                f"{snapshot['source']}, snapshot of {snapshot['as_of']}",
+            )
+    return None
+
+
+def snapshot_date() -> date:
+    """When the snapshot was made."""
+    return date.fromisoformat(_snapshot()["as_of"])
+
+
+@cache
+def _snapshot() -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(SNAPSHOT.read_bytes())
+    return found
+
+
+@cache
+def _library() -> Any:
+    try:
+        return import_module("genai_prices.data")
+    except ImportError:
+        return None
+
+
+# --- the library's objects -----------------------------------------------------------------------
+
+
+def _from_library(library: Any, provider: str, model: str) -> Entry | None:
+    for one in library.providers:
+        if one.id == provider:
+            known = one.find_model(model.lower())
+            if known is None:
+                return None
+            now = datetime.now(UTC)
+            source = f"genai-prices {metadata.version('genai-prices')}, {now.date().isoformat()}"
+            price = price_of(known, now.date())
+            return Entry(known.context_window or 0, price, bool(known.deprecated), source)
+    return None
+
+
+def price_of(model: Any, day: date) -> Price | None:
+    """The price of one of the library's models on `day`.
+
+    Where it depends on the time of day, the dearest is taken: a budget must hold at any hour.
+    """
+    usual = _tiered(_valid(model.prices, day))
+    if usual is None:
+        return None
+    services: list[tuple[str, Price]] = []
+    for variant in model.price_variants or ():
+        if set(variant.when) != {"service_tier"}:
+            continue
+        started = getattr(variant.constraint, "start_date", None)
+        price = _tiered(variant.prices)
+        if price is not None and (started is None or started <= day):
+            services.append((variant.when["service_tier"], price))
+    return Price(usual.rates, usual.above, tuple(services))
+
+
+def _valid(prices: Any, day: date) -> Any:
+    """The newest of dated prices; of those at hours of the day the dearest."""
+    if not isinstance(prices, list):
+        return prices
+    usable: list[Any] = []
+    for conditional in cast("list[Any]", prices):
+        constraint = conditional.constraint
+        started = getattr(constraint, "start_date", None)
+        if started is None or started <= day:
+            usable.append((started or date.min, conditional.prices))
+    newest = max([started for started, _ in usable], default=None)
+    hourly = [prices for started, prices in usable if started == newest]
+    return max(hourly, key=lambda one: _number(one.output_mtok, 0), default=None)
+
+
+def _tiered(prices: Any) -> Price | None:
+    if prices is None or prices.input_mtok is None or prices.output_mtok is None:
+        return None
+    starts = sorted(
+        {tier.start for name in _FIELDS for tier in getattr(getattr(prices, name), "tiers", ())}
+    )
+    above = tuple([(start, _rates(prices, start + 1)) for start in starts])
+    return Price(_rates(prices, 0), above)
+
+
+def _rates(prices: Any, tokens: int) -> Rates:
+    fresh, cached, output, written = [
+        None if getattr(prices, name) is None else _number(getattr(prices, name), tokens)
+        for name in _FIELDS
+    ]
+    assert fresh is not None
+    assert output is not None
+    return Rates(
+        fresh,
+        fresh if cached is None else cached,
+        output,
+        fresh if written is None else written,
+    )
+
+
+def _number(value: Any, tokens: int) -> float:
+    if value is None:
+        return 0.0
+    if not hasattr(value, "tiers"):
+        return float(value)
+    found = value.base
+    for tier in value.tiers:
+        if tokens > tier.start:
+            found = tier.price
+    return float(found)
+
+
+# --- the snapshot --------------------------------------------------------------------------------
+
+
+def _matches(clause: list[Any], name: str) -> bool:
+    kind, value = clause
+    match kind:
+        case "equals":
+            return bool(name == value)
+        case "starts_with":
+            return name.startswith(value)
+        case "ends_with":
+            return name.endswith(value)
+        case "contains":
+            return value in name
+        case "regex":
+            return re.search(value, name) is not None
+        case "or":
+            return any(_matches(inner, name) for inner in value)
+        case "and":
+            return all(_matches(inner, name) for inner in value)
+        case _:
+            return False
+
+
+def _read(row: list[Any]) -> Price:
+    rates, above, services = row
+    return Price(
+        Rates(*rates),
+        tuple([(start, Rates(*inner)) for start, inner in above]),
+        tuple([(tier, _read(inner)) for tier, inner in services]),
+    )
+
+
+def _clause(clause: Any) -> list[Any]:
+    for kind in ("equals", "starts_with", "ends_with", "contains", "regex"):
+        if hasattr(clause, kind):
+            value = getattr(clause, kind)
+            return [kind, value if kind == "regex" else value.lower()]
+    for kind in ("or", "and"):
+        if hasattr(clause, f"{kind}_"):
+            return [kind, [_clause(inner) for inner in getattr(clause, f"{kind}_")]]
+    raise TypeError(f"{clause!r} is a kind of match that this release does not know")
+
+
+def make_snapshot(day: date) -> dict[str, Any]:
+    """The library's data of our providers, as they are on `day`."""
+    library = import_module("genai_prices.data")
+    rows: dict[str, list[Any]] = {}
+    for provider in library.providers:
+        if provider.id in PROVIDERS.values():
+            rows[provider.id] = [_row(model, day) for model in provider.models]
+    return {
+        "as_of": day.isoformat(),
+        "source": f"genai-prices {metadata.version('genai-prices')}",
+        "providers": rows,
+    }
+
+
+def _row(model: Any, day: date) -> dict[str, Any]:
+    price = price_of(model, day)
+    row: dict[str, Any] = {"id": model.id, "match": _clause(model.match)}
+    if model.context_window:
+        row["window"] = model.context_window
+    if price is not None:
+        row["price"] = price
+    if model.deprecated:
+        row["deprecated"] = True
+    return row
+
+
+def main() -> None:
+    """Write the snapshot, from the library that is installed."""
+    found = make_snapshot(datetime.now(UTC).date())
+    lines = [f'"{name}": [\n{_lines(rows)}\n]' for name, rows in found["providers"].items()]
+    head = f'{{"as_of": "{found["as_of"]}", "source": "{found["source"]}", "providers": {{\n'
+    SNAPSHOT.write_text(head + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
+    sys.stdout.write(f"{SNAPSHOT}: {sum(map(len, found['providers'].values()))} models\n")
+
+
+def _lines(rows: list[dict[str, Any]]) -> str:
+    return ",\n".join([json.dumps(row) for row in rows])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,21 +1,28 @@
-"""What all models over HTTP share: one call as settings, a body, a reader and an endpoint.
+"""What all models over HTTP share: their options, and one call as a body, a reader, an endpoint.
 
 A provider's module subclasses `RemoteModel` and says how its format is written (`_head` and
 `_messages`) and read (`_reader`). A body is the head, which is the same from call to call of a
 run, then the messages, each encoded once in its life: so one request is a prefix of the next.
+
+`Options` are what a person may set when connecting to a model; they are checked here.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 
 import msgspec
+from typing_extensions import Unpack
 
 from taofold.core.content import Issuer, Wire
-from taofold.core.values import EFFORTS, JSON, Effort, ModelSettings, Profile, Reply
-from taofold.models.endpoint import Endpoint, Reader
-from taofold.models.prices import Price
+from taofold.core.errors import ConfigError
+from taofold.core.values import EFFORTS, JSON, Effort, ModelSettings, Profile, PromptCache, Reply
+from taofold.models.endpoint import Endpoint, Limiter, Reader, Retry, Sign
+from taofold.models.prices import Entry, Price, Prices, find, own_price
+from taofold.models.rules import Rules, rules_for
+from taofold.models.transport import Bounds, Transport
 from taofold.models.wire import Frame, Memo, estimate, names_of
 from taofold.runtime.model import OnText, Request, Speaker, ToolSpec
 
@@ -198,3 +205,143 @@ def effort_at_most(
     taken = below[-1] if below else levels[0]
     notes.append(f"effort {wanted!r} is not among those of {model}: {taken!r} is taken")
     return taken
+
+
+_YOURS: Final = "profile=, or kept by `taofold doctor`"
+
+
+class Options(TypedDict, total=False):
+    """Keyword options of every adapter. Seconds, tokens, dollars per million tokens."""
+
+    base_url: str | None
+    api_key: str | None
+    profile: Profile | None
+    prices: Prices | None
+    timeout: float
+    max_bytes: int
+    requests_per_minute: float | None
+    tokens_per_minute: float | None
+    retry: Retry
+    transport: Transport | None
+    limiter: Limiter | None
+    headers: Mapping[str, str]
+    effort: Effort | None
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int
+    prompt_cache: PromptCache
+    service_tier: str
+    extra: Mapping[str, Any]
+
+
+def key_for(provider: str, variable: str, given: str | None) -> str:
+    """The key given, else the environment's; `ConfigError` that names `variable` if none."""
+    key = (given if given is not None else os.environ.get(variable, "")).strip()
+    if not key:
+        raise ConfigError(
+            f"provider {provider!r} needs a key: set the environment variable {variable}, "
+            "or pass api_key="
+        )
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(
+            f"the key for provider {provider!r} holds characters that no key has: copy it again"
+        )
+    return key
+
+
+def endpoint(
+    url: str,
+    headers: Mapping[str, str],
+    secret: str,
+    options: Options,
+    sign: Sign | None = None,
+) -> Endpoint:
+    """The endpoint at `url` with the bounds, rates and retries of `options`."""
+    timeout = options.get("timeout", 120.0)
+    if timeout <= 0:
+        raise ConfigError(f"timeout must be positive seconds, not {timeout!r}")
+    made = Endpoint(
+        url,
+        {**headers, **options.get("headers", {})},
+        secret=secret,
+        transport=options.get("transport"),
+        bounds=Bounds(min(10.0, timeout), timeout, options.get("max_bytes", 16 << 20)),
+        retry=options.get("retry", Retry()),
+        limiter=options.get("limiter"),
+        sign=sign,
+    )
+    made.limiter.configure(options.get("requests_per_minute"), options.get("tokens_per_minute"))
+    return made
+
+
+def settings_of(options: Options) -> ModelSettings:
+    """The model's own settings. Raises `ConfigError` for an effort that nobody has."""
+    effort = options.get("effort")
+    if effort is not None and effort not in EFFORTS:
+        raise ConfigError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}")
+    return ModelSettings(
+        effort=effort,
+        temperature=options.get("temperature"),
+        top_p=options.get("top_p"),
+        max_tokens=options.get("max_tokens", 0),
+        prompt_cache=options.get("prompt_cache", ""),
+        service_tier=options.get("service_tier", ""),
+        extra=dict(options.get("extra", {})),
+    )
+
+
+def connection(
+    provider: str,
+    model: str,
+    at: Endpoint,
+    options: Options,
+    *,
+    price: Price | None = None,
+    rules: Rules | None = None,
+    host: str = "",
+) -> Connection:
+    """The model at its endpoint, with what is known of it.
+
+    Facts come from the user, then from the price list, then from the rules; `price` is for
+    models that are in no list.
+    """
+    known = rules or rules_for(provider, model)
+    entry = find(provider, model)
+    profile = options.get("profile") or known.profile(entry.window if entry else 0)
+    listed = entry.price if entry else None
+    own = own_price(model, options.get("prices"))
+    return Connection(
+        f"{provider}:{model}",
+        model,
+        at,
+        profile,
+        own or listed or price,
+        settings_of(options),
+        host,
+        Sources(
+            window=_YOURS if options.get("profile") else _window(entry, known),
+            price=_price(own, entry, price),
+            abilities=_YOURS if options.get("profile") else known.source,
+        ),
+    )
+
+
+def _window(entry: Entry | None, rules: Rules) -> str:
+    return entry.source if entry is not None and entry.window else rules.source
+
+
+def _price(own: Price | None, entry: Entry | None, given: Price | None) -> str:
+    if own is not None:
+        return "prices="
+    if entry is not None and entry.price is not None:
+        return entry.source
+    return "it is the provider's" if given is not None else ""
+
+
+def refuse_unknown(**options: Unpack[Options]) -> None:
+    """Raise `ConfigError` for options that no adapter has."""
+    unknown = sorted(set(options) - set(Options.__annotations__))
+    if unknown:
+        raise ConfigError(
+            f"unknown model options {unknown!r}; known are {sorted(Options.__annotations__)!r}"
+        )

@@ -28,8 +28,8 @@ from taofold.core.content import (
 from taofold.core.errors import ModelError
 from taofold.core.value import is_object
 from taofold.core.values import JSON, Message, Reply, Usage
+from taofold.models.chat import closed
 from taofold.models.endpoint import Reader
-from taofold.models.openai import closed
 from taofold.models.reader import EventReader, decoded, objects, reported
 from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
 from taofold.models.rules import Rules

@@ -19,8 +19,7 @@ from taofold.spec.faults import Fault
 from taofold.spec.template import Template, Unrenderable, is_template
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools.command import command_tool
-from taofold.tools.make import external
-from taofold.tools.tool import check_name
+from taofold.tools.tool import check_name, external
 
 _TIMEOUT: Final = 60.0
 

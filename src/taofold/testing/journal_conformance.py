@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from taofold.core.errors import Conflict
 from taofold.log.journal import Fact, Journal
-from taofold.testing.log_checks import Broken, refused, same
+from taofold.testing.log_conformance.checks import Broken, refused, same
 
 __all__ = ["Broken", "Contract", "Opener", "contracts"]
 

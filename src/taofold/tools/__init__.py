@@ -6,8 +6,7 @@ imports them.
 
 from taofold.tools.arguments import BadArguments
 from taofold.tools.context import Answer, InputRequired, Outcome, RunContext
-from taofold.tools.make import as_tool, external, tool
-from taofold.tools.tool import Bound, Tool
+from taofold.tools.tool import Bound, Tool, as_tool, external, tool
 from taofold.tools.toolset import Toolset
 
 __all__ = [

@@ -1,13 +1,18 @@
-"""Says what is wrong with the parameters a model wrote, in words the model can act on.
+"""What a model wrote for a tool, checked against a schema, with faults it can act on.
 
-Knows nothing about functions or validators other than the form of their complaints.
+`Checker` knows the part of JSON Schema that tools use, for tools that come with a schema instead of
+a function signature (MCP, LangChain, agents). What it does not know (`$ref` to elsewhere, `if`,
+formats) it lets pass: the tool's own server checks again. Knows nothing about functions, or about
+validators other than the form of their complaints.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
 from pydantic import ValidationError
+
+from taofold.core.value import is_array, is_object
 
 SHOWN: Final = 80
 """Characters of a wrong value that are quoted back."""
@@ -59,3 +64,140 @@ def quote(value: object) -> str:
     except Exception:  # noqa: BLE001 - a validator may complain about a foreign object
         return f"a {type(value).__name__}"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+_DEPTH: Final = 32
+_BRANCH: Final = 4
+"""What a choice costs of the depth: choices within choices are exponential."""
+_STEPS: Final = 50_000
+"""Values held against a rule in one check. What a schema demands beyond them goes unchecked: a
+hostile one demands more than anybody has time for."""
+
+
+class Checker:
+    """Callable that returns the parameters unchanged, or raises `BadArguments`."""
+
+    __slots__ = ("_schema",)
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = dict(schema)
+
+    def __call__(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Check `parameters`."""
+        try:
+            faults = _Check(self._schema).of(parameters)
+        except (TypeError, AttributeError, RecursionError) as error:
+            faults = [f"the schema of this tool cannot be applied ({error})"]
+        if faults:
+            raise BadArguments(faults)
+        return parameters
+
+
+class _Check:
+    """One check, of which the steps are counted."""
+
+    __slots__ = ("_left", "_schema")
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema, self._left = schema, _STEPS
+
+    def of(self, parameters: dict[str, Any]) -> list[str]:
+        return list(self._object(parameters, self._schema, "", _DEPTH))
+
+    def _faults(self, value: Any, schema: Any, where: str, depth: int) -> Iterator[str]:
+        self._left -= 1
+        rules = self._resolved(schema)
+        if depth <= 0 or self._left < 0:
+            return
+        if "enum" in rules and value not in rules["enum"]:
+            yield f"parameter {where!r}: must be one of {quote(rules['enum'])}, got {quote(value)}"
+            return
+        if "const" in rules and value != rules["const"]:
+            yield f"parameter {where!r}: must be {quote(rules['const'])}, got {quote(value)}"
+            return
+        if not _typed(value, rules.get("type")):
+            yield f"parameter {where!r}: must be {_names(rules['type'])}, got {quote(value)}"
+            return
+        yield from self._choices(value, rules, where, depth)
+        if is_object(value):
+            yield from self._object(value, rules, where, depth)
+        elif is_array(value) and "items" in rules:
+            for index, item in enumerate(value):
+                if self._left < 0:
+                    return
+                yield from self._faults(item, rules["items"], f"{where}.{index}", depth - 1)
+
+    def _choices(
+        self, value: Any, rules: Mapping[str, Any], where: str, depth: int
+    ) -> Iterator[str]:
+        for word in ("anyOf", "oneOf"):
+            options: list[Any] = rules.get(word, [])
+            found: list[list[str]] = []
+            for option in options if self._left >= 0 else ():
+                found.append(list(self._faults(value, option, where, depth - _BRANCH)))
+                if not found[-1]:
+                    break
+            if found and all(found):
+                yield from min(found, key=len)
+
+    def _object(
+        self, value: dict[str, Any], rules: Mapping[str, Any], where: str, depth: int
+    ) -> Iterator[str]:
+        known: Mapping[str, Any] = rules.get("properties", {})
+        for name in rules.get("required", ()):
+            if name not in value:
+                yield f"missing parameter {_join(where, name)!r}"
+        for name, item in value.items():
+            if name in known:
+                yield from self._faults(item, known[name], _join(where, name), depth - 1)
+            elif rules.get("additionalProperties") is False:
+                yield from unknown([_join(where, name)], rules)
+
+    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+        for _ in range(_DEPTH):
+            if not is_object(schema):
+                break
+            if not isinstance(schema.get("$ref"), str):
+                return schema
+            schema = self._find(schema["$ref"])
+        return {}
+
+    def _find(self, reference: str) -> Any:
+        if not reference.startswith("#/"):
+            return {}
+        found: Any = self._schema
+        for part in reference[2:].split("/"):
+            found = found.get(part, {}) if is_object(found) else {}
+        return found
+
+
+def _join(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _names(kind: Any) -> str:
+    return " or ".join(kind) if is_array(kind) else str(kind)
+
+
+def _typed(value: Any, kind: Any) -> bool:
+    if kind is None:
+        return True
+    for name in kind if is_array(kind) else [kind]:
+        if name not in _TYPES:
+            return True
+        if isinstance(value, bool) and name != "boolean":
+            continue
+        if isinstance(value, _TYPES[name]) or (
+            name == "integer" and isinstance(value, float) and value.is_integer()
+        ):
+            return True
+    return False

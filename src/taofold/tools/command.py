@@ -22,10 +22,9 @@ from taofold.tools import process, uplink
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import HIDDEN, PROTECTED, Jail, jail
-from taofold.tools.make import make
-from taofold.tools.output import Output, key_line
+from taofold.tools.process import Output, key_line
 from taofold.tools.scratch import scratch
-from taofold.tools.tool import Tool
+from taofold.tools.tool import Tool, make
 
 ALLOWED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 """Environment variables that a command inherits; all others may be secrets."""

@@ -1,21 +1,377 @@
 """The built-in file tools: list, read, search, write and edit below one directory.
 
-Every path goes through `jail`; nothing here opens a file by name.
+Every path goes through `jail`; nothing here opens a file by name. Those that change files may be
+repeated after a crash with the same parameters and leave the same file: an edit keeps the id of its
+effect with the file (an extended attribute), and where the file system has none, an edit that would
+grow its own result is refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches, unified_diff
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from taofold.core.errors import ConfigError
-from taofold.tools.context import Outcome
-from taofold.tools.editing import Editing
-from taofold.tools.jail import PROTECTED, jail
-from taofold.tools.make import make
-from taofold.tools.reading import Reading
-from taofold.tools.tool import Tool
+from taofold.tools.context import Outcome, RunContext
+from taofold.tools.jail import PROTECTED, Entry, Jail, capped, fits, jail, walk
+from taofold.tools.media import Attachment, media_type_of, showing
+from taofold.tools.text import Text, clip, decode, is_binary, matching, numbered
+from taofold.tools.tool import Tool, make
 from taofold.tools.toolset import Toolset
+
+MOST_ENTRIES: Final = 500
+MOST_BYTES: Final = 10_000_000
+"""Largest file that is read."""
+MOST_CHARS: Final = 15_000
+"""Characters of a file shown at once; a bit below `Tool.max_chars`, so that it is whole."""
+MOST_SEARCHED: Final = 2_000_000
+"""Largest file that is searched, in bytes."""
+MOST_TEXT: Final = 32_000_000
+"""Bytes that one search reads."""
+
+
+class Reading:
+    """Reads in one jail. Failures are raised; `files.py` turns them into observations."""
+
+    def __init__(self, jail: Jail) -> None:
+        self.jail = jail
+
+    def list_files(
+        self,
+        path: str = ".",
+        glob: str = "",
+        depth: Annotated[int, Field(ge=1, le=20)] = 3,
+    ) -> Outcome:
+        """List files and directories below a directory, with sizes in bytes.
+
+        Args:
+            path: Directory to list, relative to the work root.
+            glob: Only files that match, such as *.py or src/**/*.py; empty = all.
+            depth: How many levels of directories to enter.
+        """
+        lines: list[str] = []
+        total = 0
+        for entry in capped(walk(self.jail, self.jail.parts(path), depth)):
+            if glob and (entry.kind == "directory" or not fits(entry.path, glob)):
+                continue
+            total += 1
+            if total <= MOST_ENTRIES:
+                lines.append(_shown(entry))
+        if not lines:
+            what = f"nothing matches {glob!r} in" if glob else "nothing is in"
+            return Outcome(f"{what} {path!r}", extraction=f"{what} {path!r}")
+        if total > MOST_ENTRIES:
+            lines.append(f"… {total - MOST_ENTRIES} more; narrow it with path, glob or depth")
+        return Outcome("\n".join(lines), extraction=f"{total} entries in {path}")
+
+    def read_file(
+        self,
+        path: str,
+        start: Annotated[int, Field(ge=1)] = 1,
+        end: Annotated[int, Field(ge=0)] = 0,
+    ) -> Outcome:
+        """Read a file. Of a text every line is shown as its number, a tab, the line; a picture
+        or a PDF is shown as it is.
+
+        Args:
+            path: The file, relative to the work root.
+            start: First line to read, counted from 1.
+            end: Last line to read; 0 = to the end of the file.
+        """
+        raw = self.jail.read(path, MOST_BYTES)
+        if media_type_of(raw).startswith(("image/", "application/pdf")):
+            return self._medium(path, raw)
+        if is_binary(raw):
+            raise ValueError(f"{path!r} is a binary file of {len(raw):,} bytes")
+        text = decode(raw)
+        lines = text.lines
+        if not lines:
+            return Outcome(f"{path} is empty", extraction=f"{path} is empty")
+        if start > len(lines):
+            raise ValueError(f"{path!r} has {len(lines)} lines; start={start} is beyond them")
+        last = min(end, len(lines)) if end else len(lines)
+        if last < start:
+            raise ValueError(f"end={end} is before start={start}")
+        shown, last = _within_budget(lines, start, last)
+        head = f"{path}: lines {start}-{last} of {len(lines)}{_peculiar(text)}"
+        more = f"\n… continue with start={last + 1}" if last < min(end or last, len(lines)) else ""
+        if not end and last < len(lines):
+            more = f"\n… {len(lines) - last} more lines; continue with start={last + 1}"
+        return Outcome(f"{head}\n{shown}{more}", extraction=head)
+
+    def _medium(self, path: str, raw: bytes) -> Outcome:
+        try:
+            found = showing([Attachment(data=raw, name=path.rpartition("/")[2])])
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return Outcome(found.text, extraction=found.text, parts=found.parts, blobs=found.blobs)
+
+    def search(
+        self,
+        pattern: str,
+        path: str = ".",
+        glob: str = "",
+        regex: bool = False,
+        ignore_case: bool = False,
+        limit: Annotated[int, Field(ge=1, le=500)] = 100,
+    ) -> Outcome:
+        """Find lines in text files; each hit is shown as path:line: text.
+
+        Args:
+            pattern: The text to find, or a Python regular expression if regex is true.
+            path: Directory or file to search, relative to the work root.
+            glob: Only files that match, such as *.py or src/**/*.py; empty = all.
+            regex: Whether pattern is a regular expression, applied line by line.
+            ignore_case: Whether upper and lower case are the same.
+            limit: Most hits to show.
+        """
+        if not pattern:
+            raise ValueError("pattern is empty; say what to find")
+        skipped: list[str] = []
+        files = list(self._texts(path, glob, skipped))
+        if regex:
+            texts = [content for _, content in files]
+            found = matching(pattern, texts, ignore_case=ignore_case, most=limit + 1)
+        else:
+            found = [_literal(pattern, content, ignore_case) for _, content in files]
+        hits: list[str] = []
+        for (name, content), indexes in zip(files, found, strict=True):
+            lines = content.split("\n") if indexes else []
+            hits += [f"{name}:{i + 1}: {clip(lines[i].strip(), 300)}" for i in indexes]
+        return _report(hits, limit, len(files), skipped)
+
+    def _texts(self, path: str, glob: str, skipped: list[str]) -> Iterator[tuple[str, str]]:
+        left = MOST_TEXT
+        for name in self._names(path, glob):
+            if left <= 0:
+                skipped.append("… (the rest: too much text)")
+                return
+            try:
+                raw = self.jail.read(name, MOST_SEARCHED)
+            except (OSError, ValueError):
+                skipped.append(name)
+                continue
+            if not is_binary(raw):
+                left -= len(raw)
+                yield name, decode(raw).content
+
+    def _names(self, path: str, glob: str) -> list[str]:
+        parts = self.jail.parts(path)
+        if parts:
+            with self.jail.directory(parts[:-1]):
+                here = {entry.path: entry for entry in self.jail.entries(parts[:-1])}
+            entry = here.get("/".join(parts))
+            if entry is None:
+                raise ValueError(f"there is no {path!r}")
+            if entry.kind == "file":
+                return [entry.path]
+        found = capped(walk(self.jail, parts, 64))
+        return [e.path for e in found if e.kind == "file" and fits(e.path, glob)]
+
+
+def _shown(entry: Entry) -> str:
+    if entry.kind == "directory":
+        return f"{entry.path}/"
+    if entry.kind == "link":
+        return f"{entry.path} -> {entry.target} (a link, not followed)"
+    return f"{entry.path}  {entry.size}" if entry.kind == "file" else f"{entry.path}  (special)"
+
+
+def _peculiar(text: Text) -> str:
+    said = [] if text.newline == "\n" else ["CRLF line ends"]
+    said += [] if text.exact else ["not valid UTF-8: shown approximately"]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _within_budget(lines: list[str], start: int, last: int) -> tuple[str, int]:
+    chosen: list[str] = []
+    left = MOST_CHARS
+    for line in lines[start - 1 : last]:
+        left -= len(clip(line)) + 8
+        if left < 0 and chosen:
+            break
+        chosen.append(line)
+    return numbered(chosen, start), start + len(chosen) - 1
+
+
+def _literal(pattern: str, content: str, ignore_case: bool) -> list[int]:
+    if ignore_case:
+        pattern, content = pattern.casefold(), content.casefold()
+    if pattern not in content:
+        return []
+    return [index for index, line in enumerate(content.split("\n")) if pattern in line]
+
+
+def _report(hits: list[str], limit: int, files: int, skipped: list[str]) -> Outcome:
+    note = f"\n(not searched: {', '.join(skipped[:5])})" if skipped else ""
+    if not hits:
+        said = f"no line matches in {files} files"
+        return Outcome(said + note, extraction=said)
+    more = f"\n… more than {limit} hits; narrow it with path or glob" if len(hits) > limit else ""
+    shown = hits[:limit]
+    return Outcome("\n".join(shown) + more + note, extraction=shown[0])
+
+
+MOST_DIFF: Final = 60
+"""Lines of a difference that are shown."""
+
+
+class Editing:
+    """Writes in one jail. Failures are raised; `files.py` turns them into observations."""
+
+    def __init__(self, jail: Jail) -> None:
+        self.jail = jail
+
+    def write_file(self, path: str, content: str) -> Outcome:
+        """Create a file, or replace all of its content; missing directories are made.
+
+        Args:
+            path: The file, relative to the work root.
+            content: The whole new content, as text.
+        """
+        before = self._before(path)
+        raw = content.encode()
+        if len(raw) > MOST_BYTES:
+            raise ValueError(f"content has {len(raw):,} bytes; the limit is {MOST_BYTES:,}")
+        if before is not None and before.encoded(before.content) == raw and before.exact:
+            return Outcome(f"{path} already has this content", extraction=f"{path} is unchanged")
+        created = self.jail.write(path, raw)
+        count = len(Text(content).lines)
+        said = f"{'created' if created else 'replaced'} {path}: {count} lines, {len(raw)} bytes"
+        if before is None:
+            return Outcome(said, extraction=said)
+        return Outcome(f"{said}\n{_diff(before.content, content, path)}", extraction=said)
+
+    def edit_file(
+        self,
+        ctx: RunContext[Any],
+        path: str,
+        old: str,
+        new: str,
+        all: bool = False,  # noqa: A002 - the word a model would expect
+    ) -> Outcome:
+        """Replace an exact piece of text in a file; it must occur once, unless all is true.
+
+        Args:
+            path: The file, relative to the work root.
+            old: The text to replace, exactly as in the file, without line numbers.
+            new: The text to put in its place.
+            all: Replace every occurrence.
+        """
+        text = self._text(path)
+        if ctx.effect_id and self.jail.mark(path) == ctx.effect_id:
+            said = f"edited {path}: it was done before the interruption, and not again"
+            return Outcome(said, extraction=said)
+        after, count = _edited(text, path, old, new, all)
+        self.jail.write(path, text.encoded(after), ctx.effect_id)
+        said = f"edited {path}: {count} occurrence{'s' if count > 1 else ''} replaced"
+        return Outcome(f"{said}\n{_diff(text.content, after, path)}", extraction=said)
+
+    def preview_write(self, parameters: dict[str, Any]) -> str:
+        """The difference that `write_file` would make."""
+        path, content = str(parameters.get("path")), str(parameters.get("content", ""))
+        try:
+            before = self._before(path)
+        except (OSError, ValueError) as error:
+            return f"write {path}: {error}"
+        verb = "create" if before is None else "replace"
+        return f"{verb} {path}\n{_diff(before.content if before else '', content, path)}"
+
+    def preview_edit(self, parameters: dict[str, Any]) -> str:
+        """The difference that `edit_file` would make."""
+        path = str(parameters.get("path"))
+        old, new = str(parameters.get("old", "")), str(parameters.get("new", ""))
+        try:
+            text = self._text(path)
+            after, _ = _edited(text, path, old, new, bool(parameters.get("all")))
+        except (OSError, ValueError) as error:
+            return f"edit {path}: {error}"
+        return f"edit {path}\n{_diff(text.content, after, path)}"
+
+    def _text(self, path: str) -> Text:
+        raw = self.jail.read(path, MOST_BYTES)
+        text = decode(raw)
+        if is_binary(raw) or not text.exact:
+            raise ValueError(f"{path!r} is binary or not UTF-8: editing would change the rest")
+        return text
+
+    def _before(self, path: str) -> Text | None:
+        parts = self.jail.parts(path, write=True)
+        try:
+            here = [entry.path for entry in self.jail.entries(parts[:-1])]
+        except ValueError:
+            return None  # its directory will be made
+        return decode(self.jail.read(path, MOST_BYTES)) if "/".join(parts) in here else None
+
+
+def _edited(text: Text, path: str, old: str, new: str, every: bool) -> tuple[str, int]:
+    """The new content and in how many places it differs."""
+    content = text.content
+    if text.newline == "\r\n":
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    if not old:
+        raise ValueError("old is empty; use write_file to write a whole file")
+    if old == new:
+        raise ValueError("old and new are the same")
+    places = _places(content, old)
+    settled = _places(content, new) if old in new else []
+    if places and all(any(s <= p < s + len(new) for s in settled) for p in places):
+        # Done again it would grow again: where no mark tells, this may be a repetition.
+        raise ValueError(
+            f"{path!r} has the new text at line {_line(content, settled[0])} already: nothing was "
+            "changed. If you want it once more, add surrounding lines to old and new"
+        )
+    if not places:
+        raise ValueError(f"old is not in {path!r}: nothing was changed. {_nearest(text, old, new)}")
+    if len(places) > 1 and not every:
+        lines = ", ".join(str(_line(content, place)) for place in places[:10])
+        raise ValueError(
+            f"old occurs {len(places)} times in {path!r}, at lines {lines}: nothing was changed. "
+            "Add surrounding lines so that it is unique, or set all to true"
+        )
+    return content.replace(old, new), len(places)
+
+
+def _line(content: str, place: int) -> int:
+    return content.count("\n", 0, place) + 1
+
+
+def _places(content: str, piece: str) -> list[int]:
+    places: list[int] = []
+    at = content.find(piece)
+    while at >= 0:
+        places.append(at)
+        at = content.find(piece, at + len(piece))
+    return places
+
+
+def _nearest(text: Text, old: str, new: str) -> str:
+    """Where something similar stands, for a model that copied imprecisely."""
+    if new.strip() and new in text.content:
+        return f"The new text is there, at line {_line(text.content, text.content.index(new))}"
+    lines = text.lines
+    wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")
+    stripped = [line.strip() for line in lines]
+    size = old.strip("\n").count("\n") + 1
+    if wanted in stripped:
+        at = stripped.index(wanted)
+        why = "Only white space or a later line differs"
+    else:
+        near = get_close_matches(wanted, stripped[:5000], 1, 0.6) if wanted else []
+        if not near:
+            return "Nothing similar is there; read the file first"
+        at, why = stripped.index(near[0]), "The nearest text is"
+    return f"{why}, at line {at + 1}:\n{numbered(lines[at : at + min(size, 20)], at + 1)}"
+
+
+def _diff(before: str, after: str, path: str) -> str:
+    lines = list(unified_diff(before.split("\n"), after.split("\n"), path, path, lineterm="", n=2))
+    more = [f"… {len(lines) - MOST_DIFF} more lines"] if len(lines) > MOST_DIFF else []
+    return "\n".join(lines[2:][:MOST_DIFF] + more)
+
 
 TOOLSET: Final = "files"
 

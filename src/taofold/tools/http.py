@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from taofold.network.public import Allowed, Resolve, connector, is_public, reachable
 from taofold.tools.context import Outcome
-from taofold.tools.make import make
-from taofold.tools.tool import Tool
+from taofold.tools.tool import Tool, make
 
 __all__ = ["LARGEST", "REDIRECTS", "SECONDS", "Web", "http_tool", "is_public"]
 

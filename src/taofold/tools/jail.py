@@ -1,4 +1,4 @@
-"""Opens files under one directory, and nothing else.
+"""Opens and lists files under one directory, and nothing else.
 
 Every component of a path is opened relative to the directory before it with `O_NOFOLLOW`,
 so a link is never followed, not even one that is put in place between a check and the use
@@ -13,9 +13,11 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -258,3 +260,35 @@ def _entry(folder: int, name: str, path: str) -> Entry:
     if stat.S_ISLNK(found.st_mode):
         return Entry(path, "link", target=os.readlink(name, dir_fd=folder))
     return Entry(path, "other")
+
+
+MOST: Final = 20_000
+"""Entries that one call looks at."""
+UNLISTED: Final = frozenset({".git", "__pycache__", "node_modules", ".venv", ".mypy_cache"})
+"""Directories that are named but not entered."""
+
+
+def walk(jail: Jail, parts: tuple[str, ...], depth: int) -> Iterator[Entry]:
+    """Entries below `parts`, a directory before what it holds; `depth` 1 = no deeper."""
+    for entry in jail.entries(parts):
+        yield entry
+        name = entry.path.rpartition("/")[2]
+        if entry.kind == "directory" and depth > 1 and name not in UNLISTED:
+            try:
+                yield from walk(jail, (*parts, name), depth - 1)
+            except (OSError, ValueError):  # it vanished or may not be read: list the others
+                continue
+
+
+def capped(entries: Iterator[Entry], most: int = MOST) -> Iterator[Entry]:
+    """At most `most` of them: no tool wanders through a whole disk."""
+    return islice(entries, most)
+
+
+def fits(path: str, glob: str) -> bool:
+    """Does `path` match? A glob without `/` looks at the name only; `**/` is any directories."""
+    if not glob:
+        return True
+    if "/" not in glob:
+        return fnmatchcase(path.rpartition("/")[2], glob)
+    return fnmatchcase(path, glob) or fnmatchcase(path, glob.replace("**/", ""))

@@ -1,20 +1,42 @@
-"""How the parameters that a model wrote become the arguments of a function.
+"""How a function is read once, and the parameters that a model wrote become its arguments.
 
-Knows nothing about tiers, runs or prompts. `declare` reads a function once, when the tool
-is made; `Signature.arguments` is the part that runs per call.
+`declare` reads parameters, hints and docstring (Google, NumPy, Sphinx and Epydoc style; one that no
+style fits is a plain description) when the tool is made, and never calls the function.
+`Signature.arguments` is the part that runs per call. Knows nothing about tiers, runs or prompts.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, TypeGuard
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NotRequired,
+    TypeAlias,
+    TypeGuard,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic import BaseModel, ValidationError
+from docstring_parser import ParseError, parse
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
+from typing_extensions import TypedDict
 
-from taofold.tools.arguments import BadArguments, explain, unknown
-from taofold.tools.schema import Checker
+from taofold.core.errors import ConfigError
+from taofold.core.value import is_array, is_object
+from taofold.tools.arguments import BadArguments, Checker, explain, unknown
+from taofold.tools.context import RunContext
 
 Style: TypeAlias = Literal["typed", "stateful", "mapping"]
 """`typed`: parameters by name; `stateful`: TAgent's `(state, args)`; `mapping`: one dict."""
@@ -121,3 +143,243 @@ def bare(function: Callable[..., Any]) -> Any:
 
 def _is_partial(function: Any) -> TypeGuard["partial[Any]"]:
     return isinstance(function, partial)
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    """A description without the parameter sections, and what is said of each parameter."""
+
+    description: str = ""
+    parameters: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def read(text: str | None) -> Docstring:
+    """Reads one docstring; never raises."""
+    clean = inspect.cleandoc(text or "")
+    if not clean:
+        return Docstring()
+    try:
+        parsed = parse(clean)
+    except ParseError:
+        return Docstring(clean)
+    parts = (parsed.short_description, parsed.long_description)
+    said = {
+        parameter.arg_name.lstrip("*"): " ".join(parameter.description.split())
+        for parameter in parsed.params
+        if parameter.description
+    }
+    return Docstring("\n\n".join(part.strip() for part in parts if part), said)
+
+
+_NONE: Final = inspect.Parameter.empty
+_record: Any = TypedDict  # called at run time, which the type checkers do not follow
+_STARS: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_CONTEXT: Final = re.compile(r"(?:\w+\.)*RunContext\b")
+
+
+def declare(function: Callable[..., Any], doc: Docstring) -> Signature:
+    """The signature of `function`.
+
+    Raises:
+        ConfigError: the function cannot be offered to a model; the message says why.
+    """
+    return replace(_declared(function, doc), blocking=is_blocking(function))
+
+
+def _declared(function: Callable[..., Any], doc: Docstring) -> Signature:
+    parameters = _parameters(function)
+    if [p.name for p in parameters[:2]] == ["state", "args"]:
+        return _stateful(function, parameters)
+    context = bool(parameters) and _is_context(parameters[0], function)
+    parameters = parameters[context:]
+    for parameter in parameters:
+        _acceptable(parameter)
+    hints = _hints(function, parameters)
+    models = [p for p in parameters if _model(hints[p.name]) and p.default is _NONE]
+    positional = tuple(p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY)
+    if len(models) == 1:
+        return _flattened(models[0], parameters, hints, doc, context, positional)
+    validator, schema = _compiled(parameters, hints, doc)
+    return Signature(schema, validator, "typed", context, positional)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"its signature cannot be read ({error}); wrap it") from None
+    bound = set(function.keywords) if isinstance(function, partial) else set[str]()
+    # What a partial fixed, no model may change.
+    return [p for p in parameters if p.name not in bound]
+
+
+def _acceptable(parameter: inspect.Parameter) -> None:
+    if parameter.name == "self":
+        raise ConfigError(
+            "it is a method; make a tool of the method of an object: tool(obj.method)"
+        )
+    if parameter.kind in _STARS:
+        raise ConfigError(
+            f"parameter {parameter.name!r} takes any number of arguments; declare each one"
+        )
+    if parameter.name == RESERVED_PARAMETER:
+        raise ConfigError(f"parameter {RESERVED_PARAMETER!r} is reserved: it bounds every call")
+    if isinstance(parameter.default, FieldInfo):
+        raise ConfigError(
+            f"parameter {parameter.name!r} has a Field as its default; "
+            "write Annotated[type, Field(...)] = default"
+        )
+
+
+def _is_context(parameter: inspect.Parameter, function: Callable[..., Any]) -> bool:
+    hint = parameter.annotation
+    if isinstance(hint, str):
+        # Not evaluated: its argument is often imported for type checkers only.
+        return _CONTEXT.match(hint) is not None
+    return (get_origin(hint) or hint) is RunContext
+
+
+def _hints(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> dict[str, Any]:
+    inner = inspect.unwrap(bare(function))
+    if not inspect.isroutine(inner):
+        inner = inspect.unwrap(inner.__call__)
+    scope: dict[str, Any] = dict(getattr(inner, "__globals__", {}))
+    names = getattr(getattr(inner, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(inner, "__closure__", None) or (), strict=False):
+        with suppress(ValueError):  # not assigned yet: a function that mentions itself
+            scope[name] = cell.cell_contents
+    hints: dict[str, Any] = {}
+    for parameter in parameters:
+        hint = Any if parameter.annotation is _NONE else parameter.annotation
+        holder = type("Hint", (), {"__annotations__": {"hint": hint}})
+        try:
+            hints |= {parameter.name: get_type_hints(holder, scope, include_extras=True)["hint"]}
+        except Exception as error:
+            raise ConfigError(
+                f"the type {hint!r} of parameter {parameter.name!r} cannot be resolved ({error}); "
+                "define or import it at the top of its module"
+            ) from error
+    return hints
+
+
+def _model(hint: Any) -> type[BaseModel] | None:
+    return hint if isinstance(hint, type) and issubclass(hint, BaseModel) else None
+
+
+def _stateful(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> Signature:
+    more = [p.name for p in parameters[2:] if p.default is _NONE and p.kind not in _STARS]
+    if more:
+        raise ConfigError(f"a (state, args) tool takes nothing else, but this one needs {more}")
+    if any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in parameters[:2]):
+        raise ConfigError("state and args must be positional parameters")
+    hint = _hints(function, parameters[1:2])["args"]
+    model = _model(hint)
+    if model is not None:
+        schema = tidy(_json_schema(TypeAdapter(model)))
+        schema.setdefault("additionalProperties", False)
+        return Signature(schema, None, "stateful", model=model, model_fields=_names(model))
+    if hint is Any or _is_mapping(hint):
+        return Signature(dict(OPEN), None, "stateful")
+    raise ConfigError(f"args must be a mapping or a Pydantic model, not {hint!r}")
+
+
+def _is_mapping(hint: Any) -> bool:
+    origin = get_origin(hint) or hint
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _flattened(
+    parameter: inspect.Parameter,
+    parameters: list[inspect.Parameter],
+    hints: dict[str, Any],
+    doc: Docstring,
+    context: bool,
+    positional: tuple[inspect.Parameter, ...],
+) -> Signature:
+    model = cast("type[BaseModel]", hints[parameter.name])
+    fields = _names(model)
+    others = [p for p in parameters if p is not parameter]
+    clash = sorted(fields & {p.name for p in others} | (fields & {RESERVED_PARAMETER}))
+    if clash:
+        raise ConfigError(f"fields {clash} of {model.__name__} collide with other parameters")
+    schema = tidy(_json_schema(TypeAdapter(model)))
+    schema.setdefault("additionalProperties", False)
+    schema.pop("description", None)
+    validate = None
+    if others:
+        validate, rest = _compiled(others, hints, doc)
+        for word in ("properties", "$defs"):
+            if rest.get(word):
+                schema[word] = schema.get(word, {}) | rest[word]
+        required = [*schema.get("required", ()), *rest.get("required", ())]
+        schema |= {"required": required} if required else {}
+    return Signature(
+        schema, validate, "typed", context, positional, False, model, parameter.name, fields
+    )
+
+
+def _names(model: type[BaseModel]) -> frozenset[str]:
+    said = set(_json_schema(TypeAdapter(model)).get("properties", ()))
+    config = model.model_config
+    by_name = config.get("validate_by_name") or config.get("populate_by_name")
+    return frozenset(said | set(model.model_fields) if by_name else said)
+
+
+def _compiled(
+    parameters: list[inspect.Parameter], hints: dict[str, Any], doc: Docstring
+) -> tuple[Callable[[Any], dict[str, Any]], dict[str, Any]]:
+    fields = {p.name: _field(p, hints[p.name], doc) for p in parameters}
+    record = _record("Parameters", fields)
+    record.__pydantic_config__ = ConfigDict(extra="forbid")
+    try:
+        adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(record)
+        schema = tidy(_json_schema(adapter))
+    except (PydanticUserError, TypeError) as error:
+        said = str(error).partition("\n")[0]
+        raise ConfigError(f"a model cannot write one of its parameters: {said}") from error
+    schema.setdefault("properties", {})
+    return adapter.validator.validate_python, schema
+
+
+def _field(parameter: inspect.Parameter, hint: Any, doc: Docstring) -> Any:
+    optional = parameter.default is not _NONE
+    if optional and parameter.default is None:
+        hint = hint | None if not isinstance(hint, str) else hint
+    described = any(isinstance(a, FieldInfo) and a.description for a in get_args(hint)[1:])
+    extra: dict[str, Any] = {}
+    if optional:
+        try:
+            extra["default"] = to_jsonable_python(parameter.default)
+        except ValueError:  # a default without a JSON form is still a default
+            extra = {}
+    text = None if described else doc.parameters.get(parameter.name)
+    if text or extra:
+        hint = Annotated[hint, Field(description=text, json_schema_extra=extra or None)]
+    return NotRequired[hint] if optional else hint
+
+
+def _json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    return adapter.json_schema()
+
+
+def tidy(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without the titles that pydantic derives from names: they cost tokens and say nothing."""
+    tidy: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "title" and isinstance(value, str):
+            continue
+        if key in ("properties", "$defs"):
+            tidy[key] = {name: _tidied(inner) for name, inner in value.items()}
+        elif key in ("default", "const", "enum", "examples"):
+            tidy[key] = value
+        else:
+            tidy[key] = _tidied(value)
+    return tidy
+
+
+def _tidied(value: Any) -> Any:
+    if is_object(value):
+        return tidy(value)
+    if is_array(value):
+        return [_tidied(item) for item in value]
+    return value

@@ -1,27 +1,42 @@
 """What an agent can do: a typed function with the facts that govern its use.
 
-Knows nothing about runs, policy decisions or prompts. A `Tool` is declared once, `bind`
-checks what a model wrote, `Bound.run` makes the call; time limits, approvals and the
-catching of errors are the runtime's.
+A `Tool` is declared once, by the decorator `tool` or by `as_tool` for what was not decorated;
+`bind` checks what a model wrote, `Bound.run` makes the call. Time limits, approvals and what
+becomes of errors are the runtime's: nothing here knows about runs, policy decisions or prompts.
+
+Tools of other frameworks are known by their shape: nobody's package is imported to look, and the
+bridge that reads them is loaded when one turns up.
 """
 
+import importlib
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Final, Generic, cast, get_args
+from typing import (
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    TypedDict,
+    TypeGuard,
+    cast,
+    get_args,
+    overload,
+)
 
 import msgspec
-from typing_extensions import ParamSpec, TypeVar
+from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import RESERVED, Sideeffect, Tier
 from taofold.tools.arguments import BadArguments, quote
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.result import bulky, is_scalar, outcome_of, stateful, utf8
-from taofold.tools.signature import RESERVED_PARAMETER, Signature, described
+from taofold.tools.signature import RESERVED_PARAMETER, Signature, bare, declare, described
+from taofold.tools.signature import read as read_docstring
 from taofold.tools.worker import WORKERS
 
 P = ParamSpec("P", default=...)
@@ -235,3 +250,249 @@ def _seconds(wish: Any, longest: float) -> float:
     if isinstance(wish, (int, float)) and not isinstance(wish, bool) and 0 < wish < math.inf:
         return min(float(wish), longest)
     raise BadArguments([f"parameter 'timeout_s' must be seconds > 0, got {quote(wish)}"])
+
+
+class Shape(NamedTuple):
+    """What the tools of one framework have, and the function that makes ours of them."""
+
+    attributes: tuple[str, ...]
+    reader: str
+
+
+SHAPES: Final = (
+    Shape(("tool_call_schema", "ainvoke"), "taofold.bridges.langchain:tool_of"),
+    Shape(("args_schema", "_run", "description"), "taofold.bridges.crewai:tool_of"),
+)
+
+
+def reader_of(thing: object) -> "Callable[[object], Tool] | None":
+    """The function that makes a tool of `thing`, None if it has no shape that is known here."""
+    if isinstance(thing, type):
+        return None
+    for shape in SHAPES:
+        if all(hasattr(thing, name) for name in shape.attributes):
+            module, _, name = shape.reader.partition(":")
+            found = getattr(importlib.import_module(module), name)
+            return cast("Callable[[object], Tool]", found)
+    return None
+
+
+# Functions have no defaults for these, which `Tool[...]` without arguments needs.
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class Options(TypedDict, total=False):
+    """What the decorator takes besides name, description, tier and effect: see `Tool`."""
+
+    role: str
+    timeout: float
+    longest: float
+    retries: int
+    sequential: bool
+    thread: bool
+    max_chars: int
+    reversible: bool
+    verify: Callable[[str], Any] | None
+    loop_key: Callable[[dict[str, Any]], str] | None
+    preview: Callable[[dict[str, Any]], str] | None
+    extract: Callable[[Any], str] | None
+    toolset: str
+
+
+@overload
+def tool(fn: Callable[_P, _R], /) -> Tool[_P, _R]: ...
+@overload
+def tool(
+    fn: None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    tier: int | None = None,
+    effect: Sideeffect | None = None,
+    **options: Unpack[Options],
+) -> Callable[[Callable[_P, _R]], Tool[_P, _R]]: ...
+def tool(
+    fn: Callable[_P, _R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    tier: int | None = None,
+    effect: Sideeffect | None = None,
+    **options: Unpack[Options],
+) -> Tool[_P, _R] | Callable[[Callable[_P, _R]], Tool[_P, _R]]:
+    """Make a tool of a function; the result can still be called like it.
+
+    An undeclared `effect` is "once"; an undeclared `tier` is 1 for reads, 2 for the rest (D8).
+
+    Raises:
+        ConfigError: a model cannot be offered this function; the message says why.
+    """
+
+    def made(function: Callable[_P, _R]) -> Tool[_P, _R]:
+        return make(
+            function, name=name, description=description, tier=tier, effect=effect, **options
+        )
+
+    return made if fn is None else made(fn)
+
+
+def make(
+    function: Callable[_P, _R],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    tier: int | None = None,
+    effect: Sideeffect | None = None,
+    **options: Unpack[Options],
+) -> Tool[_P, _R]:
+    """What the decorator does, as a plain function."""
+    named = check_name(name or name_of(function))
+    refusal = _refusal(function)
+    if refusal:
+        raise ConfigError(f"{named!r} cannot be a tool: {refusal}")
+    doc = read_docstring(doc_of(function))
+    try:
+        signature = declare(function, doc)
+    except ConfigError as error:
+        raise ConfigError(f"{named!r} cannot be a tool: {error}") from error
+    declared = effect or "once"
+    return Tool(
+        named,
+        doc.description if description is None else inspect.cleandoc(description),
+        signature.schema,
+        _tier(tier, declared),
+        declared,
+        function=function,
+        signature=signature,
+        **options,
+    )
+
+
+def external(
+    name: str,
+    description: str,
+    schema: Mapping[str, Any],
+    call: Callable[..., Any],
+    *,
+    context: bool = False,
+    tier: int | None = None,
+    effect: Sideeffect | None = None,
+    **options: Unpack[Options],
+) -> Tool:
+    """A tool that comes with a JSON Schema instead of a signature (MCP, LangChain, …).
+
+    `call` takes the checked parameters as one dict, after a `RunContext` if `context`.
+    """
+    if schema.get("type", "object") != "object":
+        raise ConfigError(f"tool {name!r}: the schema must be of type object, not {schema!r}")
+    declared = effect or "once"
+    return Tool(
+        name,
+        description,
+        dict(schema),
+        _tier(tier, declared),
+        declared,
+        function=call,
+        signature=described(schema, call, context=context),
+        **options,
+    )
+
+
+def as_tool(obj: object) -> Tool:
+    """`obj` as a tool: a `Tool`, a function of any supported form, a callable object, or a
+    tool of LangChain or CrewAI.
+
+    Raises:
+        ConfigError: with the reason why it cannot be one.
+    """
+    if isinstance(obj, Tool):
+        return cast("Tool", obj)
+    if (read := reader_of(obj)) is not None:
+        return read(obj)
+    if not callable(obj):
+        raise ConfigError(f"{obj!r} cannot be a tool: it cannot be called")
+    return make(obj)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The name a function was defined under; of an object, its class in snake_case."""
+    inner = bare(function)
+    name = getattr(inner, "__name__", "")
+    if isinstance(name, str) and name:
+        return name
+    words = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(inner).__name__)
+    return words.lstrip("_") or "tool"
+
+
+def doc_of(function: Callable[..., Any]) -> str:
+    """The docstring, of the object or else of its `__call__`; a partial's own is not its."""
+    inner = bare(function)
+    if inspect.isroutine(inner):
+        return inner.__doc__ or ""
+    kind = cast("type[object]", type(inner))
+    called = getattr(kind, "__call__", None)  # noqa: B004 - its docstring is wanted
+    return getattr(called, "__doc__", "") or kind.__doc__ or ""
+
+
+def _tier(tier: int | None, effect: Sideeffect) -> Tier:
+    if tier is None:
+        return Tier.AUTO if effect == "read" else Tier.CARD
+    return cast("Tier", tier)  # Tool checks it
+
+
+def _refusal(function: object) -> str:
+    if inspect.isclass(function):
+        return "it is a class; give an instance or a function"
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return "it is a generator; return the value, and use ctx.report() for progress"
+    if not callable(function):
+        return "it cannot be called"
+    return ""
+
+
+NO_DOCUMENTATION: Final = "No documentation available"
+
+
+def get_tool_documentation(
+    tools: Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]],
+) -> str:
+    """One line per tool, `- name(signature): docstring`; a `Tool` or any function will do."""
+    named: dict[str, Callable[..., Any]] = (
+        dict(tools) if isinstance(tools, Mapping) else {_name(tool): tool for tool in tools}
+    )
+    lines = [
+        f"- {name}{_signature(tool)}: {_doc(tool) or NO_DOCUMENTATION}"
+        for name, tool in named.items()
+    ]
+    return "\n".join(["Available tools:", *lines])
+
+
+def _name(thing: Callable[..., Any]) -> str:
+    return thing.name if isinstance(thing, Tool) else name_of(thing)
+
+
+def _doc(thing: Callable[..., Any]) -> str:
+    if _foreign(thing):
+        return thing.description
+    function: Any = thing.function if isinstance(thing, Tool) else thing
+    said = inspect.cleandoc(doc_of(function)).strip()
+    return thing.description if isinstance(thing, Tool) and not said else said
+
+
+def _signature(thing: Callable[..., Any]) -> str:
+    if _foreign(thing):
+        return f"({', '.join(thing.schema.get('properties', ()))})"
+    function: Any = thing.function if isinstance(thing, Tool) else thing
+    try:
+        return str(inspect.signature(function))
+    except (TypeError, ValueError):
+        return "(...)"
+
+
+def _foreign(thing: Callable[..., Any]) -> TypeGuard[Tool]:
+    # Its function, if it has one, takes a mapping and says nothing of what is in it.
+    style = thing.signature.style if isinstance(thing, Tool) and thing.signature else "typed"
+    return style == "mapping"

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from taofold.core.errors import ConfigError
-from taofold.tools.make import as_tool
-from taofold.tools.tool import Tool, check_tier
+from taofold.tools.tool import Tool, as_tool, check_tier
 
 _OPTIONS: Final = frozenset({"timeout", "longest", "max_chars", "sequential", "toolset"})
 

@@ -17,10 +17,9 @@ from taofold.bridges.dspy.calls import (
     react,
 )
 from taofold.bridges.dspy.compilation import Compile
-from taofold.bridges.dspy.native import Compiled
 from taofold.bridges.dspy.program import Predictor, Program, from_dspy, imported
 from taofold.bridges.dspy.signature import Signature, Slot, signature
-from taofold.bridges.dspy.strategies import Through, program_strategy
+from taofold.bridges.dspy.strategies import Compiled, Through, program_strategy
 
 __all__ = [
     "Compilation",

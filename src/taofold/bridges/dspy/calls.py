@@ -7,14 +7,12 @@ from typing import Any, Final, cast
 from typing_extensions import Unpack
 
 from taofold.agent import Agent
-from taofold.bridges.dspy.compilation import COMPILED, Case, Compile
+from taofold.bridges.dspy.compilation import COMPILED, Case, Compile, Metric
 from taofold.bridges.dspy.engine import dspy, missing
-from taofold.bridges.dspy.metrics import Metric
-from taofold.bridges.dspy.native import STEPS, Compiled, answer_type
 from taofold.bridges.dspy.program import Module, Program, imported, plain
 from taofold.bridges.dspy.signature import Signature, is_class
 from taofold.bridges.dspy.signature import signature as signature_of
-from taofold.bridges.dspy.strategies import Through
+from taofold.bridges.dspy.strategies import STEPS, Compiled, Through, answer_type
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, Refused, RunError
 from taofold.core.events import Noted, Record

@@ -1,30 +1,327 @@
 """Compiling: a teleprompter of DSPy's tries prompts on worked cases, through our models.
 
 It runs in a thread like any program, so each of its model calls is an effect of the run: logged,
-within the limits, and after a crash taken from the log. What it found is plain JSON.
+within the limits, and after a crash taken from the log. What it found is plain JSON. Models, metric
+and `num_threads=1` are ours; everything else is as DSPy has it. Teleprompters that cannot work here
+are refused by name.
+
+A metric says how good a prediction is, from 0 to 1, with a word of feedback for the prompt writer.
+It is `exact_match`, `presence`, or a function of the worked case and the prediction, both read as
+`case["answer"]` or `case.answer`; one of DSPy's with `trace`, `pred_name` and `pred_trace` gets
+these too. It may return a bool, a number, a pair of number and feedback, or what DSPy's metrics
+return. A teleprompter sees the same number that the function returned: whether a grade is good
+enough to learn from is `metric_threshold`, or the function's own word where it gets a `trace`.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from taofold.bridges.dspy.engine import DspySession, session
-from taofold.bridges.dspy.metrics import Judge, Metric, metric_of
-from taofold.bridges.dspy.modules import module_of, stored
-from taofold.bridges.dspy.native import STEPS
-from taofold.bridges.dspy.program import Module, Program
+from taofold.bridges.dspy.engine import DspySession, module_of, session, stored
+from taofold.bridges.dspy.program import Module, Program, jsonable, written
 from taofold.bridges.dspy.requests import ProgramRequests
 from taofold.bridges.dspy.signature import Signature
 from taofold.bridges.dspy.signature import signature as signature_of
-from taofold.bridges.dspy.teleprompters import refuse, teleprompter_of
+from taofold.bridges.dspy.strategies import STEPS
 from taofold.bridges.dspy.thread import Channel, threaded
 from taofold.core.effects import Answer, Halt, Strategy, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import Thought
 from taofold.reasoning import Task
 from taofold.reasoning.nested import closing
+from taofold.spec.names import is_name, load
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+
+
+Metric: TypeAlias = Callable[..., Any]
+Judge: TypeAlias = Callable[..., "Score"]
+"""A metric as it is called here: case, prediction, and by name what DSPy adds to them."""
+_ADDED: Final = ("trace", "pred_name", "pred_trace")
+
+
+class Score(NamedTuple):
+    """From 0 to 1, and why it is not more."""
+
+    value: float
+    feedback: str = ""
+
+
+def metric_of(named: str | Metric, signature: Signature) -> Judge:
+    """The metric of that name, the function at `module:function`, or the function itself.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if callable(named):
+        return _scored(named)
+    if named in NAMED:
+        names = [slot.name for slot in signature.outputs]
+        compare = NAMED[named]
+        return lambda case, made, **_: _all(compare, names, case, made)
+    if not is_name(named):
+        known = ", ".join([*NAMED, "module:function"])
+        raise ConfigError(f"unknown metric {named!r}; known: {known}", path="metric")
+    found: Any = load(named, Path.cwd())
+    if not callable(found):
+        raise ConfigError(f"{named!r} is no function", path="metric")
+    return _scored(found)
+
+
+def _scored(metric: Metric) -> Judge:
+    taken = _taken(metric)
+
+    def score(case: Any, made: Any, **added: Any) -> Score:
+        return read_score(metric(case, made, **{k: v for k, v in added.items() if k in taken}))
+
+    return score
+
+
+def _taken(metric: Metric) -> frozenset[str]:
+    """Which of DSPy's further arguments the function has. One of two arguments has none."""
+    try:
+        parameters = inspect.signature(metric).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+        return frozenset(_ADDED)
+    return frozenset([one.name for one in parameters if one.name in _ADDED])
+
+
+def read_score(given: Any) -> Score:
+    """What a metric returned.
+
+    Raises:
+        ConfigError: it is no score.
+    """
+    if isinstance(given, tuple) and len(given) == 2:
+        return Score(read_score(given[0]).value, str(given[1]))
+    if not isinstance(given, bool | int | float):
+        said = getattr(given, "score", None)
+        if not isinstance(said, bool | int | float):
+            raise ConfigError(f"a metric returns a number, not {given!r}", path="metric")
+        return Score(float(said), str(getattr(given, "feedback", "") or ""))
+    if given != given:  # NaN
+        raise ConfigError("a metric returned NaN", path="metric")
+    return Score(float(given))
+
+
+def _exact(expected: Any, got: Any) -> bool:
+    if isinstance(expected, str) or isinstance(got, str):
+        return _folded(expected) == _folded(got)
+    return bool(jsonable(expected) == jsonable(got))
+
+
+def _present(expected: Any, got: Any) -> bool:
+    return _folded(expected) in _folded(got)
+
+
+def _folded(value: Any) -> str:
+    return " ".join((value if isinstance(value, str) else written(value)).split()).casefold()
+
+
+NAMED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "exact_match": _exact,
+    "presence": _present,
+}
+"""`exact_match`: the same value, text without regard to case and spaces. `presence`: the
+expected text occurs in the given one."""
+
+
+def _all(compare: Callable[[Any, Any], bool], names: Sequence[str], case: Any, made: Any) -> Score:
+    """Every expected output must be right."""
+    for name in names:
+        expected, got = _at(case, name), _at(made, name)
+        if expected is not None and not compare(expected, got):
+            return Score(0.0, f"{name} should be {written(expected)} but is {written(got)}")
+    return Score(1.0, "right")
+
+
+def _at(thing: Any, name: str) -> Any:
+    """A field of a case or a prediction: an item, for `items` and `copy` are methods of both."""
+    try:
+        return thing[name]
+    except (KeyError, TypeError, IndexError):
+        return None if isinstance(thing, Mapping) else getattr(thing, name, None)
+
+
+# DSPy has no types that a strict checker could use.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
+
+
+KNOWN: Final = (
+    "BootstrapFewShot", "BootstrapFewShotWithRandomSearch", "MIPROv2", "GEPA", "COPRO", "SIMBA",
+    "InferRules", "LabeledFewShot",
+)  # fmt: skip
+REFUSED: Final[Mapping[str, str]] = {
+    "AvatarOptimizer": "it compiles dspy.Avatar, with tools outside the run's policy",
+    "BetterTogether": "it trains a model's weights between prompts",
+    "BootstrapFewShotWithOptuna": "it draws without a seed: a stopped compilation could not go on",
+    "BootstrapFinetune": "it trains a model's weights, which a prompt cannot hold",
+    "Ensemble": "it joins programs instead of compiling one",
+    "GRPO": "it trains a model's weights, which a prompt cannot hold",
+    "KNNFewShot": "it picks demos at every call by embeddings, so nothing is compiled",
+    "SignatureOptimizer": "it is the old name of COPRO",
+}
+"""Teleprompters of DSPy's that cannot work here, and why."""
+_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {"GEPA": {"auto": "light"}}
+_BOUNDS: Final = frozenset({"auto", "max_full_evals", "max_metric_calls"})
+"""GEPA wants exactly one of them."""
+_PERCENT: Final = frozenset({"BootstrapFewShotWithRandomSearch", "MIPROv2", "COPRO"})
+"""They measure from 0 to 100; the others from 0 to 1."""
+Factory: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Teleprompter:
+    """A class of DSPy's or somebody's own, and what it is called."""
+
+    make: Factory
+    name: str
+
+    def compile(
+        self, session: DspySession, student: Any, given: Mapping[str, Any], judge: Judge,
+        data: Mapping[str, Any],
+    ) -> Any:  # fmt: skip
+        """The student, compiled on `data`: `trainset` and perhaps `valset`.
+
+        Raises:
+            ConfigError: there is no such option.
+        """
+        built, later = _arguments(self, session, given, judge)
+        kwargs = {**later, **data}
+        method: Any = self.make(**built).compile
+        return method(student, **{key: kwargs[key] for key in kwargs if _takes(method, key)})
+
+    def measured(self, compiled: Any) -> float | None:
+        """The score of the program that it chose, from 0 to 1, if it kept one."""
+        score: Any = None
+        kept: Any = getattr(compiled, "candidate_programs", None)
+        if isinstance(kept, list) and kept and isinstance(kept[0], dict):
+            score = kept[0].get("score")
+        elif (results := getattr(compiled, "detailed_results", None)) is not None:
+            score = max(results.val_aggregate_scores, default=None)
+        if self.name == "MIPROv2":
+            score = getattr(compiled, "score", score)
+        if self.name not in KNOWN or not isinstance(score, int | float):
+            return None
+        return round(float(score) / (100 if self.name in _PERCENT else 1), 4)
+
+
+def teleprompter_of(library: Any, named: str | Factory) -> Teleprompter:
+    """The teleprompter of that name, at `module:Class`, or the class itself.
+
+    Raises:
+        ConfigError: there is none, or it cannot work here.
+    """
+    refuse(named)
+    if not isinstance(named, str):
+        return Teleprompter(named, getattr(named, "__name__", "custom"))
+    if is_name(named):
+        return Teleprompter(load(named, Path.cwd()), named)
+    name = "MIPROv2" if named == "MIPRO" else named
+    known = ", ".join([*KNOWN, "module:Class"])
+    places = (library, getattr(library, "teleprompt", None))
+    found = next((one for place in places if (one := getattr(place, name, None))), None)
+    if not inspect.isclass(found) or not callable(getattr(found, "compile", None)):
+        raise ConfigError(f"unknown teleprompter {named!r}; known: {known}", path=_AT)
+    return Teleprompter(found, name)
+
+
+_AT: Final = "teleprompter"
+
+
+def refuse(named: str | Factory) -> None:
+    """Raise ConfigError for one of DSPy's that cannot work here, given by name or as a class.
+
+    Needs no DSPy, so it is said before anything has begun.
+    """
+    name = named if isinstance(named, str) else getattr(named, "__name__", "")
+    own = isinstance(named, str) or getattr(named, "__module__", "").startswith("dspy.")
+    if own and name in REFUSED:
+        known = ", ".join([*KNOWN, "module:Class"])
+        raise ConfigError(f"{name} cannot be used: {REFUSED[name]}; known: {known}", path=_AT)
+
+
+def _arguments(
+    teleprompter: Teleprompter, session: DspySession, given: Mapping[str, Any], judge: Judge
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """For the class and for its `compile`: what was given, and what every one of them needs."""
+    fixed = {
+        "metric": theirs(session, teleprompter.name, judge),
+        "num_threads": 1,
+        "prompt_model": session.other,
+        "task_model": session.lm,
+        "reflection_lm": session.other,
+    }
+    make, compile_ = teleprompter.make, getattr(teleprompter.make, "compile", None)
+    taken, later = _parameters(make), _parameters(compile_)
+    ours = {*fixed, "trainset", "valset", "eval_kwargs"}
+    for key in given:
+        if key in ours or key not in taken | later:
+            known = ", ".join(sorted((taken | later) - ours - {"self", "student", "teacher"}))
+            name = teleprompter.name
+            raise ConfigError(f"{name} has no option {key!r}; it has {known}", path="options")
+    defaults = dict(_DEFAULTS.get(teleprompter.name, {}))
+    if _BOUNDS & set(given):
+        defaults = {key: value for key, value in defaults.items() if key not in _BOUNDS}
+    if teleprompter.name == "MIPROv2" and "num_candidates" in given:
+        defaults["auto"] = None
+    whole = {**defaults, **given, **fixed}
+    both = {key for key in given if key in taken}
+    return (
+        {key: value for key, value in whole.items() if key in taken},
+        {key: {"num_threads": 1} for key in later & {"eval_kwargs"}}
+        | {key: value for key, value in given.items() if key in later and key not in both},
+    )
+
+
+def theirs(session: DspySession, name: str, judge: Judge) -> Any:
+    """The metric as a teleprompter calls it. GEPA's reads the feedback; others want a number."""
+
+    def graded(
+        gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None
+    ) -> Any:
+        score = judge(gold, pred, trace=trace, pred_name=pred_name, pred_trace=pred_trace)
+        if not score.feedback:
+            return score.value  # GEPA has words of its own for a grade without any
+        return session.dspy.Prediction(score=score.value, feedback=score.feedback)
+
+    def number(gold: Any, pred: Any, trace: Any = None) -> float:
+        return judge(gold, pred, trace=trace).value
+
+    return graded if name == "GEPA" else number
+
+
+def _parameters(function: Any) -> set[str]:
+    """The parameters by name; those of the classes that a class hands `**kwargs` on to, too."""
+    if not inspect.isclass(function):
+        return set(inspect.signature(function).parameters) if callable(function) else set()
+    names: set[str] = set()
+    for kind in function.__mro__:
+        if "__init__" not in vars(kind) or kind is object:
+            continue
+        parameters = inspect.signature(vars(kind)["__init__"]).parameters
+        rest = [name for name, one in parameters.items() if one.kind is one.VAR_KEYWORD]
+        names |= parameters.keys() - set(rest)
+        if not rest:
+            break
+    return names
+
+
+def _takes(function: Any, key: str) -> bool:
+    parameters = inspect.signature(function).parameters
+    return key in parameters or any(
+        one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()
+    )
+
 
 COMPILED: Final = "dspy_compiled"
 """The note and the state's variable that hold compiled programs."""

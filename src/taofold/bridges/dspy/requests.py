@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar, assert_never, cast
 from msgspec.structs import replace
 from pydantic import BaseModel
 
-from taofold.bridges.dspy.program import ARGUMENTS, THOUGHT, TOOL
-from taofold.bridges.dspy.prompt import PredictorPrompt, jsonable
+from taofold.bridges.dspy.program import ARGUMENTS, THOUGHT, TOOL, PredictorPrompt, jsonable
 from taofold.core.content import Conversation
 from taofold.core.effects import Act, Ask, Begin, Halt, Outlook, Strategy
 from taofold.core.values import (

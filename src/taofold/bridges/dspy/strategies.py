@@ -1,29 +1,202 @@
-"""DSPy's programs as strategies: the program runs in a thread, its calls are the run's effects.
+"""Compiled programs and DSPy's modules as strategies.
 
-`Through` is a module made from a signature; `program_strategy` takes any module of yours.
+`Compiled` runs a program without DSPy: the prompts are those that were compiled, byte for byte, for
+`PredictorPrompt` renders both. `Through` is a module of DSPy's made from a signature and
+`program_strategy` takes any module of yours: it runs in a thread, its calls are the run's effects.
 """
-
-# Values here are JSON of any shape, or come from a library without types.
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from taofold.bridges.dspy.engine import session
-from taofold.bridges.dspy.modules import loaded, module_of
-from taofold.bridges.dspy.native import STEPS, Unanswered, ended, inputs_of
-from taofold.bridges.dspy.program import Module, Program
-from taofold.bridges.dspy.prompt import jsonable
-from taofold.bridges.dspy.requests import ProgramRequests
-from taofold.bridges.dspy.signature import Signature, Slot
+import msgspec
+
+from taofold.actions.types import type_of
+from taofold.bridges.dspy.engine import loaded, module_of, session
+from taofold.bridges.dspy.program import (
+    ARGUMENTS,
+    SO_FAR,
+    THOUGHT,
+    TOOL,
+    Module,
+    Predictor,
+    PredictorPrompt,
+    Program,
+    jsonable,
+    prompt_of,
+    told,
+)
+from taofold.bridges.dspy.requests import (
+    DONE,
+    ModelRequest,
+    ProgramRequests,
+    ToolRequest,
+    values_of,
+)
+from taofold.bridges.dspy.signature import REASONING, Signature, Slot
 from taofold.bridges.dspy.signature import signature as signature_of
 from taofold.bridges.dspy.thread import Channel, threaded
 from taofold.core.effects import Answer, Halt, Strategy
-from taofold.core.values import FINISH, JSON
+from taofold.core.values import FINISH, JSON, Thought
+from taofold.parsing import Unparsed
 from taofold.reasoning import Task
+from taofold.reasoning.nested import closing
+
+STEPS: Final = 10
+"""Tool calls of a ReAct program, if nothing else is said."""
+_FITS: Final = 3
+"""How often a trajectory that does not fit the window is shortened."""
+_STEP: Final = 4
+"""Entries of a trajectory that one tool call makes."""
+
+
+class Unanswered(Exception):
+    """The program cannot go on; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A compiled program as a strategy: `Agent(strategy=Compiled(program=…))`.
+
+    `inputs` are its fields; without them a single field gets the goal, several are looked for
+    in the goal, read as a JSON object, and in the run's data.
+    """
+
+    name: ClassVar[str] = "dspy"
+    program: Program
+    inputs: Mapping[str, Any] | None = None
+    steps: int = STEPS
+
+    def __call__(self, task: Task) -> Strategy[Answer]:
+        """The strategy for `task`."""
+        return _story(self, task)
+
+
+def _story(options: Compiled, task: Task) -> Strategy[Answer]:
+    try:
+        program = options.program
+        inputs = inputs_of(program.signature, task, options.inputs)
+        turns = ProgramRequests(task)
+        if program.module == "react":
+            outputs, stop = yield from _react(options, turns, inputs)
+        else:
+            outputs, stop = (yield from _asked(turns, program.predictors[0], inputs)), ""
+        return (yield from ended(task, program.signature, outputs, turns.limit or stop))
+    except Unanswered as error:
+        return Answer(None, "error", str(error))
+    except Halt as halt:
+        return Answer(None, halt.reason)
+
+
+def ended(
+    task: Task, signature: Signature, outputs: Mapping[str, JSON], stop: str = ""
+) -> Strategy[Answer]:
+    """The last step: the outputs as the answer that the task wants."""
+    thinking = str(outputs.get(REASONING) or "")
+    named = {slot.name: outputs[slot.name] for slot in signature.outputs}
+    value: JSON = next(iter(named.values())) if len(named) == 1 else named
+    if task.output.type is not Any:
+        accepted = task.output.accept(value)
+        if isinstance(accepted, Unparsed):
+            return Answer(None, "error", f"the answer is not accepted: {accepted.feedback}")
+        value = accepted.value
+    thought = Thought(thinking or "The program's answer.", synthesized=not thinking)
+    yield closing(thought, value)
+    return Answer(value, stop or "final_answer")
+
+
+def inputs_of(signature: Signature, task: Task, given: Mapping[str, Any] | None) -> dict[str, JSON]:
+    """The values of the input fields.
+
+    Raises:
+        Unanswered: one is missing, or one is not of the program.
+    """
+    names = [slot.name for slot in signature.inputs]
+    if given is None and len(names) == 1:
+        return {names[0]: task.data.get(names[0], task.goal)}
+    found: Mapping[str, Any] = given or {**task.data, **_object(task.goal)}
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise Unanswered(f"the input {missing[0]!r} is missing: the program is {signature}")
+    if given is not None and (more := [name for name in given if name not in names]):
+        raise Unanswered(f"there is no input {more[0]!r}: the program is {signature}")
+    return {name: jsonable(found[name]) for name in names}
+
+
+def answer_type(signature: Signature) -> Any:
+    """The type of the answer, for a strategy that knows nothing of fields."""
+    outputs = signature.outputs
+    return type_of(outputs[0].type, outputs[0].name) if len(outputs) == 1 else dict[str, Any]
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _asked(
+    turns: ProgramRequests, predictor: Predictor, inputs: Mapping[str, Any]
+) -> Strategy[dict[str, JSON]]:
+    prompt = prompt_of(predictor)
+    said = yield from turns.ask(_question(prompt, predictor, inputs))
+    if said.values is None:
+        raise Unanswered(said.error)
+    return values_of(said, prompt)
+
+
+def _question(
+    prompt: PredictorPrompt, predictor: Predictor, inputs: Mapping[str, Any]
+) -> ModelRequest:
+    return ModelRequest(tuple(prompt.messages(predictor.demos, inputs)), prompt)
+
+
+def _react(
+    options: Compiled, turns: ProgramRequests, inputs: dict[str, JSON]
+) -> Strategy[tuple[dict[str, JSON], str]]:
+    """Choose a tool, use it, until it finishes; then the outputs from what was seen."""
+    choose, extract = options.program.predictors
+    path: dict[str, JSON] = {}
+    stop = "max_steps"
+    for place in range(options.steps):
+        picked = yield from _fitting(turns, choose, inputs, path)
+        tool, given = str(picked[TOOL]), picked[ARGUMENTS]
+        path |= {
+            f"thought_{place}": picked.get(THOUGHT, ""),
+            f"tool_name_{place}": tool,
+            f"tool_args_{place}": given,
+        }
+        if tool == FINISH:
+            path[f"observation_{place}"] = DONE
+            stop = ""
+            break
+        path[f"observation_{place}"] = yield from turns.use(ToolRequest(tool, given))
+    return (yield from _fitting(turns, extract, inputs, path)), stop
+
+
+def _fitting(
+    turns: ProgramRequests, predictor: Predictor, inputs: Mapping[str, Any], path: dict[str, JSON]
+) -> Strategy[dict[str, JSON]]:
+    """Ask, without the oldest steps if they do not fit the model's window."""
+    prompt, error = prompt_of(predictor), ""
+    for _ in range(_FITS):
+        question = _question(prompt, predictor, {**inputs, SO_FAR: told(path, list(path))})
+        said = yield from turns.ask(question)
+        if said.values is not None:
+            return values_of(said, prompt)
+        error = said.error
+        if not said.overflow or len(path) <= _STEP:
+            break
+        for name in list(path)[:_STEP]:
+            del path[name]
+    raise Unanswered(error)
+
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,183 @@
-"""LangChain's tools as ours."""
+"""LangChain's tools as ours, and what must never come from a model.
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+LangChain marks injected parameters (`InjectedToolArg`, `ToolRuntime`, `RunnableConfig` …) and
+leaves them out of the schema that a model is shown, but takes them from a call that has them
+anyway. Here their names, aliases included, are refused.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel, create_model
 
 from taofold.bridges.foreign import foreign_tool, foreign_tools
 from taofold.bridges.langchain.call import call
-from taofold.bridges.langchain.schema import Parameters, parameters_of
 from taofold.core.errors import ConfigError
 from taofold.core.values import Sideeffect
 from taofold.tools import Outcome, RunContext, Tool, Toolset
+
+# LangChain's tools are read by their shape; they have no types here.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
+
+
+SINGLE: Final[dict[str, Any]] = {"tool_input": {"type": "string"}}
+"""`Tool.args` of the old kind of tool that takes one string and has no schema."""
+_SUPPLIED: Final = frozenset({"callbacks", "config", "run_manager"})
+"""What LangChain gives to a function by name."""
+_CALL_ID: Final = "InjectedToolCallId"
+_MARKS: Final = ("Injected", "ToolRuntime")
+"""In an annotation that LangChain could not resolve: it would show the parameter to the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The parameters of one LangChain tool.
+
+    `offered` is a Pydantic model or a JSON Schema without anything injected. `injected` are the
+    parameters that no model may write, each with the name under which it is passed; `forbidden`
+    are these and all their aliases. Without those in `needed` the tool cannot run.
+    """
+
+    offered: Any
+    injected: Mapping[str, str] = field(default_factory=dict[str, str])
+    forbidden: frozenset[str] = frozenset()
+    needed: tuple[str, ...] = ()
+
+
+def parameters_of(thing: Any) -> Parameters:
+    """Read the schema of a LangChain tool.
+
+    Raises:
+        ConfigError: a parameter within a parameter is injected, which LangChain shows to the model.
+    """
+    if thing.args_schema is None and dict(thing.args) == SINGLE:
+        return Parameters({"type": "object", "properties": SINGLE, "required": ["tool_input"]})
+    shown = thing.tool_call_schema
+    return _of_schema(thing, shown) if isinstance(shown, dict) else _of_model(thing, shown)
+
+
+def _of_schema(thing: Any, shown: dict[str, Any]) -> Parameters:
+    marked = _marked(thing)
+    properties: Mapping[str, Any] = shown.get("properties", {})
+    return Parameters(
+        _without(shown, marked & properties.keys()),
+        {name: name for name in marked},
+        frozenset(marked | (_SUPPLIED - properties.keys())),
+        tuple(sorted(name for name in marked if _required(thing, name))),
+    )
+
+
+def _of_model(thing: Any, shown: Any) -> Parameters:
+    fields: Mapping[str, Any] = getattr(thing.get_input_schema(), "model_fields", {})
+    own: Mapping[str, Any] = getattr(shown, "model_fields", {})
+    configured = {name for name, one in fields.items() if _is_config(one.annotation)}
+    hidden = {*_marked(thing), *configured, *(fields.keys() - own.keys())}
+    _refuse_nested(thing, own, hidden)
+    needed = [
+        name
+        for name in sorted(hidden - configured)
+        if (name in fields and fields[name].is_required() and _CALL_ID not in repr(fields[name]))
+        or (name not in fields and _required(thing, name))
+    ]
+    return Parameters(
+        _subset(shown, hidden),
+        {name: getattr(fields.get(name), "alias", None) or name for name in hidden},
+        frozenset(_aliased(hidden, fields)),
+        tuple(needed),
+    )
+
+
+def _marked(thing: Any) -> set[str]:
+    """Parameters of the function that are injected: LangChain's list, and what it cannot read."""
+    names: set[str] = {str(name) for name in getattr(thing, "_injected_args_keys", ())}
+    for name, parameter in _signature(thing).items():
+        if isinstance(parameter.annotation, str) and any(
+            mark in parameter.annotation for mark in _MARKS
+        ):
+            names.add(name)
+    return names
+
+
+def _required(thing: Any, name: str) -> bool:
+    parameter = _signature(thing).get(name)
+    if parameter is None or _CALL_ID in repr(parameter.annotation):
+        return False
+    return parameter.default is inspect.Parameter.empty
+
+
+def _signature(thing: Any) -> Mapping[str, inspect.Parameter]:
+    function = getattr(thing, "func", None) or getattr(thing, "coroutine", None) or thing._run
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def _is_config(annotation: Any) -> bool:
+    """Is it LangChain's `RunnableConfig`, or that or None? It is given with the call."""
+    if getattr(annotation, "__name__", "") == "RunnableConfig":
+        return str(getattr(annotation, "__module__", "")).startswith("langchain_core.")
+    return any(_is_config(option) for option in get_args(annotation))
+
+
+def _aliased(names: set[str], fields: Mapping[str, Any]) -> Iterator[str]:
+    """The names, and every other name under which Pydantic takes a value for them."""
+    for name in names:
+        yield name
+        info = fields.get(name)
+        for alias in (getattr(info, "alias", None), getattr(info, "validation_alias", None)):
+            for choice in getattr(alias, "choices", None) or [alias]:
+                path = getattr(choice, "path", None)
+                first = path[0] if path else choice
+                if isinstance(first, str):
+                    yield first
+
+
+def _refuse_nested(thing: Any, fields: Mapping[str, Any], hidden: set[str]) -> None:
+    for name, info in fields.items():
+        if name not in hidden and (within := _nested(info.annotation, set())):
+            raise ConfigError(
+                f"the LangChain tool {thing.name!r} has the injected parameter {within!r} within "
+                f"{name!r}, where LangChain shows it to the model: make it one of the tool's own"
+            )
+
+
+def _nested(annotation: Any, seen: set[int]) -> str:
+    """The name of an injected field within a type, "" if there is none."""
+    if id(annotation) in seen:
+        return ""
+    seen.add(id(annotation))
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for name, info in annotation.model_fields.items():
+            if any(mark in repr(info.metadata) for mark in _MARKS):
+                return name
+            if found := _nested(info.annotation, seen):
+                return found
+        return ""
+    return next((found for part in get_args(annotation) if (found := _nested(part, seen))), "")
+
+
+def _subset(model: Any, hidden: set[str]) -> Any:
+    """The model without these fields, or its JSON Schema where it is none of Pydantic 2."""
+    fields: Mapping[str, Any] = getattr(model, "model_fields", {})
+    if not hidden & set(fields):
+        return model
+    kept: dict[str, Any] = {
+        name: (info.annotation, info) for name, info in fields.items() if name not in hidden
+    }
+    return create_model(model.__name__, __doc__=model.__doc__, **kept)
+
+
+def _without(schema: dict[str, Any], hidden: set[str]) -> dict[str, Any]:
+    if not hidden:
+        return schema
+    properties = {k: v for k, v in schema.get("properties", {}).items() if k not in hidden}
+    required = [name for name in schema.get("required", ()) if name not in hidden]
+    return {**schema, "properties": properties, "required": required}
+
 
 Inject = Mapping[str, Callable[[RunContext[Any]], Any]]
 

@@ -45,7 +45,7 @@ def serve_mcp(
             path="--host",
         )
     try:
-        from taofold.bridges.mcp_server import http_app, make_server, serve_stdio
+        from taofold.bridges.mcp.server import http_app, make_server, serve_stdio
     except ImportError as error:
         raise ConfigError("serving MCP needs mcp 2: pip install 'taofold[mcp]'") from error
     from taofold.cli.project import open_store
@@ -103,7 +103,7 @@ def _serve_http(app: Any, host: str, port: int, log: "Log") -> None:
 def _offers(
     agents: Sequence[str], tools: Sequence[str], log: "Log", model: str, root: Path | None
 ) -> Any:
-    from taofold.bridges.mcp_offers import Offers
+    from taofold.bridges.mcp.server import Offers
     from taofold.cli.agents import chosen, is_file, make
     from taofold.cli.project import operator_policy
     from taofold.spec.names import load

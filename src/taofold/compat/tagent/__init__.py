@@ -23,8 +23,8 @@ from taofold.compat.tagent.front import OverIterations, run_agent
 from taofold.compat.tagent.store import AgentState, Store
 from taofold.core.content import format_conversation_as_chat
 from taofold.core.rules import detect_action_loop
-from taofold.tools.actions import register_custom_action
-from taofold.tools.documentation import get_tool_documentation
+from taofold.tools.discovery import register_custom_action
+from taofold.tools.tool import get_tool_documentation
 
 __all__ = [
     "LLM_PROVIDERS",

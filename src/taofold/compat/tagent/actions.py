@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, Final
 
-from taofold.tools.actions import custom_actions, forget_action, register_custom_action
+from taofold.tools.discovery import custom_actions, forget_action, register_custom_action
 
 
 class _SystemActions(MutableMapping[str, Callable[..., Any]]):

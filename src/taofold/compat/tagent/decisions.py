@@ -10,8 +10,8 @@ from taofold.agent.agent import Agent
 from taofold.core.errors import RunError
 from taofold.reasoning import plan as planning
 from taofold.runtime.model import ModelSpec
-from taofold.tools.actions import custom_actions
-from taofold.tools.documentation import get_tool_documentation
+from taofold.tools.discovery import custom_actions
+from taofold.tools.tool import get_tool_documentation
 
 _ACTIONS: Final = ("plan", "execute", "summarize", "evaluate")
 _SHOWN: Final = 8000

@@ -20,7 +20,7 @@ from taofold.reasoning import tagent
 from taofold.reasoning.system import SYSTEM_ACTIONS
 from taofold.runtime.model import ModelSpec
 from taofold.tools import Tool, as_tool
-from taofold.tools.make import external, make
+from taofold.tools.tool import external, make
 
 
 class OverIterations(LimitReached):

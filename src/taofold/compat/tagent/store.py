@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from taofold.log import store as records
-from taofold.tools.make import make
+from taofold.tools.tool import make
 
 
 class AgentState(BaseModel):

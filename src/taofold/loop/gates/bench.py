@@ -33,7 +33,7 @@ from taofold.reserved import MARK
 from taofold.tools import process, uplink
 from taofold.tools.command import Contain
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
-from taofold.tools.output import Output
+from taofold.tools.process import Output
 from taofold.tools.scratch import scratch
 
 MOST: Final = 64_000_000

@@ -1,0 +1,360 @@
+"""MCP servers as toolsets: `Agent(..., tools=[McpServer.stdio("npx", "-y", "…")])`.
+
+A server is started or connected when its tools are first needed, in the background; it is kept
+for as long as the process lives, or until `close`. What it says is data: it never lowers a tier
+unless `trust` says so, and a tool that changed or is new since the server was met is called only
+after a person has accepted it. Resources and prompts of the server are read by tools of ours.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, Protocol, Self
+
+from typing_extensions import TypedDict, Unpack
+
+from taofold.bridges.mcp import definitions as definitions
+from taofold.bridges.mcp import results as results
+from taofold.bridges.mcp.connection import Unreachable, beside, submitted
+from taofold.bridges.mcp.definitions import Definition, Pins
+from taofold.bridges.mcp.serving import Serving
+from taofold.bridges.mcp.transport import Headers, HeaderSource, Place, get, load
+from taofold.core.errors import ConfigError
+from taofold.core.values import Tier
+from taofold.tools import Answer, InputRequired, Outcome, RunContext, Tool, Toolset, external
+
+Mode = Literal["auto", "legacy"]
+
+
+class Options(TypedDict, total=False):
+    """What every way to make an `McpServer` takes."""
+
+    name: str
+    """In messages and as prefix; by default taken from the command or the host."""
+    prefix: str | None
+    """Before each tool's name; by default `name_`."""
+    tools: Iterable[str]
+    """Only these, by the server's names; by default all."""
+    trust: bool
+    """Believe what it says of its tools: what is read-only is tier 1 then."""
+    timeout: float
+    """Seconds that a call may take, if the model asks for no other time."""
+    connect_timeout: float
+    """Seconds that starting and connecting may take."""
+    mode: Mode
+    """`legacy` speaks the older protocol, for servers that ask while they work."""
+    required: bool
+    """Without the server there is no agent; else there are only no such tools."""
+    resources: bool
+    """Offer tools that list and read its resources."""
+    prompts: bool
+    """Offer tools that list and fill in its prompts."""
+    pins: Path | bool
+    """Folder of what was accepted; True = the operator's, False = forget it with the process."""
+
+
+_URI: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"uri": {"type": "string"}},
+    "required": ["uri"],
+    "additionalProperties": False,
+}
+_NOTHING: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {},
+    "additionalProperties": False,
+}
+_PROMPT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "arguments": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+class Readable(Protocol):
+    """A server whose resources and prompts can be read."""
+
+    label: str
+
+    async def resources(self) -> list[dict[str, Any]]:
+        """As it lists them."""
+        ...
+
+    async def prompts(self) -> list[dict[str, Any]]:
+        """As it lists them."""
+        ...
+
+    async def read(self, uri: str) -> str:
+        """The contents of a resource."""
+        ...
+
+    async def prompt(self, name: str, /, **arguments: str) -> str:
+        """A prompt, filled in."""
+        ...
+
+
+def readers(server: Readable, prefix: str, options: Options) -> list[Tool]:
+    """The tools that the options ask for. What an untrusted server is asked, a person sees."""
+    tier = Tier.AUTO if options.get("trust", False) else Tier.CARD
+
+    async def resources(_: dict[str, Any]) -> Any:
+        return await server.resources()
+
+    async def prompts(_: dict[str, Any]) -> Any:
+        return await server.prompts()
+
+    async def read(said: dict[str, Any]) -> str:
+        return await server.read(said["uri"])
+
+    async def fill(said: dict[str, Any]) -> str:
+        return await server.prompt(said["name"], **said.get("arguments", {}))
+
+    def made(name: str, text: str, schema: dict[str, Any], call: Callable[..., Any]) -> Tool:
+        told = f"{text} (MCP server {server.label})"
+        return external(prefix + name, told, schema, call, tier=tier, effect="read")
+
+    found: list[Tool] = []
+    if options.get("resources", False):
+        found.append(made("list_resources", "List what can be read", _NOTHING, resources))
+        found.append(made("read_resource", "Read a resource", _URI, read))
+    if options.get("prompts", False):
+        found.append(made("list_prompts", "List the prompts", _NOTHING, prompts))
+        found.append(made("get_prompt", "Fill in a prompt", _PROMPT, fill))
+    return found
+
+
+SLACK: Final = 5.0
+_LOGGER: Final = logging.getLogger("taofold.mcp")
+
+
+async def _asked(ask: Callable[[InputRequired], Awaitable[Answer]], wants: InputRequired) -> Answer:
+    return await ask(wants)
+
+
+def _place(kind: Literal["http", "sse"], url: str, headers: Headers | HeaderSource | None) -> Place:
+    if callable(headers):
+        return Place(kind, url=url, header_source=headers)
+    return Place(kind, url=url, headers=dict(headers or {}))
+
+
+class McpServer(Toolset):
+    """The tools of one MCP server. It is asked for them at the first use."""
+
+    __slots__ = ("_lock", "_made", "_options", "_pins", "_serving", "label", "place")
+    remote: ClassVar[bool] = True
+
+    def __init__(self, place: Place, **options: Unpack[Options]) -> None:
+        self.place = place
+        self._options = options
+        self.label = options.get("name") or place.label
+        pins = options.get("pins", True)
+        folder = None if isinstance(pins, bool) else pins
+        kept = place.kind != "here" if pins is True else pins is not False
+        self._pins = Pins(Pins.file(place, folder) if kept else None)
+        self._lock = threading.Lock()
+        self._made: dict[str, Tool] | None = None
+        self._serving: Serving | None = None
+
+    @classmethod
+    def stdio(
+        cls,
+        command: str,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path = "",
+        **options: Unpack[Options],
+    ) -> Self:
+        """A program to start. It inherits PATH, HOME and the like, and what `env` says."""
+        place = Place("stdio", command, tuple(args), dict(env or {}), str(cwd))
+        return cls(place, **options)
+
+    @classmethod
+    def http(
+        cls,
+        url: str,
+        *,
+        headers: Headers | HeaderSource | None = None,
+        **options: Unpack[Options],
+    ) -> Self:
+        """A server that speaks streamable HTTP.
+
+        `headers` may be a function that gives them, awaited if need be: it is asked once, and
+        again whenever the server answers 401.
+        """
+        return cls(_place("http", url, headers), **options)
+
+    @classmethod
+    def sse(
+        cls,
+        url: str,
+        *,
+        headers: Headers | HeaderSource | None = None,
+        **options: Unpack[Options],
+    ) -> Self:
+        """A server that speaks the older HTTP with server-sent events; `headers` as in `http`."""
+        return cls(_place("sse", url, headers), **options)
+
+    @classmethod
+    def within(cls, server: Any, **options: Unpack[Options]) -> Self:
+        """A server object of the mcp package, in this process."""
+        return cls(Place("here", server=server), **options)
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __repr__(self) -> str:
+        return f"McpServer({self.label}: {self.place.words})"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def _all(self) -> dict[str, Tool]:
+        """The tools; waits for the server the first time.
+
+        Raises:
+            ConfigError: it is required and cannot be reached, or cannot be used as described.
+        """
+        with self._lock:
+            if self._made is None:
+                seconds = self._options.get("connect_timeout", 30.0)
+                work = submitted(self._offer())
+                try:
+                    self._made = work.result(2 * seconds + SLACK)
+                except TimeoutError:
+                    work.cancel()
+                    raise ConfigError(f"{self!r} did not list its tools in time") from None
+            return self._made
+
+    async def open(self) -> Self:
+        """Ask for the tools now, without holding up the event loop."""
+        if self._made is None:
+            await asyncio.to_thread(self._all)
+        return self
+
+    async def close(self) -> None:
+        """End the connection and the program. A later call opens it again."""
+        if self._serving is not None:
+            await beside(self._serving.connection.close())
+
+    async def __aenter__(self) -> Self:
+        """`open`."""
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        """`close`."""
+        await self.close()
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """What the server lists and cannot be offered, and why."""
+        return () if self._serving is None else self._serving.skipped
+
+    @property
+    def instructions(self) -> str:
+        """What the server says of itself. It is data: nothing puts it into a prompt."""
+        return "" if self._serving is None else self._serving.instructions
+
+    async def _offer(self) -> dict[str, Tool]:
+        load()
+        options = self._options
+        only = options.get("tools")
+        wanted = None if only is None else list(only)
+        if self._serving is None:
+            mode, seconds = options.get("mode", "auto"), options.get("connect_timeout", 30.0)
+            self._serving = Serving(
+                self.label,
+                self.place,
+                self._pins,
+                mode=mode,
+                connect_timeout=seconds,
+                wanted=None if wanted is None else frozenset(wanted),
+            )
+        try:
+            found = await self._serving.tools()
+        except Unreachable as error:
+            if options.get("required", True):
+                raise ConfigError(f"mcp server {self.label!r}: {error}") from error
+            return {}
+        for flaw in self._serving.skipped:
+            _LOGGER.warning("mcp server %r: a tool is left out: %s", self.label, flaw)
+        names = [one.name for one in found]
+        missing = [name for name in wanted or () if name not in names]
+        if missing:
+            raise ConfigError(
+                f"mcp server {self.label!r} has no tools {missing}; it has "
+                f"{', '.join(self._serving.names or names)}"
+            )
+        made: dict[str, Tool] = {}
+        prefix = options.get("prefix")
+        prefix = f"{self.label}_" if prefix is None else prefix
+        for one in found:
+            if wanted is None or one.name in wanted:
+                name = definitions.safe(one.name, prefix, made)
+                made[name] = self._tool(one, name)
+        for tool in readers(self, prefix, self._options):
+            made.setdefault(tool.name, tool)
+        return made
+
+    def _tool(self, one: Definition, name: str) -> Tool:
+        async def call(ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
+            assert self._serving is not None
+            loop = asyncio.get_running_loop()
+
+            def report(text: str) -> None:
+                loop.call_soon_threadsafe(ctx.report, text)
+
+            async def ask(wants: InputRequired) -> Answer:
+                assert ctx.ask is not None
+                return await asyncio.wrap_future(
+                    asyncio.run_coroutine_threadsafe(_asked(ctx.ask, wants), loop)
+                )
+
+            there = None if ctx.ask is None else ask
+            return await beside(self._serving.call(one, ctx, parameters, report, there))
+
+        options = self._options
+        return definitions.made(
+            one,
+            name,
+            call,
+            trusted=options.get("trust", False),
+            toolset=self.label,
+            timeout=options.get("timeout", 60.0),
+        )
+
+    async def _served(self) -> Serving:
+        await self.open()
+        assert self._serving is not None
+        return self._serving
+
+    async def resources(self) -> list[dict[str, Any]]:
+        """The server's resources, as it lists them."""
+        return await beside((await self._served()).pages("resources"))
+
+    async def prompts(self) -> list[dict[str, Any]]:
+        """The server's prompts, as it lists them."""
+        return await beside((await self._served()).pages("prompts"))
+
+    async def read(self, uri: str) -> str:
+        """The contents of a resource: text, or what it is."""
+        serving = await self._served()
+        said = await beside(serving.connection.use(lambda session: session.read(uri)))
+        return results.bounded("\n".join(map(results.resource, get(said, "contents", ()))))
+
+    async def prompt(self, name: str, /, **arguments: str) -> str:
+        """A prompt filled in, a line for each message."""
+        serving = await self._served()
+        said = await beside(serving.connection.use(lambda s: s.prompt(name, arguments)))
+        return results.bounded("\n".join(map(results.message, get(said, "messages", ()))))

@@ -1,0 +1,244 @@
+"""A connection to one MCP server: opened when it is needed, kept, and opened again when it broke.
+
+All connections live on one thread with an event loop of its own, each in the one task that opened
+it, so that they outlast the loops of the runs that use them. `beside` brings work there.
+"""
+
+import asyncio
+import atexit
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from taofold.bridges.mcp.transport import (
+    ABSENT,
+    CLOSED,
+    LOST,
+    REFUSED,
+    Place,
+    Session,
+    code,
+    innermost,
+    opened,
+)
+from taofold.core.errors import ConfigError
+from taofold.policy.redaction import Redactor
+
+T = TypeVar("T")
+
+PATIENCE: Final = 5.0
+"""Seconds that servers get to end when the process does."""
+LINES: Final = 3
+"""Of what a program complains that are kept."""
+GRACE: Final = 0.5
+"""Seconds beyond the deadline in which opening may still fail with a better reason."""
+_STARTING: Final = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_open: Final[set["Connection"]] = set()
+
+
+class Unreachable(Exception):
+    """The server could not be reached, or went away. `maybe`: while it worked on a call."""
+
+    def __init__(self, said: str, *, maybe: bool = False) -> None:
+        super().__init__(said)
+        self.maybe = maybe
+
+
+class _Lost(Exception):
+    """The server does not know the session: it was restarted, or forgot it."""
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """The loop on which all connections live; started at the first use."""
+    global _loop
+    with _STARTING:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="taofold-mcp", daemon=True).start()
+            atexit.register(_end)
+        return _loop
+
+
+def submitted(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """`work` on the connections' loop. Never wait for it on that very loop."""
+    return asyncio.run_coroutine_threadsafe(work, loop())
+
+
+async def beside(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`, which runs on the connections' loop. Cancelling this cancels it."""
+    if asyncio.get_running_loop() is _loop:
+        return await work
+    return await asyncio.wrap_future(submitted(work))
+
+
+def _end() -> None:
+    with suppress(Exception):  # the process ends: nobody is left to be told
+        submitted(closed()).result(PATIENCE)
+
+
+async def closed() -> None:
+    """Close every connection of this process."""
+    await asyncio.gather(*[one.close() for one in tuple(_open)], return_exceptions=True)
+
+
+class Connection:
+    """One server. Every method runs on the connections' loop."""
+
+    def __init__(
+        self,
+        place: Place,
+        mode: str,
+        seconds: float,
+        elicit: Callable[[Any, Any], Awaitable[Any]],
+        hear: Callable[[Any], Awaitable[None]],
+    ) -> None:
+        self._place, self._mode, self._seconds = place, mode, seconds
+        self._elicit, self._hear = elicit, hear
+        self._owner: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[Session] | None = None
+        self._stop = asyncio.Event()
+        self._greeting: asyncio.Timeout | None = None
+        self._retired: dict[asyncio.Task[None], asyncio.Event] = {}
+        self._tail = deque[str](maxlen=LINES)
+        self.opened = 0
+        """How often it was opened."""
+
+    async def session(self) -> Session:
+        """The open session; opens it first if there is none.
+
+        Raises:
+            Unreachable: within the deadline it could not be opened.
+            ConfigError: it cannot be opened as it is described.
+        """
+        ready = self._ready
+        if ready is not None and ready.done() and (ready.exception() or ready.result().closed):
+            await self._drop(ready)
+            ready = self._ready
+        if ready is None:
+            self._ready = ready = asyncio.get_running_loop().create_future()
+            self._stop = asyncio.Event()
+            self._owner = asyncio.create_task(self._own(ready, self._stop))
+            _open.add(self)
+        try:  # a program that is killed may take its time; nobody waits for that
+            async with asyncio.timeout(self._seconds + GRACE):
+                return await asyncio.shield(ready)
+        except TimeoutError:
+            raise self._told(TimeoutError(), late=True) from None
+
+    async def use(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """What `work` gives of the open session.
+
+        Raises:
+            Unreachable: it could not be opened, or went away meanwhile.
+        """
+        try:
+            return await self._used(work)
+        except _Lost:  # the server has not looked at the call: it is made in a session of now
+            try:
+                return await self._used(work)
+            except _Lost as error:
+                raise Unreachable(f"{self._place.words} forgets its sessions: {error}") from error
+
+    async def _used(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        session = await self.session()
+        ready = self._ready
+        try:
+            with session.busy():
+                return await work(session)
+        except Exception as error:
+            number = code(error)
+            if number == LOST:
+                self._retire(ready, session)
+                raise _Lost(str(error)) from error
+            if number in (ABSENT, REFUSED):
+                raise Unreachable(f"{self._place.words}: {error}") from error
+            if number != CLOSED and not session.closed:
+                raise
+            # An answer that broke off over HTTP is one call's affair, not the session's.
+            if session.closed or self._place.kind != "http":
+                await self._drop(ready)
+            said = f": {Redactor().text(str(error))[:300]}" if str(error) else ""
+            text = f"{self._place.words} went away in the middle of a call{said}{self._last()}"
+            raise Unreachable(text, maybe=True) from error
+
+    def _retire(self, ready: "asyncio.Future[Session] | None", session: Session) -> None:
+        """Open another session for the next call; this one ends when its calls are over."""
+        if ready is None or self._ready is not ready or self._owner is None:
+            return
+        owner, stop = self._owner, self._stop
+        self._owner = self._ready = None
+
+        async def end() -> None:
+            await session.idle.wait()
+            stop.set()
+            await asyncio.wait([owner])
+
+        task = asyncio.create_task(end())
+        self._retired[task] = stop
+        task.add_done_callback(lambda task: self._retired.pop(task, None))
+
+    async def close(self) -> None:
+        """End the session and whatever was started for it."""
+        owner, ready = self._owner, self._ready
+        self._owner = self._ready = None
+        self._stop.set()
+        _open.discard(self)
+        if owner is not None:
+            self._hurry(ready)
+            await asyncio.wait([owner])
+        for task in tuple(self._retired):
+            task.cancel()
+            self._retired[task].set()
+
+    def _hurry(self, ready: "asyncio.Future[Session] | None") -> None:
+        """Wait no longer for a greeting. One that is being given up is left to clean up."""
+        greeting = self._greeting
+        if ready is None or ready.done() or greeting is None or greeting.expired():
+            return
+        with suppress(RuntimeError):  # it is over meanwhile
+            greeting.reschedule(asyncio.get_running_loop().time())
+
+    async def _drop(self, ready: "asyncio.Future[Session] | None") -> None:
+        """Close what became of `ready`, unless it was opened anew already."""
+        if ready is not None and self._ready is ready:
+            await self.close()
+
+    async def _own(self, ready: "asyncio.Future[Session]", stop: asyncio.Event) -> None:
+        """Open, wait for the end, and close: all in this one task."""
+        self._greeting = greeting = asyncio.timeout(self._seconds)
+        try:
+            async with greeting:
+                leaving = opened(self._place, self._mode, self._elicit, self._hear, self._tail)
+                session = await leaving.__aenter__()
+        except BaseException as error:  # noqa: BLE001 - groups, exits and time-outs are told alike
+            if not ready.done():
+                ready.set_exception(self._told(error, late=greeting.expired()))
+                ready.exception()  # whoever awaited it may have gone
+            return
+        self.opened += 1
+        ready.set_result(session)
+        try:
+            await stop.wait()
+        finally:
+            with suppress(Exception, BaseExceptionGroup):  # it ends, however badly
+                await leaving.__aexit__(None, None, None)
+
+    def _told(self, error: BaseException, *, late: bool) -> Exception:
+        cause = innermost(error)
+        if isinstance(cause, ConfigError):
+            return cause
+        if isinstance(cause, FileNotFoundError | PermissionError):
+            return Unreachable(f"{self._place.words} cannot be started: {cause}")
+        if late or isinstance(cause, TimeoutError):
+            said = f"it did not answer within {self._seconds:g} s"
+        else:
+            said = f"{type(cause).__name__}: {Redactor().text(str(cause))[:300]}"
+        return Unreachable(f"{self._place.words} cannot be reached: {said}{self._last()}")
+
+    def _last(self) -> str:
+        """The last words of a program, for whoever must find out why it ended."""
+        return f"; its last words: {' | '.join(self._tail)[:300]}" if self._tail else ""

@@ -1,0 +1,407 @@
+"""What an MCP server says of its tools, checked, the tools made of it, and what is let in.
+
+Everything here is a server's word: data that is bounded and shown, and that may raise a tier,
+but never lowers what the person who wrote the agent decided.
+
+`Pins` are like ssh's known hosts: the first time a server is met its definitions are taken as they
+are, and kept in the operator's folder, out of reach of the agent's work root. From then on that is
+what a model is shown; a definition that changed, or a tool that is new, counts only when a person
+has accepted it.
+"""
+
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from taofold.bridges.mcp.transport import Place, get, load
+from taofold.core.errors import ConfigError
+from taofold.core.text import visible
+from taofold.core.value import is_object
+from taofold.core.values import RESERVED, Sideeffect, Tier
+from taofold.reserved import operator_folder
+from taofold.tools import RunContext, Tool, external
+from taofold.tools.signature import RESERVED_PARAMETER
+
+LONGEST: Final = 64
+DESCRIPTION: Final = 4_000
+"""Characters of a description that a model is shown."""
+LARGEST: Final = 64_000
+"""Bytes that a definition may have."""
+STEPS: Final = 30_000
+"""Rules of a schema that are held against one value; some 0.2 s."""
+_ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
+RENAMED: Final = f"{RESERVED_PARAMETER}_of_tool"
+"""What a server's own parameter is called that has our reserved name."""
+
+UNACCEPTED: Final = "New at this server: a person is asked before it is called the first time."
+_PROSE: Final = ("description", "title", "examples", "default", "$comment")
+_NAMED: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+"""Keywords whose keys are names, not keywords."""
+
+Call = Callable[[RunContext[Any], dict[str, Any]], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One tool, as its server describes it."""
+
+    name: str
+    description: str = ""
+    schema: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    output: dict[str, Any] | None = field(default=None, hash=False)
+    hints: dict[str, bool] = field(default_factory=dict[str, bool], hash=False)
+    tier: int = 0
+    """What the server proposes; 0 = nothing."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes when anything of it does."""
+        said = msgspec.json.encode(asdict(self), order="sorted")
+        return blake2b(said, digest_size=16).hexdigest()
+
+    @cached_property
+    def misfit(self) -> Callable[[dict[str, Any]], str]:
+        """Says why arguments do not fit the schema, or ""."""
+        return checker(self.schema)
+
+    @cached_property
+    def misshapen(self) -> Callable[[Any], str]:
+        """Says why a structured result does not fit what the server promised, or ""."""
+        if self.output is None:
+            return lambda _: ""
+        promised = checker(self.output)
+        return lambda value: "there is none" if value is None else promised(value)
+
+
+def read(said: Any) -> "Definition | str":
+    """The definition in what a server listed, or why its tool cannot be offered."""
+    name, schema = str(get(said, "name", "")), get(said, "input_schema")
+    if not name.strip():
+        return "a tool without a name"
+    if not is_object(schema) or schema.get("type", "object") != "object":
+        return f"{name[:80]!r}: its schema is no object"
+    output = get(said, "output_schema")
+    found = Definition(
+        name,
+        str(get(said, "description", "") or get(said, "title", "")),
+        schema,
+        output if is_object(output) else None,
+        _hints(get(said, "annotations")),
+        _proposed(get(said, "meta")),
+    )
+    try:
+        size = len(msgspec.json.encode(asdict(found)))
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"{name[:80]!r}: its definition is not JSON ({error})"
+    if size > LARGEST:
+        return f"{name[:80]!r}: its definition has {size} bytes, at most {LARGEST}"
+    flaw = _flaw(schema)
+    return f"{name[:80]!r}: its schema cannot be used ({flaw})" if flaw else found
+
+
+def _hints(said: Any) -> dict[str, bool]:
+    names = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
+    found = {name: get(said, name) for name in names}
+    return {name: value for name, value in found.items() if isinstance(value, bool)}
+
+
+def _proposed(meta: Any) -> int:
+    tier: Any = meta.get("tier") if is_object(meta) else None
+    return tier if isinstance(tier, int) and tier in (1, 2, 3, 4) else 0
+
+
+def _flaw(schema: dict[str, Any]) -> str:
+    """Why no validator would take the schema, or ""."""
+    if not is_object(schema.get("properties", {})):
+        return "its properties are no object"
+    try:
+        _validator(schema).check_schema(schema)
+    except ConfigError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a schema may be wrong in any way
+        return str(getattr(error, "message", error))[:200]
+    return ""
+
+
+def safe(name: str, prefix: str, taken: Mapping[str, Any]) -> str:
+    """`name` with `prefix`, as a tool may be called here and nobody else is."""
+    plain = prefix + (_ODD.sub("_", name).strip("_-") or "tool")
+    plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"
+    if len(plain) <= LONGEST and plain not in taken and plain not in RESERVED:
+        return plain
+    mark = blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    return f"{plain[: LONGEST - 9]}_{mark}"
+
+
+def governed(said: Definition, *, trusted: bool) -> tuple[Tier, Sideeffect]:
+    """Tier and effect by a server's hints: believed where they raise, else if `trusted` (D8)."""
+    reads = trusted and said.hints.get("read_only_hint", False)
+    effect: Sideeffect = "read" if reads else "once"
+    if trusted and not reads and said.hints.get("idempotent_hint", False):
+        effect = "idempotent"
+    tier = Tier.AUTO if reads else Tier.CARD
+    writes = not said.hints.get("read_only_hint", False)
+    if writes and said.hints.get("destructive_hint", False):
+        tier = Tier.CONFIRM
+    return Tier(max(tier, said.tier)), effect
+
+
+def made(
+    said: Definition, name: str, call: Call, *, trusted: bool, toolset: str, timeout: float
+) -> Tool:
+    """The tool that calls it."""
+    tier, effect = governed(said, trusted=trusted)
+    text = visible(said.description)
+    return external(
+        name,
+        text if len(text) <= DESCRIPTION else f"{text[:DESCRIPTION]}…",
+        shown(said.schema),
+        call,
+        context=True,
+        tier=tier,
+        effect=effect,
+        timeout=timeout,
+        toolset=toolset,
+    )
+
+
+def shown(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema as a model sees it: no parameter has our reserved name."""
+    properties: dict[str, Any] = schema.get("properties", {})
+    schema = {**schema, "type": "object", "properties": properties}
+    if RESERVED_PARAMETER not in properties:
+        return schema
+    names = {name: RENAMED if name == RESERVED_PARAMETER else name for name in properties}
+    required = [names.get(name, name) for name in schema.get("required", ())]
+    renamed = {names[name]: value for name, value in properties.items()}
+    return {**schema, "properties": renamed, "required": required}
+
+
+def meant(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters as the server calls them."""
+    return {RESERVED_PARAMETER if k == RENAMED else k: v for k, v in parameters.items()}
+
+
+class _Endless(Exception):
+    """A schema demands more than anybody has time to check."""
+
+
+def checker(schema: dict[str, Any]) -> Callable[[Any], str]:
+    """Says why a value does not fit the schema, or "".
+
+    Its patterns, and what would take too long, are the server's to check.
+    """
+    lean = _patternless(schema)
+    left = [0]
+    # Without what the validator would fetch from elsewhere.
+    validator = _counting(lean, left)(lean, registry=load("referencing").Registry())
+
+    def misfit(value: Any) -> str:
+        left[0] = STEPS
+        try:
+            fault = next(iter(validator.iter_errors(value)), None)
+        except Exception:  # noqa: BLE001 - references to elsewhere: the server knows what it means
+            return ""
+        if fault is None:
+            return ""
+        where = ".".join(map(str, fault.absolute_path))
+        return f"{f'parameter {where!r}: ' if where else ''}{fault.message[:300]}"
+
+    return misfit
+
+
+def _validator(schema: Any) -> Any:
+    return load("jsonschema.validators").validator_for(schema)
+
+
+def _counting(schema: Any, left: list[int]) -> Any:
+    """The validator for `schema`, which gives up when `left` is spent.
+
+    References within references double the work with every line; comparing items each with each
+    grows with their square.
+    """
+    kind = _validator(schema)
+
+    def counted(check: Callable[..., Any], word: str) -> Callable[..., Any]:
+        def rule(validator: Any, said: Any, value: Any, whole: Any) -> Any:
+            many = word == "uniqueItems" and isinstance(value, list)
+            left[0] -= 1 + (len(value) ** 2 // 2 if many else 0)  # pyright: ignore[reportUnknownArgumentType]
+            if left[0] < 0:
+                raise _Endless
+            return check(validator, said, value, whole)
+
+        return rule
+
+    rules = {word: counted(check, word) for word, check in kind.VALIDATORS.items()}
+    return load("jsonschema.validators").extend(kind, rules)
+
+
+def _patternless(schema: Any) -> Any:
+    # A server's regular expression on a model's text could run for ever.
+    if isinstance(schema, dict):
+        known: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        return {
+            name: _patternless(said)
+            for name, said in known.items()
+            if not (name == "patternProperties" or (name == "pattern" and isinstance(said, str)))
+        }
+    if isinstance(schema, list):
+        items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        return [_patternless(said) for said in items]
+    return schema
+
+
+def bare(said: Definition) -> Definition:
+    """What a model is shown of a tool that no person has accepted: how to call it, no prose.
+
+    Nothing of it lowers a tier: without hints it is what a server says nothing about.
+    """
+    raising = {name: True for name in ("destructive_hint",) if said.hints.get(name)}
+    return Definition(
+        said.name, UNACCEPTED, _wordless(said.schema), said.output, raising, said.tier
+    )
+
+
+def _wordless(schema: Any) -> Any:
+    """The schema without what it says to a reader. Names of parameters stay."""
+    if isinstance(schema, list):
+        items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        return [_wordless(said) for said in items]
+    if not is_object(schema):
+        return schema
+    kept: dict[str, Any] = {}
+    for name, said in schema.items():
+        if name in _PROSE:
+            continue
+        if name in _NAMED and is_object(said):
+            kept[name] = {inner: _wordless(one) for inner, one in said.items()}
+        else:
+            kept[name] = said if name in ("enum", "const") else _wordless(said)
+    return kept
+
+
+def summary(said: Definition) -> str:
+    """What a server says of its tool, in words for the person who is asked about it."""
+    hints = [f"{name.removesuffix('_hint')}: {_hint(value)}" for name, value in said.hints.items()]
+    parameters = ", ".join(map(repr, said.schema.get("properties", {}))) or "none"
+    told = [f"its description is {_short(said.description)}", f"its parameters are {parameters}"]
+    return "; ".join([*told, *hints])
+
+
+def differences(old: Definition, new: Definition) -> list[str]:
+    """What changed, in words for the person who is asked about it."""
+    said: list[str] = []
+    if old.description != new.description:
+        said.append(f"its description was {_short(old.description)}, is {_short(new.description)}")
+    before, now = old.schema.get("properties", {}), new.schema.get("properties", {})
+    said += [f"parameter {name!r} is gone" for name in before if name not in now]
+    said += [f"parameter {name!r} is new" for name in now if name not in before]
+    said += [
+        f"parameter {name!r} was {_short(before[name])}, is {_short(now[name])}"
+        for name in before
+        if name in now and before[name] != now[name]
+    ]
+    for name in {**old.hints, **new.hints}:
+        was, is_ = old.hints.get(name), new.hints.get(name)
+        if was != is_:
+            said.append(f"{name.removesuffix('_hint')} was {_hint(was)}, is {_hint(is_)}")
+    if old.output != new.output:
+        said.append("the form of its result changed")
+    if old.tier != new.tier:
+        said.append(f"its proposed tier was {old.tier or 'none'}, is {new.tier or 'none'}")
+    rest = {**old.schema, "properties": 0} != {**new.schema, "properties": 0}
+    return [*said, "what it requires changed"] if rest else said
+
+
+def _hint(said: bool | None) -> str:
+    return "not said" if said is None else str(said).lower()
+
+
+def _short(said: Any) -> str:
+    text = visible(said if isinstance(said, str) else msgspec.json.encode(said).decode())
+    return repr(text if len(text) <= 160 else f"{text[:160]}…")
+
+
+FOLDER: Final = "mcp"
+_FORMAT: Final = 1
+
+
+class Pins:
+    """Of one server. Without a `path` they last as long as the process."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._known: dict[str, Definition] = {}
+        self._read = path is None
+        self._met = False
+
+    @staticmethod
+    def file(place: Place, folder: Path | None = None) -> Path:
+        """Where the pins of the server at `place` are kept."""
+        name = f"{place.label}-{place.digest}.json"
+        return (operator_folder() / FOLDER if folder is None else folder) / name
+
+    @property
+    def met(self) -> bool:
+        """Was the server met before, whatever it offered?
+
+        Raises:
+            ConfigError: as `known`.
+        """
+        self.known()
+        return self._met
+
+    def known(self, *, fresh: bool = False) -> dict[str, Definition]:
+        """By the names that the server gives them. `fresh` looks again.
+
+        Raises:
+            ConfigError: the file is damaged: nobody can say any more what was accepted.
+        """
+        if self._read and not fresh:
+            return self._known
+        self._read = True
+        if self._path is not None and self._path.exists():
+            try:
+                held = msgspec.json.decode(self._path.read_bytes())
+                self._known = {one["name"]: Definition(**one) for one in held["tools"]}
+                self._met = True
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                raise ConfigError(
+                    f"the tools that were accepted cannot be read ({error}): look at the file, "
+                    "or delete it to accept the server's tools as they are now",
+                    path=str(self._path),
+                ) from error
+        return self._known
+
+    def add(self, definitions: Iterable[Definition]) -> None:
+        """Take these in: met for the first time, or accepted by a person."""
+        self._known = {**self.known(fresh=True), **{one.name: one for one in definitions}}
+        self._met = True
+        if self._path is None:
+            return
+        body = {"format": _FORMAT, "tools": [asdict(one) for one in self._known.values()]}
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            beside = self._path.with_suffix(f".{secrets.token_hex(4)}")
+            beside.write_bytes(msgspec.json.format(msgspec.json.encode(body)))
+            beside.replace(self._path)
+        except OSError as error:
+            raise ConfigError(
+                f"what was accepted of a server's tools cannot be kept: {error}",
+                path=str(self._path),
+            ) from error
+
+
+def offered(known: dict[str, Definition], listed: Iterable[Definition]) -> list[Definition]:
+    """What a model may be shown: of what is listed now, the definition that was accepted.
+
+    Of a tool that nobody has accepted, the bare form of its call.
+    """
+    return [known.get(one.name) or bare(one) for one in listed]

@@ -1,0 +1,112 @@
+"""What a call of an MCP server came to, as an observation. Pure.
+
+Images, sounds and PDFs are media of the observation; whatever else is no text is described. A flood
+is cut before anybody has to read it.
+"""
+
+from base64 import b64decode
+from typing import Any, Final
+
+from taofold.bridges.mcp.transport import get, plain
+from taofold.core.content import TextPart
+from taofold.core.content import described as shown_as_text
+from taofold.core.errors import ConfigError
+from taofold.core.text import excerpt
+from taofold.core.value import is_object
+from taofold.core.values import ObservationStatus
+from taofold.tools import Outcome
+from taofold.tools.media import Attachment, Showing, showing
+
+FLOOD: Final = 1_000_000
+"""Characters of a result that are kept; more is cut to an excerpt."""
+_QUARTER: Final = 4 / 3
+
+
+def outcome(result: Any) -> Outcome:
+    """The outcome of a call that is complete."""
+    blocks = list(get(result, "content", ()) or ())
+    carried = [medium(block) for block in blocks]
+    if any(carried):
+        said = [
+            one or Showing((TextPart(described(b)),))
+            for b, one in zip(blocks, carried, strict=True)
+        ]
+        parts = [part for one in said for part in one.parts]
+        blobs = {digest: data for one in said for digest, data in one.blobs.items()}
+        status: ObservationStatus = "failure" if get(result, "is_error", False) else "success"
+        return Outcome(bounded(shown_as_text(parts)), status, parts=tuple(parts), blobs=blobs)
+    texts = [described(block) for block in blocks]
+    text = bounded("\n".join(texts))
+    if get(result, "is_error", False):
+        return Outcome(text or "the server reports an error and does not say which", "failure")
+    structured = get(result, "structured_content")
+    if structured is None:
+        return Outcome(text)
+    value = structured
+    if is_object(structured) and set(structured) == {"result"}:
+        value = structured["result"]  # how results that are no objects are wrapped
+    attached = [
+        said for block, said in zip(blocks, texts, strict=True) if get(block, "type") != "text"
+    ]
+    if attached:
+        value = {"result": value, "attached": attached}
+    return Outcome(_small(value, text))
+
+
+def medium(block: Any) -> Showing | None:
+    """The medium that a block holds; None if it holds none, or one that nobody could look at."""
+    held = get(block, "resource") if get(block, "type") == "resource" else block
+    data = get(held, "blob") or (get(held, "data") if held is block else None)
+    if not isinstance(data, str):
+        return None
+    try:
+        content = b64decode(data, validate=True)
+        name = str(get(held, "uri", "") or "").rpartition("/")[2]
+        found = showing([Attachment(data=content, name=name)])
+    except (ValueError, ConfigError):
+        return None
+    return found if found.media else None
+
+
+def _small(value: Any, text: str) -> Any:
+    said = repr(value)
+    return value if len(said) <= FLOOD else text or bounded(said)
+
+
+def bounded(text: str) -> str:
+    """`text`, or its excerpt if it is a flood."""
+    return text if len(text) <= FLOOD else excerpt(text, FLOOD)
+
+
+def described(block: Any) -> str:
+    """One block of content as text."""
+    match get(block, "type", ""):
+        case "text":
+            return str(get(block, "text", ""))
+        case "image" | "audio" as kind:
+            size = round(len(str(get(block, "data", ""))) / _QUARTER)
+            return f"[{kind} {get(block, 'mime_type', '?')}, {size} bytes, not shown]"
+        case "resource_link":
+            more = get(block, "description", "")
+            said = f"[resource {get(block, 'name', '')!r} at {get(block, 'uri', '')}]"
+            return f"{said} {more}" if more else said
+        case "resource":
+            return resource(get(block, "resource"))
+        case kind:
+            return f"[{kind or 'something'} that cannot be shown: {str(plain(block))[:200]}]"
+
+
+def resource(held: Any) -> str:
+    """The contents of a resource: its text, or what it is."""
+    text = get(held, "text")
+    if text is not None:
+        return str(text)
+    kind = get(held, "mime_type", "unknown type")
+    size = round(len(str(get(held, "blob", ""))) / _QUARTER)
+    return f"[resource {get(held, 'uri', '')}: {kind}, {size} bytes, not shown]"
+
+
+def message(said: Any) -> str:
+    """One message of a prompt."""
+    content = get(said, "content")
+    return f"{get(said, 'role', 'user')}: {described(content)}"

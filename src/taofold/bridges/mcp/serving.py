@@ -1,0 +1,277 @@
+"""One MCP server at work: its tools listed and watched, its tools called.
+
+Runs on the loop of the connections. What the server says of a tool is compared with what was
+accepted before each call, as fresh as the server lets us know; if it changed, a person is asked.
+"""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+
+from taofold.bridges.mcp import definitions as definitions
+from taofold.bridges.mcp import questions as asking
+from taofold.bridges.mcp import results as results
+from taofold.bridges.mcp.connection import Connection, Unreachable
+from taofold.bridges.mcp.definitions import Definition, Pins, offered
+from taofold.bridges.mcp.questions import Ask, Flight, Flights
+from taofold.bridges.mcp.transport import URL_REQUIRED, Place, Session, code, data, get, load, plain
+from taofold.core.errors import ConfigError
+from taofold.core.text import visible
+from taofold.core.value import is_array, is_object
+from taofold.tools import InputRequired, Outcome, RunContext
+
+FRESH: Final = 60.0
+"""Seconds for which a list counts as fresh at least, whatever the server says."""
+STALE: Final = 300.0
+"""Seconds for which it does if the server says nothing."""
+PAGES: Final = 100
+MOST: Final = 512
+"""Tools of one server that are looked at."""
+ACCEPT: Final = "accept"
+_LATE: Final = 5.0
+
+
+class Serving:
+    """One server, from first to last."""
+
+    def __init__(
+        self,
+        name: str,
+        place: Place,
+        pins: Pins,
+        *,
+        mode: str,
+        connect_timeout: float,
+        wanted: frozenset[str] | None = None,
+    ) -> None:
+        self.name, self.place, self.pins = name, place, pins
+        self._wanted = wanted
+        self._seconds = connect_timeout
+        self._flights = Flights(name)
+        self.connection = Connection(place, mode, connect_timeout, self._flights.asked, self._heard)
+        self.skipped: tuple[str, ...] = ()
+        """What could not be offered, and why."""
+        self.names: tuple[str, ...] = ()
+        """Of the tools that the server lists, wanted or not."""
+        self.instructions = ""
+        self._listed: dict[str, Definition] = {}
+        self._until = 0.0
+        self._opened = -1
+
+    async def tools(self) -> list[Definition]:
+        """The tools, as they were accepted, and those that are new since.
+
+        When the server is met for the first time, all that it lists is accepted.
+
+        Raises:
+            Unreachable: the server cannot be asked, and was never met before.
+        """
+        try:
+            listed = await self.listed()
+        except Unreachable:
+            if not self.pins.known():
+                raise
+            return list(self.pins.known().values())
+        if not self.pins.met:
+            self.pins.add(listed.values())
+        return offered(self.pins.known(), listed.values())
+
+    async def listed(self) -> dict[str, Definition]:
+        """What the server says now: asked anew if it was opened anew, or when it is time."""
+        session = await self.connection.session()
+        if self._opened == self.connection.opened and monotonic() < self._until:
+            return self._listed
+        opened = self.connection.opened
+        try:
+            async with asyncio.timeout(self._seconds):
+                found, seconds = await self.connection.use(self._all)
+        except (Unreachable, ConfigError):
+            raise
+        except TimeoutError:
+            text = f"{self.place.words} did not list its tools within {self._seconds:g} s"
+            raise Unreachable(text) from None
+        except Exception as error:  # a list that is none: whatever the server did to it
+            text = f"the tools of {self.name!r} cannot be listed: {str(error)[:300]}"
+            raise Unreachable(text) from error
+        self._listed, self._until, self._opened = found, monotonic() + seconds, opened
+        self.instructions = visible(session.instructions)
+        return found
+
+    async def _all(self, session: Session) -> tuple[dict[str, Definition], float]:
+        cursor, found, skipped, seconds = None, dict[str, Definition](), list[str](), STALE
+        names: list[str] = []
+        for _ in range(PAGES):
+            page = await session.listed("tools", cursor)
+            for said in get(page, "tools", ()):
+                names.append(str(get(said, "name", "")))
+                if self._wanted is not None and names[-1] not in self._wanted:
+                    continue
+                one = definitions.read(said)
+                if isinstance(one, str):
+                    skipped.append(visible(one))
+                elif len(found) < MOST:
+                    found[one.name] = one
+                else:
+                    text = f"more than {MOST} tools, name those you want with tools="
+                    skipped.append(f"{visible(one.name)[:80]!r}: {text}")
+            ttl = get(page, "ttl_ms")
+            if session.modern and isinstance(ttl, int):
+                seconds = min(seconds, max(FRESH, ttl / 1000))
+            cursor = get(page, "next_cursor")
+            if not cursor:
+                break
+        self.skipped, self.names = tuple(skipped[:MOST]), tuple(names[:MOST])
+        return found, seconds
+
+    async def _heard(self, message: Any) -> None:
+        """A notification: a list that changed is asked for anew before the next call."""
+        said = getattr(message, "root", message)
+        if get(said, "method") == "notifications/tools/list_changed":
+            self._until = 0.0
+
+    async def call(
+        self,
+        pinned: Definition,
+        ctx: RunContext[Any],
+        parameters: dict[str, Any],
+        report: Callable[[str], None],
+        ask: Ask | None = None,
+    ) -> Outcome:
+        """Call the tool, or ask a person first what must be asked.
+
+        Raises:
+            InputRequired: the server, or a change of the tool, needs a person's word.
+        """
+        try:
+            now = (await self.listed()).get(pinned.name)
+            if now is None:
+                return Outcome(f"{self.name} does not offer {pinned.name!r} any more", "failure")
+            refusal = self._changed(pinned, now, ctx)
+            arguments = definitions.meant(parameters)
+            refusal = refusal or now.misfit(arguments)
+            if refusal:
+                return Outcome(refusal, "failure")
+            return await self._made(now, arguments, ctx, report, ask)
+        except asking.Unaskable as error:
+            return Outcome(f"{error}; the call was not completed", "failure")
+        except Unreachable as error:
+            more = "; it may have happened" if error.maybe else ""
+            return Outcome(f"{visible(str(error))}{more}", "failure")
+
+    def _changed(self, pinned: Definition, now: Definition, ctx: RunContext[Any]) -> str:
+        """Why the tool as it is now must not be called, or "".
+
+        Raises:
+            InputRequired: it changed or is new since the server was accepted.
+        """
+        for fresh in (False, True):  # another process may have accepted it meanwhile
+            accepted = self.pins.known(fresh=fresh).get(pinned.name)
+            if accepted is not None and now.digest == accepted.digest:
+                return ""
+        answer = ctx.answer
+        state: Any = None if answer is None else answer.state
+        if answer is not None and is_object(state) and state.get(ACCEPT) == now.digest:
+            if not answer.accepted:
+                return f"{pinned.name!r} was not accepted as it is now: it was not called"
+            self.pins.add([now])
+            return ""
+        if accepted is None:
+            news = f"has a new tool {pinned.name!r}: {definitions.summary(now)}"
+        else:
+            told = "; ".join(definitions.differences(accepted, now))
+            news = f"changed its tool {pinned.name!r} since it was accepted: {told}"
+        raise InputRequired(
+            f"the server {self.name!r} {news}. "
+            "Approve to accept the tool as it is now and call it; deny to leave it.",
+            state={ACCEPT: now.digest},
+        )
+
+    async def _made(
+        self,
+        now: Definition,
+        arguments: dict[str, Any],
+        ctx: RunContext[Any],
+        report: Callable[[str], None],
+        ask: Ask | None,
+    ) -> Outcome:
+        asked = asking.recalled(ctx.answer)
+        if asked is not None and ctx.answer is not None:
+            asked.hear(ctx.answer)
+            asked.next()
+
+        async def progress(done: float, total: float | None, text: str | None) -> None:
+            of = "" if total is None else f"/{total:g}"
+            report(f"{done:g}{of} {visible(text or '')}".strip() + "\n")
+
+        async def send(session: Session) -> Any:
+            return await session.call(
+                now.name,
+                arguments,
+                None if ask else ctx.timeout_s + _LATE,  # the caller has a deadline, too
+                progress,
+                responses=_responses(asked),
+                sealed=None if asked is None or asked.legacy else asked.sealed,
+            )
+
+        try:
+            flight = Flight({} if asked is None or not asked.legacy else dict(asked.done), ask=ask)
+            result = await self._flights.flown(flight, lambda: self.connection.use(send))
+        except Exception as error:
+            if isinstance(error, Unreachable | asking.Unaskable):
+                raise
+            return self._failed(error, asked)
+        if flight.asked is not None:
+            asks = {**({} if asked is None else asked.asks), flight.key: flight.asked}
+            asked = asking.Asked(self.name, asks, legacy=True, done=flight.answers, repeats=True)
+            asked.next()
+        if get(result, "result_type", "complete") == "input_required":
+            again = asking.requested(self.name, result)
+            again.next()
+            return Outcome("the server asks for nothing and does not go on", "failure")
+        odd = "" if get(result, "is_error") else now.misshapen(get(result, "structured_content"))
+        if odd:
+            text = f"the result of {now.name!r} is not what its server promised: {odd}"
+            return Outcome(text, "failure")
+        return results.outcome(result)
+
+    def _failed(self, error: Exception, asked: asking.Asked | None) -> Outcome:
+        """The observation for an error of the protocol. Some of them are questions."""
+        held: Any = data(error)
+        if code(error) == URL_REQUIRED and is_object(held) and is_array(held.get("elicitations")):
+            done = {} if asked is None else asked.done
+            asks: dict[str, dict[str, Any]] = {
+                str(one.get("elicitationId", n)): {**one, "mode": "url"}
+                for n, one in enumerate(held["elicitations"])
+                if is_object(one)
+            }
+            asking.Asked(self.name, asks, legacy=True, done=done).next()
+        number = code(error)
+        kind = type(error).__name__ if number is None else f"error {number}"
+        return Outcome(f"the server {self.name!r}: {kind}: {str(error)[:2000]}", "failure")
+
+    async def pages(self, what: str) -> list[dict[str, Any]]:
+        """Everything of one kind that the server lists, as JSON: resources, prompts."""
+
+        async def all_(session: Session) -> list[dict[str, Any]]:
+            cursor, found = None, list[dict[str, Any]]()
+            for _ in range(PAGES):
+                page = await session.listed(what, cursor)
+                found += [plain(one) for one in get(page, what, ())]
+                cursor = get(page, "next_cursor")
+                if not cursor or len(found) >= MOST:
+                    break
+            return found[:MOST]
+
+        return await self.connection.use(all_)
+
+
+def _responses(asked: asking.Asked | None) -> dict[str, Any] | None:
+    if asked is None or asked.legacy or not asked.done:
+        return None
+    types = load("mcp.types")
+    return {
+        key: types.ElicitResult(**msgspec.to_builtins(said)) for key, said in asked.done.items()
+    }

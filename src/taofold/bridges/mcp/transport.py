@@ -1,0 +1,502 @@
+"""Where an MCP server is, and a session with it by the `mcp` package, in either generation.
+
+The only module of the client side that imports the package, when a session is opened. Generation 2
+speaks both eras of the protocol; generation 1 (some frameworks still pin it) only the older one,
+under other names: `get` reads both. Knows nothing about tools or runs.
+
+Values of the environment and headers may hold `${NAME}`: they are filled in from this process's
+environment when the server is started, so that no secret stands in a file.
+
+The package makes one error of most HTTP statuses ("Server returned an error response"), and a
+server that is away for a moment ends its session with every call in it. Here each becomes an error
+of the protocol that belongs to the one request and says what happened.
+"""
+
+import asyncio
+import logging
+import os
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from hashlib import blake2b
+from importlib import import_module
+from inspect import isawaitable, signature
+from pathlib import PurePath
+from typing import Any, Final, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from taofold import __version__
+from taofold.core.errors import ConfigError
+from taofold.core.value import is_array
+from taofold.network.direct import origin
+from taofold.policy.redaction import Redactor
+from taofold.reserved import MARK, SERVER
+
+_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+_AROUND: Final = re.compile(r"^(?:mcp[-_])?(?:server[-_])?|(?:[-_]mcp)?(?:[-_]server)?$")
+_VERSION: Final = re.compile(r"(?<=.)@[^/]*$")
+_ODD: Final = re.compile(r"[^A-Za-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A program to start, an address, or (`server`) a server object in this process."""
+
+    kind: Literal["stdio", "http", "sse", "here"]
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: str = ""
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    header_source: Any = field(default=None, repr=False)
+    """Gives the headers instead of `headers`: a function without parameters."""
+    server: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if is_array(self.command) or not isinstance(self.command, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"the command of a server is one program, not {self.command!r}")
+        if self.kind == "stdio" and not self.command.strip():
+            raise ConfigError("a stdio server needs the command that starts it")
+        if self.kind in ("http", "sse"):
+            wrong = f"a server's url is http(s)://…, not {self.url!r}"
+            try:
+                parts = urlsplit(self.url)
+                fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            except ValueError as error:
+                raise ConfigError(wrong) from error
+            if not fine:
+                raise ConfigError(wrong)
+            if parts.username or parts.password:
+                raise ConfigError("credentials do not belong in a url: use headers with ${NAME}")
+
+    @property
+    def digest(self) -> str:
+        """The same for the same place, whatever its secrets are."""
+        said = (self.kind, self.command, self.args, self.cwd, self.url)
+        return blake2b(msgspec.json.encode(said), digest_size=8).hexdigest()
+
+    @property
+    def words(self) -> str:
+        """For messages: without what looks like a secret."""
+        if self.kind == "stdio":
+            said = Redactor().text(" ".join(" ".join([self.command, *self.args]).split()))
+            return said if len(said) <= 100 else f"{said[:100]}…"
+        return Redactor().text(self.url) or "a server in this process"
+
+    @property
+    def label(self) -> str:
+        """A short name: of the program, the package it runs, or the host."""
+        if self.kind == "stdio":
+            words = [
+                self.command,
+                *[one for one in self.args if not one.startswith(("-", "/", "."))],
+            ]
+            known = [one for one in words if "mcp" in one or "server" in one]
+            said = PurePath(_VERSION.sub("", (known or words)[0])).name.removesuffix(".py")
+        else:
+            said = (urlsplit(self.url).hostname or "local").removeprefix("www.").partition(".")[0]
+        short = _AROUND.sub("", said) or said
+        plain = _ODD.sub("_", short).strip("_").lower() or "mcp"
+        return plain if plain[0].isalpha() else f"mcp_{plain}"
+
+
+def filled(
+    values: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """`values` with each `${NAME}` replaced.
+
+    Raises:
+        ConfigError: a variable is not set.
+    """
+    missing = sorted(
+        {n for said in values.values() for n in _VARIABLE.findall(said) if n not in environment}
+    )
+    if missing:
+        raise ConfigError(f"set the environment variable {', '.join(missing)}: a server needs it")
+    return {
+        name: _VARIABLE.sub(lambda match: environment[match.group(1)], said)
+        for name, said in values.items()
+    }
+
+
+CLOSED: Final = -32000
+"""The connection ended before the answer: nobody knows what became of the request."""
+LOST: Final = -32097
+"""The server does not know the session (any more), so it has not looked at the request."""
+REFUSED: Final = -32096
+"""The server does not accept the credentials."""
+ABSENT: Final = -32095
+"""Nobody answers at the server's address: the request was not sent."""
+LARGEST: Final = 32 * 1024 * 1024
+"""Bytes of one event from a server: a result, or a page of its tools."""
+_SHOWN: Final = 300
+_LOGGER: Final = logging.getLogger("taofold.mcp")
+
+Headers: TypeAlias = Mapping[str, str]
+HeaderSource: TypeAlias = Callable[[], "Headers | Awaitable[Headers]"]
+"""Gives the headers when they are first needed, and again whenever the server answers 401."""
+
+
+class Credentials:
+    """The headers for a server, as they were last read."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._known: dict[str, str] | None = None
+        self._reading = asyncio.Lock()
+
+    async def headers(self) -> dict[str, str]:
+        """What to send along.
+
+        Raises:
+            ConfigError: a variable that they name is not set.
+        """
+        async with self._reading:
+            if self._known is None:
+                self._known = await self._read()
+            return self._known
+
+    async def renewed(self, refused: dict[str, str]) -> bool:
+        """Reads them again, unless somebody did meanwhile; are they others than `refused`?"""
+        async with self._reading:
+            if self._known == refused:
+                self._known = await self._read()
+            return self._known != refused
+
+    async def _read(self) -> dict[str, str]:
+        source = self._place.header_source
+        if source is None:
+            return filled(self._place.headers)
+        found = await asyncio.to_thread(source)
+        return dict(await found if isawaitable(found) else found)
+
+
+def client_factory(
+    place: Place, credentials: Credentials, create: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A maker of clients like those of `create`, the package's own.
+
+    They send nothing to another origin than the server's: generation 1 of the package follows
+    redirects wherever they lead, and only `Authorization` stays behind, not a key under another
+    name.
+    """
+    scheme, host, port = origin(place.url)
+    home = {(scheme, host, port)}
+    if (scheme, port) == ("http", 80):
+        home.add(("https", host, 443))  # the same server, better protected
+
+    async def at_home(request: Any) -> None:
+        if origin(str(request.url)) not in home:
+            raise ConnectionError(f"the server redirects to {request.url.host!r}: not followed")
+
+    def made(**options: Any) -> Any:
+        model = create(**options)
+        return _client_class(type(model), credentials)(
+            headers=model.headers,
+            timeout=model.timeout,
+            follow_redirects=model.follow_redirects,
+            auth=options.get("auth"),
+            event_hooks={"request": [at_home]},
+        )
+
+    return made
+
+
+def _client_class(base: Any, credentials: Credentials) -> Any:
+    """A client of `httpx`, in the generation that the package brings."""
+    errors: Any = __import__(base.__module__.partition(".")[0])
+
+    class ServerClient(base):  # type: ignore[misc]
+        """Answers for the server where it gives no answer of the protocol."""
+
+        async def send(self, request: Any, **options: Any) -> Any:
+            try:
+                sent = await credentials.headers()
+                response = await self._sent(request, sent, options)
+                if response.status_code == 401 and await self._renewed(sent):
+                    await response.aclose()
+                    response = await self._sent(request, await credentials.headers(), options)
+            except (errors.ConnectError, errors.ConnectTimeout) as error:
+                return _answer(errors, request, 503, ABSENT, f"nobody answers there: {error}")
+            except errors.TransportError as error:
+                # Raised, it would end the session and every other call in it.
+                text = f"the connection broke off ({type(error).__name__})"
+                return _answer(errors, request, 503, CLOSED, text)
+            return await self._judged(request, response)
+
+        async def _renewed(self, refused: dict[str, str]) -> bool:
+            try:
+                return await credentials.renewed(refused)
+            except Exception:  # the refusal is what is told
+                _LOGGER.warning("the headers for a server cannot be read", exc_info=True)
+                return False
+
+        async def _sent(self, request: Any, headers: Headers, options: Any) -> Any:
+            request.headers.update(headers)
+            above: Any = super()
+            return await above.send(request, **options)
+
+        async def _judged(self, request: Any, response: Any) -> Any:
+            status = response.status_code
+            if status in (401, 403):
+                reason = await _reason(response)
+                return _answer(errors, request, status, REFUSED, _refusal(status, reason))
+            if status in (400, 404) and request.headers.get("mcp-session-id"):
+                reason = await _reason(response)
+                # The specification demands 404; many servers made with the TypeScript SDK say 400.
+                if status == 404 or "session" in reason.lower():
+                    return _answer(errors, request, status, LOST, reason or "session not found")
+            elif status >= 500:
+                reason = await _reason(response)
+                if not _is_protocol(response):
+                    text = f"the server answers {status}: {reason}"
+                    return _answer(errors, request, status, -32603, text)
+            return response
+
+    return ServerClient
+
+
+def _refusal(status: int, reason: str) -> str:
+    what = "does not accept the credentials" if status == 401 else "forbids it"
+    more = f": {reason}" if reason else ""
+    return f"the server {what} ({status}){more}; check its `headers`"
+
+
+async def _reason(response: Any) -> str:
+    """What the server says about it, without secrets."""
+    await response.aread()
+    return Redactor().text(" ".join(response.text.split())[:_SHOWN])
+
+
+def _is_protocol(response: Any) -> bool:
+    """Is the answer one of the protocol, which says more than its status?"""
+    return '"jsonrpc"' in response.text
+
+
+def _answer(errors: Any, request: Any, status: int, code: int, message: str) -> Any:
+    error = {"code": code, "message": message}
+    body = {"jsonrpc": "2.0", "id": None, "error": error}
+    return errors.Response(status, json=body, request=request)
+
+
+HINT: Final = "the mcp package is missing: pip install 'taofold[mcp]'"
+URL_REQUIRED: Final = -32042
+_SDK_LOGGER: Final = logging.getLogger("mcp")
+_SILENT: Final = logging.NullHandler()
+_TAIL: Final = 4_000
+_HUMP: Final = re.compile(r"_([a-z])")
+
+Elicit = Callable[[Any, Any], Awaitable[Any]]
+Hear = Callable[[Any], Awaitable[None]]
+
+
+def load(module: str = "mcp") -> Any:
+    """A module of the package. Raises ConfigError with the way to install it."""
+    # What it logs is for whoever listens: without a handler, tracebacks go to the terminal.
+    _SDK_LOGGER.addHandler(_SILENT)
+    try:
+        return import_module(module)
+    except ImportError as error:
+        if error.name is None or error.name.partition(".")[0] == "mcp":
+            raise ConfigError(HINT) from error
+        broken = f"the mcp package cannot be loaded ({error}): pip install 'taofold[mcp]'"
+        raise ConfigError(broken) from error
+
+
+def get(thing: Any, name: str, default: Any = None) -> Any:
+    """The attribute `name`, under the name that either generation gives it."""
+    found = getattr(thing, name, None)
+    if found is None:
+        found = getattr(thing, _HUMP.sub(lambda hump: hump.group(1).upper(), name), None)
+    return default if found is None else found
+
+
+def plain(model: Any) -> Any:
+    """A model of the package as JSON, with the names of the protocol."""
+    dump = getattr(model, "model_dump", None)
+    return model if dump is None else dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def code(error: BaseException) -> int | None:
+    """The code of an error of the protocol; None if it is none."""
+    inner = getattr(error, "error", None)
+    found = getattr(inner, "code", getattr(error, "code", None))
+    return found if isinstance(found, int) else None
+
+
+def data(error: BaseException) -> Any:
+    """What came with an error of the protocol."""
+    return getattr(getattr(error, "error", None), "data", None)
+
+
+def innermost(error: BaseException) -> BaseException:
+    """What went wrong, out of the groups that task groups make of it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+async def _unchecked(*_: Any) -> None:
+    return
+
+
+class Session:
+    """A connection that is open. `modern` is the era of 2026: a call may end in a question."""
+
+    def __init__(self, inner: Any, *, modern: bool, second: bool) -> None:
+        self.inner, self.modern, self._second = inner, modern, second
+        # Results are checked by us: a server's pattern on a server's text could run for ever, and
+        # a regular expression that runs holds up the whole process.
+        inner.validate_tool_result = inner._validate_tool_result = _unchecked
+        self.idle = asyncio.Event()
+        """Set while no call is under way."""
+        self.idle.set()
+        self._calls = 0
+
+    @contextmanager
+    def busy(self) -> Generator[None]:
+        """A call is under way."""
+        self._calls += 1
+        self.idle.clear()
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self.idle.set()
+
+    @property
+    def closed(self) -> bool:
+        """Is it known that the server has gone?"""
+        return getattr(getattr(self.inner, "_dispatcher", None), "_closed", False) is True
+
+    @property
+    def instructions(self) -> str:
+        """What the server says of itself: data, never ours."""
+        return str(getattr(self.inner, "instructions", None) or "")
+
+    async def listed(self, what: str, cursor: str | None) -> Any:
+        """One page of tools, prompts, resources or resource_templates."""
+        ask = getattr(self.inner, f"list_{what}")
+        if not self._second:
+            return await ask(cursor)
+        return await ask(params=load("mcp.types").PaginatedRequestParams(cursor=cursor))
+
+    async def read(self, uri: str) -> Any:
+        """A resource."""
+        return await self.inner.read_resource(uri)
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> Any:
+        """A prompt, filled in."""
+        return await self.inner.get_prompt(name, arguments)
+
+    async def call(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        seconds: float | None,
+        progress: Callable[[float, float | None, str | None], Awaitable[None]],
+        *,
+        responses: dict[str, Any] | None = None,
+        sealed: str | None = None,
+    ) -> Any:
+        """Call a tool; its result, or the question that it ends in."""
+        if not self._second:
+            limit = None if seconds is None else timedelta(seconds=seconds)
+            return await self.inner.call_tool(name, arguments, limit, progress_callback=progress)
+        return await self.inner.call_tool(
+            name,
+            arguments,
+            seconds,
+            progress,
+            input_responses=responses,
+            request_state=sealed,
+            allow_input_required=True,
+        )
+
+
+@asynccontextmanager
+async def opened(
+    place: Place, mode: str, elicit: Elicit, hear: Hear, tail: deque[str]
+) -> AsyncGenerator[Session]:
+    """A session with the server at `place`: started, connected and greeted.
+
+    `tail` takes the last lines of what a program writes to standard error.
+    """
+    mcp = load()
+    async with AsyncExitStack() as stack:
+        if place.kind == "here":
+            transport: Any = place.server
+        else:
+            transport = await _transport(place, stack, tail)
+        if not hasattr(mcp, "Client"):
+            streams = await stack.enter_async_context(transport)
+            session: Any = mcp.ClientSession(
+                *streams[:2], elicitation_callback=elicit, message_handler=hear
+            )
+            await stack.enter_async_context(session)
+            await session.initialize()
+            yield Session(session, modern=False, second=False)
+            return
+        client = mcp.Client(
+            transport,
+            mode=mode,
+            elicitation_callback=elicit,
+            message_handler=hear,
+            client_info=mcp.Implementation(name="taofold", version=__version__),
+            cache=None,
+        )
+        await stack.enter_async_context(client)
+        modern = str(client.protocol_version) >= "2026"
+        yield Session(client.session, modern=modern, second=True)
+
+
+async def _transport(place: Place, stack: AsyncExitStack, tail: deque[str]) -> Any:
+    """What opens the streams: as the package makes it."""
+    if place.kind == "stdio":
+        stdio = load("mcp.client.stdio")
+        env = {**filled(place.env), MARK: f"{SERVER}{place.label}"}
+        program = stdio.StdioServerParameters(
+            command=place.command, args=list(place.args), env=env, cwd=place.cwd or None
+        )
+        return stdio.stdio_client(program, errlog=await _stderr(stack, tail))
+    credentials = Credentials(place)
+    await credentials.headers()  # what is missing is told before anything is sent
+    create = load("mcp.shared._httpx_utils").create_mcp_http_client
+    factory = client_factory(place, credentials, create)
+    if place.kind == "sse":
+        sse = load("mcp.client.sse").sse_client
+        return sse(place.url, httpx_client_factory=factory)
+    http = load("mcp.client.streamable_http")
+    if not hasattr(http, "streamable_http_client"):
+        return http.streamablehttp_client(place.url, httpx_client_factory=factory)
+    connect = http.streamable_http_client
+    client = await stack.enter_async_context(factory())
+    bounded = "max_sse_event_size" in signature(connect).parameters
+    more = {"max_sse_event_size": LARGEST} if bounded else {}
+    return connect(place.url, http_client=client, **more)
+
+
+async def _stderr(stack: AsyncExitStack, tail: deque[str]) -> Any:
+    """Where a program may complain: its last lines are kept, the rest goes."""
+    reading, writing = os.pipe()
+    source = stack.enter_context(os.fdopen(reading, "rb", 0))
+    channel, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: _Tail(tail), source)
+    stack.callback(channel.close)
+    return stack.enter_context(os.fdopen(writing, "w"))
+
+
+class _Tail(asyncio.Protocol):
+    def __init__(self, tail: deque[str]) -> None:
+        self._tail = tail
+
+    def data_received(self, data: bytes) -> None:
+        for line in data[-_TAIL:].decode("utf-8", "replace").splitlines():
+            if line.strip():
+                self._tail.append(line[:300])

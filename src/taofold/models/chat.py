@@ -1,0 +1,595 @@
+"""Chat completions: everybody who speaks the format that OpenAI began, requests and replies.
+
+Servers differ in what they refuse and in what they want back. What they want back is kept as it
+came and belongs to them: `reasoning_content` and `reasoning` as thinking with a field to echo,
+`reasoning_details` and `extra_content` as opaque parts. What a server does not support (a response
+format, a parameter) is left out after its first 4xx, and that is remembered.
+
+The readers of replies are lenient where servers differ (missing indices, objects for strings, null
+for absent), and strict about the end: a stream without one is an error.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from taofold.core.content import (
+    Content,
+    Conversation,
+    MediaPart,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    parts_of,
+)
+from taofold.core.errors import ModelError
+from taofold.core.value import is_object
+from taofold.core.values import JSON, Effort, Reply, Usage
+from taofold.models.anyjson import is_sequence
+from taofold.models.reader import DONE, EventReader, decoded, reported
+from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
+from taofold.models.rules import Rules
+from taofold.models.wire import (
+    NO_RESULT,
+    Frame,
+    arguments_of,
+    as_text,
+    blob,
+    content_for,
+    data_url,
+    encode,
+    finish_of,
+    follows_its_call,
+    pending,
+    pieces,
+    raw,
+    seen,
+    wire_name,
+)
+from taofold.runtime.model import Request, Speaker, ToolSpec
+
+DETAILS: Final = "reasoning_details"
+"""The field of OpenRouter's that must come back whole, in order and unmodified."""
+_MOST_USD: Final = 1e6
+"""A call that is said to cost more than this was not: its tokens are priced instead."""
+_MERGED: Final = ("text", "summary", "data")
+"""Fields of a detail that arrive in pieces; whatever else is set later wins."""
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(msgspec.Struct):
+    id: str | None = None
+    index: int | None = None
+    function: _Function | None = None
+    extra_content: Any = None
+
+
+class _Message(msgspec.Struct):
+    content: str | list[Any] | None = None
+    tool_calls: list[_Call] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[dict[str, Any]] | None = None
+    refusal: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message | None = None
+    delta: _Message | None = None
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+    prompt_cache_hit_tokens: int | None = None
+    cost: float | None = None
+
+
+class _Answer(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    service_tier: str | None = None
+    error: Any = None
+
+
+_DECODE: Final = msgspec.json.Decoder(_Answer).decode
+
+
+def _text(content: str | list[Any] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(_part(part) for part in content)
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if is_object(part) and part.get("type", "text") in ("text", "output_text"):
+        return str(part.get("text") or "")
+    return ""
+
+
+def _arguments(function: _Function) -> str:
+    given = function.arguments
+    if isinstance(given, dict):
+        return msgspec.json.encode(given).decode()
+    return given or ""
+
+
+class _Growing:
+    """A tool call that is still arriving."""
+
+    __slots__ = ("extra", "id", "name", "pieces")
+
+    def __init__(self) -> None:
+        self.id = self.name = ""
+        self.extra: Any = None
+        self.pieces: list[str] = []
+
+    def add(self, call: _Call) -> None:
+        self.id = call.id or self.id
+        self.extra = call.extra_content or self.extra
+        if call.function:
+            self.name = call.function.name or self.name
+            self.pieces.append(_arguments(call.function))
+
+    @property
+    def opaque(self) -> str:
+        return encode(self.extra).decode() if self.extra else ""
+
+
+class ChatReader(EventReader):
+    """Reads one answer; the `endpoint.Reader` of this format."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame)
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._echo = ""
+        self._details: list[dict[str, Any]] = []
+        self._refusal: list[str] = []
+        self._calls: dict[int, _Growing] = {}
+        self._usage: _Usage | None = None
+        self._tier = ""
+        self._finish: str | None = None
+        self._ended = False
+
+    def whole(self, body: bytes) -> Reply:
+        """Read an answer that was not streamed."""
+        answer = self._decode(body)
+        message = answer.choices[0].message if answer.choices else None
+        if message is None:
+            raise self._frame.unreadable("it holds no message")
+        if self._frame.speaker:
+            self._frame.speaker(_text(message.content))
+        self._take(message)
+        self._finish = (answer.choices or [_Choice()])[0].finish_reason
+        self._usage, self._tier = answer.usage, answer.service_tier or ""
+        return self._reply()
+
+    def _complete(self) -> bool:
+        return self._ended or self._finish is not None
+
+    def _decode(self, body: bytes) -> _Answer:
+        answer = decoded(self._frame, _DECODE, body)
+        if answer.error:
+            raise reported(self._frame, answer.error)
+        return answer
+
+    def _event(self, data: bytes) -> None:
+        if data == DONE:
+            self._ended = True
+            return
+        answer = self._decode(data)
+        self._tier = answer.service_tier or self._tier
+        if answer.usage is not None:
+            self._usage = answer.usage
+        if not answer.choices:
+            return
+        choice = answer.choices[0]
+        self._finish = choice.finish_reason or self._finish
+        if choice.delta is not None:
+            if self._frame.speaker:
+                self._frame.speaker(_text(choice.delta.content))
+            self._take(choice.delta)
+
+    def _take(self, message: _Message) -> None:
+        if message.content:
+            self._text.append(_text(message.content))
+        field, thought = "reasoning_content", message.reasoning_content
+        if thought is None:
+            field, thought = "reasoning", message.reasoning
+        if thought is not None:
+            self._thinking.append(thought)
+            self._echo = self._echo or field
+        for detail in message.reasoning_details or ():
+            self._detail(detail)
+        if message.refusal:
+            self._refusal.append(message.refusal)
+        for call in message.tool_calls or ():
+            self._grow(call)
+
+    def _detail(self, detail: dict[str, Any]) -> None:
+        """Pieces of one detail have one index and one type; they come one after the other."""
+        last = self._details[-1] if self._details else None
+        same = (
+            last is not None
+            and detail.get("index") is not None
+            and last.get("index") == detail.get("index")
+            and last.get("type") == detail.get("type")
+        )
+        if last is None or not same:
+            self._details.append(dict(detail))
+            return
+        for name, value in detail.items():
+            if name in _MERGED and isinstance(value, str) and isinstance(last.get(name), str):
+                last[name] += value
+            elif value is not None:
+                last[name] = value
+
+    def _grow(self, call: _Call) -> None:
+        index = call.index
+        if index is None:
+            # No index: a new call if it says who it is, else more of the last one.
+            new = bool(call.id or (call.function and call.function.name)) or not self._calls
+            index = len(self._calls) if new else max(self._calls)
+        elif index in self._calls and call.id and call.id != self._calls[index].id:
+            index = max(self._calls) + 1  # whole calls that all say they are the first
+        self._calls.setdefault(index, _Growing()).add(call)
+
+    def _reply(self) -> Reply:
+        frame = self._frame
+        parts: list[Part] = []
+        thinking = "".join(self._thinking)
+        if self._details:
+            parts.append(OpaquePart(encode(self._details).decode(), DETAILS))
+            # What the details hold comes back in them, and only there.
+            self._echo = ""
+        if thinking or self._echo:
+            parts.append(ThinkingPart(thinking, self._echo))
+        finish = finish_of(self._finish)
+        text = "".join(self._text)
+        if self._refusal:
+            text, finish = text or "".join(self._refusal), "refusal"
+        if text:
+            parts.append(TextPart(text))
+        parts += [
+            frame.call(call.name, "".join(call.pieces), call.id, index, call.opaque)
+            for index, call in sorted(self._calls.items())
+        ]
+        return frame.reply(parts, self._count(), finish)
+
+    def _count(self) -> Usage:
+        usage = self._usage
+        if usage is None:
+            return Usage()
+        details, made = usage.prompt_tokens_details, usage.completion_tokens_details
+        cached = (details.cached_tokens if details else None) or usage.prompt_cache_hit_tokens
+        counted = self._frame.usage(
+            usage.prompt_tokens or 0,
+            usage.completion_tokens or 0,
+            cached or 0,
+            reasoning=(made.reasoning_tokens if made else None) or 0,
+            tier=self._tier,
+        )
+        if usage.cost and 0 < usage.cost < _MOST_USD:  # what the server itself charges
+            return msgspec.structs.replace(counted, usd=float(usage.cost))
+        return counted
+
+
+_FORMATS: Final = ("json_schema", "json_object", "none")
+_DROPPABLE: Final = (
+    "temperature", "top_p", "stop", "stream_options", "max_tokens", "tool_choice",
+    "reasoning_effort", "service_tier",
+)  # fmt: skip
+SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
+"""Google's own word for a call that another model made."""
+_SIGNED: Final = {"google": {"thought_signature": SKIP_SIGNATURE}}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What is special about a server.
+
+    Args:
+        new_limit: it says `max_completion_tokens` instead of `max_tokens`.
+        format: the first of "json_schema", "json_object", "none" that it knows.
+        signs_calls: it wants a signature on the first call of each reply (Gemini).
+        stops_thinking: what tells it not to think.
+        efforts: it takes `reasoning_effort`.
+        extra: further fields of every request.
+    """
+
+    new_limit: bool = False
+    format: str = "json_schema"
+    signs_calls: bool = False
+    stops_thinking: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    efforts: bool = True
+    extra: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+
+
+class ChatModel(RemoteModel):
+    """A model behind a chat-completions endpoint."""
+
+    wire = "chat"
+
+    def __init__(self, connection: Connection, rules: Rules, dialect: Dialect = Dialect()) -> None:
+        super().__init__(connection)
+        self._rules, self._dialect = rules, dialect
+        level = _FORMATS.index(dialect.format) if self.profile.json_schema else 2
+        self._level, self._without = level, frozenset[str]()
+
+    def _version(self) -> Any:
+        return self._level, self._without
+
+    async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
+        """Ask; leave out, step by step, what the server does not support."""
+        first: ModelError | None = None
+        learnt = self._level, self._without
+        while True:
+            try:
+                return await super()._ask(request, speaker)
+            except ModelError as error:
+                first = first or error
+                less = self._less(request, error)
+                if less is None:
+                    self._level, self._without = learnt
+                    raise first from None
+                self._level, self._without = less
+
+    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+        asked, dialect = turn.settings, self._dialect
+        body: dict[str, Any] = {"model": self.connection.model, **dialect.extra}
+        body |= self._thinking(asked.effort, notes)
+        if turn.tools:
+            body["tools"] = [_tool(tool) for tool in turn.tools]
+            body |= _choice(turn.request.allowed)
+        if turn.schema is not None and self._level < 2:
+            body["response_format"] = _format(turn.schema, self._level)
+        if asked.temperature is not None:
+            body["temperature"] = asked.temperature
+        if asked.top_p is not None:
+            body["top_p"] = asked.top_p
+        if turn.request.stop:
+            body["stop"] = turn.request.stop
+        if asked.service_tier:
+            body["service_tier"] = asked.service_tier
+        if asked.max_tokens:
+            new = dialect.new_limit != ("max_tokens" in self._without)
+            body["max_completion_tokens" if new else "max_tokens"] = asked.max_tokens
+        if turn.streaming:
+            body["stream"] = True
+            body["stream_options"] = {"include_usage": True}
+        kept = {
+            name: value
+            for name, value in body.items()
+            if name not in self._without or name == "max_tokens"
+        }
+        return encode({**kept, **asked.extra})[:-1] + b',"messages":['
+
+    def _thinking(self, effort: Effort | None, notes: list[str]) -> dict[str, Any]:
+        if effort is None:
+            return {}
+        if effort == "none" and self._dialect.stops_thinking:
+            return dict(self._dialect.stops_thinking)
+        if not self._dialect.efforts:
+            effort_at_most(effort, (), notes, self.name)
+            return {}
+        levels = self._rules.efforts
+        if self._rules.vendor and not levels and not self._rules.thinking:
+            effort_at_most(effort, (), notes, self.name)
+            return {}
+        # Where nothing is known of a server the word is sent: it will say if it has no such thing.
+        taken = effort_at_most(effort, levels, notes, self.name) if levels else effort
+        return {"reasoning_effort": taken}
+
+    def _messages(self, turn: Turn) -> Sequence[bytes]:
+        conversation, blobs = turn.request.conversation, turn.request.blobs
+        if not self.profile.native_tools:
+            return [
+                *conversation.fragments(
+                    f"{self._form} text", lambda c, i: pieces(self._plain(c, i), blobs)
+                ),
+                b"]}",
+            ]
+        written = conversation.fragments(self._form, lambda c, i: pieces(self._native(c, i), blobs))
+        ending: list[bytes] = []
+        for entry in self._behind(conversation, len(conversation)):
+            found = pieces(entry, blobs)
+            ending += (b",", found) if isinstance(found, bytes) else (b",", *found)
+        return [*written, *ending, b"]}"]
+
+    def _reader(self, frame: Frame) -> ChatReader:
+        return ChatReader(frame)
+
+    def _native(self, conversation: Conversation, index: int) -> bytes:
+        """A message for a model with native tools, and before it what a batch of results lacks."""
+        message = conversation[index]
+        if message.role == "tool" and follows_its_call(conversation, index):
+            return b",".join([_result(result.id, result.text) for result in message.results])
+        return b",".join(
+            [*self._behind(conversation, index), encode(self._entry(conversation, index))]
+        )
+
+    def _behind(self, conversation: Conversation, end: int) -> list[bytes]:
+        """What follows the batch of results before `end`: those that are missing, and the media
+        of all of them as the user's, because a result holds only text here.
+        """
+        written = [_result(call.id, NO_RESULT) for call in pending(conversation, end)]
+        media: list[Part] = []
+        at = end - 1
+        while at >= 0 and conversation[at].role == "tool":
+            shown = [part for part in conversation[at].media if self._takes(part)]
+            media = [*shown, *media]
+            at -= 1
+        if media:
+            content = self._content((TextPart("What the tools returned:"), *media))
+            written.append(encode({"role": "user", "content": content}))
+        return written
+
+    def _takes(self, part: MediaPart) -> bool:
+        return self.profile.inputs is None or part.kind in self.profile.inputs
+
+    def _plain(self, conversation: Conversation, index: int) -> bytes:
+        """A message for a model without native tools."""
+        message = conversation[index]
+        role = "user" if message.role == "tool" else message.role
+        entry = {"role": role, "content": self._content(as_text(message))}
+        if role == "assistant":
+            entry |= self._echoed(content_for(conversation, index, self.issuer))
+        return encode(entry)
+
+    def _entry(self, conversation: Conversation, index: int) -> dict[str, Any]:
+        message = conversation[index]
+        if message.role != "assistant":
+            role = "user" if message.role == "tool" else message.role
+            return {"role": role, "content": self._content(message.content)}
+        content = content_for(conversation, index, self.issuer)
+        calls = message.calls
+        text = message.text or (None if calls else "")
+        entry: dict[str, Any] = {"role": "assistant", "content": text}
+        entry |= self._echoed(content)
+        if calls:
+            bound = [part for part in parts_of(content) if isinstance(part, ToolCall)]
+            entry["tool_calls"] = [
+                self._call(call, first=place == 0) for place, call in enumerate(bound)
+            ]
+            if self._rules.echo and not self._dialect.signs_calls:
+                entry.setdefault(self._rules.echo, "")
+        return entry
+
+    def _echoed(self, content: Content) -> dict[str, Any]:
+        """What the server wants back besides text and calls."""
+        found: dict[str, Any] = {}
+        for part in parts_of(content):
+            match part:
+                case ThinkingPart() if part.echo:
+                    found[part.echo] = found.get(part.echo, "") + part.text
+                case _ if getattr(part, "kind", "") == DETAILS:
+                    found[DETAILS] = raw(part.data)  # type: ignore[union-attr]
+                case _:
+                    pass
+        return found
+
+    def _call(self, call: ToolCall, *, first: bool) -> dict[str, Any]:
+        function = {
+            "name": wire_name(call.name),
+            "arguments": encode(arguments_of(call)).decode(),
+        }
+        entry: dict[str, Any] = {"id": call.id or "call", "type": "function", "function": function}
+        if call.opaque:
+            entry["extra_content"] = raw(call.opaque)
+        elif first and self._dialect.signs_calls:
+            entry["extra_content"] = _SIGNED
+        return entry
+
+    def _content(self, content: Content) -> Any:
+        """Text as it is; text and media as parts."""
+        if isinstance(content, str):
+            return content
+        plain: list[Part] = []
+        for part in content:
+            plain += part.parts if isinstance(part, ToolResult) else (part,)
+        parts = seen(plain, self.profile.inputs)
+        if not any([isinstance(part, MediaPart) for part in parts]):
+            return "".join([part.text for part in parts if isinstance(part, TextPart)])
+        return [entry for entry in map(_block, parts) if entry is not None]
+
+    def _less(self, request: Request, error: ModelError) -> tuple[int, frozenset[str]] | None:
+        """What to ask for next, None if nothing can be left out."""
+        level, without = self._level, self._without
+        shaped = request.schema is not None and level < 2 and self.profile.json_schema
+        if error.kind == "request" and error.status in (400, 422):
+            said = str(error).lower().replace("max_completion_tokens", "max_tokens")
+            asked = request.asked(self.connection.settings)
+            sent = {
+                "temperature": asked.temperature is not None,
+                "top_p": asked.top_p is not None,
+                "stop": bool(request.stop),
+                "stream_options": True,
+                "max_tokens": bool(asked.max_tokens),
+                "tool_choice": request.allowed is not None,
+                "reasoning_effort": asked.effort is not None,
+                "service_tier": bool(asked.service_tier),
+            }
+            for name in _DROPPABLE:
+                if sent[name] and name not in without and name in said:
+                    return level, without | {name}
+        # Some servers answer 500 to a response format they do not know.
+        if shaped and error.kind in ("request", "server") and error.status >= 400:
+            return level + 1, without
+        return None
+
+
+def _block(part: Part) -> dict[str, Any] | None:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text} if part.text else None
+        case MediaPart(kind="image"):
+            image = {"url": data_url(part)} | ({"detail": part.detail} if part.detail else {})
+            return {"type": "image_url", "image_url": image}
+        case MediaPart(kind="audio"):
+            form = part.media_type.rpartition("/")[2].replace("mpeg", "mp3").removeprefix("x-")
+            return {"type": "input_audio", "input_audio": {"data": blob(part), "format": form}}
+        case MediaPart():
+            name = part.name or f"file.{part.media_type.rpartition('/')[2]}"
+            return {"type": "file", "file": {"filename": name, "file_data": data_url(part)}}
+        case _:
+            return None
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {
+        "name": wire_name(tool.name),
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any]:
+    """The offer stays what it is, so that its bytes do; only whether to call is said here."""
+    return {"tool_choice": "none"} if allowed == () else {}
+
+
+def _format(schema: dict[str, JSON], level: int) -> dict[str, Any]:
+    if _FORMATS[level] == "json_object":
+        return {"type": "json_object", "schema": schema}
+    named = {"name": "output", "strict": closed(schema), "schema": schema}
+    return {"type": "json_schema", "json_schema": named}
+
+
+def closed(schema: JSON) -> bool:
+    """Does `schema` obey OpenAI's strict rules: no object with optional or further keys?"""
+    if is_sequence(schema):
+        return all(closed(item) for item in schema)
+    if not is_object(schema):
+        return True
+    if "properties" in schema or schema.get("type") == "object":
+        keys = schema.get("properties", {})
+        if schema.get("additionalProperties") is not False:
+            return False
+        if set(schema.get("required", ())) != set(keys):
+            return False
+    return all(closed(item) for item in schema.values())
+
+
+def _result(call_id: str, content: str) -> bytes:
+    return encode({"role": "tool", "tool_call_id": call_id or "call", "content": content})

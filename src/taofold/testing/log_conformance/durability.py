@@ -1,0 +1,285 @@
+"""Contracts 15 to 23 and 36 of a log: deletion, payloads, closing, and what lasts.
+
+Whether what was asked to be on disk survives a power cut (36) can only be shown by who can cut the
+power: an opener that is a `Medium`. For a log that writes files from this process, and has none,
+its syncs are watched instead.
+"""
+
+import asyncio
+import math
+import os
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
+
+from taofold.core.errors import Conflict, LogError, UnknownRun
+from taofold.core.events import Noted, Observed, Record, RunFinished
+from taofold.core.values import Observation
+from taofold.log.log import Log, RunRow, Signal
+from taofold.testing.log_conformance.checks import (
+    RUN,
+    Broken,
+    Opener,
+    owned,
+    refused,
+    same,
+    seqs,
+    updates,
+)
+
+
+async def c15_a_deleted_run_is_gone(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    await log.append(RUN, epoch, updates(RUN, 0, 3), blobs={"d1": b"x"})
+    await log.post(RUN, Signal("s1", "steer"))
+    await owned(log, "run-2")
+    await log.append("run-2", 1, updates("run-2", 0, 2))
+    await log.delete(RUN)
+    await refused(UnknownRun, log.row(RUN), "its row")
+    await refused(UnknownRun, log.append(RUN, epoch, updates(RUN, 3, 1)), "its owner's append")
+    await refused(LogError, log.blob("d1"), "its blob")
+    same([row.run for row in await log.rows()], ["run-2"], "the other run")
+    same(await seqs(log, "run-2"), [0, 1], "the other run's records")
+    await log.create(RunRow(RUN))
+    same(await seqs(log), [], "records of a new run of the same id")
+    same(len(await log.inbox(RUN)), 0, "messages to a new run of the same id")
+    same(await log.post(RUN, Signal("s1", "steer")), True, "a message to the new run")
+    await log.close()
+
+
+async def c16_a_blob_stays_while_a_run_speaks_of_it(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    await owned(log, "fork")
+    seen = Observed(key="0", observation=Observation("excerpt", blob="d1"))
+    await log.append(RUN, epoch, [Record(RUN, 0, 1, seen)], blobs={"d1": b"long"})
+    await log.append("fork", 1, [Record("fork", 0, 1, seen)])
+    await log.delete(RUN)
+    same(await log.blob("d1"), b"long", "a blob that only the copied record speaks of")
+    await log.delete("fork")
+    await refused(LogError, log.blob("d1"), "a blob that nobody speaks of")
+    await log.close()
+
+
+async def _echoed(log: Log, epoch: int, seq: int, value: Any) -> Any:
+    event = Noted(key="0", kind="n", data={"v": value})
+    await log.append(RUN, epoch, [Record(RUN, seq, 1, event)])
+    (record,) = await log.read(RUN, after=seq - 1)
+    if not isinstance(record.event, Noted):
+        raise Broken(f"a Noted event came back as {record.event!r}")
+    return record.event.data["v"]
+
+
+async def c17_any_text_and_json_value_comes_back(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    deep: Any = 1
+    for _ in range(100):
+        deep = [deep]
+    values: tuple[Any, ...] = (
+        "", "NUL \0 inside", "é ü 漢 \U0001f600 \u2028 \x7f \x1b[31m", "'; drop table runs; --",
+        None, True, -(2**63), 2**63, 0.1, 1e300, {}, {"": {"a\0": []}}, deep,
+    )  # fmt: skip
+    for seq, value in enumerate(values):
+        same(await _echoed(log, epoch, seq, value), value, "a value")
+    await log.close()
+
+
+async def c18_megabytes_come_back(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    text = "0123456789é" * 500_000
+    same(await _echoed(log, epoch, 0, text) == text, True, "5 MB of text")
+    await log.close()
+
+
+async def c19_what_json_cannot_say_is_kept_or_refused_as_a_whole(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    head = 0
+    for value in ("lone \ud800", 1j, object(), 2**70, {"\udfff": 1}):
+        good = Record(RUN, head, 1, Noted(key="0", kind="n"))
+        bad = Record(RUN, head + 1, 1, Noted(key="0", kind="n", data={"v": value}))
+        try:
+            await log.append(RUN, epoch, [good, bad])
+        except LogError:
+            same(await seqs(log), list(range(head)), f"records after {value!r} was refused")
+        else:
+            head += 2
+            (_, kept) = await log.read(RUN, after=head - 3)
+            same(kept.event, bad.event, f"a kept {value!r}")
+    try:
+        nan = await _echoed(log, epoch, head, math.nan)
+    except LogError:
+        same(await seqs(log), list(range(head)), "records after NaN was refused")
+    else:
+        same(nan is None or math.isnan(nan), True, "NaN as None or NaN")
+    await log.close()
+
+
+async def c20_names_are_data(opened: Opener) -> None:
+    log = opened()
+    for run in ("../x", "a b", "é", "'", "%", "x" * 1000, "NUL\0"):
+        epoch = await owned(log, run)
+        await log.append(run, epoch, updates(run, 0, 1))
+        same((await log.read(run))[0].run, run, "a run's name")
+    same(len(await log.rows(session="%")), 0, "no patterns in filters")
+    await log.close()
+
+
+async def c21_a_closed_log_says_so(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    await log.close()
+    await refused(LogError, log.create(RunRow("other")), "create")
+    await refused(LogError, log.append(RUN, epoch, updates(RUN, 0, 1)), "append")
+    await refused(LogError, log.read(RUN), "read")
+    await refused(LogError, log.rows(), "rows")
+    await refused(LogError, log.blob("d1"), "blob")
+    await log.close()
+
+
+async def c22_everything_survives_closing_and_opening(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log, session="s")
+    end = Record(RUN, 2, 2_000, RunFinished(status="finished", stop_reason="x", success=True))
+    await log.append(RUN, epoch, updates(RUN, 0, 2), blobs={"d1": b"x"})
+    await log.append(RUN, epoch, [end], status="waiting", waiting_for="input")
+    await log.post(RUN, Signal("s1", "answer", data={"text": "yes"}))
+    before = (await log.row(RUN), await log.read(RUN), await log.inbox(RUN))
+    await log.close()
+    log = opened()
+    after = (await log.row(RUN), await log.read(RUN), await log.inbox(RUN))
+    same(after, before, "row, records and inbox")
+    same(await log.blob("d1"), b"x", "the blob")
+    same(await log.post(RUN, Signal("s1", "answer")), False, "the message again")
+    await refused(Conflict, log.append(RUN, epoch, updates(RUN, 2, 1)), "an old number")
+    same(await log.append(RUN, epoch, updates(RUN, 3, 1)), True, "the next number")
+    await log.close()
+
+
+async def c23_two_openers_see_one_log(opened: Opener) -> None:
+    one, two = opened(), opened()
+    old = await owned(one)
+    same(one.identity, two.identity, "the identity of one store, opened twice")
+    await one.append(RUN, old, updates(RUN, 0, 1))
+    new = (await two.claim(RUN, "second")).epoch
+    same(await two.append(RUN, new, updates(RUN, 1, 1)), True, "the second opener's append")
+    await refused(Conflict, one.append(RUN, old, updates(RUN, 2, 1)), "the first opener's append")
+    same(await seqs(one), [0, 1], "the records")
+    racing = [log.append(RUN, new, updates(RUN, 2, 1)) for log in (one, two) * 4]
+    outcomes = await asyncio.gather(*racing, return_exceptions=True)
+    same(outcomes.count(True), 1, "winners of a race")
+    await one.post(RUN, Signal("s1", "steer"))
+    same(await two.post(RUN, Signal("s1", "steer")), False, "the same message to the other")
+    await one.delete(RUN)
+    await refused(UnknownRun, two.append(RUN, new, updates(RUN, 3, 1)), "after deletion")
+    await one.close()
+    await two.close()
+
+
+@runtime_checkable
+class Medium(Protocol):
+    """An opener whose store can lose its power.
+
+    After `cut_power` the store holds what had been synced, and perhaps more; logs that were
+    open before are not used any more.
+    """
+
+    def __call__(self) -> Log:
+        """Open the log."""
+        ...
+
+    def cut_power(self) -> None:
+        """Let everything go that was not synced."""
+        ...
+
+
+async def c36_what_was_asked_to_be_on_disk_survives_a_power_cut(opened: Opener) -> None:
+    for name, write in _WRITES.items():
+        if isinstance(opened, Medium):
+            await _survives(opened, name, write)
+        else:
+            await _synced(opened, name, write)
+
+
+async def _survives(medium: Medium, name: str, write: Callable[[Log, str], Awaitable[Any]]) -> None:
+    log, run = medium(), f"{RUN}-{name}"
+    await log.create(RunRow(run, "running"), records=updates(run, 0, 1), owner="me")
+    await log.append(run, 1, updates(run, 1, 1))
+    await write(log, run)
+    before: tuple[list[Record], Any] = (await log.read(run), await log.inbox(run))
+    medium.cut_power()
+    again = medium()
+    try:
+        after = (await again.read(run), await again.inbox(run))
+    except UnknownRun:
+        raise Broken(f"a power cut after {name} took the run") from None
+    same(after, before, f"what is left of a run by a power cut after {name}")
+    same(await seqs(again, run), list(range(len(before[0]))), "the records after a power cut")
+    await again.close()
+
+
+async def _synced(opened: Opener, name: str, write: Callable[[Log, str], Awaitable[Any]]) -> None:
+    log, run = opened(), f"{RUN}-{name}"
+    await log.create(RunRow(run, "running"), records=updates(run, 0, 1), owner="me")
+    await log.append(run, 1, updates(run, 1, 1))
+    with _watching() as syncs:
+        await write(log, run)
+    if not syncs:
+        raise Broken(
+            f"after {name} nothing was synced by this process: a power cut may undo it. If the log "
+            "is kept elsewhere, give an opener that is a `taofold.testing.log_conformance.Medium`"
+        )
+    await log.close()
+
+
+@contextmanager
+def _watching() -> Generator[list[int]]:
+    """The file descriptors that this process syncs meanwhile."""
+    syncs: list[int] = []
+    names = [name for name in ("fsync", "fdatasync") if hasattr(os, name)]
+    known = {name: getattr(os, name) for name in names}
+
+    def watched(real: Callable[[int], None]) -> Callable[[int], None]:
+        def sync(descriptor: int) -> None:
+            real(descriptor)
+            syncs.append(descriptor)
+
+        return sync
+
+    for name, real in known.items():
+        setattr(os, name, watched(real))
+    try:
+        yield syncs
+    finally:
+        for name, real in known.items():
+            setattr(os, name, real)
+
+
+async def _append(log: Log, run: str) -> None:
+    await log.append(run, 1, updates(run, 2, 2), disk=True)
+
+
+async def _together(log: Log, run: str) -> None:
+    """One of several that are written at once: all of them wait for the same disk."""
+    others = [log.append(run, 1, updates(run, 2, 1), disk=True), asyncio.sleep(0)]
+    await asyncio.gather(*others)
+
+
+async def _create(log: Log, run: str) -> None:
+    row = RunRow(f"{run}-new", "running")
+    await log.create(row, records=updates(row.run, 0, 1), disk=True)
+
+
+async def _post(log: Log, run: str) -> None:
+    await log.post(run, Signal("s", "decide", "ann"))
+
+
+_WRITES = {
+    "an append with disk=True": _append,
+    "two writes at once": _together,
+    "a run that is created with disk=True": _create,
+    "a message": _post,
+}

@@ -1,0 +1,257 @@
+"""Contracts 24 to 31 of a log: beginnings, leases, what is due, counts, cursors, lost answers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from taofold.core.errors import Conflict, LogError, OutcomeUnknown, UnknownRun
+from taofold.log.certain import CertainLog
+from taofold.log.log import AT_ONCE, Log, RunRow, Signal, WrappedLog
+from taofold.testing.log_conformance.checks import RUN, Broken, Opener, refused, same, seqs, updates
+
+LONG_MS = 50_000
+"""A lease that no contract outlives."""
+_PATIENCE_S = 5.0
+
+
+async def c24_a_run_begins_with_its_first_records_or_not_at_all(opened: Opener) -> None:
+    log = opened()
+    row = RunRow(RUN, "running", session="s")
+    claim = await log.create(
+        row, records=updates(RUN, 0, 2), owner="me", lease_ms=LONG_MS, disk=True
+    )
+    same(claim.epoch, 1, "the epoch of who began the run")
+    found = await log.row(RUN)
+    same((found.events, found.owner, found.held), (2, "me", True), "the row")
+    same(await log.append(RUN, 1, updates(RUN, 2, 1)), True, "its next append")
+    await refused(Conflict, log.create(row, records=updates(RUN, 0, 1)), "the same id")
+    other = RunRow("other", "running", session="s")
+    await refused(Conflict, log.create(other, records=updates("other", 0, 1)), "a busy session")
+    gap = log.create(RunRow("gap"), records=updates("gap", 1, 1), blobs={"d0": b"gap"})
+    await refused(Conflict, gap, "first records that are not the first")
+    await refused(LogError, log.blob("d0"), "a blob of a run that was refused")
+    for run in ("other", "gap"):
+        await refused(UnknownRun, log.row(run), "a run that was refused")
+    same(await seqs(log), [0, 1, 2], "the records")
+    same((await log.create(RunRow("idle"))).epoch, 0, "the epoch of a run that nobody drives")
+    await log.create(RunRow("shown"), records=updates("shown", 0, 1), blobs={"d1": b"shown"})
+    same(await log.blob("d1"), b"shown", "a blob that a run began with")
+    await log.delete("shown")
+    await refused(LogError, log.blob("d1"), "a blob of a run that was deleted")
+    await log.close()
+
+
+async def _eventually(holds: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Return when it holds: what takes time by the log's clock."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            while not await holds():  # noqa: ASYNC110 - a log says nothing by itself
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise Broken(f"{what}: not after {_PATIENCE_S} s") from None
+
+
+async def c25_a_lease_keeps_others_out_until_it_is_over(opened: Opener) -> None:
+    log = opened()
+    await log.create(RunRow(RUN, "running"), owner="one", lease_ms=LONG_MS)
+    await refused(Conflict, log.claim(RUN, "two", lease_ms=LONG_MS), "a claim while it lasts")
+    await refused(Conflict, log.claim(RUN, "two", epoch=1), "one that names the epoch")
+    same((await log.row(RUN)).epoch, 1, "the epoch after refused claims")
+    same(log.renew("two", [RUN], LONG_MS), set[str](), "what is not one's own is not renewed")
+    same(log.renew("one", [RUN, "unknown"], 1), {RUN}, "what is")
+
+    async def over() -> bool:
+        return not (await log.row(RUN)).held
+
+    await _eventually(over, "a lease of a millisecond is over")
+    same((await log.claim(RUN, "two", epoch=1, lease_ms=LONG_MS)).epoch, 2, "a claim after that")
+    same(log.renew("one", [RUN], LONG_MS), set[str](), "who was overtaken renews nothing")
+    claim = await log.claim(RUN, "three", epoch=2, lease_ms=LONG_MS, force=True)
+    same((claim.epoch, claim.previous_owner), (3, "two"), "a claim by force")
+    same((await log.claim(RUN, "three", lease_ms=LONG_MS)).epoch, 4, "the owner's own claim")
+    log.renew("three", [RUN], 0)
+    same((await log.row(RUN)).held, False, "a lease that was ended")
+    same((await log.claim(RUN, "four")).epoch, 5, "a claim after that")
+    same((await log.row(RUN)).held, False, "a claim without a lease")
+    await log.close()
+
+
+async def c26_a_status_but_running_ends_the_lease(opened: Opener) -> None:
+    log = opened()
+    await log.create(RunRow(RUN, "running"), owner="one", lease_ms=LONG_MS)
+    await log.append(RUN, 1, [], status="running")
+    same((await log.row(RUN)).held, True, "running on")
+    await log.append(RUN, 1, [], status="waiting", waiting_for="x", wake_at=7)
+    row = await log.row(RUN)
+    same((row.held, row.lease_until, row.wake_at), (False, 0, 7), "a waiting run")
+    same(log.renew("one", [RUN], LONG_MS), set[str](), "its lease is not renewed")
+    claim = await log.claim(RUN, "two", epoch=1, lease_ms=LONG_MS)
+    row = await log.row(RUN)
+    shown = (row.status, row.waiting_for, row.wake_at, row.held)
+    same(shown, ("running", "", 0, True), "a run that is driven again")
+    await log.append(RUN, claim.epoch, [], status="finished")
+    same((await log.row(RUN)).held, False, "a run that has ended")
+    await log.close()
+
+
+async def c27_what_is_due_is_listed_and_nothing_else(opened: Opener) -> None:
+    log = opened()
+    for run, wake_at in (("early", 10), ("late", 20), ("never", 0)):
+        await log.create(RunRow(run, "waiting", wake_at=wake_at))
+    await log.create(RunRow("driven", "running"), owner="one", lease_ms=LONG_MS)
+    await log.create(RunRow("forked", "running"))
+    await log.create(RunRow("over", "finished", wake_at=5))
+    same(await _due(log, 9), [], "nothing is due yet")
+    same(await _due(log, 10), ["early"], "at its time")
+    same(await _due(log, 99), ["early", "late"], "the longest due first")
+    first = await log.due(99, limit=1)
+    same([row.run for row in first], ["early"], "one of them")
+    behind = await log.due(99, limit=1, after=first[0])
+    same([row.run for row in behind], ["late"], "the one behind it")
+    same(await log.due(99, after=behind[0]), [], "nothing is behind the last one")
+    await log.post("never", Signal("s0", "refused"))
+    same(await _due(log, 99), ["early", "late"], "what is for the audit wakes nobody")
+    await log.post("never", Signal("s1", "steer"))
+    same(await _due(log, AT_ONCE), ["never"], "a message makes a run due at once")
+    log.renew("one", ["driven"], 1)
+
+    async def driven() -> bool:
+        return "driven" in await _due(log, 99)
+
+    await _eventually(driven, "a run whose lease is over is due")
+    same(set(await _due(log, 99)), {"never", "early", "late", "driven"}, "a lease that is over")
+    await log.close()
+
+
+async def _due(log: Log, now: int) -> list[str]:
+    return [row.run for row in await log.due(now)]
+
+
+async def c28_runs_are_counted_by_status(opened: Opener) -> None:
+    log = opened()
+    same(await log.count(), {}, "an empty log")
+    for n in range(6):
+        row = RunRow(f"r{n}", "running", principal="ann" if n % 2 else "bob", parent="r0" * (n > 3))
+        await log.create(row)
+    same(await log.count(), {"running": 6}, "all")
+    same(await log.count(principal="ann"), {"running": 2}, "ann's, without child runs")
+    await log.append("r1", 0, [], status="finished")
+    await log.append("r5", 0, [], status="finished")
+    await log.claim("r0", "me", lease_ms=LONG_MS)
+    same(await log.count(), {"running": 4, "finished": 2}, "after two have ended")
+    same(await log.count(principal="ann"), {"running": 1, "finished": 1}, "of ann's")
+    await log.delete("r1")
+    same(await log.count(), {"running": 4, "finished": 1}, "after one was deleted")
+    same(await log.count(principal="ann"), {"running": 1}, "of ann's")
+    same(await log.count(principal="*"), {}, "nobody's")
+    await log.close()
+
+
+async def c29_filters_and_cursors_find_every_run_once(opened: Opener) -> None:
+    log = opened()
+    for n in range(30):
+        agent, principal = "ab"[n % 2], ("ann", "bob", "")[n % 3]
+        status = "finished" if n % 5 else "running"
+        await log.create(RunRow(f"r{n:02}", status, agent=agent, principal=principal))
+    rows = await log.rows(limit=0)
+    same(len({row.place for row in rows}), 30, "places")
+    pages: list[str] = []
+    before = 0
+    while page := await log.rows(agent="a", principal="ann", limit=2, before=before):
+        pages += [row.run for row in page]
+        before = page[-1].place
+    wanted = [row.run for row in rows if row.agent == "a" and row.principal == "ann"]
+    same(pages, wanted, "page by page")
+    found = await log.rows(agent="b", principal="bob", status="running", limit=0)
+    same([row.run for row in found], ["r25"], "three filters")
+    same(await log.rows(agent="c"), [], "an agent without runs")
+    same(await log.rows(before=rows[-1].place), [], "before the first one")
+    same(await log.ids("r0", limit=3), ["r00", "r01", "r02"], "ids that begin so")
+    same(await log.ids("r29"), ["r29"], "an id that begins with itself")
+    same(await log.ids("x"), [], "ids that do not")
+    same(await log.ids("%"), [], "no patterns in a beginning")
+    await log.close()
+
+
+async def c30_one_log_has_one_identity(opened: Opener) -> None:
+    log = opened()
+    await log.create(RunRow(RUN))
+    same(log.identity, log.identity, "its identity")
+    same(bool(log.identity), True, "there is one")
+    await log.close()
+
+
+class Severed(WrappedLog):
+    """A log whose connection breaks at every write: before it arrives, or after it was done."""
+
+    def __init__(self, log: Log, *, after: bool) -> None:
+        super().__init__(log)
+        self._after, self.broken = after, 0
+        self._again = False
+
+    async def _cut(self, write: Callable[[], Awaitable[Any]]) -> Any:
+        self._again = not self._again
+        if not self._again:  # the attempt after the break arrives
+            return await write()
+        self.broken += 1
+        if self._after:
+            await write()
+        raise OutcomeUnknown("the connection was lost")
+
+    async def create(self, row: RunRow, **named: Any) -> Any:
+        return await self._cut(lambda: super(Severed, self).create(row, **named))
+
+    async def claim(self, run: str, owner: str, **named: Any) -> Any:
+        return await self._cut(lambda: super(Severed, self).claim(run, owner, **named))
+
+    async def append(self, run: str, epoch: int, records: Any, **named: Any) -> Any:
+        return await self._cut(lambda: super(Severed, self).append(run, epoch, records, **named))
+
+    async def post(self, run: str, signal: Signal) -> bool:
+        new: bool = await self._cut(lambda: super(Severed, self).post(run, signal))
+        return new
+
+
+async def c31_what_became_of_a_write_can_be_found_out(opened: Opener) -> None:
+    for after in (True, False):
+        log, run = opened(), f"run-{after}"
+        cut = Severed(log, after=after)
+        certain = CertainLog(cut, pauses_s=(0.0,) * 4)
+
+        async def fresh(cut: Severed = cut) -> None:
+            cut._again = False
+
+        first = updates(run, 0, 1)
+        claim = await certain.create(RunRow(run, "running"), records=first, owner="me")
+        same(claim.epoch, 1, "the epoch of a run whose answer was lost")
+        for seq in range(1, 6):
+            await fresh()
+            written = await certain.append(run, 1, updates(run, seq, 1), status="running")
+            same(written, True, "an append whose answer was lost")
+        same(await seqs(log, run), list(range(6)), "each record once")
+        await fresh()
+        message = Signal("s1", "steer", "ann", 1, {"text": "x"})
+        same(await certain.post(run, message), True, "a message whose answer was lost")
+        same(await log.inbox(run), [message], "the inbox")
+        await fresh()
+        same((await certain.claim(run, "me", epoch=1)).epoch, 2, "a claim whose answer was lost")
+        await fresh()
+        await refused(Conflict, certain.append(run, 1, updates(run, 6, 1)), "an old epoch's append")
+        await log.claim(run, "other", epoch=2)
+        await fresh()
+        await refused(Conflict, certain.append(run, 2, updates(run, 6, 1)), "who was overtaken")
+        same(await seqs(log, run), list(range(6)), "the records after that")
+        same(cut.broken > 8, True, "answers were lost")
+        await log.close()
+    dead = opened()
+    certain = CertainLog(_Gone(dead), pauses_s=(0.0, 0.0))
+    await refused(OutcomeUnknown, certain.create(RunRow("x")), "a log that never comes back")
+    await dead.close()
+
+
+class _Gone(WrappedLog):
+    async def create(self, row: RunRow, **named: Any) -> Any:
+        raise OutcomeUnknown("the connection was lost")
+
+    async def row(self, run: str) -> RunRow:
+        raise OutcomeUnknown("still away")

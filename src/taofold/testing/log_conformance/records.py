@@ -1,0 +1,214 @@
+"""Contracts 1 to 14 of a log: records, owners, messages, blobs and rows."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from taofold.core.errors import Conflict, LogError, UnknownRun
+from taofold.log.log import RunRow, Signal
+from taofold.testing.log_conformance.checks import RUN, Opener, owned, refused, same, seqs, updates
+
+
+async def c01_records_come_back_as_written_and_in_order(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    records = updates(RUN, 0, 5)
+    same(await log.append(RUN, epoch, records[:3]), True, "append returns")
+    same(await log.append(RUN, epoch, records[3:], disk=True), True, "append to disk returns")
+    same(await log.read(RUN), records, "what was written")
+    await log.close()
+
+
+async def c02_read_starts_after_and_stops_at_a_limit(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    await owned(log, "run-2")
+    records = updates(RUN, 0, 1200)
+    await log.append(RUN, epoch, records)
+    await log.append("run-2", 1, updates("run-2", 0, 3))
+    same(await log.read(RUN), records, "a long run")
+    same(await log.read(RUN, after=1), records[2:], "after=1")
+    same(await log.read(RUN, after=1, limit=2), records[2:4], "after=1, limit=2")
+    same(await log.read(RUN, limit=700), records[:700], "limit=700")
+    same(await log.read(RUN, after=1199), [], "after the last one")
+    same(await log.read(RUN, after=2**40), [], "long after the last one")
+    await log.close()
+
+
+async def c03_a_sequence_number_that_is_not_the_next_is_a_conflict(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    await log.append(RUN, epoch, updates(RUN, 0, 2))
+    for first in (0, 1, 3):
+        await refused(Conflict, log.append(RUN, epoch, updates(RUN, first, 1)), f"seq {first}")
+    gap = [*updates(RUN, 2, 1), *updates(RUN, 4, 1)]
+    await refused(Conflict, log.append(RUN, epoch, gap), "a gap in a batch")
+    await refused(Conflict, log.append(RUN, epoch, updates("run-2", 2, 1)), "another run's record")
+    same(await seqs(log), [0, 1], "after refused appends")
+    await log.close()
+
+
+async def c04_who_was_overtaken_gets_a_conflict(opened: Opener) -> None:
+    log = opened()
+    old = await owned(log)
+    await log.append(RUN, old, updates(RUN, 0, 1))
+    claim = await log.claim(RUN, "second")
+    same((claim.epoch > old, claim.previous_owner), (True, "first"), "the second claim")
+    await refused(Conflict, log.append(RUN, old, updates(RUN, 1, 1)), "the old owner's append")
+    await refused(Conflict, log.append(RUN, claim.epoch + 1, updates(RUN, 1, 1)), "epoch ahead")
+    await refused(Conflict, log.append(RUN, old, [], status="finished"), "an old owner's status")
+    same((await log.row(RUN)).status, "new", "the status after that")
+    same(await log.append(RUN, claim.epoch, updates(RUN, 1, 1)), True, "the new owner's append")
+    same(await seqs(log), [0, 1], "the records")
+    await log.close()
+
+
+async def c05_one_of_many_owners_wins_each_record(opened: Opener) -> None:
+    log = opened()
+    await log.create(RunRow(RUN))
+    claims = await asyncio.gather(*(log.claim(RUN, f"owner-{i}") for i in range(8)))
+    same(len({claim.epoch for claim in claims}), 8, "different epochs")
+    outcomes = await asyncio.gather(
+        *(log.append(RUN, claim.epoch, updates(RUN, 0, 2)) for claim in claims),
+        return_exceptions=True,
+    )
+    newest = max(range(8), key=lambda i: claims[i].epoch)
+    same([i for i in range(8) if outcomes[i] is True], [newest], "winners")
+    same(sum(isinstance(outcome, Conflict) for outcome in outcomes), 7, "conflicts")
+    same(await seqs(log), [0, 1], "the records")
+    await log.close()
+
+
+async def c06_a_refused_append_leaves_nothing_behind(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    await log.post(RUN, Signal("s1", "steer"))
+    bad = [*updates(RUN, 0, 3), *updates(RUN, 5, 1)]
+    call = log.append(
+        RUN, epoch, bad, consume=["s1"], blobs={"d1": b"x"}, status="running", waiting_for="w"
+    )
+    await refused(Conflict, call, "a bad batch")
+    row = await log.row(RUN)
+    same((row.status, row.waiting_for, row.events), ("new", "", 0), "the row")
+    same([signal.id for signal in await log.inbox(RUN)], ["s1"], "the inbox")
+    await refused(LogError, log.blob("d1"), "the blob")
+    await log.close()
+
+
+async def c07_an_id_is_taken_once(opened: Opener) -> None:
+    log = opened()
+    await log.create(RunRow(RUN, goal="first"))
+    await refused(Conflict, log.create(RunRow(RUN, goal="second")), "the same id")
+    same((await log.row(RUN)).goal, "first", "the goal")
+    await log.close()
+
+
+async def c08_a_session_has_one_run_at_a_time(opened: Opener) -> None:
+    log = opened()
+    for number, status in enumerate(("finished", "limited", "failed", "cancelled")):
+        run = f"run-{number}"
+        epoch = await owned(log, run, session="s")
+        await refused(Conflict, log.create(RunRow("other", session="s")), "a second run")
+        await log.append(run, epoch, [], status="waiting", waiting_for="approval")
+        await refused(Conflict, log.create(RunRow("other", session="s")), "beside a waiting run")
+        await log.append(run, epoch, [], status=status)
+    await log.create(RunRow("else", session="t"))
+    await log.create(RunRow("none-1"))
+    await log.create(RunRow("none-2"))
+    same(len(await log.rows(session="s")), 4, "runs of the session")
+    await log.close()
+
+
+async def c09_a_signal_is_taken_once_and_consumed_with_its_events(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    await owned(log, "run-2")
+    first = Signal("s1", "steer", by="ann", at=5, data={"text": "héllo\0", "seq": 3})
+    same(await log.post(RUN, first), True, "the first post")
+    same(await log.post(RUN, first), False, "the second post")
+    same(await log.post(RUN, Signal("s0", "cancel")), True, "another id")
+    same(await log.post("run-2", first), True, "the same id in another run")
+    same(await log.inbox(RUN), [first, Signal("s0", "cancel")], "the inbox in order of arrival")
+    await log.append(RUN, epoch, updates(RUN, 0, 1), consume=["s1", "unknown"])
+    same([signal.id for signal in await log.inbox(RUN)], ["s0"], "what is left")
+    same(await log.post(RUN, first), False, "a post after consumption")
+    same(len(await log.inbox("run-2")), 1, "the other run's inbox")
+    await log.close()
+
+
+async def c10_if_quiet_writes_nothing_while_messages_wait(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    records = updates(RUN, 0, 1)
+    await log.post(RUN, Signal("s1", "steer"))
+    await log.post(RUN, Signal("s2", "steer"))
+    call = log.append(RUN, epoch, records, consume=["s1"], status="waiting", if_quiet=True)
+    same(await call, False, "append while s2 waits")
+    same(await seqs(log), [], "the records")
+    same((await log.row(RUN)).status, "new", "the status")
+    same(len(await log.inbox(RUN)), 2, "messages")
+    done = await log.append(RUN, epoch, records, consume=["s1", "s2"], if_quiet=True)
+    same(done, True, "append that takes them all")
+    same(await log.append(RUN, epoch, updates(RUN, 1, 1), if_quiet=True), True, "an empty inbox")
+    await log.close()
+
+
+async def c11_blobs_come_back_and_may_be_written_twice(opened: Opener) -> None:
+    log = opened()
+    epoch = await owned(log)
+    content = bytes(range(256)) * 5000
+    await log.append(RUN, epoch, [], blobs={"d1": content, "d0": b""})
+    await log.append(RUN, epoch, updates(RUN, 0, 1), blobs={"d1": content})
+    same(await log.blob("d1") == content, True, "the content of a blob")
+    same(await log.blob("d0"), b"", "an empty blob")
+    await refused(LogError, log.blob("d2"), "an unknown blob")
+    await log.close()
+
+
+async def c12_rows_show_what_was_written(opened: Opener) -> None:
+    log = opened()
+    given = RunRow(
+        RUN, goal="g", agent="a", session="s", parent="p", principal="ann",
+        created_at=7, updated_at=7, epoch=9, events=9, owner="nobody",
+    )  # fmt: skip
+    await log.create(given)
+    row = await log.row(RUN)
+    same((row.epoch, row.events, row.owner, row.updated_at), (0, 0, "", 7), "a new row")
+    epoch = (await log.claim(RUN, "me")).epoch
+    await log.append(RUN, epoch, updates(RUN, 0, 2), status="waiting", waiting_for="approval")
+    wanted = RunRow(RUN, "waiting", "g", "a", "s", "p", "ann", 7, 1_001, 2, epoch, "me", "approval")
+    same(replace(await log.row(RUN), place=0), wanted, "the row")
+    await log.append(RUN, epoch, updates(RUN, 2, 1))
+    same((await log.row(RUN)).waiting_for, "approval", "waiting_for without a status")
+    await log.append(RUN, epoch, [], status="running")
+    same((await log.row(RUN)).waiting_for, "", "waiting_for with a status")
+    await log.close()
+
+
+async def c13_rows_are_filtered_and_newest_first(opened: Opener) -> None:
+    log = opened()
+    for number in range(120):
+        odd = number % 2
+        await log.create(RunRow(f"r{number}", parent="p" if odd else "", session=f"s{number}"))
+    epoch = (await log.claim("r7", "me")).epoch
+    await log.append("r7", epoch, [], status="running")
+    same([row.run for row in await log.rows(limit=2)], ["r119", "r118"], "the newest two")
+    same(len(await log.rows()), 100, "the default limit")
+    same(len(await log.rows(limit=0)), 120, "no limit")
+    same(len(await log.rows(parent="p")), 60, "children of p")
+    same([row.run for row in await log.rows(status="running")], ["r7"], "running ones")
+    same([row.run for row in await log.rows(session="s8")], ["r8"], "a session's")
+    same(await log.rows(parent="p", session="s8"), [], "both")
+    await log.close()
+
+
+async def c14_an_unknown_run_is_said_to_be_unknown(opened: Opener) -> None:
+    log = opened()
+    await refused(UnknownRun, log.claim("x", "me"), "claim")
+    await refused(UnknownRun, log.append("x", 0, updates("x", 0, 1)), "append")
+    await refused(UnknownRun, log.read("x"), "read")
+    await refused(UnknownRun, log.row("x"), "row")
+    await refused(UnknownRun, log.post("x", Signal("s", "steer")), "post")
+    await refused(UnknownRun, log.inbox("x"), "inbox")
+    await refused(UnknownRun, log.delete("x"), "delete")
+    await log.close()

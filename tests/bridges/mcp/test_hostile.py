@@ -1,0 +1,137 @@
+"""Servers that mean harm, or are careless: nobody waits for them, and a person hears of it."""
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.server import Server
+
+from taofold import RunContext
+from taofold.bridges.mcp import McpServer
+from taofold.bridges.mcp.definitions import checker
+from taofold.bridges.mcp.transport import load
+from taofold.core.errors import ConfigError
+from taofold.tools.arguments import Checker
+
+from .kit import lister, text, tool
+
+pytestmark = pytest.mark.anyio
+
+DOUBLED = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)} | {"a60": {}}
+"""Sixty lines that ask for 2**60 looks at one value."""
+CHOICES = {"a": {"anyOf": [*[{"$ref": "#/$defs/a"}] * 100, {"type": "integer"}]}}
+"""A choice of a hundred, each of which is that choice again."""
+NESTED = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 30} for n in range(6)} | {
+    "a6": {"type": "integer"}
+}
+"""Six choices of thirty within each other, none of which fits."""
+
+
+def bomb(definitions: dict[str, Any], first: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"x": {"$ref": f"#/$defs/{first}"}},
+        "$defs": definitions,
+    }
+
+
+@pytest.mark.scenario("PEER-22")
+@pytest.mark.parametrize("schema", [bomb(DOUBLED, "a0"), bomb(CHOICES, "a"), bomb(NESTED, "a0")])
+async def test_a_schema_that_takes_for_ever_to_check_holds_nobody_up(
+    schema: dict[str, Any],
+) -> None:
+    made = lister(tool(schema=schema), tool("other", output_schema=schema))
+    made.result = lambda _name, _said: text("called", structured_content={"x": "1"})
+    async with made.bridge() as server, asyncio.timeout(60):
+        for name in ("s_peek", "s_other"):
+            outcome = await server[name].bind({"x": "1"}).run(RunContext(None))
+            assert outcome.status == "success"
+
+
+async def test_comparing_a_million_items_each_with_each_is_left_to_the_server() -> None:
+    promised = {"type": "object", "properties": {"x": {"uniqueItems": True}}}
+    assert checker(promised)({"x": [{"n": n} for n in range(200_000)]}) == ""
+    assert "non-unique" in checker(promised)({"x": [1, 1]}), "what can be checked is"
+
+
+def test_what_a_schema_says_counts_as_far_as_there_is_time_for_it() -> None:
+    numbers = {"type": "object", "properties": {"x": {"items": {"type": "integer"}}}}
+    for check in (checker(numbers), _faults(numbers)):
+        assert check({"x": [1, "two"]}) != ""
+        assert check({"x": [*range(1000), "two"]}) != ""
+        assert check({"x": list(range(1000))}) == ""
+
+
+def _faults(schema: dict[str, Any]) -> Any:
+    def check(value: dict[str, Any]) -> str:
+        try:
+            Checker(schema)(value)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    return check
+
+
+async def test_a_person_hears_which_tools_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    made = lister(tool("odd", schema={"type": "object", "properties": {"x": 5}}), tool("good"))
+    with caplog.at_level(logging.WARNING, "taofold.mcp"):
+        async with made.bridge() as server:
+            assert list(server) == ["s_good"]
+    assert "mcp server 's': a tool is left out: 'odd'" in caplog.text
+
+
+def test_a_package_that_is_broken_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema.validators", None)
+    with pytest.raises(ConfigError, match=r"cannot be loaded .*jsonschema"):
+        load("jsonschema.validators")
+
+
+@pytest.mark.scenario("PEER-22")
+async def test_a_server_that_never_lists_its_tools_is_given_up_at_the_deadline() -> None:
+    async def never(_context: Any, _params: Any) -> Any:
+        await asyncio.Event().wait()
+
+    server = Server("hung", on_list_tools=never)
+    options: Any = {"name": "h", "connect_timeout": 1, "pins": False}
+    async with McpServer.within(server, required=False, **options) as bridge:
+        assert list(bridge) == []
+    with pytest.raises(ConfigError, match=r"did not list its tools within 1 s"):
+        async with asyncio.timeout(20):
+            await McpServer.within(server, **options).open()
+
+
+@pytest.mark.scenario("PEER-22")
+async def test_closing_ends_a_program_that_was_never_greeted() -> None:
+    """Ctrl-C while a mute server is waited for: no process is left behind."""
+    options: Any = {"name": "mute", "connect_timeout": 600, "pins": False}
+    server = McpServer.stdio("sleep", "600", **options)
+    opening = asyncio.create_task(server.open())
+    for _ in range(6000):
+        if started := sleepers():
+            break
+        await asyncio.sleep(0.01)
+    assert started
+    async with asyncio.timeout(30):
+        await server.close()
+        with pytest.raises(ConfigError):
+            await opening
+    assert not started & sleepers()
+
+
+def sleepers() -> set[int]:
+    """The programs of this process that sleep for ten minutes."""
+    listed = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    found = {int(pid) for one in listed for pid in one.read_text().split()}
+    return {pid for pid in found if b"sleep\x00600" in said(pid)}
+
+
+def said(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

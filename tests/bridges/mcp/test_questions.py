@@ -1,0 +1,257 @@
+"""A server that asks a person: the run waits, and goes on in any process with the answer."""
+
+from typing import Any
+
+import pytest
+from mcp import types
+
+from taofold import Decision, MemoryLog, RunResult
+from taofold.bridges.mcp.questions import Unaskable, filled, worded
+from taofold.runtime.control import decide
+from taofold.testing.replay import assert_replays
+
+from .kit import act, agent, bridged, finish, lister, sample, text, tool
+
+pytestmark = pytest.mark.anyio
+FORM = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "age": {"type": "integer", "minimum": 0},
+        "ok": {"type": "boolean", "default": True},
+        "hero": {"type": "string", "enum": ["a", "b"], "default": "a"},
+    },
+    "required": ["name"],
+}
+
+
+async def allowed(log: MemoryLog, result: RunResult[Any]) -> None:
+    """A person lets the call begin (the server is not trusted)."""
+    await decide(log, result.pending[0].id, Decision("approve"))
+
+
+async def begun(log: MemoryLog, server: Any, *script: str) -> RunResult[Any]:
+    result = await agent(server, *script, log=log).run("x", run_id="r")
+    await allowed(log, result)
+    return await agent(server, *script[1:], log=log).resume("r")
+
+
+async def test_a_question_parks_the_run_and_the_answer_completes_the_call() -> None:
+    log, seen, host = MemoryLog(), list[Any](), None
+    host = sample(seen)
+    async with bridged(host) as server:
+        result = await begun(log, server, act("s_wipe", path="/x"))
+    assert (result.status, result.stop_reason) == ("waiting", "awaiting_input")
+    [asked] = result.pending
+    assert "the server 's' asks: really wipe /x? [ok: boolean" in asked.question
+    assert asked.form is not None
+    assert asked.form["required"] == ["ok"]
+    assert seen == []
+    await decide(log, asked.id, Decision("answer", answer="yes"))
+    async with bridged(host) as server:  # another connection, another agent
+        one = agent(server, finish(), log=log)
+        ended = await one.resume("r")
+        await assert_replays(one, ended)
+    assert ended.steps[0].observations[0].result == "wiped /x: True"
+    assert seen == [("wipe", "/x", True)]
+
+
+async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
+    log, host = MemoryLog(), sample()
+    async with bridged(host) as server:
+        result = await begun(log, server, act("s_enrol"))
+        for wrong, why in (
+            ("Ada", "Answer with JSON that holds name, age."),
+            ('{"name": "Ada", "age": "old"}', "That does not fit: parameter 'age'"),
+            ('{"name": "Ada", "age": 1, "x": 1}', "The form has no 'x'"),
+        ):
+            await decide(log, result.pending[0].id, Decision("answer", answer=wrong))
+            result = await agent(server, finish(), log=log).resume("r")
+            assert result.status == "waiting"
+            assert result.pending[0].question.startswith(why)
+        right = Decision("edit", parameters={"name": "Ada", "age": 36})
+        await decide(log, result.pending[0].id, right)
+        ended = await agent(server, finish(), log=log).resume("r")
+    assert ended.steps[0].observations[0].result == "Ada, 36"
+
+
+async def test_a_refusal_reaches_the_server() -> None:
+    log, seen = MemoryLog(), list[Any]()
+    async with bridged(sample(seen)) as server:
+        result = await begun(log, server, act("s_wipe", path="/x"))
+        await decide(log, result.pending[0].id, Decision("deny"))
+        ended = await agent(server, finish("well"), log=log).resume("r")
+    assert ended.steps[0].observations[0].status == "failure"
+    assert seen == []
+
+
+async def test_the_older_way_of_asking_ends_the_same() -> None:
+    log, seen, host = MemoryLog(), list[Any](), None
+    host = sample(seen)
+    async with bridged(host, mode="legacy") as server:
+        result = await begun(log, server, act("s_push"))
+        assert result.stop_reason == "awaiting_input"
+        assert "which name?" in result.pending[0].question
+        await decide(log, result.pending[0].id, Decision("answer", answer="Ada"))
+    async with bridged(host, mode="legacy") as server:
+        ended = await agent(server, finish(), log=log).resume("r")
+    assert ended.steps[0].observations[0].result == "accept: name='Ada'"
+    assert seen == ["push", "push"], "asked, and then with the answer at hand"
+
+
+async def test_questions_of_two_calls_at_once_are_not_mixed_up() -> None:
+    """Nobody can tell whose question it is: both are cancelled, and from then on one by one."""
+    import asyncio
+
+    from taofold import RunContext
+    from taofold.tools import InputRequired
+
+    async with bridged(sample(), mode="legacy") as server:
+        call = server["s_push"].bind({})
+        both = [call.run(RunContext(None)), call.run(RunContext(None))]
+        first = await asyncio.gather(*both, return_exceptions=True)
+        assert not all(isinstance(one, InputRequired) for one in first)
+        again = [call.run(RunContext(None)), call.run(RunContext(None))]
+        second = await asyncio.gather(*again, return_exceptions=True)
+        assert all(isinstance(one, InputRequired) for one in second)
+
+
+async def test_a_secret_is_never_asked_for_in_a_form() -> None:
+    log = MemoryLog()
+    async with bridged(sample()) as server:
+        result = await begun(log, server, act("s_login"), finish("no"))
+    seen = result.steps[0].observations[0]
+    assert seen.status == "failure"
+    assert "asks a person for password" in str(seen.result)
+    assert result.pending == ()
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"api_key": {"type": "string"}},
+        {"accessToken": {"type": "string"}},
+        {"x": {"type": "string", "title": "Your password"}},
+        {"x": {"type": "string", "format": "password"}},
+        {"x": {"type": "string", "description": "the secret of the vault"}},
+    ],
+)
+def test_secrets_are_known_by_their_names_and_by_what_is_said_of_them(field: Any) -> None:
+    with pytest.raises(Unaskable, match="secrets are not passed on"):
+        worded("s", {"message": "?", "requestedSchema": {"type": "object", "properties": field}})
+
+
+async def test_a_page_to_open_is_shown_with_its_host_and_waits_for_a_yes() -> None:
+    made = lister(tool())
+    state = {"asked": False}
+
+    def result(name: str, arguments: Any) -> Any:
+        if not state["asked"]:
+            state["asked"] = True
+            params = types.ElicitRequestURLParams(message="sign in", url="https://a.example/in?x=1")
+            asked = {"k": types.ElicitRequest(params=params)}
+            return types.InputRequiredResult(input_requests=asked, request_state="sealed")
+        return text("signed in")
+
+    made.result = result
+    log = MemoryLog()
+    async with made.bridge() as server:
+        waits = await begun(log, server, act("s_peek"))
+        assert waits.stop_reason == "awaiting_approval"
+        assert "open a page on 'a.example': https://a.example/in?x=1" in waits.pending[0].question
+        await decide(log, waits.pending[0].id, Decision("approve"))
+        ended = await agent(server, finish(), log=log).resume("r")
+    assert ended.steps[0].observations[0].result == "signed in"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)",
+        "javascript://a.example/%0aalert(1)",
+        "file:///etc/passwd",
+        "https://a\u202eb/",
+    ],
+)
+def test_a_page_that_is_none_is_not_opened(url: str) -> None:
+    with pytest.raises(Unaskable, match="not a web page"):
+        worded("s", {"mode": "url", "message": "?", "url": url})
+
+
+async def test_a_server_that_wants_a_model_or_folders_is_told_that_there_are_none() -> None:
+    made = lister(tool())
+    asked = {"k": types.ListRootsRequest()}
+    made.result = lambda *_: types.InputRequiredResult(input_requests=asked)
+    async with made.bridge() as server:
+        one = agent(server, act("s_peek"), finish("well"), approve="all")
+        result = await one.run("x")
+    seen = result.steps[0].observations[0]
+    assert (seen.status, result.success) == ("failure", True)
+    assert "roots" in str(seen.result)
+
+
+async def test_a_server_that_never_stops_asking_is_left() -> None:
+    made = lister(tool())
+    form = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    params = types.ElicitRequestFormParams(message="more?", requested_schema=form)
+    asked = {"k": types.ElicitRequest(params=params)}
+    made.result = lambda *_: types.InputRequiredResult(input_requests=asked, request_state="s")
+
+    def says(request: Any) -> Decision:
+        return Decision("answer", answer="1") if request.wants_text else Decision("approve")
+
+    async with made.bridge() as server:
+        one = agent(server, act("s_peek"), finish("enough"), approve=says)
+        result = await one.run("x")
+    assert result.success
+    assert "too many questions" in str(result.steps[0].observations[0].result)
+    assert len(made.called) < 30
+
+
+async def test_a_state_that_holds_a_secret_of_ours_is_not_written() -> None:
+    made = lister(tool())
+    secret = "hunter2hunter2hunter2"
+    params = types.ElicitRequestFormParams(message="?", requested_schema=FORM)
+    asked = {"k": types.ElicitRequest(params=params)}
+    made.result = lambda *_: types.InputRequiredResult(input_requests=asked, request_state=secret)
+    log = MemoryLog()
+    async with made.bridge() as server:
+        one = agent(server, act("s_peek"), finish("no"), approve="all", secrets=[secret], log=log)
+        result = await one.run("x")
+    assert result.success
+    assert secret not in str(result.records)
+
+
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        ("Ada", {"name": "Ada", "ok": True, "hero": "a"}),
+        ('{"name": "Ada", "ok": false}', {"name": "Ada", "ok": False, "hero": "a"}),
+    ],
+)
+def test_answers_fill_forms_with_their_defaults(said: str, content: dict[str, Any]) -> None:
+    assert filled(FORM, said) == (content, "")
+
+
+@pytest.mark.parametrize(
+    ("rules", "said", "meant"),
+    [
+        ({"type": "boolean"}, "Yes", True),
+        ({"type": "boolean"}, "off", False),
+        ({"type": "integer"}, "12", 12),
+        ({"type": "number"}, "1.5", 1.5),
+        ({"type": "array", "items": {"type": "string"}}, '["a"]', ["a"]),
+        ({"type": "string"}, "12", "12"),
+    ],
+)
+def test_a_plain_answer_is_read_as_the_one_field_is_typed(
+    rules: Any, said: str, meant: Any
+) -> None:
+    content, wrong = filled({"properties": {"x": rules}, "required": ["x"]}, said)
+    assert (content, wrong) == ({"x": meant}, "")
+
+
+@pytest.mark.parametrize("said", ["", "maybe", '{"x": "c"}', "[1]", "null"])
+def test_an_answer_that_is_none_is_not_sent(said: str) -> None:
+    form = {"properties": {"x": {"type": "boolean"}}, "required": ["x"]}
+    assert filled(form, said)[1]
