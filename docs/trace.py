@@ -10,7 +10,7 @@ from rich.text import Text
 
 from taofold import Agent, Limits, Policy
 from taofold.cli.render.story import Story
-from taofold.cli.render.terminal import Rich
+from taofold.cli.render.terminal import RichVoice
 from taofold.tools.command import command_tool
 from taofold.tools.files import file_tools
 from taofold_repair.demo import GOAL, demo_project
@@ -19,7 +19,7 @@ SHOWN = 34
 """Lines of the picture: the beginning of the run and its end."""
 
 
-class Still(Rich):
+class Still(RichVoice):
     """The trace without the line that moves."""
 
     def busy(self, doing: str) -> None:

@@ -21,7 +21,7 @@ from taofold import Agent, Limits, MemoryLog, tool
 from taofold.policy.redaction import Redactor
 from taofold.telemetry import otel
 from taofold.telemetry.attributes import attributes
-from taofold.telemetry.projection import Projection, spans_of
+from taofold.telemetry.projection import SpanProjection, spans_of
 from taofold.telemetry.prompt import Disclosure
 from taofold.testing import ScriptedModel
 
@@ -93,7 +93,7 @@ def parts(steps: int, rounds: int) -> dict[str, float]:
     )  # fmt: skip
     records = agent.run_sync("look around").records
     spans = spans_of(records)
-    plain, full = otel.Translation(), otel.Translation(content=True)
+    plain, full = otel.OtelTranslation(), otel.OtelTranslation(content=True)
     content = Disclosure(Redactor())
 
     def best(work) -> float:
@@ -105,7 +105,7 @@ def parts(steps: int, rounds: int) -> dict[str, float]:
         return min(times) / len(spans) * 1e6
 
     def project() -> None:
-        projection = Projection("x")
+        projection = SpanProjection("x")
         for record in records:
             projection.feed(record)
 

@@ -78,7 +78,7 @@ from taofold.log.sqlite.log import SqliteLog  # noqa: E402
 from taofold.loop.stream import ids, load  # noqa: E402
 from taofold.runtime.control import decide, pending  # noqa: E402
 from taofold.runtime.tool_calls import effect_id  # noqa: E402
-from taofold.server.auth.tokens import Tokens  # noqa: E402
+from taofold.server.auth.tokens import TokenStore  # noqa: E402
 from taofold.tools.scratch import sweep  # noqa: E402
 
 PLANS = ("lpf", "ps", "yl", "fsp", "hl", "ypf", "sls", "lfy", "ld")
@@ -684,7 +684,7 @@ async def world_of(
 ) -> dict[str, Any]:
     """Faults, what became of them, and what was wrong."""
     chaos = Chaos(faults, seed, options.loops)
-    chaos.token = Tokens(FOLDER / "tokens").add("chaos", ["ADMIN"])
+    chaos.token = TokenStore(FOLDER / "tokens").add("chaos", ["ADMIN"])
     begun = time.monotonic()
     wrong = await chaos.run(children, options.seconds, options.patience)
     found, figures = await judged(chaos)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.terminal import Taofold
 
-from taofold.cli.prompt import Asking
+from taofold.cli.prompt import PromptApprover
 from taofold.core.values import Action, Tier
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
@@ -53,20 +53,20 @@ def request(question: str = "", tool: str = "note") -> Approval:
     ],
 )
 async def test_a_person_decides(lines: list[str], decision: Decision) -> None:
-    assert await Asking(Script(*lines))(request()) == decision
+    assert await PromptApprover(Script(*lines))(request()) == decision
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("lines", [["q"], [], ["d"], ["e"]])
 async def test_quitting_or_the_end_of_input_leaves_it_waiting(lines: list[str]) -> None:
     with pytest.raises(Park, match="awaiting_approval"):
-        await Asking(Script(*lines))(request())
+        await PromptApprover(Script(*lines))(request())
 
 
 @pytest.mark.anyio
 async def test_it_shows_tool_tier_reason_and_preview() -> None:
     script = Script("a")
-    await Asking(script)(request())
+    await PromptApprover(script)(request())
     shown = script.shown[0]
     assert "note needs your word" in shown
     assert "2: it writes, or its author" in shown
@@ -76,15 +76,17 @@ async def test_it_shows_tool_tier_reason_and_preview() -> None:
 
 @pytest.mark.anyio
 async def test_a_question_needs_an_answer() -> None:
-    assert (await Asking(Script("", "blue"))(request("which?", "ask_user"))).answer == "blue"
+    assert (
+        await PromptApprover(Script("", "blue"))(request("which?", "ask_user"))
+    ).answer == "blue"
     with pytest.raises(Park, match="awaiting_input"):
-        await Asking(Script(""))(request("which?", "ask_user"))
+        await PromptApprover(Script(""))(request("which?", "ask_user"))
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("line", "verdict"), [("w", "done"), ("r", "allow"), ("s", "deny")])
 async def test_an_action_in_doubt_has_its_own_choices(line: str, verdict: str) -> None:
-    assert (await Asking(Script(line))(request("did it happen?"))).verdict == verdict
+    assert (await PromptApprover(Script(line))(request("did it happen?"))).verdict == verdict
 
 
 class Terminal:

@@ -12,7 +12,7 @@ from tests import prerequisites
 from tests.server.live import Client, serving
 
 from taofold import Agent
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 
 FLAGS = (
     "--no-sandbox",
@@ -122,8 +122,8 @@ async def seated(
     """A signed-in browser. On leaving, nothing may have gone wrong in the page."""
     program = prerequisites.chromium()
     expect.set_options(timeout=PATIENCE)
-    token = Tokens(folder / "tokens.json").add("ann", ["ADMIN"])
-    tokens = Tokens(folder / "tokens.json")
+    token = TokenStore(folder / "tokens.json").add("ann", ["ADMIN"])
+    tokens = TokenStore(folder / "tokens.json")
     async with (
         serving(agents, folder / "runs.db", tokens=tokens, token=token, seconds=180) as client,
         async_playwright() as playwright,

@@ -7,7 +7,7 @@ from tests.server.agents import Bench, act, finish
 from tests.server.live import serving
 
 from taofold.core.values import Reply, Usage
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +50,7 @@ async def test_a_run_that_goes_on_is_measured_again_and_an_ended_one_is_remember
 
 
 async def test_figures_of_somebody_else_are_not_there(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     ann, bob = (tokens.add(name, ["EDITOR"]) for name in ("ann", "bob"))
     async with serving(
         Bench().agent(finish()), tmp_path / "runs.db", tokens=tokens, token=ann

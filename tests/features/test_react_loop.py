@@ -17,7 +17,7 @@ from tests.server.live import Client, Event, serving
 
 from taofold import Limits, Policy
 from taofold.core.errors import ModelError
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "testops"
 
@@ -60,7 +60,7 @@ class Story:
 
     async def play(self, role: str, **body: Any) -> None:
         """Send the message, listen, approve what waits if it is a person's to approve."""
-        tokens = Tokens(self.folder / "tokens.json")
+        tokens = TokenStore(self.folder / "tokens.json")
         secrets = {name: tokens.add(name.lower(), [name]) for name in ("EDITOR", "USER")}
         agent = self.bench.agent(*self.replies, limits=Limits.chat(), policy=self.policy)
         log = self.folder / "runs.db"

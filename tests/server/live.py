@@ -14,7 +14,7 @@ from taofold import Agent
 from taofold.log.log import Log
 from taofold.log.sqlite.log import SqliteLog
 from taofold.server import Server, Settings, create_app
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 from taofold.server.listener import server_for
 
 QUICK = Settings(look_s=0.02, tail_s=0.01, grace_s=0.05, stop_s=1.0)
@@ -139,7 +139,7 @@ async def serving(
     log: Log | Path,
     *,
     settings: Settings = QUICK,
-    tokens: Tokens | None = None,
+    tokens: TokenStore | None = None,
     token: str | None = None,
     now: Callable[[], int] | None = None,
     header_s: float = 10.0,

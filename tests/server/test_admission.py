@@ -11,7 +11,7 @@ from tests.server.agents import Bench, act, finish
 from tests.server.live import PATIENCE, Client, serving
 
 from taofold.server import Settings
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 
 pytestmark = pytest.mark.anyio
 
@@ -190,10 +190,10 @@ async def test_guessing_tokens_ends_soon(tmp_path: Path) -> None:
 
 
 async def test_a_token_is_a_principal_and_a_revoked_one_is_nobody(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     said = tokens.add("alice", ["USER"])
     async with serving(
-        Bench().agent(*AGENT), tmp_path / "r.db", tokens=Tokens(tmp_path / "tokens.json")
+        Bench().agent(*AGENT), tmp_path / "r.db", tokens=TokenStore(tmp_path / "tokens.json")
     ) as client:
         assert (await client.get("/me")).status_code == 401
         headers = {"Authorization": f"Bearer {said}"}
@@ -208,9 +208,9 @@ async def test_a_token_is_a_principal_and_a_revoked_one_is_nobody(tmp_path: Path
 
 async def test_a_damaged_or_open_token_file_lets_nobody_in(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
-    tokens = Tokens(path)
+    tokens = TokenStore(path)
     said = tokens.add("alice", ["USER"])
-    async with serving(Bench().agent(*AGENT), tmp_path / "r.db", tokens=Tokens(path)) as client:
+    async with serving(Bench().agent(*AGENT), tmp_path / "r.db", tokens=TokenStore(path)) as client:
         headers = {"Authorization": f"Bearer {said}"}
         assert (await client.get("/me", headers=headers)).status_code == 200
         whole = path.read_text()
@@ -245,7 +245,7 @@ async def test_a_browser_signs_in_once_by_link_and_needs_the_csrf_header(client:
 
 
 async def test_a_cookie_from_a_token_is_worth_what_the_token_is_worth(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     said = tokens.add("alice", ["USER"])
     async with serving(Bench().agent(*AGENT), tmp_path / "r.db", tokens=tokens) as client:
         answer = await client.post("/signin", {"token": said})
@@ -256,7 +256,7 @@ async def test_a_cookie_from_a_token_is_worth_what_the_token_is_worth(tmp_path: 
 
 
 async def test_sessions_of_two_people_with_one_name_are_two(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     alice, bob = tokens.add("alice", ["USER"]), tokens.add("bob", ["USER"])
     told: list[str] = []
 
@@ -279,7 +279,7 @@ async def test_sessions_of_two_people_with_one_name_are_two(tmp_path: Path) -> N
 
 
 async def test_another_page_is_served_only_if_it_was_allowed_by_name(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     said = tokens.add("alice", ["USER"])
     settings = Settings(origins=frozenset({"https://ui.example"}))
     agent = Bench().agent(*AGENT)

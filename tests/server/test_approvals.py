@@ -12,7 +12,7 @@ from tests.server.live import QUICK, Client, serving
 
 from taofold import Agent, Limits, Policy
 from taofold.log.store import clock
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 
 pytestmark = pytest.mark.anyio
 
@@ -182,8 +182,8 @@ async def test_of_two_decisions_at_once_one_counts(tmp_path: Path) -> None:
         assert bench.done == [("publish", "hello")]
 
 
-def people(path: Path, **roles: str) -> tuple[Tokens, dict[str, str]]:
-    tokens = Tokens(path / "tokens.json")
+def people(path: Path, **roles: str) -> tuple[TokenStore, dict[str, str]]:
+    tokens = TokenStore(path / "tokens.json")
     return tokens, {name: tokens.add(name, [role]) for name, role in roles.items()}
 
 

@@ -14,7 +14,7 @@ from taofold.log.registry.registry import memory_registry
 from taofold.loop import events as loop_events
 from taofold.loop.stream import LoopStream
 from taofold.loop.values import Wish
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ async def test_loops_and_patterns_are_shown_to_the_local_principal(tmp_path: Pat
 
 
 async def test_others_need_to_be_administrators(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     alice, root = tokens.add("alice", ["USER"]), tokens.add("root", ["ADMIN"])
     agent = Bench().agent(finish())
     options = {"journal": MemoryJournal(), "registry": memory_registry(), "tokens": tokens}

@@ -21,8 +21,8 @@ from taofold.server import Settings, create_app
 from taofold.server.app import ENDPOINTS
 from taofold.server.auth.admission import Door
 from taofold.server.auth.sessions import Signin
-from taofold.server.auth.tokens import LocalToken, Tokens
-from taofold.server.endpoint import Endpoint, Problem
+from taofold.server.auth.tokens import LocalToken, TokenStore
+from taofold.server.endpoint import ApiEndpoint, Problem
 
 pytestmark = pytest.mark.anyio
 
@@ -34,14 +34,14 @@ PAGES = {"/", "/static/{file:path}"}
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     """A server that knows tokens; the client sends nothing by itself."""
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     settings = Settings(failures_burst=1000)
     agent = Bench().agent(*AGENT)
     async with serving(agent, tmp_path / "r.db", tokens=tokens, settings=settings) as one:
         yield one
 
 
-async def send(client: Client, endpoint: Endpoint, token: str = "") -> httpx2.Response:
+async def send(client: Client, endpoint: ApiEndpoint, token: str = "") -> httpx2.Response:
     path = re.sub(r"\{[^}]*\}", "x", endpoint.path)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     body: Any = {} if endpoint.unsafe else None
@@ -80,7 +80,7 @@ async def test_a_role_gives_the_rights_of_the_table_and_no_other(client: Client,
 
 
 async def test_the_operator_says_which_role_gives_a_right(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     user, admin = tokens.add("u", ["USER"]), tokens.add("a", ["ADMIN"])
     settings = Settings(policy=Policy(rights={"start": "ADMIN"}))
     agent = Bench().agent(*AGENT)
@@ -93,7 +93,7 @@ async def test_the_operator_says_which_role_gives_a_right(tmp_path: Path) -> Non
 
 async def test_a_viewer_does_not_approve_the_action_of_a_run_that_was_his(tmp_path: Path) -> None:
     bench = Bench()
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     user, viewer = tokens.add("v", ["USER"]), tokens.add("v", ["VIEWER"])
     agent = bench.agent(*AGENT)
     async with serving(agent, tmp_path / "r.db", tokens=tokens, token=user) as client:
@@ -112,7 +112,7 @@ async def test_the_operators_table_holds_where_the_agents_policy_says_nothing(
     tmp_path: Path,
 ) -> None:
     settings = Settings(policy=Policy(rights={"approve_own": "ADMIN"}))
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     user = tokens.add("u", ["USER"])
     agent = Bench().agent(*AGENT)
     async with serving(
@@ -132,7 +132,7 @@ def guest(door: Door, client: str, **headers: str) -> str:
 
 
 def test_the_local_token_counts_from_this_machine_alone() -> None:
-    local, tokens = LocalToken(), Tokens()
+    local, tokens = LocalToken(), TokenStore()
     door = Door(tokens, Signin(tokens), local)
     bearer = f"Bearer {local.value()}"
     assert guest(door, "127.0.0.1", authorization=bearer) == "local"
@@ -147,6 +147,6 @@ def test_the_local_token_counts_from_this_machine_alone() -> None:
 
 
 def test_without_a_token_that_was_made_nobody_is_local() -> None:
-    tokens = Tokens()
+    tokens = TokenStore()
     door = Door(tokens, Signin(tokens), LocalToken())
     assert guest(door, "127.0.0.1", authorization="Bearer ") == "401"

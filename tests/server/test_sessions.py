@@ -18,7 +18,7 @@ from tests.server.live import Client, Event, serving, settled
 from taofold.core.errors import ConfigError, LogError
 from taofold.server import Settings
 from taofold.server.auth.sessions import MOST, SESSION_S, Signin
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 
 pytestmark = pytest.mark.anyio
 
@@ -137,7 +137,7 @@ async def test_sessions_that_cannot_be_trusted_let_nobody_in(tmp_path: Path) -> 
 
 def test_sessions_end_by_time_and_by_number() -> None:
     now = 1_000
-    signin = Signin(Tokens(), now=lambda: now)
+    signin = Signin(TokenStore(), now=lambda: now)
     first, *rest = [signin.redeem(signin.code()) or "" for _ in range(MOST)]
     assert signin.read(first)
     last = signin.redeem(signin.code()) or ""
@@ -152,10 +152,10 @@ def test_sessions_end_by_time_and_by_number() -> None:
 def test_changes_at_the_same_instant_are_all_kept(tmp_path: Path) -> None:
     """Each worker has a `Tokens` of its own, as a process would: only the file's lock is shared."""
     path = tmp_path / "tokens.json"
-    old = [Tokens(path).add("old", ["USER"]).split("_")[1] for _ in range(8)]
+    old = [TokenStore(path).add("old", ["USER"]).split("_")[1] for _ in range(8)]
 
     def work(mine: str) -> None:
-        tokens = Tokens(path)
+        tokens = TokenStore(path)
         for _ in range(4):
             tokens.add(f"new-{mine}", ["USER"])
         tokens.revoke(mine)
@@ -165,14 +165,14 @@ def test_changes_at_the_same_instant_are_all_kept(tmp_path: Path) -> None:
         worker.start()
     for worker in workers:
         worker.join()
-    found = Tokens(path).all()
+    found = TokenStore(path).all()
     assert len(found) == 8 + 8 * 4
     assert {one.id for one in found if one.revoked_at} == set(old)
 
 
 def test_a_change_that_cannot_be_written_is_said_and_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
-    tokens = Tokens(path)
+    tokens = TokenStore(path)
     said = tokens.add("alice", ["USER"])
     (tmp_path / "tokens.json.lock").unlink()
     (tmp_path / "tokens.json.lock").mkdir()

@@ -18,7 +18,7 @@ from taofold.log.memory import MemoryLog
 from taofold.server import Server
 from taofold.server.auth.documents import Shared
 from taofold.server.auth.sessions import Signin
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
 
@@ -49,7 +49,7 @@ def test_who_signs_in_at_one_server_is_signed_in_at_the_other_and_ends_at_both()
     server = postgres.server()
     url = server.url()
     shelves = [Database(url), Database(url)]
-    tokens = [Tokens(Shared(one, "tokens")) for one in shelves]
+    tokens = [TokenStore(Shared(one, "tokens")) for one in shelves]
     signins = [
         Signin(mine, Shared(one, "sessions")) for mine, one in zip(tokens, shelves, strict=True)
     ]
@@ -81,22 +81,22 @@ def settles(holds: Callable[[], bool]) -> bool:
 
 def test_a_writer_who_is_overtaken_reads_again_and_loses_nothing() -> None:
     shelf = Plain()
-    one, two = (Tokens(Shared(shelf, "tokens")) for _ in range(2))
+    one, two = (TokenStore(Shared(shelf, "tokens")) for _ in range(2))
     one.add("ann", ["USER"])
     two.add("bob", ["USER"])
     shelf.overtaken = 3
     one.add("cid", ["USER"])
-    assert [token.principal for token in Tokens(Shared(shelf, "tokens")).all()] == [
+    assert [token.principal for token in TokenStore(Shared(shelf, "tokens")).all()] == [
         "ann", "bob", "cid",
     ]  # fmt: skip
 
 
 def test_a_database_out_of_reach_lets_nobody_in() -> None:
     shelf = Plain()
-    tokens = Tokens(Shared(shelf, "tokens"))
+    tokens = TokenStore(Shared(shelf, "tokens"))
     said = tokens.add("ann", ["USER"])
     shelf.away = True
-    fresh = Tokens(Shared(shelf, "tokens"))
+    fresh = TokenStore(Shared(shelf, "tokens"))
     assert fresh.check(said) is None
     assert fresh.configured  # so that nobody takes it for a server without tokens
     with pytest.raises(ConfigError, match="cannot be read"):

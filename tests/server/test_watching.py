@@ -10,7 +10,7 @@ from tests.server.live import Event, serving, settled
 
 from taofold import Policy
 from taofold.server import Settings
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 from taofold.server.middleware import Audit
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path, protocol: str) -> None:
     bench = Bench()
     bench.gate.clear()
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     said = tokens.add("alice", ["USER"])
     agent = bench.agent(act("wait", "slow"), finish("the secret plan"))
     settings = Settings(look_again_s=0.0, tail_s=0.01)
@@ -52,7 +52,7 @@ async def _text(answer: "asyncio.Future[object] | object") -> str:
 
 async def test_one_principal_cannot_take_every_place(tmp_path: Path) -> None:
     bench = Bench()
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     alice, bob = tokens.add("alice", ["USER"]), tokens.add("bob", ["USER"])
     agent = bench.agent(act("write", "publish", text="x"), finish())
     settings = Settings(most_streams=4, look_s=0.02, tail_s=0.01)
@@ -75,7 +75,7 @@ async def test_one_principal_cannot_take_every_place(tmp_path: Path) -> None:
 
 async def test_an_approver_of_one_agent_sees_nothing_of_another(tmp_path: Path) -> None:
     bench = Bench()
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     alice, eve = tokens.add("alice", ["USER"]), tokens.add("eve", ["EDITOR"])
     replies = act("write", "publish", text="x"), finish()
     inner = bench.agent(*replies, name="inner", policy=Policy())
@@ -118,7 +118,7 @@ async def test_what_a_proxy_passes_on_is_not_this_machine(tmp_path: Path, header
 
 
 async def test_a_guesser_next_door_does_not_keep_others_out(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     said = tokens.add("alice", ["USER"])
     settings = Settings(failures_burst=3)
     agent = Bench().agent(finish())

@@ -14,7 +14,7 @@ from taofold.core.values import Principal
 from taofold.runtime.setup import TRACEPARENT, current
 from taofold.telemetry import otel
 from taofold.telemetry.attributes import attributes
-from taofold.telemetry.opik import Translation as Opik
+from taofold.telemetry.opik import OpikTranslation as Opik
 from taofold.telemetry.projection import Root, spans_of
 from taofold.telemetry.spans import AgentSpan, trace_id
 
@@ -137,7 +137,7 @@ async def test_a_fork_has_a_link_to_where_it_came_from_and_so_has_its_fork(heade
         [link] = root.links
         assert (link.trace, link.id) == (known[source.run_id].trace, known[source.run_id].id)
         with capturing() as server:
-            otel.post(spans, otel.Translation(), endpoint=server.url)
+            otel.post(spans, otel.OtelTranslation(), endpoint=server.url)
             [sent] = [one for one in server.spans() if one.links]
         assert (sent.links[0].trace_id.hex(), sent.links[0].span_id.hex()) == (link.trace, link.id)
         assert told(sent.links[0]) == {"taofold.link": "forked_from"}

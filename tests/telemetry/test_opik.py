@@ -12,7 +12,7 @@ from taofold import MemoryLog
 from taofold.core.errors import ConfigError
 from taofold.core.values import Message
 from taofold.telemetry.delivery import ExportFailed, Outbox
-from taofold.telemetry.opik import Opik, Translation, traced
+from taofold.telemetry.opik import Opik, OpikTranslation, traced
 from taofold.telemetry.projection import Root, spans_of
 from taofold.telemetry.prompt import EncodedMessages, Prompt
 
@@ -27,7 +27,7 @@ async def payload(content=False):
     roots: dict[str, Root] = {}
     spans = [*spans_of(result.records, roots), *spans_of(await log.read(row.run), roots)]
     spans += spans_of((await calculator(approve=lambda _: False).run("add")).records)
-    return Translation("demo", content=content)(spans)
+    return OpikTranslation("demo", content=content)(spans)
 
 
 async def test_a_run_is_one_trace_and_everything_in_it_a_span():
@@ -79,7 +79,7 @@ async def test_secrets_are_redacted_before_they_are_sent():
     spans = spans_of((await calculator(approve="all").run("add")).records)
     spans = [msgspec.structs.replace(one, message=SECRET, **_planted(one)) for one in spans]
     assert SECRET in repr(spans)
-    told = Translation("demo", content=True)(spans)
+    told = OpikTranslation("demo", content=True)(spans)
     assert SECRET not in msgspec.json.encode(told).decode()
 
 
@@ -151,7 +151,7 @@ async def test_what_was_sent_later_is_what_was_sent_live():
         await log.close()
         live = [received(server, what) for what in ("traces", "spans", "scores")]
         server.requests.clear()
-        Opik(server.url, project="p").send(Translation("p")(spans_of(result.records)))
+        Opik(server.url, project="p").send(OpikTranslation("p")(spans_of(result.records)))
         assert live == [received(server, what) for what in ("traces", "spans", "scores")]
 
 

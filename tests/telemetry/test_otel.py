@@ -110,7 +110,7 @@ async def test_what_the_sdk_switches_off_is_off(monkeypatch):
 async def test_requests_keep_within_what_collectors_take():
     spans = spans_of((await calculator(approve="all").run("add")).records)
     long = [replace(one, message="é" * 30_000, error="failure") for one in spans * 50]
-    translate = otel.Translation(content=True)
+    translate = otel.OtelTranslation(content=True)
     bodies = otel.encode(long, translate)
     assert max(map(len, bodies)) <= 2_000_000
     assert len(bodies) > 5
@@ -128,8 +128,8 @@ async def test_what_is_sent_later_is_what_was_sent_live():
     roots: dict[str, Root] = {}
     spans = [*spans_of(result.records, roots), *spans_of(records, roots)]
     with capturing() as later:
-        where = otel.post(spans, otel.Translation(), endpoint=later.url)
-        otel.post(spans, otel.Translation(), endpoint=later.url)
+        where = otel.post(spans, otel.OtelTranslation(), endpoint=later.url)
+        otel.post(spans, otel.OtelTranslation(), endpoint=later.url)
     assert where == f"{later.url}/v1/traces"
     assert len(later.requests) == 2
     assert later.requests[0][3] == later.requests[1][3]
@@ -266,7 +266,7 @@ async def test_the_environment_says_where_and_with_which_headers(monkeypatch):
     with capturing() as server:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url + "/base/")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=a%20b, x-other=c")
-        otel.post(spans, otel.Translation())
+        otel.post(spans, otel.OtelTranslation())
     [(_, path, headers, _)] = server.requests
     assert path == "/base/v1/traces"
     assert (headers["X-Key"], headers["X-Other"]) == ("a b", "c")
@@ -280,7 +280,7 @@ async def test_the_json_form_is_otlps_own():
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     spans = spans_of((await calculator(approve="all").run("add")).records)
-    said = json.loads(otel.dumps(spans, otel.Translation()))
+    said = json.loads(otel.dumps(spans, otel.OtelTranslation()))
     [scope] = said["resourceSpans"][0]["scopeSpans"]
     assert [one["spanId"] for one in scope["spans"]] == [one.id for one in spans]
     for one in scope["spans"]:
@@ -288,13 +288,13 @@ async def test_the_json_form_is_otlps_own():
             if name in one:
                 one[name] = b64encode(bytes.fromhex(one[name])).decode()
     parsed = Parse(json.dumps(said), ExportTraceServiceRequest())
-    [body] = otel.encode(spans, otel.Translation())
+    [body] = otel.encode(spans, otel.OtelTranslation())
     assert parsed == ExportTraceServiceRequest.FromString(body)
 
 
 async def test_the_resource_has_nothing_random_in_it():
     spans = spans_of((await calculator(approve="all").run("add")).records)
-    resource = json.loads(otel.dumps(spans, otel.Translation(project="p")))["resourceSpans"][0]
+    resource = json.loads(otel.dumps(spans, otel.OtelTranslation(project="p")))["resourceSpans"][0]
     facts = {one["key"]: one["value"] for one in resource["resource"]["attributes"]}
     assert facts["service.name"] == facts["openinference.project.name"] == {"stringValue": "p"}
     assert "service.instance.id" not in facts
@@ -302,5 +302,5 @@ async def test_the_resource_has_nothing_random_in_it():
 
 async def test_many_spans_go_in_several_requests():
     spans = spans_of((await calculator(approve="all").run("add")).records) * 40
-    bodies = otel.encode(spans, otel.Translation())
+    bodies = otel.encode(spans, otel.OtelTranslation())
     assert len(bodies) > 1

@@ -50,7 +50,7 @@ async def test_the_sdk_would_send_the_same(content: bool) -> None:
     runs = [await calculator(approve="all").run("add"), await family().run("ask")]
     runs.append(await calculator().run("add"))
     spans = [span for run in runs for span in spans_of(run.records)]
-    translate = otel.Translation(content=content)
+    translate = otel.OtelTranslation(content=content)
     assert len({type(one) for one in spans}) == 4
     ours = ExportTraceServiceRequest.FromString(translate.request(map(translate.encoded, spans)))
     assert ours == encode_spans([translate(one) for one in spans])

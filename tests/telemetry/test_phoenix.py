@@ -145,7 +145,7 @@ def test_a_stored_run_with_a_child_is_one_tree_and_sending_it_again_changes_noth
         return [*spans, *spans_of(await log.read(row.run), roots)]
 
     ours = asyncio.run(run())
-    translate = otel.Translation(content=True, project=PROJECT)
+    translate = otel.OtelTranslation(content=True, project=PROJECT)
     otel.post(ours, translate, endpoint=phoenix)
     first = stored(phoenix, ours[0].trace, len(ours))
     otel.post(ours, translate, endpoint=phoenix)
@@ -157,7 +157,7 @@ def test_a_stored_run_with_a_child_is_one_tree_and_sending_it_again_changes_noth
     assert {id_: span["parent_id"] for id_, span in again.items()} == parents
 
 
-def _another(phoenix: str, translate: otel.Translation) -> dict[str, Any]:
+def _another(phoenix: str, translate: otel.OtelTranslation) -> dict[str, Any]:
     """Something sent later that has arrived, so that what was sent before has too."""
 
     async def run() -> Any:
@@ -176,7 +176,7 @@ def test_a_person_sees_the_tree(phoenix: str) -> None:
 
     result = asyncio.run(calculator(approve="all").run("what is 2 + 3?"))
     ours = spans_of(result.records)
-    otel.post(ours, otel.Translation(content=True, project=PROJECT), endpoint=phoenix)
+    otel.post(ours, otel.OtelTranslation(content=True, project=PROJECT), endpoint=phoenix)
     stored(phoenix, ours[0].trace, len(ours))
     folder = Path(os.environ.get("TAOFOLD_ARTIFACTS", "build/artifacts"))
     folder.mkdir(parents=True, exist_ok=True)

@@ -249,9 +249,12 @@ def _look(place: Path, elsewhere: Path | None) -> None:
     say(f"  cd {quote(str(place))}")
     call = invocation()
     for rest in (
-        "loops list", f"loops report {SECOND}", "patterns list", f"runs show {FIRST}.1",
+        "loops list",
+        f"loops report {SECOND}",
+        "patterns list",
+        f"runs show {FIRST}.1",
         f"runs replay {FIRST}.1",
-    ):  # fmt: skip
+    ):
         say(f"  {call} {rest}")
 
 

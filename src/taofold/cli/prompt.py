@@ -24,7 +24,7 @@ _SHOWN: Final = 2000
 _CUT: Final = "[… the preview is cut here; e shows the parameters in full]"
 
 
-class Lines(Protocol):
+class ApprovalConsole(Protocol):
     """Where a person reads and answers."""
 
     def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> None:
@@ -36,10 +36,10 @@ class Lines(Protocol):
         ...
 
 
-class Asking:
+class PromptApprover:
     """An approver that asks a person; see `Agent(approve=…)`."""
 
-    def __init__(self, lines: Lines, before: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, lines: ApprovalConsole, before: Callable[[], None] = lambda: None) -> None:
         self._lines, self._before = lines, before
 
     async def __call__(self, request: Approval) -> Decision:
@@ -196,9 +196,11 @@ def _panel(title: str, facts: list[tuple[str, str]], preview: str) -> None:
     if preview:
         lines += [Text(""), *[_difference(one) for one in clean(preview).splitlines()]]
     panel = Panel(
-        Group(*lines), title=Text(clean(title), "bold yellow"), title_align="left",
+        Group(*lines),
+        title=Text(clean(title), "bold yellow"),
+        title_align="left",
         border_style="yellow",
-    )  # fmt: skip
+    )
     Console(stderr=True, highlight=False).print(panel)
 
 

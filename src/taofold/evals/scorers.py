@@ -156,7 +156,7 @@ def command(shell: str, folder: Path | str = ".", *, seconds: float = 60.0) -> S
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JudgeVerdict:
     """What a judge says."""
 
     meets: bool
@@ -171,13 +171,18 @@ def judge(criterion: str, agent: "Agent[Any, Any]") -> Scorer:
         agent: whose model, limits and log are used.
     """
     judging = agent.but(
-        name="judge", output=Verdict, tools=(), discover=(), strategy="direct", instructions=_JUDGE
+        name="judge",
+        output=JudgeVerdict,
+        tools=(),
+        discover=(),
+        strategy="direct",
+        instructions=_JUDGE,
     )
 
     async def judge(case: "Case", result: RunResult[Any]) -> Score:
         asked = {"criterion": criterion, "task": case.goal, "answer": _plain(result.output)}
         ended = await judging.run(msgspec.json.encode(asked).decode())
-        if not isinstance(ended.output, Verdict):
+        if not isinstance(ended.output, JudgeVerdict):
             return Score(0.0, f"the judge gave no verdict: {ended.error or ended.status}")
         return Score(float(ended.output.meets), ended.output.reason)
 

@@ -26,8 +26,8 @@ from taofold.server.agui import endpoint as agui
 from taofold.server.api import approvals, attachments, learning, runs, site, start
 from taofold.server.auth.admission import Guest, unauthorized
 from taofold.server.endpoint import (
-    Call,
-    Endpoint,
+    ApiCall,
+    ApiEndpoint,
     Problem,
     check_body,
     check_path,
@@ -39,7 +39,7 @@ from taofold.server.middleware import Front, Visit
 from taofold.server.openapi import document
 from taofold.server.server import Server
 
-ENDPOINTS: Final[Sequence[Endpoint]] = (
+ENDPOINTS: Final[Sequence[ApiEndpoint]] = (
     *start.ENDPOINTS,
     *runs.ENDPOINTS,
     *attachments.ENDPOINTS,
@@ -58,14 +58,14 @@ NOBODY: Final = Principal("nobody", ())
 _logger = logging.getLogger(__name__)
 
 
-def create_app(server: Server, *, extra: Sequence[Endpoint] = ()) -> ASGIApp:
+def create_app(server: Server, *, extra: Sequence[ApiEndpoint] = ()) -> ASGIApp:
     """The application of `server`. `extra` endpoints come on top."""
     published = document((*ENDPOINTS, *extra))
 
-    async def openapi(call: Call) -> Response:
+    async def openapi(call: ApiCall) -> Response:
         return JSONResponse(published)
 
-    described = Endpoint(
+    described = ApiEndpoint(
         "GET", "/openapi.json", openapi, "The API.", "server", hidden=True, right="public"
     )
     endpoints = (*ENDPOINTS, *extra, described)
@@ -88,15 +88,15 @@ def create_app(server: Server, *, extra: Sequence[Endpoint] = ()) -> ASGIApp:
     return Front(app, server, pages)
 
 
-def _routes(server: Server, endpoints: Sequence[Endpoint]) -> list[Route]:
+def _routes(server: Server, endpoints: Sequence[ApiEndpoint]) -> list[Route]:
     """One route for each path, so that another method is answered with those there are."""
-    by_path: dict[str, dict[str, Endpoint]] = {}
+    by_path: dict[str, dict[str, ApiEndpoint]] = {}
     for endpoint in endpoints:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
     return [_route(server, path, known) for path, known in by_path.items()]
 
 
-def _route(server: Server, path: str, known: Mapping[str, Endpoint]) -> Route:
+def _route(server: Server, path: str, known: Mapping[str, ApiEndpoint]) -> Route:
     async def handle(request: Request) -> Response:
         visit: Visit = request.scope["taofold"]
         visit.route = path
@@ -116,7 +116,9 @@ def _method(request: Request) -> str:
     return "GET" if request.method == "HEAD" else request.method
 
 
-async def _answered(server: Server, endpoint: Endpoint, request: Request, visit: Visit) -> Response:
+async def _answered(
+    server: Server, endpoint: ApiEndpoint, request: Request, visit: Visit
+) -> Response:
     guest = _guest(server, endpoint, request)
     if guest is not None:
         visit.who = guest.principal.id
@@ -137,7 +139,7 @@ async def _answered(server: Server, endpoint: Endpoint, request: Request, visit:
         ) from None
     principal = guest.principal if guest is not None else NOBODY
     csrf = guest.csrf if guest is not None else ""
-    said = await endpoint.handler(Call(server, request, principal, path, query, body, csrf))
+    said = await endpoint.handler(ApiCall(server, request, principal, path, query, body, csrf))
     if isinstance(said, BaseModel):
         return _json(said, endpoint.status)
     return said
@@ -149,7 +151,7 @@ def _length(request: Request) -> int:
     return int(said) if said.isascii() and said.isdigit() and len(said) < _LONGEST_NUMBER else 0
 
 
-def _guest(server: Server, endpoint: Endpoint, request: Request) -> Guest | None:
+def _guest(server: Server, endpoint: ApiEndpoint, request: Request) -> Guest | None:
     """Who it is; None without credentials, or with wrong ones where anybody may come.
 
     Raises:
@@ -164,7 +166,7 @@ def _guest(server: Server, endpoint: Endpoint, request: Request) -> Guest | None
         raise
 
 
-def _authorize(server: Server, endpoint: Endpoint, guest: Guest | None) -> None:
+def _authorize(server: Server, endpoint: ApiEndpoint, guest: Guest | None) -> None:
     """Let in whoever holds what the endpoint declares.
 
     Raises:

@@ -19,7 +19,7 @@ from taofold.core.state import fold
 from taofold.log.log import ENDED, Log
 from taofold.server.api import runs, schemas
 from taofold.server.api.schemas import RunsQuery
-from taofold.server.endpoint import Call, Endpoint, Problem
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 
 MEDIA: Final[Mapping[str, str]] = {
     "html": "text/html; charset=utf-8",
@@ -60,7 +60,7 @@ def load(folder: Traversable, prefix: str = "") -> dict[str, File]:
 FILES: Final = load(files("taofold.server") / "static")
 
 
-class Figures(schemas.Run):
+class Figures(schemas.RunView, title="Figures"):
     """A run in a list, with what it took."""
 
     steps: int
@@ -71,14 +71,14 @@ class Figures(schemas.Run):
     seconds: float
 
 
-class Page(schemas.Answer):
+class Page(schemas.ResponseBody):
     """A page of runs, newest first."""
 
     items: list[Figures]
     next: str | None
 
 
-class Totals(schemas.Answer):
+class Totals(schemas.ResponseBody):
     """Sums over the caller's newest runs, without child runs."""
 
     runs: int
@@ -90,12 +90,12 @@ class Totals(schemas.Answer):
     usd: float
 
 
-async def index(call: Call) -> Response:
+async def index(call: ApiCall) -> Response:
     """The page."""
     return _answer(call, FILES["index.html"])
 
 
-async def static(call: Call) -> Response:
+async def static(call: ApiCall) -> Response:
     """A file of the page.
 
     Raises:
@@ -107,14 +107,14 @@ async def static(call: Call) -> Response:
     return _answer(call, file)
 
 
-def _answer(call: Call, file: File) -> Response:
+def _answer(call: ApiCall, file: File) -> Response:
     headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
     if call.request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
     return Response(file.content, media_type=file.media, headers=headers)
 
 
-async def page(call: Call) -> BaseModel:
+async def page(call: ApiCall) -> BaseModel:
     """Your runs with what they took."""
     found = await runs.page(call)
     assert isinstance(found, schemas.Runs)
@@ -122,7 +122,7 @@ async def page(call: Call) -> BaseModel:
     return Page(items=items, next=found.next)
 
 
-async def totals(call: Call) -> BaseModel:
+async def totals(call: ApiCall) -> BaseModel:
     """What your runs took together."""
     server = call.server
     statuses = await server.log.count(principal=call.principal.id)
@@ -142,18 +142,18 @@ async def totals(call: Call) -> BaseModel:
     )
 
 
-def _with(call: Call, query: Any) -> Call:
-    return Call(call.server, call.request, call.principal, call.path, query, None, call.csrf)
+def _with(call: ApiCall, query: Any) -> ApiCall:
+    return ApiCall(call.server, call.request, call.principal, call.path, query, None, call.csrf)
 
 
 _known: Final[OrderedDict[tuple[int, str, int], dict[str, Any]]] = OrderedDict()
 
 
-async def _measured(log: Log, runs: Sequence[schemas.Run]) -> list[Figures]:
+async def _measured(log: Log, runs: Sequence[schemas.RunView]) -> list[Figures]:
     return [Figures(**run.model_dump(), **await _figures(log, run)) for run in runs]
 
 
-async def _figures(log: Log, run: schemas.Run) -> dict[str, Any]:
+async def _figures(log: Log, run: schemas.RunView) -> dict[str, Any]:
     """What a run took; of an ended one, remembered."""
     key = (id(log), run.id, run.events)
     known = _known.get(key)
@@ -176,20 +176,36 @@ async def _figures(log: Log, run: schemas.Run) -> dict[str, Any]:
 
 
 ENDPOINTS: Final = (
-    Endpoint("GET", "/", index, "The console.", "console", page=True, hidden=True, right="public"),
-    Endpoint(
-        "GET", "/static/{file:path}", static, "A file of the console.", "console",
-        page=True, hidden=True,
+    ApiEndpoint(
+        "GET", "/", index, "The console.", "console", page=True, hidden=True, right="public"
+    ),
+    ApiEndpoint(
+        "GET",
+        "/static/{file:path}",
+        static,
+        "A file of the console.",
+        "console",
+        page=True,
+        hidden=True,
         right="public",
     ),
-    Endpoint(
-        "GET", "/console/runs", page, "Your runs with what they took.", "console",
-        query=RunsQuery, answers={200: Page},
+    ApiEndpoint(
+        "GET",
+        "/console/runs",
+        page,
+        "Your runs with what they took.",
+        "console",
+        query=RunsQuery,
+        answers={200: Page},
         right="read",
     ),
-    Endpoint(
-        "GET", "/console/totals", totals, "What your runs took together.", "console",
+    ApiEndpoint(
+        "GET",
+        "/console/totals",
+        totals,
+        "What your runs took together.",
+        "console",
         answers={200: Totals},
         right="read",
     ),
-)  # fmt: skip
+)

@@ -100,22 +100,22 @@ PATHS: Final[Mapping[str, str]] = {
 _JSON: Final = re.compile(r"application/json\s*(;.*)?", re.IGNORECASE)
 
 
-class Shape(BaseModel):
+class RequestModel(BaseModel):
     """What a request says: nothing that we do not know."""
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=False, allow_inf_nan=False)
 
 
-class Nothing(Shape):
+class Nothing(RequestModel):
     """An empty object."""
 
 
-class NoQuery(Shape):
+class NoQuery(RequestModel):
     """No parameters."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """One request, checked."""
 
     server: "Server"
@@ -130,11 +130,11 @@ class Call:
 
 Access: TypeAlias = Right | Literal["public", "signed_in"]
 """A right (`taofold.policy.policy`), or any credentials, or none."""
-Handler: TypeAlias = Callable[[Call], Awaitable[Response | BaseModel]]
+Handler: TypeAlias = Callable[[ApiCall], Awaitable[Response | BaseModel]]
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ApiEndpoint:
     """A route. `answers` says what comes back, by status: a model or a media type."""
 
     method: str
@@ -180,7 +180,7 @@ def check_path(found: Mapping[str, Any]) -> dict[str, str]:
     return said
 
 
-def check_query(endpoint: Endpoint, request: Request) -> Any:
+def check_query(endpoint: ApiEndpoint, request: Request) -> Any:
     """The query's parameters.
 
     Raises:
@@ -194,7 +194,7 @@ def check_query(endpoint: Endpoint, request: Request) -> Any:
     return _checked(endpoint.query, said, "query", strings=True)
 
 
-async def check_body(endpoint: Endpoint, request: Request, most: int) -> Any:
+async def check_body(endpoint: ApiEndpoint, request: Request, most: int) -> Any:
     """The body.
 
     Raises:
@@ -231,15 +231,18 @@ def _checked(model: type[BaseModel], said: Any, where: str, *, strings: bool) ->
 def invalid(error: ValidationError, where: str, under: str = "") -> Problem:
     """422 with every fault: where it is, and its path, below `under`."""
     faults = [
-        {"where": where, "path": "/".join(filter(None, (under, *map(str, one["loc"])))),
-         "fault": one["msg"]}
+        {
+            "where": where,
+            "path": "/".join(filter(None, (under, *map(str, one["loc"])))),
+            "fault": one["msg"],
+        }
         for one in error.errors(include_url=False, include_input=False, include_context=False)
-    ]  # fmt: skip
+    ]
     said = "; ".join(f"{one['path'] or where}: {one['fault']}" for one in faults[:5])
     return Problem(422, "invalid", said, faults=faults[:50])
 
 
-async def seen(call: Call, run: str) -> RunRow:
+async def seen(call: ApiCall, run: str) -> RunRow:
     """The run, if the caller may know of it.
 
     Raises:
@@ -254,7 +257,7 @@ async def seen(call: Call, run: str) -> RunRow:
     return row
 
 
-async def mine(call: Call) -> RunRow:
+async def mine(call: ApiCall) -> RunRow:
     """The run of the path, if the caller may change it.
 
     Raises:

@@ -21,7 +21,7 @@ STOP_S: Final = 5
 _logger = logging.getLogger(__name__)
 
 
-class Timed(H11Protocol):
+class HeaderTimeoutProtocol(H11Protocol):
     """Closes connections whose header does not arrive in time.
 
     The time counts from the connection, or from the first byte after the last answer.
@@ -73,7 +73,7 @@ def server_for(
         app,
         host=host,
         port=port,
-        http=type("Timed", (Timed,), {"header_s": header_s}),
+        http=type("HeaderTimeoutProtocol", (HeaderTimeoutProtocol,), {"header_s": header_s}),
         ws="none",
         lifespan="on",
         log_config=None,

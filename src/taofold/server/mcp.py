@@ -12,9 +12,9 @@ from starlette.types import Scope
 from taofold.core.values import Principal
 from taofold.server.auth.admission import Door
 from taofold.server.auth.sessions import Signin
-from taofold.server.auth.tokens import LocalToken, Tokens
+from taofold.server.auth.tokens import LocalToken, TokenStore
 from taofold.server.endpoint import Problem
-from taofold.server.middleware import Audit, Counts, Rates, Visit
+from taofold.server.middleware import Audit, Counts, RateLimiter, Visit
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class McpEntrance:
 
     door: Door
     audit: Audit
-    rates: Rates = field(default_factory=lambda: Rates(100.0, 400.0))
-    failures: Rates = field(default_factory=lambda: Rates(1 / 6, 20.0))
+    rates: RateLimiter = field(default_factory=lambda: RateLimiter(100.0, 400.0))
+    failures: RateLimiter = field(default_factory=lambda: RateLimiter(1 / 6, 20.0))
     counts: Counts = field(default_factory=Counts)
 
     @classmethod
-    def of(cls, tokens: Tokens, local: LocalToken, folder: Path | None) -> "McpEntrance":
+    def of(cls, tokens: TokenStore, local: LocalToken, folder: Path | None) -> "McpEntrance":
         """The entrance for these tokens; the audit is kept in `folder`."""
         audit = Audit(folder / "audit.jsonl" if folder else None)
         return cls(Door(tokens, Signin(tokens), local), audit)

@@ -29,7 +29,7 @@ _MOST: Final = 10_000
 
 
 @dataclass(slots=True)
-class Rates:
+class RateLimiter:
     """`burst` requests at once, `per_s` more each second, for each name."""
 
     per_s: float
@@ -199,9 +199,9 @@ class Entrance(Protocol):
     @property
     def door(self) -> Door: ...
     @property
-    def rates(self) -> Rates: ...
+    def rates(self) -> RateLimiter: ...
     @property
-    def failures(self) -> Rates: ...
+    def failures(self) -> RateLimiter: ...
     @property
     def counts(self) -> Counts: ...
     @property

@@ -2,17 +2,19 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 import taofold
+from taofold.core.value import is_array, is_object
 from taofold.server.api.schemas import ProblemShape
-from taofold.server.endpoint import MEDIA, PATHS, Endpoint, NoQuery
+from taofold.server.endpoint import MEDIA, PATHS, ApiEndpoint, NoQuery
 
-_REF: Final = "#/components/schemas/{model}"
+_PREFIX: Final = "#/components/schemas/"
+_REF: Final = _PREFIX + "{model}"
 _WHAT: Final = {
     200: "As asked.",
     201: "It was made.",
@@ -39,13 +41,14 @@ _ALWAYS: Final = (400, 401, 403, 408, 413, 414, 415, 422, 429, 431, 503)
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
 
-def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+def document(endpoints: Sequence[ApiEndpoint]) -> dict[str, Any]:
     """The document."""
     shown = [endpoint for endpoint in endpoints if not endpoint.hidden]
     models = _models(shown)
     _, schemas = models_json_schema(
         [(model, mode) for model, mode in models.items()], ref_template=_REF
     )
+    components = _published(schemas.get("$defs", {}))
     paths: dict[str, Any] = {}
     for endpoint in shown:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
@@ -58,7 +61,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": schemas.get("$defs", {}),
+            "schemas": components,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "session": {
@@ -73,7 +76,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     }
 
 
-def _models(endpoints: Sequence[Endpoint]) -> dict[type[BaseModel], Any]:
+def _models(endpoints: Sequence[ApiEndpoint]) -> dict[type[BaseModel], Any]:
     """Every model, and whether it is read or written."""
     found: dict[type[BaseModel], Any] = {ProblemShape: "serialization"}
     for endpoint in endpoints:
@@ -85,7 +88,31 @@ def _models(endpoints: Sequence[Endpoint]) -> dict[type[BaseModel], Any]:
     return found
 
 
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
+def _published(components: dict[str, Any]) -> dict[str, Any]:
+    """The components under their titles, which stay when a class gets another name."""
+    names = {name: str(schema.get("title", name)) for name, schema in components.items()}
+    assert len(set(names.values())) == len(names)
+    return {names[name]: _renamed(schema, names) for name, schema in components.items()}
+
+
+def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
+    """`schema` with every reference to a component by its published name."""
+    if is_object(schema):
+        return {
+            key: _REF.format(model=names[value.removeprefix(_PREFIX)])
+            if key == "$ref" and isinstance(value, str)
+            else _renamed(value, names)
+            for key, value in schema.items()
+        }
+    return [_renamed(part, names) for part in schema] if is_array(schema) else schema
+
+
+def _title(model: type[BaseModel]) -> str:
+    """The name under which the model is published."""
+    return model.model_config.get("title") or model.__name__
+
+
+def _operation(endpoint: ApiEndpoint) -> dict[str, Any]:
     name = re.sub(r"\W+", "_", f"{endpoint.method.lower()}{endpoint.path}").strip("_")
     said: dict[str, Any] = {
         "operationId": name,
@@ -99,13 +126,13 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     elif endpoint.right != "signed_in":
         said["x-right"] = endpoint.right
     if endpoint.body is not None:
-        schema = {"$ref": _REF.format(model=endpoint.body.__name__)}
+        schema = {"$ref": _REF.format(model=_title(endpoint.body))}
         content = {"application/json": {"schema": schema}}
         said["requestBody"] = {"required": True, "content": content}
     return said
 
 
-def _path(endpoint: Endpoint) -> list[dict[str, Any]]:
+def _path(endpoint: ApiEndpoint) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
@@ -117,7 +144,7 @@ def _path(endpoint: Endpoint) -> list[dict[str, Any]]:
     ]
 
 
-def _query(endpoint: Endpoint) -> list[dict[str, Any]]:
+def _query(endpoint: ApiEndpoint) -> list[dict[str, Any]]:
     if endpoint.query is NoQuery:
         return []
     schema = endpoint.query.model_json_schema()
@@ -127,7 +154,7 @@ def _query(endpoint: Endpoint) -> list[dict[str, Any]]:
     ]
 
 
-def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
+def _headers(endpoint: ApiEndpoint) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
@@ -140,7 +167,7 @@ def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
     ]
 
 
-def _answers(endpoint: Endpoint) -> dict[str, Any]:
+def _answers(endpoint: ApiEndpoint) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for status, model in endpoint.answers.items():
         answer: dict[str, Any] = {"description": _WHAT[status]}
@@ -148,7 +175,7 @@ def _answers(endpoint: Endpoint) -> dict[str, Any]:
             if model:
                 answer["content"] = {model: {"schema": {"type": "string"}}}
         else:
-            schema = {"$ref": _REF.format(model=model.__name__)}
+            schema = {"$ref": _REF.format(model=_title(model))}
             answer["content"] = {"application/json": {"schema": schema}}
         said[str(status)] = answer
     problem = {MEDIA: {"schema": {"$ref": _REF.format(model="ProblemShape")}}}
@@ -157,6 +184,6 @@ def _answers(endpoint: Endpoint) -> dict[str, Any]:
     return said
 
 
-def text(endpoints: Sequence[Endpoint]) -> str:
+def text(endpoints: Sequence[ApiEndpoint]) -> str:
     """The document as it is published beside the code."""
     return json.dumps(document(endpoints), indent=1, sort_keys=True)

@@ -31,10 +31,10 @@ from taofold.runtime.setup import Approval, Pause
 from taofold.server.auth.admission import Door
 from taofold.server.auth.documents import Shared, Shelf
 from taofold.server.auth.sessions import Signin
-from taofold.server.auth.tokens import LocalToken, Tokens
+from taofold.server.auth.tokens import LocalToken, TokenStore
 from taofold.server.catalog import AnyAgent, Catalog, Rebuild
 from taofold.server.endpoint import Problem
-from taofold.server.middleware import Audit, Counts, Rates
+from taofold.server.middleware import Audit, Counts, RateLimiter
 from taofold.server.streams.hub import Hub, Watching
 from taofold.tools.media import Prompt
 
@@ -153,7 +153,7 @@ class Server:
         agents: Mapping[str, AnyAgent],
         *,
         settings: Settings = Settings(),
-        tokens: Tokens | None = None,
+        tokens: TokenStore | None = None,
         local: LocalToken | None = None,
         folder: Path | None = None,
         journal: Journal | None = None,
@@ -173,7 +173,7 @@ class Server:
         """
         self.log, self.settings, self.now = log, settings, now
         self.journal, self.registry = journal, registry
-        self.tokens = tokens or Tokens()
+        self.tokens = tokens or TokenStore()
         self.local = local or LocalToken()
         self.catalog = Catalog(
             agents, log, approve_seconds=settings.approve_seconds, rebuild=rebuild
@@ -193,8 +193,8 @@ class Server:
         self.signin = Signin(self.tokens, sessions, now)
         self.signin.check()
         self.door = Door(self.tokens, self.signin, self.local, settings.hosts, settings.origins)
-        self.rates = Rates(settings.requests_per_s, settings.requests_burst)
-        self.failures = Rates(1 / 6, settings.failures_burst)
+        self.rates = RateLimiter(settings.requests_per_s, settings.requests_burst)
+        self.failures = RateLimiter(1 / 6, settings.failures_burst)
         self.counts = Counts()
         self.watching = Watching(settings.most_streams)
         self._asked = OrderedDict[str, tuple[int, list[Approval]]]()

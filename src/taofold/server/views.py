@@ -34,9 +34,9 @@ def inner_session(principal: Principal, name: str) -> str:
     return f"{principal.id}/{name}"
 
 
-def run(row: RunRow) -> schemas.Run:
+def run(row: RunRow) -> schemas.RunView:
     """A row of the list."""
-    return schemas.Run(**_row(row))
+    return schemas.RunView(**_row(row))
 
 
 def _row(row: RunRow) -> dict[str, Any]:
@@ -59,11 +59,11 @@ def detail(
     row: RunRow,
     records: Sequence[e.Record],
     children: Iterable[RunRow],
-    pending: Iterable[schemas.Approval],
-) -> schemas.Detail:
+    pending: Iterable[schemas.ApprovalView],
+) -> schemas.RunDetail:
     """A run with how it stands."""
     state, started = fold(records), opening(records)
-    return schemas.Detail(
+    return schemas.RunDetail(
         **{**_row(row), "goal": state.goal or row.goal},
         model=started.model if started else "",
         strategy=started.strategy if started else "",
@@ -80,9 +80,9 @@ def detail(
     )
 
 
-def medium(part: MediaPart) -> schemas.Medium:
+def medium(part: MediaPart) -> schemas.MediaView:
     """An image, document or sound."""
-    return schemas.Medium(
+    return schemas.MediaView(
         kind=part.kind,
         media_type=part.media_type,
         digest=part.digest,
@@ -92,10 +92,10 @@ def medium(part: MediaPart) -> schemas.Medium:
     )
 
 
-def moment(name: str, records: Sequence[e.Record]) -> schemas.Moment:
+def moment(name: str, records: Sequence[e.Record]) -> schemas.StateView:
     """The state after the last of `records`."""
     state = fold(records)
-    return schemas.Moment(
+    return schemas.StateView(
         run_id=name,
         at=records[-1].seq if records else -1,
         goal=state.goal,
@@ -123,23 +123,23 @@ def _counted(state: RunState) -> dict[str, Any]:
     }
 
 
-def record(one: e.Record) -> schemas.Record:
+def record(one: e.Record) -> schemas.RecordView:
     """An event as the log keeps it."""
     event: dict[str, Any] = msgspec.to_builtins(e.public(one.event))
-    return schemas.Record(seq=one.seq, at=iso(one.at), event=event)
+    return schemas.RecordView(seq=one.seq, at=iso(one.at), event=event)
 
 
-def audited(records: Iterable[e.Record]) -> schemas.Audited:
+def audited(records: Iterable[e.Record]) -> schemas.AuditView:
     """The run's audit."""
     entries, attempts = audit(records)
-    return schemas.Audited(
+    return schemas.AuditView(
         entries=[plain(entry) for entry in entries], attempts=[plain(one) for one in attempts]
     )
 
 
-def approval(one: Approval, row: RunRow) -> schemas.Approval:
+def approval(one: Approval, row: RunRow) -> schemas.ApprovalView:
     """A question as a person sees it."""
-    return schemas.Approval(
+    return schemas.ApprovalView(
         id=one.id,
         run=one.run,
         agent=row.agent,

@@ -135,7 +135,7 @@ class OpikExporter:
     def __init__(
         self, opik: Opik, *, content: bool = False, redactor: Redactor | None = None
     ) -> None:
-        self._translate = Translation(opik.project, content=content, redactor=redactor)
+        self._translate = OpikTranslation(opik.project, content=content, redactor=redactor)
         self._opik = opik
         self._outbox: Outbox[Span] = Outbox(self._send)
 
@@ -151,7 +151,7 @@ class OpikExporter:
         self._opik.send(self._translate(spans), self._outbox.pause)
 
 
-class Translation:
+class OpikTranslation:
     """Spans in Opik's words: the run is a trace, everything in it a span."""
 
     def __init__(

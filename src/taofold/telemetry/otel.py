@@ -121,7 +121,7 @@ def _exporter(
     project: str,
     redactor: Redactor | None,
 ) -> "OtelExporter":
-    translate = Translation(content=content, project=project, redactor=redactor)
+    translate = OtelTranslation(content=content, project=project, redactor=redactor)
     if given is not None:
         return OtelExporter(translate, given)
     url = traces_url(endpoint) if endpoint else _environment_url(LOCAL)
@@ -146,7 +146,7 @@ def _session() -> Any:
     return session
 
 
-class Translation:
+class OtelTranslation:
     """Our spans as OpenTelemetry's."""
 
     def __init__(
@@ -211,7 +211,7 @@ class OtelExporter:
 
     def __init__(
         self,
-        translate: Translation,
+        translate: OtelTranslation,
         exporter: SpanExporter | None = None,
         where: str = "the exporter",
         *,
@@ -243,7 +243,7 @@ class OtelExporter:
                 raise ExportFailed(f"{self._where} did not take the spans")
 
 
-def encode(spans: Iterable[Span], translate: Translation) -> list[bytes]:
+def encode(spans: Iterable[Span], translate: OtelTranslation) -> list[bytes]:
     """The spans as OTLP requests (protobuf), each small enough for any back end."""
     requests: list[bytes] = []
     batch: list[bytes] = []
@@ -260,7 +260,7 @@ def encode(spans: Iterable[Span], translate: Translation) -> list[bytes]:
     return requests
 
 
-def dumps(spans: Iterable[Span], translate: Translation) -> str:
+def dumps(spans: Iterable[Span], translate: OtelTranslation) -> str:
     """The spans as one OTLP request in its JSON form, in which ids are hex digits."""
     said: dict[str, Any] = MessageToDict(encode_spans([translate(span) for span in spans]))
     for resource in said.get("resourceSpans", ()):
@@ -277,7 +277,7 @@ def dumps(spans: Iterable[Span], translate: Translation) -> str:
 
 def post(
     spans: Iterable[Span],
-    translate: Translation,
+    translate: OtelTranslation,
     *,
     endpoint: str = "",
     headers: Mapping[str, str] | None = None,

@@ -222,7 +222,7 @@ class Root(NamedTuple):
         return trace_id(run) if self.context is None else self.context.trace
 
 
-class Projection:
+class SpanProjection:
     """The spans of one run. Feed it every record, in order.
 
     `roots` is shared by the runs of one trace; the eldest of them puts itself in.
@@ -466,9 +466,9 @@ def spans_of(
     digest of the conversation that the reply notes.
     """
     found: list[Span] = []
-    projection: Projection | None = None
+    projection: SpanProjection | None = None
     for record in records:
-        projection = projection or Projection(record.run, roots)
+        projection = projection or SpanProjection(record.run, roots)
         digest = record.event.prompt if isinstance(record.event, e.Replied) else ""
         span = projection.feed(record, None if prompts is None else prompts.get(digest))
         if isinstance(record.event, e.Forked):

@@ -19,7 +19,7 @@ from taofold.core.trace import branch
 from taofold.log.log import Claim, Log, RunRow, WrappedLog
 from taofold.runtime.model import Request
 from taofold.telemetry.delivery import place
-from taofold.telemetry.projection import Projection, Root, context_of
+from taofold.telemetry.projection import Root, SpanProjection, context_of
 from taofold.telemetry.prompt import EncodedMessages, Prompt, prompt_of
 from taofold.telemetry.spans import Span, root_run
 
@@ -58,7 +58,7 @@ class TracedLog(WrappedLog):
     def __init__(self, log: Log, exporter: Exporter, *, prompts: bool = False) -> None:
         super().__init__(log)
         self.exporter = exporter
-        self._runs: dict[str, Projection] = {}
+        self._runs: dict[str, SpanProjection] = {}
         self._roots: dict[str, Root] = {}
         self._keeps_prompts = prompts
         self._prompts: dict[tuple[str, str], Prompt] = {}
@@ -81,7 +81,7 @@ class TracedLog(WrappedLog):
     async def claim(self, run: str, owner: str, **named: Any) -> Claim:
         """Become the owner, and learn what happened in the run before."""
         claim = await super().claim(run, owner, **named)
-        projection = self._runs.setdefault(run, Projection(run, self._roots))
+        projection = self._runs.setdefault(run, SpanProjection(run, self._roots))
         for record in await self.log.read(run, after=projection.head):
             if isinstance(record.event, RunStarted) and record.event.parent:
                 await self._find(root_run(run, record.event.parent))
@@ -116,7 +116,7 @@ class TracedLog(WrappedLog):
 
     def _tell(self, run: str, records: Sequence[Record]) -> None:
         try:
-            projection = self._runs.get(run) or Projection(run, self._roots)
+            projection = self._runs.get(run) or SpanProjection(run, self._roots)
             self._runs[run] = projection
             spans: list[Span] = []
             over = False

@@ -19,7 +19,7 @@ from taofold import MemoryLog, Principal
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.server import Offers, http_app, make_server
 from taofold.core import events as e
-from taofold.server.auth.tokens import LocalToken, Tokens
+from taofold.server.auth.tokens import LocalToken, TokenStore
 from taofold.server.mcp import McpEntrance
 from taofold.server.middleware import Front
 
@@ -54,7 +54,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Served]:
     log, local = MemoryLog(), LocalToken()
-    entrance = McpEntrance.of(Tokens(folder / "tokens.json"), local, None)
+    entrance = McpEntrance.of(TokenStore(folder / "tokens.json"), local, None)
     server = make_server(Offers.of([], [pay], log=log))
     app = Front(http_app(server, entrance.authenticate), entrance)
     listener = socket.create_server(("127.0.0.1", 0))

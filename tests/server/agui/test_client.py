@@ -13,7 +13,7 @@ from tests.server.live import serving
 
 from taofold import Agent
 from taofold.core.errors import ModelError
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.agui]
 SCRIPT = Path(__file__).with_name("client.mjs")
@@ -24,7 +24,7 @@ async def drive(agent: Agent[Any, Any], folder: Path, *payloads: Any) -> dict[st
     packages = await asyncio.to_thread(node.needs)
     program = shutil.which("node")
     assert program is not None
-    tokens = Tokens(folder / "tokens.json")
+    tokens = TokenStore(folder / "tokens.json")
     token = tokens.add("ann", ["EDITOR"])
     async with serving(agent, folder / "runs.db", tokens=tokens, token=token, seconds=90) as client:
         process = await asyncio.create_subprocess_exec(

@@ -14,7 +14,7 @@ from tests.server.agui.grammar import apply, check, types
 from tests.server.live import Client, serving
 
 from taofold import Agent, RunContext, tool
-from taofold.server.auth.tokens import Tokens
+from taofold.server.auth.tokens import TokenStore
 
 pytestmark = pytest.mark.anyio
 
@@ -264,7 +264,7 @@ async def test_what_cannot_be_understood_is_refused_with_a_reason(
 async def test_somebody_elses_thread_and_interrupts_are_not_there(
     bench: Bench, tmp_path: Path
 ) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenStore(tmp_path / "tokens.json")
     ann, bob = (tokens.add(name, ["EDITOR"]) for name in ("ann", "bob"))
     model = scripted(act("I tell", "publish", text="open"), finish("done"))
     agent = Agent(model, tools=bench.tools)

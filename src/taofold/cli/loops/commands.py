@@ -147,12 +147,18 @@ def list_loops(
         table(
             ("loop", "status", "changed", "iterations", "checks", "cost", "task"),
             [
-                (row.loop, row.state.status, ago(row.state.at, now),
-                 f"{len(row.state.done)}/{row.state.bounds.iterations}", checks(row),
-                 dollars(row.state.spent.usage.usd), line(row.note or row.state.wish.task, 60))
+                (
+                    row.loop,
+                    row.state.status,
+                    ago(row.state.at, now),
+                    f"{len(row.state.done)}/{row.state.bounds.iterations}",
+                    checks(row),
+                    dollars(row.state.spent.usage.usd),
+                    line(row.note or row.state.wish.task, 60),
+                )
                 for row in found
             ],
-        )  # fmt: skip
+        )
 
 
 @app.command("status")

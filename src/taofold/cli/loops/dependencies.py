@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Voice:
+class LoopAudience:
     """Who hears of a loop, and who is asked. Empty for commands that only read."""
 
     hear: "Hear | None" = None
@@ -37,7 +37,7 @@ class Voice:
 
 @asynccontextmanager
 async def means(
-    voice: Voice = Voice(), *, create: bool = False
+    voice: LoopAudience = LoopAudience(), *, create: bool = False
 ) -> "AsyncGenerator[LoopDependencies]":
     """Everything a loop needs, from this project's `.taofold`.
 
@@ -103,9 +103,12 @@ def settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
     }
     folder = state.baseline.folder if state.baseline is not None else state.wish.root
     choice = replace(
-        Choice.of(state.wish.agent), root=folder, limits=limits, strict=made.strict,
+        Choice.of(state.wish.agent),
+        root=folder,
+        limits=limits,
+        strict=made.strict,
         instructions=made.instructions,
-    )  # fmt: skip
+    )
     return choice.settings()
 
 

@@ -41,7 +41,7 @@ def shown(
     also: "Callable[[Any], None] | None" = None,
 ) -> "LoopState | None":
     """Drive a loop in front of a person. None if it was interrupted."""
-    from taofold.cli.loops.dependencies import Voice, means
+    from taofold.cli.loops.dependencies import LoopAudience, means
     from taofold.cli.loops.render import Show
     from taofold.cli.runs.drive import approver, cancellable
     from taofold.loop.stream import Overtaken
@@ -56,7 +56,7 @@ def shown(
     asking = approver(approve, lambda: show.busy(""))
 
     async def driving() -> "LoopState":
-        async with means(Voice(hear, show.before, asking, network), create=create) as given:
+        async with means(LoopAudience(hear, show.before, asking, network), create=create) as given:
             return await cancellable(work(given), given.log)
 
     try:

@@ -168,10 +168,12 @@ class Show:
         moved = good - counts(before)[0] if before is not None else 0
         took = duration(sum(one.ms for one in verdict.results))
         self._say(
-            ("   gates ", "bold"), (f"{sign} ", colour), (said, colour),
+            ("   gates ", "bold"),
+            (f"{sign} ", colour),
+            (said, colour),
             (f" ({moved:+d})" if moved else "", "green" if moved > 0 else "red"),
             (f"  {took}{'' if verdict.contained else '  not contained'}  {name}".rstrip(), "dim"),
-        )  # fmt: skip
+        )
         errors = failing(verdict)
         for one in errors[:_ERRORS]:
             name = line(one.id, 80)
@@ -193,9 +195,10 @@ class Show:
         if lessons.patterns:
             count = len(lessons.patterns)
             self._say(
-                ("   lessons ", "bold"), (f"{count} of earlier loops: ", ""),
+                ("   lessons ", "bold"),
+                (f"{count} of earlier loops: ", ""),
                 (line(", ".join(lessons.patterns), self._room(30)), "magenta"),
-            )  # fmt: skip
+            )
         else:
             why = lessons.reasons[0] if lessons.reasons else "nothing learnt fits"
             said = "control loop: none, to measure what they are worth" if lessons.control else why
@@ -212,11 +215,16 @@ class Show:
         changed = ", ".join(event.changed[:6]) + (", …" if len(event.changed) > 6 else "")
         spent = event.spent
         self._say(
-            ("   changed ", "bold"), (line(changed, self._room(60)) or "nothing", ""),
-            (f" +{added}", "green"), (f" −{gone}", "red"),
-            (f"  {spent.steps} steps · {spent.tool_calls} calls · {number(spent.usage.tokens)} "
-             f"tokens · {dollars(spent.usage.usd)} · {duration(spent.ms)}", "dim"),
-        )  # fmt: skip
+            ("   changed ", "bold"),
+            (line(changed, self._room(60)) or "nothing", ""),
+            (f" +{added}", "green"),
+            (f" −{gone}", "red"),
+            (
+                f"  {spent.steps} steps · {spent.tool_calls} calls · {number(spent.usage.tokens)} "
+                f"tokens · {dollars(spent.usage.usd)} · {duration(spent.ms)}",
+                "dim",
+            ),
+        )
         if event.stop_reason not in ("final_answer", "no_tool_call", ""):
             said = f": {line(event.said, 160)}" if event.status == "failed" else ""
             self._say((f"   its run ended as {event.status} ({event.stop_reason}){said}", "yellow"))
@@ -255,9 +263,10 @@ class Show:
             if used.applied:
                 how = "and its check turned green" if used.successful else "without success"
                 self._say(
-                    ("  applied ", "bold"), (line(used.pattern, 80), "magenta"),
+                    ("  applied ", "bold"),
+                    (line(used.pattern, 80), "magenta"),
                     (f" in iteration {used.iteration}, {how}", "dim"),
-                )  # fmt: skip
+                )
         for one in event.learnt.extracted:
             word = "  learnt  " if one.new else "  again   "
             self._say((word, "bold"), (line(one.pattern, 80), "magenta"))
@@ -290,13 +299,20 @@ class Show:
         sign, colour = _SIGNS.get(seen.status, ("?", ""))
         if action.tool == FINISH and seen.status == "success":
             said = action.parameters.get("answer", "")
-            self._say((f"{self._steps:>4} ", "dim"), ("says ", "bold"),
-                      (line(said, self._room(12)), "italic"))  # fmt: skip
+            self._say(
+                (f"{self._steps:>4} ", "dim"),
+                ("says ", "bold"),
+                (line(said, self._room(12)), "italic"),
+            )
             return
         room = max(30, self.width - 12 - len(action.tool))
         given = parameters(action.parameters, room * 3 // 5)
         self._say(
-            (f"{self._steps:>4} ", "dim"), (f"{sign} ", colour), (action.tool, "bold"), " ",
-            (given, "dim"), "  ",
+            (f"{self._steps:>4} ", "dim"),
+            (f"{sign} ", colour),
+            (action.tool, "bold"),
+            " ",
+            (given, "dim"),
+            "  ",
             (key_line(seen, max(24, room - len(given) - 4)), "" if colour == "green" else colour),
-        )  # fmt: skip
+        )

@@ -72,9 +72,12 @@ def list_patterns(
 
     only = kinds_of(kind) if kind else ()
     query = Query(
-        only[0] if len(only) == 1 else None, tuple(tag or ()), from_loop, min_success_rate,
+        only[0] if len(only) == 1 else None,
+        tuple(tag or ()),
+        from_loop,
+        min_success_rate,
         max_success_rate,
-    )  # fmt: skip
+    )
 
     async def work(registry: "Registry") -> "list[Pattern]":
         return await _chosen(registry, query, archived=archived)

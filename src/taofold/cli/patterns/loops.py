@@ -112,12 +112,14 @@ def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> N
 
     name, lessons, number = with_means(work)
     if json:
-        give_json({
-            "loop": name,
-            "iteration": number or None,
-            "patterns": list(lessons.patterns),
-            "reasons": list(lessons.reasons),
-        })  # fmt: skip
+        give_json(
+            {
+                "loop": name,
+                "iteration": number or None,
+                "patterns": list(lessons.patterns),
+                "reasons": list(lessons.reasons),
+            }
+        )
         return
     if not number:
         say(f"nothing is injected into {name}: no pattern is expected to help it")

@@ -96,11 +96,18 @@ def listing(patterns: "Sequence[Pattern]") -> None:
     table(
         ("pattern", "type", "success", "uses", "state", "tags", "what"),
         [
-            (one.id, one.kind, rate(one), str(one.total.usage), _state(one),
-             line(", ".join(one.tags), 30), line(one.name, 60))
+            (
+                one.id,
+                one.kind,
+                rate(one),
+                str(one.total.usage),
+                _state(one),
+                line(", ".join(one.tags), 30),
+                line(one.name, 60),
+            )
             for one in patterns
         ],
-    )  # fmt: skip
+    )
 
 
 def _state(pattern: "Pattern") -> str:

@@ -24,15 +24,15 @@ def coloured(stream: TextIO) -> bool:
 def voice(*, quiet: bool = False) -> "Voice":
     """The voice for standard error as it is."""
     if quiet:
-        return Silent()
+        return SilentVoice()
     if not coloured(sys.stderr):
-        return Plain(sys.stderr)
-    from taofold.cli.render.terminal import Rich
+        return PlainVoice(sys.stderr)
+    from taofold.cli.render.terminal import RichVoice
 
-    return Rich()
+    return RichVoice()
 
 
-class Silent:
+class SilentVoice:
     """Says nothing."""
 
     def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
@@ -60,7 +60,7 @@ class Silent:
         """Nothing."""
 
 
-class Plain(Silent):
+class PlainVoice(SilentVoice):
     """One line for each thing that happens, without colours."""
 
     def __init__(self, stream: TextIO) -> None:

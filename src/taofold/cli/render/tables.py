@@ -34,21 +34,33 @@ _LEAST: Final = 20
 def runs_table(rows: "Sequence[RunRow]", now: int) -> None:
     """Runs, one line each."""
     told = [
-        (row.run, row.status, ago(row.updated_at or row.created_at, now), line(row.agent, 20),
-         _for(row), line(row.goal, 60))
+        (
+            row.run,
+            row.status,
+            ago(row.updated_at or row.created_at, now),
+            line(row.agent, 20),
+            _for(row),
+            line(row.goal, 60),
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     table(("run", "status", "changed", "agent", "", "goal"), told)
 
 
 def approvals_table(pending: "Sequence[Approval]", now: int, live: Collection[str]) -> None:
     """Pending actions, one line each; the runs `live` ask at a terminal of their own."""
     told = [
-        (one.id, line(one.action.tool, 24), str(int(one.tier)), ago(one.asked_at, now),
-         _until(one, now), "asked at a terminal" if one.run in live else "",
-         line(one.question or one.preview, 70))
+        (
+            one.id,
+            line(one.action.tool, 24),
+            str(int(one.tier)),
+            ago(one.asked_at, now),
+            _until(one, now),
+            "asked at a terminal" if one.run in live else "",
+            line(one.question or one.preview, 70),
+        )
         for one in pending
-    ]  # fmt: skip
+    ]
     table(("id", "tool", "tier", "asked", "open", "", "what"), told)
 
 

@@ -7,7 +7,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from taofold.cli.render.plain import Silent, ended, key_line
+from taofold.cli.render.plain import SilentVoice, ended, key_line
 from taofold.cli.render.text import duration, line, parameters
 from taofold.core import events as e
 from taofold.core.values import Action, Observation, Thought
@@ -33,7 +33,7 @@ _TAIL: Final = 200
 """Characters of a streaming reply that are kept for its one line."""
 
 
-class Rich(Silent):
+class RichVoice(SilentVoice):
     """Compact blocks in colour, and a line that shows what is going on."""
 
     def __init__(self, console: Console | None = None) -> None:
@@ -64,8 +64,10 @@ class Rich(Silent):
         width = max(30, self.console.width - 12 - len(action.tool))
         text = Text.assemble(
             (f"{mark} " if mark else "", "dim"),
-            (line(action.tool, 40), "bold"), "  ", (parameters(action.parameters, width), "dim"),
-        )  # fmt: skip
+            (line(action.tool, 40), "bold"),
+            "  ",
+            (parameters(action.parameters, width), "dim"),
+        )
         self._print("→", text, child=child, style="cyan")
 
     def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:

@@ -17,7 +17,7 @@ from taofold.core.errors import LogError
 if TYPE_CHECKING:
     from taofold.agent import RunResult
     from taofold.agent.result import Happening
-    from taofold.cli.prompt import Asking
+    from taofold.cli.prompt import PromptApprover
     from taofold.core.events import Record
     from taofold.log.log import Log
     from taofold.runtime.setup import Approval, Approver, Decision
@@ -170,19 +170,19 @@ async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
 
 def approver(approve: str, before: Callable[[], None]) -> "Approver | None":
     """Who approves, by the word of `--approve`; `before` is called before a person is asked."""
-    from taofold.cli.prompt import Asking, Terminal
+    from taofold.cli.prompt import PromptApprover, Terminal
     from taofold.cli.render.plain import coloured
 
     if approve not in APPROVE:
         outcome.fail(f"--approve is one of {', '.join(APPROVE)}, not {approve!r}")
     terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    asking = Asking(Terminal(colours=coloured(sys.stderr)), before) if terminal else None
+    asking = PromptApprover(Terminal(colours=coloured(sys.stderr)), before) if terminal else None
     if approve == "all":
         return _everything(asking)
     return None if approve == "wait" else asking
 
 
-def _everything(asking: "Asking | None") -> "Approver":
+def _everything(asking: "PromptApprover | None") -> "Approver":
     """Approves every action. What only a person can know is asked, or waits."""
     from taofold.runtime.ledger import Park
     from taofold.runtime.setup import Decision

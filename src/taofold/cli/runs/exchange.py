@@ -75,13 +75,13 @@ def told(spans: "list[Span]", format: str, content: bool) -> str:  # noqa: A002 
     if format == "otlp":
         from taofold.telemetry import otel
 
-        return otel.dumps(spans, otel.Translation(content=content))
+        return otel.dumps(spans, otel.OtelTranslation(content=content))
     import msgspec
 
     from taofold.telemetry import opik
 
     server = opik.Opik.from_environment()
-    payload = opik.Translation(server.project, content=content)(spans)
+    payload = opik.OpikTranslation(server.project, content=content)(spans)
     return msgspec.json.format(msgspec.json.encode(payload), indent=2).decode() + "\n"
 
 
@@ -94,13 +94,13 @@ def sent(spans: "list[Span]", format: str, content: bool, endpoint: str) -> str:
     if format == "otlp":
         from taofold.telemetry import otel
 
-        return otel.post(spans, otel.Translation(content=content), endpoint=endpoint)
+        return otel.post(spans, otel.OtelTranslation(content=content), endpoint=endpoint)
     from dataclasses import replace
 
     from taofold.telemetry import opik
 
     server = replace(opik.Opik.from_environment(), url=endpoint)
-    return server.send(opik.Translation(server.project, content=content)(spans))
+    return server.send(opik.OpikTranslation(server.project, content=content)(spans))
 
 
 FORMATS: Final = ("ndjson", "tao-yaml", "react-json")

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from taofold.cli.render.plain import Plain
+from taofold.cli.render.plain import PlainVoice
 from taofold.cli.render.story import Story, totals
-from taofold.cli.render.terminal import Rich
+from taofold.cli.render.terminal import RichVoice
 from taofold.cli.render.text import clean, parameters, value
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
@@ -92,13 +92,13 @@ def _state(state: RunState, seq: int, *, travelled: bool) -> list[str]:
 def _voice() -> "Voice":
     """On standard output; without the line that shows what is going on."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return Plain(sys.stdout)
+        return PlainVoice(sys.stdout)
     from rich.console import Console
 
     return _Still(Console(highlight=False, width=shutil.get_terminal_size().columns))
 
 
-class _Still(Rich):
+class _Still(RichVoice):
     """A trace of the past: nothing is going on."""
 
     def busy(self, doing: str) -> None:

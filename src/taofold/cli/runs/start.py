@@ -122,8 +122,12 @@ def run(
     for file in files:
         file.load()  # what is wrong with a file is said before anything else happens
     said = {
-        "steps": steps, "tool_calls": tool_calls, "seconds": seconds, "tokens": tokens, "usd": usd,
-    }  # fmt: skip
+        "steps": steps,
+        "tool_calls": tool_calls,
+        "seconds": seconds,
+        "tokens": tokens,
+        "usd": usd,
+    }
     limits: dict[str, float] = {name: v for name, v in said.items() if v is not None}
     choice = chosen(
         agent,

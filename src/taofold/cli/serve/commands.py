@@ -17,7 +17,7 @@ from taofold.cli.outcome import fail, give, give_json, invocation, say
 if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.core.events import RunStarted
-    from taofold.server.auth.tokens import Tokens
+    from taofold.server.auth.tokens import TokenStore
 
 
 PORT: Final = 8420
@@ -126,7 +126,7 @@ def start(
     Prints a link that signs a browser in, once, and how a program on this machine signs in;
     nobody comes in without. To be reachable from elsewhere it wants tokens:
     `taofold serve tokens add NAME --role ROLE` makes a token.
-    """  # fmt: skip
+    """
     from taofold.cli.ancestry import refuse
 
     refuse("start a server", mcp=mcp)
@@ -145,11 +145,11 @@ def start(
         )
         return
     try:
-        from taofold.cli.serve.http import Plan, serve
+        from taofold.cli.serve.http import ServeOptions, serve
     except ImportError as error:
         fail(f"the server needs the extra `serve` ({error.name}): pip install 'taofold[serve]'")
     serve(
-        Plan(
+        ServeOptions(
             agents=_named(agents or [], root, model),
             host=host,
             port=port,
@@ -222,20 +222,20 @@ def work(
     http.work(_named(agents or [], root, model), most_runs, stop_seconds, rebuilt)
 
 
-def _tokens(file: Path | None) -> "Tokens":
+def _tokens(file: Path | None) -> "TokenStore":
     """The tokens of this project's servers."""
     from taofold.cli.project import home, log_address, open_store
     from taofold.log.adapters import make_home, shelf_beside
     from taofold.server.auth.documents import Shared
-    from taofold.server.auth.tokens import Tokens
+    from taofold.server.auth.tokens import TokenStore
 
     if file is not None:
-        return Tokens(file)
+        return TokenStore(file)
     shelf = shelf_beside(open_store(create=True)) if log_address() else None
     if shelf is not None:
-        return Tokens(Shared(shelf, "tokens"))
+        return TokenStore(Shared(shelf, "tokens"))
     make_home(home())
-    return Tokens(home() / "tokens.json")
+    return TokenStore(home() / "tokens.json")
 
 
 @tokens_app.command("add")
@@ -254,7 +254,7 @@ def add(
     ] = 0,
     token_file: TokenFile = None,
 ) -> None:
-    """Make a token and print it: it is shown this once, only its hash is kept."""  # fmt: skip
+    """Make a token and print it: it is shown this once, only its hash is kept."""
     from taofold.cli.ancestry import refuse
 
     refuse("make a token")
@@ -286,7 +286,7 @@ def local() -> None:
 
     Any server of this user takes it from this machine. It is kept where no agent's tool reaches,
     and made anew when its file is deleted.
-    """  # fmt: skip
+    """
     from taofold.cli.ancestry import refuse
     from taofold.server.auth.tokens import LocalToken
 

@@ -19,13 +19,13 @@ from taofold.log.log import Log
 from taofold.server import Server, Settings, create_app
 from taofold.server.auth.admission import LOOPBACK, loopback
 from taofold.server.auth.documents import Shared
-from taofold.server.auth.tokens import LocalToken, Tokens
+from taofold.server.auth.tokens import LocalToken, TokenStore
 from taofold.server.catalog import Rebuild
 from taofold.server.listener import server_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ServeOptions:
     """What the command line said."""
 
     agents: Mapping[str, Agent[Any, Any]]
@@ -42,14 +42,14 @@ class Plan:
     rebuild: Rebuild
 
 
-def serve(plan: Plan) -> None:
+def serve(plan: ServeOptions) -> None:
     """Serve until told to stop.
 
     Raises:
         ConfigError: it must not be opened so.
     """
     log = open_store(create=True)
-    tokens, local = Tokens(token_place(plan.tokens, log)), LocalToken.of_user()
+    tokens, local = TokenStore(token_place(plan.tokens, log)), LocalToken.of_user()
     tokens.all()  # a file that cannot be read is said now
     local.value()
     here = plan.host in LOOPBACK or loopback(plan.host)
@@ -113,7 +113,7 @@ def work(
         log,
         agents,
         settings=Settings(policy=operator_policy(), most_runs=most_runs, stop_s=stop_s),
-        tokens=Tokens(token_place(None, log)),
+        tokens=TokenStore(token_place(None, log)),
         rebuild=rebuild,
     )
 
@@ -139,7 +139,7 @@ def _listener(host: str, port: int) -> socket.socket:
         fail(f"cannot listen at {host}:{port}: {error.strerror}; choose another --port")
 
 
-def _announce(server: Server, plan: Plan, port: int) -> None:
+def _announce(server: Server, plan: ServeOptions, port: int) -> None:
     name = "127.0.0.1" if plan.host in ("0.0.0.0", "::") else plan.host  # noqa: S104 - compared
     base = f"http://{f'[{name}]' if ':' in name else name}:{port}"
     link = f"{base}/signin/{server.signin.code()}"

@@ -73,10 +73,10 @@ async def _stdio(work: Any, log: "Log") -> None:
 
 def _entrance(tokens: Path) -> "McpEntrance":
     from taofold.cli.project import home
-    from taofold.server.auth.tokens import LocalToken, Tokens
+    from taofold.server.auth.tokens import LocalToken, TokenStore
     from taofold.server.mcp import McpEntrance
 
-    known, local = Tokens(tokens), LocalToken.of_user()
+    known, local = TokenStore(tokens), LocalToken.of_user()
     known.all()  # a file that cannot be read is said now
     local.value()
     return McpEntrance.of(known, local, home())

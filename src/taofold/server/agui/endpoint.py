@@ -27,7 +27,7 @@ from taofold.server.api.attachments import from_ag_ui
 from taofold.server.api.schemas import LONGEST_GOAL, Decide
 from taofold.server.api.start import framed, offered
 from taofold.server.catalog import SETTINGS
-from taofold.server.endpoint import Call, Endpoint, Problem
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 from taofold.server.server import Server
 from taofold.server.streams.channel import LONGEST_REPORT
 from taofold.server.streams.hub import allowed
@@ -42,7 +42,7 @@ _OVER: Final = (404, 409, 410)
 _ENCODER: Final = EventEncoder()
 
 
-async def talk(call: Call) -> Response:
+async def talk(call: ApiCall) -> Response:
     """Start a run of the thread, or carry on the one that waits for the client."""
     said: RunAgentInput = call.body
     server = call.server
@@ -76,7 +76,7 @@ async def talk(call: Call) -> Response:
 
 
 async def _frames(
-    call: Call, scene: Scene, tail: Tail, notes: Iterable[BaseEvent]
+    call: ApiCall, scene: Scene, tail: Tail, notes: Iterable[BaseEvent]
 ) -> AsyncIterator[bytes]:
     with call.server.watching.place(call.principal.id):
         async for event in _events(call.server, scene, tail, notes):
@@ -119,7 +119,7 @@ async def _recorded(scene: Scene, tail: Tail) -> AsyncIterator[BaseEvent]:
             yield event
 
 
-async def _start(call: Call, said: RunAgentInput, session: str) -> str:
+async def _start(call: ApiCall, said: RunAgentInput, session: str) -> str:
     """Start a run with what the user said last.
 
     Raises:
@@ -148,7 +148,7 @@ async def _start(call: Call, said: RunAgentInput, session: str) -> str:
     return run
 
 
-async def _decide(call: Call, answers: dict[str, Decide]) -> tuple[list[str], list[BaseEvent]]:
+async def _decide(call: ApiCall, answers: dict[str, Decide]) -> tuple[list[str], list[BaseEvent]]:
     """Put the answers in the run's inbox. Gives those that were taken, and what to say of others.
 
     Raises:
@@ -215,7 +215,7 @@ def _named(name: str) -> str:
 
 
 ENDPOINTS: Final = (
-    Endpoint(
+    ApiEndpoint(
         "POST",
         "/ag-ui",
         talk,

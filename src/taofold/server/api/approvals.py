@@ -22,7 +22,7 @@ from taofold.server import views
 from taofold.server.api import forms, schemas
 from taofold.server.api.schemas import ApprovalsQuery, Decide
 from taofold.server.catalog import AnyAgent, facts_of
-from taofold.server.endpoint import Call, Endpoint, Problem, seen
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, seen
 
 _GONE: Final = ("EXPIRED", "approval expired")
 ELSEWHERE: Final = (
@@ -31,7 +31,7 @@ ELSEWHERE: Final = (
 )
 
 
-async def pending(call: Call) -> BaseModel:
+async def pending(call: ApiCall) -> BaseModel:
     """Everything that waits for the caller."""
     query: ApprovalsQuery = call.query
     if query.run:
@@ -39,10 +39,10 @@ async def pending(call: Call) -> BaseModel:
     return schemas.Approvals(items=await pending_of(call, query.run))
 
 
-async def pending_of(call: Call, run: str = "") -> list[schemas.Approval]:
+async def pending_of(call: ApiCall, run: str = "") -> list[schemas.ApprovalView]:
     """What waits in `run` and its child runs, or in every run that the caller sees."""
     server, now = call.server, call.server.now()
-    found: list[schemas.Approval] = []
+    found: list[schemas.ApprovalView] = []
     for row in await _rows(call, run):
         if server.sees(call.principal, row) and not server.engine.drives(row.run):
             asked = await server.asked(row)
@@ -54,7 +54,7 @@ async def pending_of(call: Call, run: str = "") -> list[schemas.Approval]:
     return found
 
 
-async def _rows(call: Call, run: str) -> list[RunRow]:
+async def _rows(call: ApiCall, run: str) -> list[RunRow]:
     """The runs that may ask: `run` and its child runs, or all that have not ended."""
     log = call.server.log
     if not run:
@@ -66,7 +66,7 @@ async def _rows(call: Call, run: str) -> list[RunRow]:
     return found
 
 
-async def decide(call: Call) -> BaseModel:
+async def decide(call: ApiCall) -> BaseModel:
     """Approve, deny, edit or answer. The run goes on by itself, if its agent is offered here."""
     server, action_id, body = call.server, call.path["action"], call.body
     run = action_id.rpartition(":")[0]
@@ -113,7 +113,7 @@ async def decide(call: Call) -> BaseModel:
     if agent is not None:
         await server.engine.wake(top)
     server.hub.poke(run)
-    return schemas.Decided(
+    return schemas.DecisionView(
         id=action_id,
         run=run,
         decision=body.decision,
@@ -122,7 +122,7 @@ async def decide(call: Call) -> BaseModel:
     )
 
 
-async def _open(call: Call, action_id: str, row: RunRow) -> Approval | None:
+async def _open(call: ApiCall, action_id: str, row: RunRow) -> Approval | None:
     """The question, None if it is not open; `people.decide` then says why, and audits it."""
     if not call.server.sees(call.principal, row):
         return None
@@ -169,7 +169,7 @@ def _filled(one: Approval, decision: Decision) -> Decision:
     return replace(decision, answer=forms.answer(one.form, decision.answer or ""))
 
 
-async def _requester(call: Call, one: Approval, facts: Facts | None, policy: Policy) -> None:
+async def _requester(call: ApiCall, one: Approval, facts: Facts | None, policy: Policy) -> None:
     """The requester must still be one who may use the tool (RCT-18).
 
     Raises:
@@ -191,7 +191,7 @@ def _facts(agent: AnyAgent | None, one: Approval | None) -> Facts | None:
     return facts_of(agent, one.action.tool)
 
 
-async def _agent(call: Call, row: RunRow) -> AnyAgent | None:
+async def _agent(call: ApiCall, row: RunRow) -> AnyAgent | None:
     """The agent of the run that nobody's call started; None if it is not offered here."""
     server = call.server
     name = (await people.root(server.log, row)).run
@@ -217,7 +217,7 @@ def _unknown() -> Problem:
     return Problem(404, "not_found", "there is no such action, or it is not yours")
 
 
-def _refused(error: Refused, call: Call, policy: Policy, row: RunRow) -> Problem:
+def _refused(error: Refused, call: ApiCall, policy: Policy, row: RunRow) -> Problem:
     text = str(error)
     if text.startswith(_GONE):
         return Problem(410, "expired", text)
@@ -232,15 +232,27 @@ def _refused(error: Refused, call: Call, policy: Policy, row: RunRow) -> Problem
 
 
 ENDPOINTS: Final = (
-    Endpoint(
-        "GET", "/approvals", pending, "What waits for you.", "approvals",
-        query=ApprovalsQuery, answers={200: schemas.Approvals}, errors=(404,),
+    ApiEndpoint(
+        "GET",
+        "/approvals",
+        pending,
+        "What waits for you.",
+        "approvals",
+        query=ApprovalsQuery,
+        answers={200: schemas.Approvals},
+        errors=(404,),
         right="read",
     ),
-    Endpoint(
-        "POST", "/approvals/{action}", decide, "Approve, deny, edit or answer.", "approvals",
-        body=Decide, answers={202: schemas.Decided}, errors=(403, 404, 409, 410),
+    ApiEndpoint(
+        "POST",
+        "/approvals/{action}",
+        decide,
+        "Approve, deny, edit or answer.",
+        "approvals",
+        body=Decide,
+        answers={202: schemas.DecisionView},
+        errors=(403, 404, 409, 410),
         status=202,
         right="read",
     ),
-)  # fmt: skip
+)

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from taofold.core.content import MediaPart, media_of
 from taofold.core.events import Observed, Record, Replied, RunStarted, Steered
 from taofold.server.api.schemas import MOST_FILES, Attached
-from taofold.server.endpoint import Call, Endpoint, Problem, seen
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, seen
 from taofold.tools.media import Attachment, Prompt
 
 _SHOWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -77,7 +77,7 @@ def from_ag_ui(content: Sequence[Any]) -> tuple[str, list[Attachment]]:
     return "\n".join(texts), files
 
 
-async def medium(call: Call) -> Response:
+async def medium(call: ApiCall) -> Response:
     """The bytes of an image, document or sound that the run was shown."""
     row = await seen(call, call.path["run"])
     log, digest = call.server.log, call.path["digest"]
@@ -115,7 +115,7 @@ def media_in(record: Record) -> list[MediaPart]:
 
 
 ENDPOINTS: Final = (
-    Endpoint(
+    ApiEndpoint(
         "GET",
         "/runs/{run}/media/{digest}",
         medium,

@@ -19,12 +19,12 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, ids, load
 from taofold.server.api import schemas
 from taofold.server.api.schemas import LoopsQuery, PatternsQuery
-from taofold.server.endpoint import Call, Endpoint, Problem
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 
 _NONE: Final = "this server keeps no loops and patterns"
 
 
-async def loops(call: Call) -> BaseModel:
+async def loops(call: ApiCall) -> BaseModel:
     """Every loop, the newest first."""
     journal = _journal(call)
     query: LoopsQuery = call.query
@@ -33,7 +33,7 @@ async def loops(call: Call) -> BaseModel:
     return schemas.Loops(items=items)
 
 
-async def loop(call: Call) -> BaseModel:
+async def loop(call: ApiCall) -> BaseModel:
     """One loop: its gates, and what each iteration changed and proved."""
     name = call.path["loop"]
     try:
@@ -53,10 +53,10 @@ async def loop(call: Call) -> BaseModel:
     )
 
 
-def _loop(name: str, state: LoopState) -> schemas.Loop:
+def _loop(name: str, state: LoopState) -> schemas.LoopView:
     done, usage = state.done, state.spent.usage
     measured = state.verdict
-    return schemas.Loop(
+    return schemas.LoopView(
         id=name,
         task=state.wish.task,
         status=state.status,
@@ -117,7 +117,7 @@ def _step(ended: IterationEnded) -> dict[str, Any]:
     }
 
 
-async def patterns(call: Call) -> BaseModel:
+async def patterns(call: ApiCall) -> BaseModel:
     """What was learnt, with what it was worth."""
     query: PatternsQuery = call.query
     wanted = Query(kind=query.kind or None, retired=query.retired)
@@ -125,7 +125,7 @@ async def patterns(call: Call) -> BaseModel:
     return schemas.Patterns(items=[_pattern(one) for one in found])
 
 
-async def pattern(call: Call) -> BaseModel:
+async def pattern(call: ApiCall) -> BaseModel:
     """One pattern, with where it came from and where it was used."""
     registry, name = _registry(call), call.path["pattern"]
     try:
@@ -145,9 +145,9 @@ async def pattern(call: Call) -> BaseModel:
     )
 
 
-async def metrics(call: Call) -> BaseModel:
+async def metrics(call: ApiCall) -> BaseModel:
     """What learning has saved, with its interval and counts."""
-    return schemas.Learning((await _registry(call).metrics()).as_json())
+    return schemas.LearningView((await _registry(call).metrics()).as_json())
 
 
 def _arm(arm: Arm) -> dict[str, Any]:
@@ -167,9 +167,9 @@ def _source(source: PatternSource) -> dict[str, Any]:
     }
 
 
-def _pattern(one: Pattern) -> schemas.Pattern:
+def _pattern(one: Pattern) -> schemas.PatternView:
     told = one.total
-    return schemas.Pattern(
+    return schemas.PatternView(
         id=one.id,
         name=one.name,
         kind=one.kind,
@@ -186,13 +186,13 @@ def _pattern(one: Pattern) -> schemas.Pattern:
     )
 
 
-def _journal(call: Call) -> Journal:
+def _journal(call: ApiCall) -> Journal:
     if call.server.journal is None:
         raise Problem(404, "not_found", _NONE)
     return call.server.journal
 
 
-def _registry(call: Call) -> Registry:
+def _registry(call: ApiCall) -> Registry:
     if call.server.registry is None:
         raise Problem(404, "not_found", _NONE)
     return call.server.registry
@@ -203,29 +203,56 @@ def _unknown(what: str) -> NoReturn:
 
 
 ENDPOINTS: Final = (
-    Endpoint(
-        "GET", "/loops", loops, "Loops, the newest first.", "learning",
-        query=LoopsQuery, answers={200: schemas.Loops}, errors=(404,),
+    ApiEndpoint(
+        "GET",
+        "/loops",
+        loops,
+        "Loops, the newest first.",
+        "learning",
+        query=LoopsQuery,
+        answers={200: schemas.Loops},
+        errors=(404,),
         right="learning",
     ),
-    Endpoint(
-        "GET", "/loops/{loop}", loop, "A loop with its gates and iterations.", "learning",
-        answers={200: schemas.LoopDetail}, errors=(404,),
+    ApiEndpoint(
+        "GET",
+        "/loops/{loop}",
+        loop,
+        "A loop with its gates and iterations.",
+        "learning",
+        answers={200: schemas.LoopDetail},
+        errors=(404,),
         right="learning",
     ),
-    Endpoint(
-        "GET", "/patterns", patterns, "What was learnt.", "learning",
-        query=PatternsQuery, answers={200: schemas.Patterns}, errors=(404,),
+    ApiEndpoint(
+        "GET",
+        "/patterns",
+        patterns,
+        "What was learnt.",
+        "learning",
+        query=PatternsQuery,
+        answers={200: schemas.Patterns},
+        errors=(404,),
         right="learning",
     ),
-    Endpoint(
-        "GET", "/patterns/metrics", metrics, "What learning has saved.", "learning",
-        answers={200: schemas.Learning}, errors=(404,),
+    ApiEndpoint(
+        "GET",
+        "/patterns/metrics",
+        metrics,
+        "What learning has saved.",
+        "learning",
+        answers={200: schemas.LearningView},
+        errors=(404,),
         right="learning",
     ),
-    Endpoint(
-        "GET", "/patterns/{pattern}", pattern, "A pattern with its lineage.", "learning",
-        answers={200: schemas.PatternDetail}, errors=(404,),
+    ApiEndpoint(
+        "GET",
+        "/patterns/{pattern}",
+        pattern,
+        "A pattern with its lineage.",
+        "learning",
+        answers={200: schemas.PatternDetail},
+        errors=(404,),
         right="learning",
     ),
-)  # fmt: skip
+)

@@ -18,14 +18,21 @@ from taofold.runtime.endings import RESUMABLE
 from taofold.server import views
 from taofold.server.api import schemas
 from taofold.server.api.approvals import pending_of
-from taofold.server.api.schemas import EventsQuery, Fork, RecordsQuery, RunsQuery, StateQuery, Steer
-from taofold.server.endpoint import Call, Endpoint, Nothing, Problem, mine, seen
+from taofold.server.api.schemas import (
+    EventsQuery,
+    ForkBody,
+    RecordsQuery,
+    RunsQuery,
+    StateQuery,
+    Steer,
+)
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem, mine, seen
 from taofold.server.streams.response import stream
 
 _STREAMED: Final = "text/event-stream"
 
 
-async def page(call: Call) -> BaseModel:
+async def page(call: ApiCall) -> BaseModel:
     """The caller's runs, newest first."""
     query: RunsQuery = call.query
     before = await _place(call, query.cursor) if query.cursor else 0
@@ -45,7 +52,7 @@ async def page(call: Call) -> BaseModel:
     return schemas.Runs(items=[views.run(row) for row in shown], next=following)
 
 
-def _sources(call: Call, agent: str) -> list[dict[str, str]]:
+def _sources(call: ApiCall, agent: str) -> list[dict[str, str]]:
     """Whose runs the caller sees: its own, and those of agents that it approves for."""
     own = {"principal": call.principal.id}
     others = [{"agent": name} for name in call.server.approves(call.principal)]
@@ -54,7 +61,7 @@ def _sources(call: Call, agent: str) -> list[dict[str, str]]:
     return [{**own, "agent": agent}, *[one for one in others if one["agent"] == agent]]
 
 
-async def _place(call: Call, cursor: str) -> int:
+async def _place(call: ApiCall, cursor: str) -> int:
     """Where the page before ended.
 
     Raises:
@@ -67,7 +74,7 @@ async def _place(call: Call, cursor: str) -> int:
     raise Problem(422, "cursor", "no run of this list has the cursor")
 
 
-async def detail(call: Call) -> BaseModel:
+async def detail(call: ApiCall) -> BaseModel:
     """One run."""
     row = await seen(call, call.path["run"])
     log = call.server.log
@@ -78,7 +85,7 @@ async def detail(call: Call) -> BaseModel:
     return await asyncio.to_thread(views.detail, row, records, reversed(children), pending)
 
 
-async def records(call: Call) -> BaseModel:
+async def records(call: ApiCall) -> BaseModel:
     """Events as they stand in the log."""
     row = await seen(call, call.path["run"])
     query: RecordsQuery = call.query
@@ -87,7 +94,7 @@ async def records(call: Call) -> BaseModel:
     return schemas.Records(items=[views.record(one) for one in found], next=following)
 
 
-async def state(call: Call) -> BaseModel:
+async def state(call: ApiCall) -> BaseModel:
     """The state as it was after an event."""
     row = await seen(call, call.path["run"])
     at: int | None = call.query.at
@@ -97,13 +104,13 @@ async def state(call: Call) -> BaseModel:
     return await asyncio.to_thread(views.moment, row.run, found)
 
 
-async def audit(call: Call) -> BaseModel:
+async def audit(call: ApiCall) -> BaseModel:
     """Who asked, who decided, what came of it."""
     row = await seen(call, call.path["run"])
     return views.audited(await call.server.log.read(row.run))
 
 
-async def events(call: Call) -> Response:
+async def events(call: ApiCall) -> Response:
     """The run's events, from where the client left off."""
     row = await seen(call, call.path["run"])
     after = call.request.headers.get("last-event-id", "") or call.query.after
@@ -114,17 +121,25 @@ async def events(call: Call) -> Response:
 
 
 ENDPOINTS: Final = (
-    Endpoint(
-        "GET", "/runs", page, "Your runs, newest first.",
-        query=RunsQuery, answers={200: schemas.Runs},
+    ApiEndpoint(
+        "GET",
+        "/runs",
+        page,
+        "Your runs, newest first.",
+        query=RunsQuery,
+        answers={200: schemas.Runs},
         right="read",
     ),
-    Endpoint(
-        "GET", "/runs/{run}", detail, "A run and how it stands.",
-        answers={200: schemas.Detail}, errors=(404,),
+    ApiEndpoint(
+        "GET",
+        "/runs/{run}",
+        detail,
+        "A run and how it stands.",
+        answers={200: schemas.RunDetail},
+        errors=(404,),
         right="read",
     ),
-    Endpoint(
+    ApiEndpoint(
         "GET",
         "/runs/{run}/events",
         events,
@@ -135,25 +150,39 @@ ENDPOINTS: Final = (
         errors=(404,),
         right="read",
     ),
-    Endpoint(
-        "GET", "/runs/{run}/records", records, "The run's events as they stand in the log.",
-        query=RecordsQuery, answers={200: schemas.Records}, errors=(404,),
+    ApiEndpoint(
+        "GET",
+        "/runs/{run}/records",
+        records,
+        "The run's events as they stand in the log.",
+        query=RecordsQuery,
+        answers={200: schemas.Records},
+        errors=(404,),
         right="read",
     ),
-    Endpoint(
-        "GET", "/runs/{run}/state", state, "The run's state, now or after one of its events.",
-        query=StateQuery, answers={200: schemas.Moment}, errors=(404,),
+    ApiEndpoint(
+        "GET",
+        "/runs/{run}/state",
+        state,
+        "The run's state, now or after one of its events.",
+        query=StateQuery,
+        answers={200: schemas.StateView},
+        errors=(404,),
         right="read",
     ),
-    Endpoint(
-        "GET", "/runs/{run}/audit", audit, "Every call with who decided; every refused attempt.",
-        answers={200: schemas.Audited}, errors=(404,),
+    ApiEndpoint(
+        "GET",
+        "/runs/{run}/audit",
+        audit,
+        "Every call with who decided; every refused attempt.",
+        answers={200: schemas.AuditView},
+        errors=(404,),
         right="read",
     ),
-)  # fmt: skip
+)
 
 
-async def cancel(call: Call) -> BaseModel:
+async def cancel(call: ApiCall) -> BaseModel:
     """Stop a run: nothing starts afterwards, what was done is kept."""
     row = await mine(call)
     await people.cancel(call.server.log, row.run, by=call.principal)
@@ -162,7 +191,7 @@ async def cancel(call: Call) -> BaseModel:
     return schemas.Accepted(id=row.run)
 
 
-async def steer(call: Call) -> BaseModel:
+async def steer(call: ApiCall) -> BaseModel:
     """Tell a run something: its model reads it at its next turn, once."""
     row = await mine(call)
     body: Steer = call.body
@@ -172,7 +201,7 @@ async def steer(call: Call) -> BaseModel:
     return schemas.Accepted(id=row.run)
 
 
-async def fork(call: Call) -> Response:
+async def fork(call: ApiCall) -> Response:
     """Branch off at a step and go on from there."""
     row = await mine(call)
     server, at = call.server, call.body.at
@@ -193,7 +222,7 @@ async def fork(call: Call) -> Response:
     return JSONResponse(shown.model_dump(), 201, {"Location": f"/runs/{new}"})
 
 
-async def resume(call: Call) -> BaseModel:
+async def resume(call: ApiCall) -> BaseModel:
     """Carry on a run that failed, was cancelled, or lost its process."""
     row = await mine(call)
     server = call.server
@@ -216,24 +245,48 @@ async def resume(call: Call) -> BaseModel:
 
 
 COURSE: Final = (
-    Endpoint(
-        "POST", "/runs/{run}/cancel", cancel, "Stop a run.",
-        body=Nothing, answers={202: schemas.Accepted}, errors=(403, 404, 409), status=202,
+    ApiEndpoint(
+        "POST",
+        "/runs/{run}/cancel",
+        cancel,
+        "Stop a run.",
+        body=Nothing,
+        answers={202: schemas.Accepted},
+        errors=(403, 404, 409),
+        status=202,
         right="cancel",
     ),
-    Endpoint(
-        "POST", "/runs/{run}/steer", steer, "Tell a run something.",
-        body=Steer, answers={202: schemas.Accepted}, errors=(403, 404, 409), status=202,
+    ApiEndpoint(
+        "POST",
+        "/runs/{run}/steer",
+        steer,
+        "Tell a run something.",
+        body=Steer,
+        answers={202: schemas.Accepted},
+        errors=(403, 404, 409),
+        status=202,
         right="start",
     ),
-    Endpoint(
-        "POST", "/runs/{run}/fork", fork, "Branch off at a step and go on from there.",
-        body=Fork, answers={201: schemas.Run}, errors=(403, 404, 409), status=201,
+    ApiEndpoint(
+        "POST",
+        "/runs/{run}/fork",
+        fork,
+        "Branch off at a step and go on from there.",
+        body=ForkBody,
+        answers={201: schemas.RunView},
+        errors=(403, 404, 409),
+        status=201,
         right="start",
     ),
-    Endpoint(
-        "POST", "/runs/{run}/resume", resume, "Carry on a run that failed or was cancelled.",
-        body=Nothing, answers={202: schemas.Accepted}, errors=(403, 404, 409), status=202,
+    ApiEndpoint(
+        "POST",
+        "/runs/{run}/resume",
+        resume,
+        "Carry on a run that failed or was cancelled.",
+        body=Nothing,
+        answers={202: schemas.Accepted},
+        errors=(403, 404, 409),
+        status=202,
         right="start",
     ),
-)  # fmt: skip
+)

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from taofold.server.endpoint import RUN_ID, Shape
+from taofold.server.endpoint import RUN_ID, RequestModel
 
 LONGEST_GOAL = 20_000
 MOST_FILES = 20
@@ -36,7 +36,7 @@ def _writable(text: str) -> str:
     return text
 
 
-class Attached(Shape):
+class Attached(RequestModel):
     """An image, a document or sound: its bytes, or where the model's provider may fetch it."""
 
     data: str = Field("", description="The bytes, base64.")
@@ -52,7 +52,7 @@ class Attached(Shape):
         return self
 
 
-class NewRun(Shape):
+class NewRun(RequestModel):
     """A run to be started."""
 
     goal: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GOAL)] = Field(
@@ -93,7 +93,7 @@ class NewRun(Shape):
         return text
 
 
-class Steer(Shape):
+class Steer(RequestModel):
     """A message for a run that goes on."""
 
     text: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GOAL)]
@@ -102,7 +102,7 @@ class Steer(Shape):
     _valid = field_validator("text")(_writable)
 
 
-class Fork(Shape):
+class ForkBody(RequestModel, title="Fork"):
     """Where to branch off."""
 
     at: Annotated[int, Field(ge=0, le=0xFFFFFFFF)] | None = Field(
@@ -110,7 +110,7 @@ class Fork(Shape):
     )
 
 
-class Decide(Shape):
+class Decide(RequestModel):
     """A person's word on an action that waits."""
 
     decision: Literal["approve", "deny", "edit", "answer", "done"]
@@ -127,13 +127,13 @@ class Decide(Shape):
         return text if text is None else _writable(text)
 
 
-class Login(Shape):
+class Login(RequestModel):
     """A token, in exchange for a cookie."""
 
     token: Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class RunsQuery(Shape):
+class RunsQuery(RequestModel):
     """Which runs."""
 
     status: Literal["", "running", "waiting", "finished", "limited", "failed", "cancelled"] = ""
@@ -143,52 +143,52 @@ class RunsQuery(Shape):
     cursor: _RunId = Field("", description="`next` of the page before.")
 
 
-class RecordsQuery(Shape):
+class RecordsQuery(RequestModel):
     """Which records."""
 
     after: Annotated[int, Field(ge=-1, le=0xFFFFFFFF)] = -1
     limit: Annotated[int, Field(ge=1, le=2000)] = 500
 
 
-class StateQuery(Shape):
+class StateQuery(RequestModel):
     """Which moment."""
 
     at: Annotated[int, Field(ge=0, le=0xFFFFFFFF)] | None = None
 
 
-class EventsQuery(Shape):
+class EventsQuery(RequestModel):
     """Where a stream begins. A `Last-Event-ID` header comes before `after`."""
 
     after: Annotated[str, StringConstraints(max_length=4096)] = ""
     on_disconnect: Literal["continue", "cancel"] = "continue"
 
 
-class ApprovalsQuery(Shape):
+class ApprovalsQuery(RequestModel):
     """Whose approvals."""
 
     run: _RunId = ""
 
 
-class LoopsQuery(Shape):
+class LoopsQuery(RequestModel):
     """How many loops."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 
-class PatternsQuery(Shape):
+class PatternsQuery(RequestModel):
     """Which patterns; `retired` left out: both."""
 
     kind: Literal["", "error", "success", "anti", "template"] = ""
     retired: bool | None = None
 
 
-class Answer(BaseModel):
+class ResponseBody(BaseModel):
     """What we answer with. Fields may be added by later releases."""
 
     model_config = ConfigDict(ser_json_inf_nan="null")
 
 
-class Run(Answer):
+class RunView(ResponseBody, title="Run"):
     """A run in a list."""
 
     id: str
@@ -204,14 +204,14 @@ class Run(Answer):
     waiting_for: str
 
 
-class Runs(Answer):
+class Runs(ResponseBody):
     """A page of runs, newest first."""
 
-    items: list[Run]
+    items: list[RunView]
     next: str | None
 
 
-class Approval(Answer):
+class ApprovalView(ResponseBody, title="Approval"):
     """An action or question that waits for a person."""
 
     id: str
@@ -232,13 +232,13 @@ class Approval(Answer):
     expires_at: str | None
 
 
-class Approvals(Answer):
+class Approvals(ResponseBody):
     """Everything that waits for this principal."""
 
-    items: list[Approval]
+    items: list[ApprovalView]
 
 
-class Medium(Answer):
+class MediaView(ResponseBody, title="Medium"):
     """An image, document or sound. Its bytes are at `/runs/{run}/media/{digest}`.
 
     Without a digest only its provider can fetch it, from `url`.
@@ -252,7 +252,7 @@ class Medium(Answer):
     url: str
 
 
-class Detail(Run):
+class RunDetail(RunView, title="Detail"):
     """A run, with how it stands."""
 
     model: str
@@ -269,13 +269,13 @@ class Detail(Run):
     usd: float
     seconds: float
     metrics: dict[str, Any]
-    media: list[Medium]
+    media: list[MediaView]
     """What the model is shown besides the goal's text."""
-    children: list[Run]
-    pending: list[Approval]
+    children: list[RunView]
+    pending: list[ApprovalView]
 
 
-class Moment(Answer):
+class StateView(ResponseBody, title="Moment"):
     """A run's state after one of its events."""
 
     run_id: str
@@ -298,7 +298,7 @@ class Moment(Answer):
     seconds: float
 
 
-class Record(Answer):
+class RecordView(ResponseBody, title="Record"):
     """One event as it stands in the log."""
 
     seq: int
@@ -306,21 +306,21 @@ class Record(Answer):
     event: dict[str, Any]
 
 
-class Records(Answer):
+class Records(ResponseBody):
     """Events in order. `next` is what to pass as `after`, null at the end."""
 
-    items: list[Record]
+    items: list[RecordView]
     next: int | None
 
 
-class Audited(Answer):
+class AuditView(ResponseBody, title="Audited"):
     """Every call of a run with who decided, and every refused attempt to decide."""
 
     entries: list[dict[str, Any]]
     attempts: list[dict[str, Any]]
 
 
-class Decided(Answer):
+class DecisionView(ResponseBody, title="Decided"):
     """The decision was taken; the run goes on by itself if `goes_on`, else `note` says where."""
 
     id: str
@@ -330,14 +330,14 @@ class Decided(Answer):
     note: str = ""
 
 
-class Accepted(Answer):
+class Accepted(ResponseBody):
     """It will happen: the run's events say when."""
 
     id: str
     accepted: bool = True
 
 
-class ToolShown(Answer):
+class ToolShown(ResponseBody):
     """A tool of an agent."""
 
     name: str
@@ -348,7 +348,7 @@ class ToolShown(Answer):
     parameters: dict[str, Any]
 
 
-class AgentShown(Answer):
+class AgentShown(ResponseBody):
     """An agent that can be given a goal."""
 
     name: str
@@ -358,13 +358,13 @@ class AgentShown(Answer):
     tools: list[ToolShown]
 
 
-class Agents(Answer):
+class Agents(ResponseBody):
     """The agents that are offered; the first is the default."""
 
     items: list[AgentShown]
 
 
-class Me(Answer):
+class Me(ResponseBody):
     """Who is signed in. `csrf` goes into the header X-CSRF-Token, if signed in by cookie."""
 
     id: str
@@ -373,7 +373,7 @@ class Me(Answer):
     version: str
 
 
-class Health(Answer):
+class Health(ResponseBody):
     """The server works."""
 
     status: Literal["ok", "stopping"]
@@ -383,13 +383,13 @@ class Health(Answer):
     watchers: int
 
 
-class Ready(Answer):
+class Ready(ResponseBody):
     """May requests be sent to this server? `log`: it cannot reach its log now."""
 
     status: Literal["ok", "stopping", "log"]
 
 
-class Fault(Answer):
+class FaultView(ResponseBody, title="Fault"):
     """What is wrong with one part of a request."""
 
     where: str
@@ -397,7 +397,7 @@ class Fault(Answer):
     fault: str
 
 
-class ProblemShape(Answer):
+class ProblemShape(ResponseBody):
     """Problem details (RFC 9457)."""
 
     type: str
@@ -405,10 +405,10 @@ class ProblemShape(Answer):
     status: int
     code: str
     detail: str
-    faults: list[Fault] | None = None
+    faults: list[FaultView] | None = None
 
 
-class Loop(Answer):
+class LoopView(ResponseBody, title="Loop"):
     """A loop in a list. `quality` is the share of checks that pass, None before any ran."""
 
     id: str
@@ -427,13 +427,13 @@ class Loop(Answer):
     updated_at: str
 
 
-class Loops(Answer):
+class Loops(ResponseBody):
     """Loops, the newest first."""
 
-    items: list[Loop]
+    items: list[LoopView]
 
 
-class LoopDetail(Loop):
+class LoopDetail(LoopView, title="LoopDetail"):
     """A loop with what each iteration did and proved, and its report."""
 
     baseline_quality: float | None
@@ -444,7 +444,7 @@ class LoopDetail(Loop):
     report: dict[str, Any]
 
 
-class Pattern(Answer):
+class PatternView(ResponseBody, title="Pattern"):
     """Something learnt, with the raw counts behind its rate."""
 
     id: str
@@ -462,13 +462,13 @@ class Pattern(Answer):
     last_used: str | None
 
 
-class Patterns(Answer):
+class Patterns(ResponseBody):
     """What was learnt, the oldest first."""
 
-    items: list[Pattern]
+    items: list[PatternView]
 
 
-class PatternDetail(Pattern):
+class PatternDetail(PatternView, title="PatternDetail"):
     """A pattern with where it came from, where it was used, and what that was worth."""
 
     body: dict[str, Any]
@@ -480,5 +480,5 @@ class PatternDetail(Pattern):
     lineage: list[dict[str, Any]]
 
 
-class Learning(RootModel[dict[str, Any]]):
+class LearningView(RootModel[dict[str, Any]], title="Learning"):
     """What learning has saved, by the names that are exported."""

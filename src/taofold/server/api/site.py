@@ -11,21 +11,21 @@ from taofold.core.errors import LogError
 from taofold.server import views
 from taofold.server.api import schemas
 from taofold.server.api.schemas import Login
-from taofold.server.auth.sessions import SESSION_S, Session
-from taofold.server.endpoint import Call, Endpoint, Nothing, Problem
+from taofold.server.auth.sessions import SESSION_S, BrowserSession
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem
 from taofold.server.middleware import MEDIA
 
 READY_S: Final = 3.0
 """How long the log may take to answer."""
 
 
-async def agents(call: Call) -> BaseModel:
+async def agents(call: ApiCall) -> BaseModel:
     """What can be given a goal."""
     catalog = call.server.catalog
     return schemas.Agents(items=[views.agent(name, catalog[name]) for name in catalog.names])
 
 
-async def me(call: Call) -> BaseModel:
+async def me(call: ApiCall) -> BaseModel:
     """Who the caller is."""
     return _me(call.principal.id, call.principal.roles, call.csrf)
 
@@ -34,7 +34,7 @@ def _me(id_: str, roles: tuple[str, ...], csrf: str) -> schemas.Me:
     return schemas.Me(id=id_, roles=list(roles), csrf=csrf, version=taofold.__version__)
 
 
-async def enter(call: Call) -> Response:
+async def enter(call: ApiCall) -> Response:
     """Sign in by the link that was printed when the server began."""
     if call.request.method == "HEAD":  # a preview of the link must not use it up
         raise Problem(405, "method", "this cannot be done here", headers={"Allow": "GET"})
@@ -47,7 +47,7 @@ async def enter(call: Call) -> Response:
     return answer
 
 
-async def login(call: Call) -> Response:
+async def login(call: ApiCall) -> Response:
     """Sign in with a token; this machine's user with the local one."""
     server, request = call.server, call.request
     client = request.client.host if request.client else ""
@@ -56,7 +56,7 @@ async def login(call: Call) -> Response:
         raise Problem(401, "unauthorized", "the token is not valid")
     cookie = await asyncio.to_thread(server.signin.cookie, token)
     session = server.signin.read(cookie)
-    assert isinstance(session, Session)
+    assert isinstance(session, BrowserSession)
     detail = "by the local token" if token is None else f"by token {token.id}"
     server.audit("signin", session.principal.id, detail=detail)
     shown = _me(session.principal.id, session.principal.roles, session.csrf)
@@ -65,7 +65,7 @@ async def login(call: Call) -> Response:
     return answer
 
 
-async def logout(call: Call) -> Response:
+async def logout(call: ApiCall) -> Response:
     """End the session: its cookie is refused from now on, whoever has it."""
     door, signin = call.server.door, call.server.signin
     cookie = door.cookie(call.request.headers)
@@ -77,7 +77,7 @@ async def logout(call: Call) -> Response:
     return answer
 
 
-def _set(call: Call, answer: Response, cookie: str) -> None:
+def _set(call: ApiCall, answer: Response, cookie: str) -> None:
     answer.set_cookie(
         call.server.signin.name,
         cookie,
@@ -89,7 +89,7 @@ def _set(call: Call, answer: Response, cookie: str) -> None:
     )
 
 
-async def health(call: Call) -> BaseModel:
+async def health(call: ApiCall) -> BaseModel:
     """Is the server well?"""
     engine = call.server.engine
     return schemas.Health(
@@ -101,7 +101,7 @@ async def health(call: Call) -> BaseModel:
     )
 
 
-async def ready(call: Call) -> Response:
+async def ready(call: ApiCall) -> Response:
     """May requests be sent here? Not while it stops, or cannot reach its log."""
     server = call.server
     problem = "stopping" if server.engine.stopping else ""
@@ -114,7 +114,7 @@ async def ready(call: Call) -> Response:
     return JSONResponse({"status": problem or "ok"}, 503 if problem else 200)
 
 
-async def metrics(call: Call) -> Response:
+async def metrics(call: ApiCall) -> Response:
     """What a monitor wants to know."""
     server = call.server
     runs = await server.log.count()
@@ -133,44 +133,82 @@ async def metrics(call: Call) -> Response:
 
 
 ENDPOINTS: Final = (
-    Endpoint(
-        "GET", "/agents", agents, "The agents that are offered.", "server",
+    ApiEndpoint(
+        "GET",
+        "/agents",
+        agents,
+        "The agents that are offered.",
+        "server",
         answers={200: schemas.Agents},
         right="read",
     ),
-    Endpoint(
-        "GET", "/me", me, "Who you are.", "server",
+    ApiEndpoint(
+        "GET",
+        "/me",
+        me,
+        "Who you are.",
+        "server",
         answers={200: schemas.Me},
         right="signed_in",
     ),
-    Endpoint(
-        "GET", "/signin/{code}", enter, "Sign in by a one-time link.", "server",
-        answers={303: ""}, errors=(404,), page=True, status=303,
+    ApiEndpoint(
+        "GET",
+        "/signin/{code}",
+        enter,
+        "Sign in by a one-time link.",
+        "server",
+        answers={303: ""},
+        errors=(404,),
+        page=True,
+        status=303,
         right="public",
     ),
-    Endpoint(
-        "POST", "/signin", login, "Sign in with a token.", "server",
-        body=Login, answers={200: schemas.Me},
+    ApiEndpoint(
+        "POST",
+        "/signin",
+        login,
+        "Sign in with a token.",
+        "server",
+        body=Login,
+        answers={200: schemas.Me},
         right="public",
     ),
-    Endpoint(
-        "POST", "/signout", logout, "Sign out.", "server",
-        body=Nothing, answers={202: schemas.Accepted}, status=202,
+    ApiEndpoint(
+        "POST",
+        "/signout",
+        logout,
+        "Sign out.",
+        "server",
+        body=Nothing,
+        answers={202: schemas.Accepted},
+        status=202,
         right="signed_in",
     ),
-    Endpoint(
-        "GET", "/healthz", health, "Is the server well?", "server",
+    ApiEndpoint(
+        "GET",
+        "/healthz",
+        health,
+        "Is the server well?",
+        "server",
         answers={200: schemas.Health},
         right="public",
     ),
-    Endpoint(
-        "GET", "/readyz", ready, "May requests be sent here? 503 if not.", "server",
+    ApiEndpoint(
+        "GET",
+        "/readyz",
+        ready,
+        "May requests be sent here? 503 if not.",
+        "server",
         answers={200: schemas.Ready, 503: schemas.Ready},
         right="public",
     ),
-    Endpoint(
-        "GET", "/metrics", metrics, "Counters in Prometheus's text format.", "server",
+    ApiEndpoint(
+        "GET",
+        "/metrics",
+        metrics,
+        "Counters in Prometheus's text format.",
+        "server",
         answers={200: "text/plain"},
         right="metrics",
     ),
-)  # fmt: skip
+)

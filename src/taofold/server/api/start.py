@@ -20,7 +20,7 @@ from taofold.server.api import schemas
 from taofold.server.api.attachments import prompt
 from taofold.server.api.schemas import NewRun
 from taofold.server.catalog import SETTINGS, AnyAgent
-from taofold.server.endpoint import Call, Endpoint, Problem
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 from taofold.server.server import Server
 from taofold.server.streams.response import stream
 
@@ -30,7 +30,7 @@ _BETWEEN_S: Final = 0.05
 _LOOKS: Final = 40
 
 
-async def create(call: Call) -> Response:
+async def create(call: ApiCall) -> Response:
     """Start a run."""
     body: NewRun = call.body
     server = call.server
@@ -83,7 +83,7 @@ def framed(context: str) -> str:
     return said.replace("[", "(").replace("]", ")")
 
 
-def _named(call: Call) -> tuple[str, bool]:
+def _named(call: ApiCall) -> tuple[str, bool]:
     """The run's id. An idempotency key makes it, so a repeated request finds the same run."""
     key = call.request.headers.get("idempotency-key")
     if key is None:
@@ -94,7 +94,7 @@ def _named(call: Call) -> tuple[str, bool]:
     return f"k{blake2b(said, digest_size=12).hexdigest()}", True
 
 
-async def _known(call: Call, run: str, digest: str) -> bool:
+async def _known(call: ApiCall, run: str, digest: str) -> bool:
     """Was this very request made before?
 
     Raises:
@@ -112,7 +112,7 @@ async def _known(call: Call, run: str, digest: str) -> bool:
     return True
 
 
-async def _twin(call: Call, run: str, digest: str) -> bool:
+async def _twin(call: ApiCall, run: str, digest: str) -> bool:
     """Is the same request being answered at this moment? Then its run begins any time now."""
     for _ in range(_LOOKS):
         if await _known(call, run, digest):
@@ -122,7 +122,7 @@ async def _twin(call: Call, run: str, digest: str) -> bool:
 
 
 @asynccontextmanager
-async def _turn(call: Call, session: str) -> AsyncGenerator[None]:
+async def _turn(call: ApiCall, session: str) -> AsyncGenerator[None]:
     """Begins once the session has no run under way: first come, first served here.
 
     The turn lasts until the run is in the log. Else whoever comes next finds the session free.
@@ -147,12 +147,12 @@ async def _turn(call: Call, session: str) -> AsyncGenerator[None]:
             server.tickets.pop(session, None)
 
 
-async def _busy(call: Call, session: str) -> bool:
+async def _busy(call: ApiCall, session: str) -> bool:
     rows = await call.server.log.rows(session=session, limit=5)
     return any(row.status not in ENDED for row in rows)
 
 
-async def _started(call: Call, run: str, *, fresh: bool) -> Response:
+async def _started(call: ApiCall, run: str, *, fresh: bool) -> Response:
     if _SSE in call.request.headers.get("accept", ""):
         cancel = call.body.on_disconnect == "cancel"
         answer = await stream(call, run, "", cancel=cancel)
@@ -164,13 +164,13 @@ async def _started(call: Call, run: str, *, fresh: bool) -> Response:
 
 
 ENDPOINTS: Final = (
-    Endpoint(
+    ApiEndpoint(
         "POST",
         "/runs",
         create,
         "Start a run. With `Accept: text/event-stream` the answer is its stream.",
         body=NewRun,
-        answers={201: schemas.Run, 200: schemas.Run},
+        answers={201: schemas.RunView, 200: schemas.RunView},
         headers={"Idempotency-Key": "Repeating the request with it gives the same run."},
         errors=(409,),
         status=201,

@@ -17,7 +17,7 @@ from starlette.requests import cookie_parser
 from taofold.core.errors import ConfigError
 from taofold.core.values import Principal
 from taofold.server.auth.sessions import Signin
-from taofold.server.auth.tokens import LocalToken, Tokens
+from taofold.server.auth.tokens import LocalToken, TokenStore
 from taofold.server.endpoint import Problem
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -38,7 +38,7 @@ class Guest:
 class Door:
     """The rules of one server. `hosts` and `origins` are those allowed besides loopback."""
 
-    tokens: Tokens
+    tokens: TokenStore
     signin: Signin
     local: LocalToken
     hosts: frozenset[str] = frozenset()

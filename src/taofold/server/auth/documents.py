@@ -51,7 +51,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Form(Generic[T]):
+class DocumentFormat(Generic[T]):
     """How a value stands in the file."""
 
     empty: T
@@ -61,10 +61,10 @@ class Form(Generic[T]):
     encode: Callable[[T], Any]
 
 
-class Kept(Generic[T]):
+class SharedDocument(Generic[T]):
     """The value in the file, or the place of a database, `path`; None: it lives in memory."""
 
-    def __init__(self, path: Path | Shared | None, form: Form[T]) -> None:
+    def __init__(self, path: Path | Shared | None, form: DocumentFormat[T]) -> None:
         self.path, self._form = path, form
         self._read_at = 0.0
         if isinstance(path, Path):

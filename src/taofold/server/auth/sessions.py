@@ -18,8 +18,8 @@ from taofold.core.errors import ConfigError
 from taofold.core.value import is_object
 from taofold.core.values import Principal
 from taofold.log.store import clock
-from taofold.server.auth.documents import Form, Kept, Shared
-from taofold.server.auth.tokens import Token, Tokens
+from taofold.server.auth.documents import DocumentFormat, Shared, SharedDocument
+from taofold.server.auth.tokens import Token, TokenStore
 
 CODE_S: Final = 600
 """Seconds that a one-time link can be used."""
@@ -29,7 +29,7 @@ MOST: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class BrowserSession:
     """A signed-in browser."""
 
     principal: Principal
@@ -38,23 +38,25 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredSession:
     """What is kept of a session: the token's id ("" = by link), milliseconds since the epoch."""
 
     token: str
     until: int
 
 
-Entries: TypeAlias = Mapping[str, Entry]
+StoredSessions: TypeAlias = Mapping[str, StoredSession]
 
 
-def _entries(said: Any) -> Entries:
+def _entries(said: Any) -> StoredSessions:
     if not is_object(said):
         raise ValueError("it has no sessions")
-    return {digest: Entry(str(one["token"]), int(one["until"])) for digest, one in said.items()}
+    return {
+        digest: StoredSession(str(one["token"]), int(one["until"])) for digest, one in said.items()
+    }
 
 
-_FORM: Final = Form[Entries](
+_FORM: Final = DocumentFormat[StoredSessions](
     {}, _entries, lambda entries: {digest: asdict(one) for digest, one in entries.items()}
 )
 
@@ -63,10 +65,10 @@ class Signin:
     """The codes and sessions of one server; `path` keeps the sessions, None = in memory."""
 
     def __init__(
-        self, tokens: Tokens, path: Path | Shared | None = None, now: Callable[[], int] = clock
+        self, tokens: TokenStore, path: Path | Shared | None = None, now: Callable[[], int] = clock
     ) -> None:
         self._tokens, self._now = tokens, now
-        self._kept = Kept(path, _FORM)
+        self._kept = SharedDocument(path, _FORM)
         self._codes: dict[str, int] = {}
         self.name: Final = f"taofold_session_{_server(tokens, path)}"
         """The cookie's. Browsers send cookies to every port of a host: each server has its own."""
@@ -94,7 +96,7 @@ class Signin:
         """The cookie for a token, None = the local one. Blocks."""
         return self._begin("" if token is None else token.id)
 
-    def read(self, cookie: str) -> Session | None:
+    def read(self, cookie: str) -> BrowserSession | None:
         """Whose cookie it is, None if it is not ours, has ended, or its token was revoked."""
         try:
             found = self._kept.value().get(_hash(cookie)) or self._elsewhere(_hash(cookie))
@@ -103,13 +105,13 @@ class Signin:
         if found is None or self._now() > found.until:
             return None
         if not found.token:
-            return Session(Principal(), _csrf(cookie))
+            return BrowserSession(Principal(), _csrf(cookie))
         token = self._tokens.get(found.token)
         if token is None:
             return None
-        return Session(self._tokens.principal(token), _csrf(cookie), found.token)
+        return BrowserSession(self._tokens.principal(token), _csrf(cookie), found.token)
 
-    def _elsewhere(self, digest: str) -> Entry | None:
+    def _elsewhere(self, digest: str) -> StoredSession | None:
         """A session that began at another server just now."""
         return self._kept.newest().get(digest) if isinstance(self._kept.path, Shared) else None
 
@@ -125,9 +127,9 @@ class Signin:
 
     def _begin(self, token: str) -> str:
         cookie, now = token_urlsafe(32), self._now()
-        entry = Entry(token, now + SESSION_S * 1000)
+        entry = StoredSession(token, now + SESSION_S * 1000)
 
-        def begun(known: Entries) -> Entries:
+        def begun(known: StoredSessions) -> StoredSessions:
             good = {at: one for at, one in known.items() if now <= one.until}
             mine = [at for at, one in good.items() if one.token == token]  # the oldest first
             for at in mine[: max(0, len(mine) - MOST + 1)]:
@@ -138,7 +140,7 @@ class Signin:
         return cookie
 
 
-def _server(tokens: Tokens, path: Path | Shared | None) -> str:
+def _server(tokens: TokenStore, path: Path | Shared | None) -> str:
     """Which server it is: the same after a restart, another one for another folder.
 
     Servers that share their sessions are one server.

@@ -25,7 +25,7 @@ from taofold.core.values import Principal
 from taofold.log.store import clock
 from taofold.policy.policy import ROLES
 from taofold.reserved import state_folder
-from taofold.server.auth.documents import Form, Kept, Shared
+from taofold.server.auth.documents import DocumentFormat, Shared, SharedDocument
 
 _RESERVED: Final = frozenset({"local", "policy", "clock", "interrupted"})
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -65,17 +65,17 @@ def _known(said: Any) -> Known:
     return {token.id: token for token in map(_token, entries)}
 
 
-_FORM: Final = Form[Known](
+_FORM: Final = DocumentFormat[Known](
     {}, _known, lambda known: {"tokens": [asdict(token) for token in known.values()]}
 )
 
 
-class Tokens:
+class TokenStore:
     """The tokens in the file, or the place of a database, `path`; None = there are none."""
 
     def __init__(self, path: Path | Shared | None = None, now: Callable[[], int] = clock) -> None:
         self.path, self.now = path, now
-        self._kept = Kept(path, _FORM)
+        self._kept = SharedDocument(path, _FORM)
 
     def all(self) -> Sequence[Token]:
         """Every token, the oldest first.
@@ -198,7 +198,7 @@ def _local_secret(said: Any) -> str:
     return token
 
 
-_LOCAL_FORM: Final = Form[str]("", _local_secret, lambda token: {"token": token})
+_LOCAL_FORM: Final = DocumentFormat[str]("", _local_secret, lambda token: {"token": token})
 
 
 class LocalToken:
@@ -206,7 +206,7 @@ class LocalToken:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
-        self._kept = Kept(path, _LOCAL_FORM)
+        self._kept = SharedDocument(path, _LOCAL_FORM)
 
     @classmethod
     def of_user(cls) -> "LocalToken":

@@ -22,9 +22,9 @@ from taofold.core.value import is_array, is_object
 from taofold.core.values import FINISH
 from taofold.log.log import Log
 from taofold.server.streams.events import (
+    EventProjection,
     Place,
     Position,
-    Projection,
     WireEvent,
     covers,
     further,
@@ -36,7 +36,7 @@ _PART: Final = 40
 """A reply is read anew when it grew by a 40th: the work stays linear."""
 
 
-class Answering:
+class PartialAnswer:
     """Hears the pieces of one reply. `text` is the answer as far as it arrived."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ REPORT_S: Final = 0.1
 """Seconds between two reports of tools: of what comes faster the last is told."""
 
 
-class Told(NamedTuple):
+class DeliveredEvent(NamedTuple):
     """An event as it was told: where the stream was then, and its frame."""
 
     event: WireEvent
@@ -93,12 +93,12 @@ class Told(NamedTuple):
     frame: bytes
 
 
-class Channel:
+class RunChannel:
     """The stream of `run` and its child runs."""
 
     def __init__(self, log: Log, run: str) -> None:
         self.run, self._log = run, log
-        self.told: list[Told] = []
+        self.told: list[DeliveredEvent] = []
         self.answer = ""
         """What is known of the answer's text."""
         self.generation = 0
@@ -111,7 +111,7 @@ class Channel:
         self._reporting: asyncio.TimerHandle | None = None
         self.watchers = 0
         self.change = asyncio.Event()
-        self._runs: dict[str, Projection] = {run: Projection()}
+        self._runs: dict[str, EventProjection] = {run: EventProjection()}
         self._heads: dict[str, int] = {run: 0}
         self._at: dict[str, Place] = {}
         self._closed: dict[str, int] = {}
@@ -145,7 +145,7 @@ class Channel:
         elif record.seq >= self._heads[record.run]:
             self.poked.set()
 
-    def hear(self, reply: Answering) -> None:
+    def hear(self, reply: PartialAnswer) -> None:
         """More of the answer has arrived."""
         self._say(reply.text)
         self.live = True
@@ -197,7 +197,7 @@ class Channel:
                 await self._drain(row.run)
 
     def _adopt(self, run: str) -> None:
-        self._runs[run] = Projection(child=True)
+        self._runs[run] = EventProjection(child=True)
         self._heads[run] = 0
 
     def _waits_for_child(self, record: e.Record) -> bool:
@@ -229,7 +229,7 @@ class Channel:
             self._say(str(event.data["text"]))
             self.live = False
         self.told.append(
-            Told(event, sequence, frame(event, sequence, position_text(self._place())))
+            DeliveredEvent(event, sequence, frame(event, sequence, position_text(self._place())))
         )
 
     def _place(self) -> Position:
@@ -265,24 +265,24 @@ class Channel:
     def _name_of_caller(self, name: str) -> str:
         return name.rpartition(".")[0]
 
-    def entry(self, position: Position) -> "Entry":
+    def entry(self, position: Position) -> "ResumePoint":
         """Where a client that is at `position` goes on, once everything was pulled."""
         if not position:
-            return Entry(0, None)
+            return ResumePoint(0, None)
         fresh = [not self.covered(told.event, position) for told in self.told]
         begin = fresh.index(True) if True in fresh else len(fresh)
         if all(fresh[begin:]):
-            return Entry(begin, None)
-        return Entry(begin, dict(position))
+            return ResumePoint(begin, None)
+        return ResumePoint(begin, dict(position))
 
-    def own(self, told: Told, position: dict[str, Place]) -> bytes:
+    def own(self, told: DeliveredEvent, position: dict[str, Place]) -> bytes:
         """The frame for a client whose server saw the runs in another order."""
         name = self._name(told.event.run)
         position[name] = further(position.get(name), (told.event.seq, told.event.part))
         return frame(told.event, told.sequence, position_text(position))
 
 
-class Entry(NamedTuple):
+class ResumePoint(NamedTuple):
     """A place in the list; with the client's own position if the order was another one."""
 
     begin: int
@@ -309,10 +309,10 @@ LONGEST_REPORT: Final = 2_000
 """Characters of what a tool says of its work."""
 
 
-class Reader:
+class ChannelReader:
     """One client's way through a channel."""
 
-    def __init__(self, channel: Channel, entry: Entry, now: Callable[[], int]) -> None:
+    def __init__(self, channel: RunChannel, entry: ResumePoint, now: Callable[[], int]) -> None:
         self._channel, self._now = channel, now
         self._index, self._position = entry
         self._sent, self._generation = 0, channel.generation
@@ -360,7 +360,7 @@ class Reader:
             self._last = told.sequence
             yield self._frame(told)
 
-    def _frame(self, told: Told) -> bytes:
+    def _frame(self, told: DeliveredEvent) -> bytes:
         if self._position is None:
             return told.frame
         return self._channel.own(told, self._position)
@@ -400,6 +400,6 @@ class Reader:
         return f"event: {name}\ndata: ".encode() + msgspec.json.encode(body) + b"\n\n"
 
 
-def read_already(channel: Channel, entry: Entry) -> bool:
+def read_already(channel: RunChannel, entry: ResumePoint) -> bool:
     """Has the run ended, and was everything told?"""
     return channel.ended and entry.begin >= len(channel.told)

@@ -77,7 +77,7 @@ class WireEvent(Value, frozen=True):
 
 def project(records: Iterable[e.Record], *, child: bool = False) -> Iterator[dict[str, Any]]:
     """The wire events of a run, from its records: what its stream says, as JSON."""
-    projection = Projection(child=child)
+    projection = EventProjection(child=child)
     told = [event for record in records for event in projection(record)]
     last = next((n for n in reversed(range(len(told))) if told[n].type == "done"), -1)
     for number, event in enumerate(told):
@@ -85,7 +85,7 @@ def project(records: Iterable[e.Record], *, child: bool = False) -> Iterator[dic
             yield event.body(number)
 
 
-class Projection:
+class EventProjection:
     """Turns the records of one run, in order, into wire events."""
 
     def __init__(self, *, child: bool = False) -> None:

@@ -16,8 +16,8 @@ from taofold.agent.result import Delta, Happening, Progress
 from taofold.core import events as e
 from taofold.core.errors import LogError, TaofoldError
 from taofold.log.log import Log
-from taofold.server.endpoint import Call, Problem
-from taofold.server.streams.channel import Answering, Channel
+from taofold.server.endpoint import ApiCall, Problem
+from taofold.server.streams.channel import PartialAnswer, RunChannel
 
 LOOK_S: Final = 0.2
 """Seconds between two looks at a run that another process drives."""
@@ -34,9 +34,9 @@ class Hub:
         self, log: Log, *, driven: Callable[[str], bool] = lambda run: False, look_s: float = LOOK_S
     ) -> None:
         self._log, self._driven, self._look_s = log, driven, look_s
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[str, RunChannel] = {}
         self._tailers: dict[str, asyncio.Task[None]] = {}
-        self._replies: dict[str, Answering] = {}
+        self._replies: dict[str, PartialAnswer] = {}
 
     @property
     def watchers(self) -> int:
@@ -53,7 +53,7 @@ class Hub:
         channel = self._channels.get(root)
         if isinstance(happening, Delta):
             if happening.run == root:
-                reply = self._replies.setdefault(root, Answering())
+                reply = self._replies.setdefault(root, PartialAnswer())
                 if reply.feed(happening.text) and channel is not None:
                     channel.hear(reply)
             return
@@ -77,11 +77,11 @@ class Hub:
             one.poked.set()
 
     @asynccontextmanager
-    async def watch(self, run: str) -> AsyncGenerator[Channel]:
+    async def watch(self, run: str) -> AsyncGenerator[RunChannel]:
         """The run's channel, up to date, for as long as the client stays."""
         channel = self._channels.get(run)
         if channel is None:
-            channel = self._channels[run] = Channel(self._log, run)
+            channel = self._channels[run] = RunChannel(self._log, run)
             reply = self._replies.get(run)
             if reply is not None and reply.text:
                 channel.hear(reply)
@@ -109,7 +109,7 @@ class Hub:
             with suppress(asyncio.CancelledError):
                 await tailer
 
-    async def _tail(self, channel: Channel) -> None:
+    async def _tail(self, channel: RunChannel) -> None:
         while True:
             seconds = CHECK_S if self._driven(channel.run) else self._look_s
             with suppress(TimeoutError):  # `wait_for` of Python 3.11 may swallow a cancellation
@@ -158,7 +158,7 @@ class Watching:
                 del self._open[who]
 
 
-async def allowed(call: Call, run: str, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def allowed(call: ApiCall, run: str, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """`frames` of the run, until its watcher may not see it any more.
 
     It is asked before a frame, at most every `look_again_s` seconds: nothing is told later.
@@ -173,7 +173,7 @@ async def allowed(call: Call, run: str, frames: AsyncIterator[bytes]) -> AsyncIt
         yield frame
 
 
-async def _may(call: Call, run: str) -> bool:
+async def _may(call: ApiCall, run: str) -> bool:
     request = call.request
     client = request.client.host if request.client else ""
     try:

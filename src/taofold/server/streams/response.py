@@ -17,9 +17,9 @@ from taofold.core.errors import TaofoldError
 from taofold.core.values import Principal
 from taofold.log.log import ENDED
 from taofold.runtime import control as people
-from taofold.server.endpoint import Call, Problem
+from taofold.server.endpoint import ApiCall, Problem
 from taofold.server.server import Server
-from taofold.server.streams.channel import Reader, read_already
+from taofold.server.streams.channel import ChannelReader, read_already
 from taofold.server.streams.events import Position, parse_position
 from taofold.server.streams.hub import allowed
 
@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 _leaving: set["asyncio.Task[None]"] = set()
 
 
-async def stream(call: Call, run: str, after: str, *, cancel: bool) -> Response:
+async def stream(call: ApiCall, run: str, after: str, *, cancel: bool) -> Response:
     """The run's events behind `after`; 204 if it has ended and the client has read it all.
 
     Raises:
@@ -78,14 +78,16 @@ async def _finished(server: Server, run: str, place: Position) -> bool:
         return bool(told) and read_already(channel, channel.entry(place))
 
 
-async def _frames(call: Call, run: str, place: Position, *, cancel: bool) -> AsyncIterator[bytes]:
+async def _frames(
+    call: ApiCall, run: str, place: Position, *, cancel: bool
+) -> AsyncIterator[bytes]:
     server, principal = call.server, call.principal
     done = False
     try:
         with server.watching.place(principal.id):
             async with server.hub.watch(run) as channel:
                 yield f"retry: {RETRY_MS}\n\n".encode()
-                reader = Reader(channel, channel.entry(place), server.now)
+                reader = ChannelReader(channel, channel.entry(place), server.now)
                 async for frame in allowed(call, run, reader.frames()):
                     yield frame
                 done = reader.done
