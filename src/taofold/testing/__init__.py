@@ -3,6 +3,7 @@
 from taofold.models.transport import allow_model_requests, answered_by, forbid_model_requests
 from taofold.testing.cassette import Cassette
 from taofold.testing.models import Asked, FunctionModel, ScriptedModel, ScriptEnded
+from taofold.testing.obliging import TestModel
 
 __all__ = [
     "Asked",
@@ -10,6 +11,7 @@ __all__ = [
     "FunctionModel",
     "ScriptEnded",
     "ScriptedModel",
+    "TestModel",
     "allow_model_requests",
     "answered_by",
     "forbid_model_requests",
