@@ -7,7 +7,7 @@ JOBS ?= 2
 # dspy has an environment of its own: it brings 349 MB
 EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings postgres)
 
-.PHONY: setup demo test check fix bench bench-parse bench-learn bench-retrieval bench-server docs lock environments clean
+.PHONY: setup demo test check fix bench bench-parse bench-learn bench-retrieval bench-server docs site site-serve lock environments clean
 
 setup: $(STAMP)
 
@@ -58,6 +58,13 @@ bench-retrieval: $(STAMP)
 
 bench-server: $(STAMP)
 	$(BIN)/python bench/server/load.py
+
+# The documentation as a site, in site/ (make site-serve: in the browser while you write).
+site site-serve: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m tests.environments site
+	"$$($(BIN)/python -c 'from tests import environments; print(environments.place("site").program("zensical"))')" \
+	  $(if $(filter site,$@),build --clean --strict,serve)
 
 # What some tests compare with: foreign libraries and servers, each in a place of its own.
 environments: $(STAMP)

@@ -16,12 +16,19 @@ ANSWER = '{"thought": "Three words.", "action": {"tool": "finish", "parameters":
 
 
 def blocks() -> Iterator[tuple[str, str]]:
+    """Each Python block of a page; one that `<!-- continues -->` goes on where the last ended."""
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for number, found in enumerate(
-            re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE), 1
-        ):
-            yield f"{page.name}:{number}", found.group(1)
+        chains: list[list[str]] = []
+        names: list[str] = []
+        fence = r"^(<!-- continues -->\n)?```python\n(.*?)^```"
+        found = re.finditer(fence, page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+        for number, block in enumerate(found, 1):
+            if block[1]:
+                chains[-1].append(block[2])
+            else:
+                chains.append([block[2]])
+                names.append(f"{page.name}:{number}")
+        yield from zip(names, map("\n".join, chains), strict=True)
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in blocks()])

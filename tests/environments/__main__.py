@@ -40,6 +40,7 @@ OFFERS: Final = {
     "phoenix": Offer(367, "traces in a real Arize Phoenix", partial(_python, "phoenix")),
     "providers": Offer(330, "agents against strict fake providers and official SDKs",
                        partial(_python, "providers")),
+    "site": Offer(155, "the documentation as a site (make site)", partial(_python, "site")),
 }  # fmt: skip
 """By name. npm and node are needed for "mcp-servers" and "npm"."""
 
