@@ -42,7 +42,7 @@ def account(records: Sequence[run.Record]) -> Account:
     state = fold(records)
     counted = live(list(records))
     steps = tuple(state.steps)
-    sure = [one.thought.confidence for one in steps if one.thought.confidence is not None]
+    sure = [step.thought.confidence for step in steps if step.thought.confidence is not None]
     return Account(
         status=state.status,
         stop_reason=state.stop_reason or state.waiting_for,
@@ -64,9 +64,9 @@ def account(records: Sequence[run.Record]) -> Account:
 def _said(state: RunState, records: Sequence[run.Record]) -> str:
     output = state.output
     if output is not None:
-        said = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-        return said[:_SAID]
-    ended = [one.event for one in records if isinstance(one.event, run.RunFinished)]
+        answer = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+        return answer[:_SAID]
+    ended = [record.event for record in records if isinstance(record.event, run.RunFinished)]
     return (state.error or (ended[-1].error if ended else ""))[:_SAID]
 
 
@@ -76,23 +76,23 @@ def _calls(steps: Sequence[Step]) -> list[tuple[Action, Observation]]:
 
 def _failed(steps: Sequence[Step]) -> tuple[FailedAction, ...]:
     """Actions that did not do what they were for. Commands that found failing tests are none."""
-    found: dict[FailedAction, None] = {}
-    for action, seen in _calls(steps):
+    failures: dict[FailedAction, None] = {}
+    for action, observation in _calls(steps):
         if action.tool in COMMANDS or action.tool == FINISH:
             continue
-        if seen.status in ("failure", "timeout"):
-            found[FailedAction(action.tool, _short(action.parameters), _why(seen))] = None
-    return tuple(found)[-_MOST:]
+        if observation.status in ("failure", "timeout"):
+            failures[FailedAction(action.tool, _short(action.parameters), _why(observation))] = None
+    return tuple(failures)[-_MOST:]
 
 
 def _why(seen: Observation) -> str:
-    said = seen.extraction or (seen.result if isinstance(seen.result, str) else seen.refused)
-    return key_line(said or seen.status, failed=True)[:_SHOWN]
+    reason = seen.extraction or (seen.result if isinstance(seen.result, str) else seen.refused)
+    return key_line(reason or seen.status, failed=True)[:_SHOWN]
 
 
 def _short(parameters: dict[str, Any]) -> str:
-    said = json.dumps(parameters, ensure_ascii=False)
-    return said if len(said) <= _SHOWN else f"{said[: _SHOWN - 1]}…"
+    encoded = json.dumps(parameters, ensure_ascii=False)
+    return encoded if len(encoded) <= _SHOWN else f"{encoded[: _SHOWN - 1]}…"
 
 
 def _executed(steps: Sequence[Step], state: RunState) -> bool:
@@ -100,8 +100,8 @@ def _executed(steps: Sequence[Step], state: RunState) -> bool:
     started = state.started
     effects: dict[str, str] = {} if started is None else started.settings.get("effects", {})
     ran = changed = -1
-    for number, (action, seen) in enumerate(_calls(steps)):
-        if seen.refused:
+    for number, (action, observation) in enumerate(_calls(steps)):
+        if observation.refused:
             continue
         if action.tool in COMMANDS:
             ran = number

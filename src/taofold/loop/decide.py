@@ -124,9 +124,9 @@ def _between(loop: str, state: LoopState, now: int) -> Move:
         return Wait(f"asked to by {state.asked.by}")
     last = state.done[-1] if state.done else None
     if last is not None and last.number > state.resumed_after:
-        for one in state.interventions:
-            if one.number == last.number and one.level == "pause":
-                return Wait(f"{one.kind}: {one.why}")
+        for intervention in state.interventions:
+            if intervention.number == last.number and intervention.level == "pause":
+                return Wait(f"{intervention.kind}: {intervention.why}")
     number = len(state.iterations) + 1
     return Iterate(number, run_id(loop, number))
 
@@ -137,16 +137,21 @@ def _verdict(state: LoopState) -> Close | None:
     if last is None:
         return None
     if last.verdict.tampered:
-        paths = ", ".join(one.path for one in last.verdict.changes if one.tampering)
+        paths = ", ".join(change.path for change in last.verdict.changes if change.tampering)
         return Close("tampered", f"protected files were changed: {paths[:300]}")
     if state.verified and not state.wish.keep_improving:
         return Close("completed", f"the gates passed after iteration {state.verified[0].number}")
-    recent = [one for one in state.done if one.number > state.resumed_after]
-    fruitless = [one.status == "failed" and not one.spent.steps for one in recent[-FRUITLESS:]]
+    recent = [iteration for iteration in state.done if iteration.number > state.resumed_after]
+    fruitless = [
+        iteration.status == "failed" and not iteration.spent.steps
+        for iteration in recent[-FRUITLESS:]
+    ]
     if len(fruitless) == FRUITLESS and all(fruitless):
         return Close("failed", f"the model failed {FRUITLESS} times in a row: {last.said[:300]}")
     flat = [
-        one for one in state.interventions if one.number == last.number and one.level == "abort"
+        intervention
+        for intervention in state.interventions
+        if intervention.number == last.number and intervention.level == "abort"
     ]
     if flat and last.number > state.resumed_after:
         return Close("no_progress", flat[0].why)
@@ -200,17 +205,19 @@ def choose(state: LoopState) -> BestIteration | None:
             f"the start ({start.verdict.quality:.0%})"
         )
         return BestIteration(START, start.snapshot, why, True)
-    said = f"iteration {best.number} at {best.quality:.0%}"
+    summary = f"iteration {best.number} at {best.quality:.0%}"
     if verified:
-        reason = f"highest quality among the verified: {said}"
+        reason = f"highest quality among the verified: {summary}"
     else:
-        reason = f"none verified; fallback: highest quality, {said}"
-    same = [one.number for one in (verified or done) if one.quality == best.quality]
-    if len(same) > 1:
-        reason += f" (the earliest of {len(same)} equal ones)"
+        reason = f"none verified; fallback: highest quality, {summary}"
+    equal = [
+        iteration.number for iteration in (verified or done) if iteration.quality == best.quality
+    ]
+    if len(equal) > 1:
+        reason += f" (the earliest of {len(equal)} equal ones)"
     return BestIteration(best.number, best.snapshot, reason, degraded)
 
 
 def _worse(state: LoopState, last: IterationEnded, best: IterationEnded) -> bool:
-    good = {one.number for one in state.verified}
+    good = {iteration.number for iteration in state.verified}
     return last.quality < best.quality or (best.number in good and last.number not in good)

@@ -58,34 +58,46 @@ def detect(state: LoopState, ended: IterationEnded) -> tuple[Intervened, ...]:
         return ()
     done = (*state.done[state.resumed_after :], ended)
     fresh = done[_since_redirect(state, done) :]
-    looked = (
+    findings = (
         _stuck(state, fresh),
         _oscillation(fresh),
         _regression(state, done),
         _plateau(state, fresh),
         _deviation(state, done),
     )
-    found = [one for one in looked if one is not None]
+    detected = [finding for finding in findings if finding is not None]
     return tuple(
         [
             Intervened(
-                number=ended.number, level=_level(state, kind), kind=kind, why=why, instruction=said
+                number=ended.number,
+                level=_level(state, kind),
+                kind=kind,
+                why=why,
+                instruction=instruction,
             )
-            for kind, why, said in found
+            for kind, why, instruction in detected
         ]
     )
 
 
 def _since_redirect(state: LoopState, done: Sequence[IterationEnded]) -> int:
     """How many of `done` lie before the newest change of strategy."""
-    turned = max([one.number for one in state.interventions if one.level == "redirect"], default=0)
-    return sum(one.number <= turned for one in done)
+    turned = max(
+        [
+            intervention.number
+            for intervention in state.interventions
+            if intervention.level == "redirect"
+        ],
+        default=0,
+    )
+    return sum(iteration.number <= turned for iteration in done)
 
 
 def _level(state: LoopState, kind: Kind) -> Level:
     first, most = _RUNGS[kind]
     before = sum(
-        one.kind == kind and one.number > state.resumed_after for one in state.interventions
+        intervention.kind == kind and intervention.number > state.resumed_after
+        for intervention in state.interventions
     )
     return LADDER[min(LADDER.index(first) + before, LADDER.index(most))]
 
@@ -94,19 +106,19 @@ def gains(state: LoopState, done: Sequence[IterationEnded]) -> list[float]:
     """How much each iteration of `done` changed the quality of the one before."""
     if not done:
         return []
-    rows = [state.quality_before(done[0].number), *[one.quality for one in done]]
+    rows = [state.quality_before(done[0].number), *[iteration.quality for iteration in done]]
     return [now - then for then, now in pairwise(rows)]
 
 
 def _stuck(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
     recent = done[-RECENT:]
-    counted = Counter([one for ended in recent for one in signatures(ended.verdict)])
+    counted = Counter([signature for ended in recent for signature in signatures(ended.verdict)])
     now = signatures(done[-1].verdict) if done else frozenset[str]()
     times = {error: count for error, count in counted.items() if error in now}
     if not times or max(times.values()) < REPEATS:
         return None
     most = max(times.values())
-    error = min([one for one, count in times.items() if count == most])
+    error = min([signature for signature, count in times.items() if count == most])
     first = next(n for n, ended in enumerate(recent) if error in signatures(ended.verdict))
     span = recent[first:]  # progress from where the error was first seen
     if sum(gains(state, recent)[first + 1 :]) / (len(span) - 1) >= FLAT or _advances(span):
@@ -118,7 +130,7 @@ def _stuck(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str,
 def _oscillation(done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
     recent = done[-CYCLING:]
     threes = zip(recent, recent[1:], recent[2:], strict=False)
-    cycles = sum(_reverts(two, one, now) for two, one, now in threes)
+    cycles = sum(_reverts(two, middle, now) for two, middle, now in threes)
     if len(recent) < 4 or cycles < CYCLES:
         return None
     paths = ", ".join(sorted(recent[-1].files)[:3])
@@ -136,20 +148,20 @@ def _reverts(two: IterationEnded, one: IterationEnded, now: IterationEnded) -> b
 
 
 def _regression(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
-    before = [one for one in state.done if one.number < done[-1].number]
+    before = [iteration for iteration in state.done if iteration.number < done[-1].number]
     if before:
         earlier = before[-1].verdict
     elif state.baseline is not None:
         earlier = state.baseline.verdict
     else:
         return None
-    now = {one.id for one in failing(done[-1].verdict)}
+    now = {check.id for check in failing(done[-1].verdict)}
     broken = sorted(passing(earlier) & now)
     if not broken:
         return None
-    shown = ", ".join(broken[:5]) + (", …" if len(broken) > 5 else "")
-    why = f"{len(broken)} check{'s' * (len(broken) > 1)} passed before and fail now: {shown}"
-    return "regression", why, f"Your last change broke what worked: {shown}. Repair that first."
+    excerpt = ", ".join(broken[:5]) + (", …" if len(broken) > 5 else "")
+    why = f"{len(broken)} check{'s' * (len(broken) > 1)} passed before and fail now: {excerpt}"
+    return "regression", why, f"Your last change broke what worked: {excerpt}. Repair that first."
 
 
 def _plateau(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
@@ -161,24 +173,24 @@ def _plateau(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, st
     if not flat or turning or _advances(done[-PLATEAU:]):
         return None
     why = f"{PLATEAU} iterations in a row changed less than {FLAT:.0%}; the gates do not pass"
-    if all([one.stop_reason == "max_steps" for one in done[-PLATEAU:]]):
+    if all([iteration.stop_reason == "max_steps" for iteration in done[-PLATEAU:]]):
         why += f". Each was cut off after {done[-1].spent.steps} steps: --steps may allow more"
     return "plateau", why, ""
 
 
 def _advances(done: Sequence[IterationEnded]) -> bool:
     """Does some check pass now that failed at the first of `done`, although the share is flat?"""
-    first = {one.id for one in failing(done[0].verdict)}
-    return bool(first - {one.id for one in failing(done[-1].verdict)})
+    first = {check.id for check in failing(done[0].verdict)}
+    return bool(first - {check.id for check in failing(done[-1].verdict)})
 
 
 def _deviation(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
-    wanted = frozenset(_WORD.findall(state.wish.task.lower()))
+    subject = frozenset(_WORD.findall(state.wish.task.lower()))
     recent = done[-3:]
-    if len(wanted) < 3 or len(recent) < 2:
+    if len(subject) < 3 or len(recent) < 2:
         return None
-    heard = [about for one in recent if len(about := _about(one)) >= TALK]
-    apart = sum(len(wanted & about) / len(wanted) < OVERLAP for about in heard)
+    heard = [about for iteration in recent if len(about := _about(iteration)) >= TALK]
+    apart = sum(len(subject & about) / len(subject) < OVERLAP for about in heard)
     if apart < 2:
         return None
     why = f"{apart} of the last {len(recent)} iterations speak of something else than the task"
@@ -186,7 +198,7 @@ def _deviation(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, 
 
 
 def _about(one: IterationEnded) -> frozenset[str]:
-    said = " ".join(
+    text = " ".join(
         (one.said, one.diff, *one.changed, *[check.message for check in failing(one.verdict)])
     )
-    return frozenset(_WORD.findall(said.lower()))
+    return frozenset(_WORD.findall(text.lower()))

@@ -110,15 +110,15 @@ async def _work(driver: "Driver", move: Iterate) -> None:
     if had.status in ENDED and had.status != "cancelled" and had.stop_reason != "error":
         return
     now = driver.now()
-    made = dependencies.agent(driver.environment.root, state)
-    agent = shaped(made, state, now, had).but(log=dependencies.log)
+    worker = dependencies.agent(driver.environment.root, state)
+    agent = shaped(worker, state, now, had).but(log=dependencies.log)
     if records:
         work = agent.resume(move.run, listener=driver.tell)
     else:
-        told = prompt.goal(state, move.number, _failing(driver))
-        mine = {"loop": driver.loop, "iteration": move.number, "reference": prompt.BAR}
-        settings = {**dependencies.settings(state, agent), **mine}
-        work = agent.run(told, run_id=move.run, listener=driver.tell, settings=settings)
+        goal = prompt.goal(state, move.number, _failing(driver))
+        marks = {"loop": driver.loop, "iteration": move.number, "reference": prompt.BAR}
+        settings = {**dependencies.settings(state, agent), **marks}
+        work = agent.run(goal, run_id=move.run, listener=driver.tell, settings=settings)
     left = max(0.0, left_ms(state, now) / 1000)
     _: RunResult[Any] | None = await driver.during(work, left)
 
@@ -144,7 +144,7 @@ async def _ended(
     going = state.open
     assert going is not None
     assert state.baseline is not None
-    told = account(records)
+    report = account(records)
     changed = await environment.changed(going.before, judged.snapshot)
     full = await environment.diff(going.before, judged.snapshot, 10 * loop_events.DIFF)
     diff = full if len(full) <= loop_events.DIFF else full[: loop_events.DIFF] + _CUT
@@ -160,19 +160,19 @@ async def _ended(
         run=move.run,
         verdict=slim(judged.verdict),
         snapshot=judged.snapshot,
-        status=told.status,
-        stop_reason=told.stop_reason,
-        said=told.said,
-        confidence=told.confidence,
+        status=report.status,
+        stop_reason=report.stop_reason,
+        said=report.said,
+        confidence=report.confidence,
         diff=diff,
         digest=sha256(full.encode("utf-8", "replace")).hexdigest()[:16],
         changed=tuple(changed),
         files=files,
-        failed=told.failed,
-        executed=told.executed,
+        failed=report.failed,
+        executed=report.executed,
         blocked=blocked if changed or apart else "",
-        tools=told.tools,
-        spent=structs.replace(told.spent, ms=max(0, driver.now() - going.started_at)),
+        tools=report.tools,
+        spent=structs.replace(report.spent, ms=max(0, driver.now() - going.started_at)),
         commit=commit,
     )
 
@@ -410,11 +410,11 @@ class Driver:
         Raises:
             ConfigError: so it is, and what to write instead.
         """
-        found = absent(verdict.results)
-        if found is None:
+        lacking = absent(verdict.results)
+        if lacking is None:
             return
-        error = refusal(found[0].command, found[1], self.environment.root)
-        why = f"a gate cannot be run: {found[0].command}"
+        error = refusal(lacking[0].command, lacking[1], self.environment.root)
+        why = f"a gate cannot be run: {lacking[0].command}"
         await self.record(loop_events.LoopEnded(ending="aborted", reason=why))
         await self.record(loop_events.Cleared(left=await self.environment.clear()))
         raise error

@@ -156,15 +156,15 @@ class LocalEnvironment:
         before = await self.snapshot(label)
         verdict = await self._verdict(before)
         after = await self.snapshot(label)
-        known = {*await self.changed(self._space.first.id, before)}
-        if verdict.passed and await self._touched(before, after, known):
+        work = {*await self.changed(self._space.first.id, before)}
+        if verdict.passed and await self._touched(before, after, work):
             before = after
             verdict = await self._verdict(before)
             after = await self.snapshot(label)
         verdict = replace(verdict, notes=(*planted, *verdict.notes))
         blocked = ""
         if verdict.passed:
-            own = await self._touched(before, after, known)
+            own = await self._touched(before, after, work)
             blocked = unexecuted(verdict, after if own else verdict.tree)
         return Judged(verdict, after, blocked)
 
@@ -195,7 +195,7 @@ class LocalEnvironment:
 
     async def digests(self, paths: Sequence[str]) -> Mapping[str, str]:
         """SHA-256 of each file."""
-        return await asyncio.to_thread(lambda: {one: _digest(self.root / one) for one in paths})
+        return await asyncio.to_thread(lambda: {path: _digest(self.root / path) for path in paths})
 
     async def text(self, snapshot: str, path: str) -> str | None:
         """A file of a snapshot."""
@@ -241,7 +241,7 @@ def open_environment(
     folder = state_folder(project, home, loop)
     if state.baseline is None and wish.commit:
         _committable(project, wish.branch)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "network": network,
         "redact": redact or Redactor(),
         "second": wish.second_judge,
@@ -249,11 +249,11 @@ def open_environment(
     space = _space(project, folder, wish, loop, begun=state.baseline is not None)
     if state.baseline is not None:
         return LocalEnvironment(
-            space, Judge.resume(space.root, folder, state.baseline.baseline, **given)
+            space, Judge.resume(space.root, folder, state.baseline.baseline, **options)
         )
-    wanted = gates(wish.commands, space.root, timeout=timeout)
+    criteria = gates(wish.commands, space.root, timeout=timeout)
     return LocalEnvironment(
-        space, Judge(space.root, folder, wanted, allow_edit=wish.allow_edit, **given)
+        space, Judge(space.root, folder, criteria, allow_edit=wish.allow_edit, **options)
     )
 
 
@@ -263,12 +263,12 @@ def _committable(project: Path, branch: str) -> None:
     Raises:
         ConfigError: they cannot, and why.
     """
-    found = repository(project)
-    if found is None:
+    git = repository(project)
+    if git is None:
         raise ConfigError(f"{str(project)!r} is no git repository", path="--commit")
     try:
         if branch:
-            usable(found, branch)
+            usable(git, branch)
     except Refused as refused:
         raise ConfigError(str(refused), path="--branch") from refused
 

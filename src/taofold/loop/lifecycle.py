@@ -50,25 +50,25 @@ async def edits(
     """
     if state.baseline is None:
         return []
-    found = await environment.touched()
+    touched = await environment.touched()
     before = known(state)
-    paths = tuple([one for one in found if before is None or before.get(one) != found[one]])
+    paths = tuple([path for path in touched if before is None or before.get(path) != touched[path]])
     if not paths:
         if word:
             warn("no protected file was changed while the loop stood still")
         return []
     if not word:
         raise Refused(
-            _question(loop, state, environment, {one: found[one] for one in paths}, before)
+            _question(loop, state, environment, {path: touched[path] for path in paths}, before)
         )
     done = await environment.settle(paths, keep=word == "keep")
     if done.lost:
         some = ", ".join(done.dropped[:5]) + (", …" if done.lost > 5 else "")
         warn(f"{done.lost} test{'s' * (done.lost != 1)} need not be there any more: {some}")
-    kept = word == "keep"
+    keep = word == "keep"
     return [
         loop_events.Edited(
-            paths=paths, kept=kept, baseline=done.baseline, dropped=done.dropped, by=by
+            paths=paths, kept=keep, baseline=done.baseline, dropped=done.dropped, by=by
         )
     ]
 
@@ -258,13 +258,13 @@ async def _driving(stream: LoopStream) -> AsyncGenerator[None]:
 
 async def rows(dependencies: LoopDependencies) -> list[LoopRow]:
     """Every loop, the newest first. One whose process is gone is marked as crashed (RLP-12)."""
-    found: list[LoopRow] = []
+    listed: list[LoopRow] = []
     for loop in await ids(dependencies.journal):
         try:
-            found.append(await row(dependencies, loop))
+            listed.append(await row(dependencies, loop))
         except LogError as error:
-            found.append(LoopRow(loop, LoopState(), f"cannot be read: {error}"))
-    return found
+            listed.append(LoopRow(loop, LoopState(), f"cannot be read: {error}"))
+    return listed
 
 
 async def row(dependencies: LoopDependencies, loop: str) -> LoopRow:
@@ -286,7 +286,7 @@ async def row(dependencies: LoopDependencies, loop: str) -> LoopRow:
 
 async def running(dependencies: LoopDependencies) -> list[LoopRow]:
     """The loops that a process drives now."""
-    return [one for one in await rows(dependencies) if one.state.status in DRIVEN]
+    return [row for row in await rows(dependencies) if row.state.status in DRIVEN]
 
 
 def paths(loops: int) -> int:
@@ -297,10 +297,10 @@ def paths(loops: int) -> int:
 async def _room(
     dependencies: LoopDependencies, loop: str, *, force: bool, warn: Callable[[str], None]
 ) -> None:
-    others = [one.loop for one in await running(dependencies) if one.loop != loop]
+    others = [row.loop for row in await running(dependencies) if row.loop != loop]
     if len(others) < AT_ONCE:
         return
-    listed = "\n".join([f"  {one}" for one in others])
+    listed = "\n".join([f"  {name}" for name in others])
     if not force:
         raise Refused(
             f"{len(others)} loops run already, and {AT_ONCE} is the limit:\n{listed}\n"
@@ -315,7 +315,7 @@ async def _was_room(
 ) -> None:
     """Of loops that started at the same moment the last ones give way."""
     rows = sorted(await running(dependencies), key=lambda one: (one.state.started_at, one.loop))
-    first = [one.loop for one in rows[:AT_ONCE]]
+    first = [row.loop for row in rows[:AT_ONCE]]
     if stream.loop in first:
         return
     word = loop_events.LoopEnded(ending="aborted", reason="other loops started first", by="loop")
@@ -347,9 +347,9 @@ def _valid(wish: Wish, loop: str) -> None:
 
 def _check_agent(dependencies: LoopDependencies, state: LoopState) -> None:
     """Find what is wrong with the agent before anything is started."""
-    made = dependencies.agent(Path(state.wish.root), state)
+    worker = dependencies.agent(Path(state.wish.root), state)
     from_now = replace(state, active_at=dependencies.now())
-    agent = shaped(made, from_now, dependencies.now(), RunState()).but(log=None)
+    agent = shaped(worker, from_now, dependencies.now(), RunState()).but(log=None)
     Activation(agent, None, None, None, MemoryLog())
 
 

@@ -44,13 +44,15 @@ def goal(state: LoopState, number: int, failing: str) -> str:
     wish, done = state.wish, state.done
     parts = [wish.task.strip(), _criteria(state)]
     if wish.notes:
-        parts.append("\n".join(["Also said by the person:", *[f"- {one}" for one in wish.notes]]))
+        parts.append("\n".join(["Also said by the person:", *[f"- {note}" for note in wish.notes]]))
     parts.append(f"## Iteration {number} of at most {state.bounds.iterations}")
     if failing.strip():
         parts.append(f"## What fails now\n{_standing(state)}\n{quoted(failing)}")
     window = done[-wish.memory :] if wish.memory else ()
     if window:
-        parts.append("\n".join(["## Earlier iterations", *[_told(state, one) for one in window]]))
+        parts.append(
+            "\n".join(["## Earlier iterations", *[_told(state, iteration) for iteration in window]])
+        )
     shun = _shun(done, window)
     if shun:
         parts.append(
@@ -60,20 +62,20 @@ def goal(state: LoopState, number: int, failing: str) -> str:
     if turn:
         parts.append(f"## Change of strategy\n{turn}")
     parts += [
-        one.lessons.text.strip()
-        for one in state.injected
-        if one.manual and one.number <= number and one.lessons.text.strip()
+        injection.lessons.text.strip()
+        for injection in state.injected
+        if injection.manual and injection.number <= number and injection.lessons.text.strip()
     ]
     return "\n\n".join(parts)
 
 
 def quoted(text: str) -> str:
     """`text` as data: a bar before every line, and nothing in it that a terminal would obey."""
-    return "\n".join([f"{BAR} {one}".rstrip() for one in visible(text).splitlines()])
+    return "\n".join([f"{BAR} {row}".rstrip() for row in visible(text).splitlines()])
 
 
 def _criteria(state: LoopState) -> str:
-    commands = "\n".join([f"- `{one}`" for one in state.wish.commands])
+    commands = "\n".join([f"- `{command}`" for command in state.wish.commands])
     return f"It is done when every one of these commands succeeds:\n{commands}"
 
 
@@ -91,8 +93,8 @@ def _told(state: LoopState, one: IterationEnded) -> str:
     )
     if one.blocked:
         head += f" Not taken as complete: {one.blocked}."
-    said = quoted(excerpt(_MARKS.sub("", one.said), SAID)) if one.said else ""
-    return f"{head}\n{said}".rstrip()
+    answer = quoted(excerpt(_MARKS.sub("", one.said), SAID)) if one.said else ""
+    return f"{head}\n{answer}".rstrip()
 
 
 def _shun(done: Sequence[IterationEnded], window: Sequence[IterationEnded]) -> str:
@@ -100,14 +102,17 @@ def _shun(done: Sequence[IterationEnded], window: Sequence[IterationEnded]) -> s
     failed: dict[FailedAction, None] = {}
     for ended in window:
         failed |= dict.fromkeys(ended.failed)
-    lines = [f"{one.tool} {one.parameters}: {one.why}" for one in list(failed)[-_MOST_FAILED:]]
+    lines = [
+        f"{action.tool} {action.parameters}: {action.why}"
+        for action in list(failed)[-_MOST_FAILED:]
+    ]
     marks: dict[str, None] = {}
     for ended in done:
-        for found in _MARKS.findall(ended.said):
-            marks |= dict.fromkeys(found.split())
+        for match in _MARKS.findall(ended.said):
+            marks |= dict.fromkeys(match.split())
     if marks:
         lines.append(f"Tried without success: [{' '.join(list(marks)[-_MOST_MARKS:])}].")
-    return "\n".join([quoted(one) for one in lines])
+    return "\n".join([quoted(row) for row in lines])
 
 
 def _turn(state: LoopState) -> str:
@@ -115,14 +120,16 @@ def _turn(state: LoopState) -> str:
     if not state.done:
         return ""
     last = state.done[-1].number
-    said = [
-        one.instruction
-        for one in state.interventions
-        if one.number == last and one.level not in ("log", "abort") and one.instruction
+    instructions = [
+        intervention.instruction
+        for intervention in state.interventions
+        if intervention.number == last
+        and intervention.level not in ("log", "abort")
+        and intervention.instruction
     ]
     blocked = state.done[-1].blocked
     if blocked:
-        said.append(
+        instructions.append(
             f"The gates passed, but {blocked}. Run the code that you changed, or leave it as it is."
         )
-    return "\n".join([f"- {one}" for one in said])
+    return "\n".join([f"- {instruction}" for instruction in instructions])

@@ -43,8 +43,8 @@ def debug_memory(loop: str, state: LoopState, at: dict[int, int]) -> dict[str, A
     verdicts: list[tuple[int, Verdict, dict[str, str]]] = []
     if state.baseline is not None:
         verdicts.append((0, state.baseline.verdict, {}))
-    verdicts += [(one.number, one.verdict, one.files) for one in state.done]
-    fixes = {one.number: one for one in state.done}
+    verdicts += [(iteration.number, iteration.verdict, iteration.files) for iteration in state.done]
+    fixes = {iteration.number: iteration for iteration in state.done}
     return {
         "session_id": loop,
         "status": _status(state),
@@ -76,7 +76,7 @@ def _execution(
         "timestamp": iso(at) if at else None,
         "code_hash": code_hash(files),
         "test_results": results(verdict),
-        "failures": [_failure(one) for one in broken[:_SHOWN]],
+        "failures": [_failure(check) for check in broken[:_SHOWN]],
         "analysis": _analysis(broken, fix),
         "fix_applied": None if fix is None else _fix(broken, fix),
     }
@@ -84,20 +84,20 @@ def _execution(
 
 def code_hash(files: dict[str, str]) -> str:
     """SHA-256 over what differs from the baseline; that of nothing is the baseline's."""
-    said = "\n".join([f"{path} {digest}" for path, digest in sorted(files.items())])
-    return sha256(said.encode("utf-8", "replace")).hexdigest()
+    listing = "\n".join([f"{path} {digest}" for path, digest in sorted(files.items())])
+    return sha256(listing.encode("utf-8", "replace")).hexdigest()
 
 
 def results(verdict: Verdict) -> dict[str, int]:
     """Counts of checks by status, and how long the gates took."""
-    checks = [one for result in verdict.results for one in result.checks]
+    checks = [check for result in verdict.results for check in result.checks]
     good, every = counts(verdict)
     return {
-        "total": every + sum(one.status == "skipped" for one in checks),
+        "total": every + sum(check.status == "skipped" for check in checks),
         "passed": good,
-        "failed": every - good - sum(one.status == "error" for one in checks),
-        "errors": sum(one.status == "error" for one in checks),
-        "skipped": sum(one.status == "skipped" for one in checks),
+        "failed": every - good - sum(check.status == "error" for check in checks),
+        "errors": sum(check.status == "error" for check in checks),
+        "skipped": sum(check.status == "skipped" for check in checks),
         "duration_ms": sum(result.ms for result in verdict.results),
     }
 
@@ -113,9 +113,9 @@ def place(check: Check) -> str:
 
 def root_cause(check: Check) -> str:
     """What is wrong and where, in one sentence."""
-    said = " ".join(check.message.split())[:200] or "no message"
+    message = " ".join(check.message.split())[:200] or "no message"
     where = place(check)
-    return f"{check.error_type or 'failure'}: {said}" + (f" (at {where})" if where else "")
+    return f"{check.error_type or 'failure'}: {message}" + (f" (at {where})" if where else "")
 
 
 def _failure(check: Check) -> dict[str, Any]:
@@ -134,19 +134,19 @@ def _analysis(
     if not broken:
         return None
     first = broken[0]
-    said = " ".join(fix.said.split())[:300] if fix is not None else ""
+    strategy = " ".join(fix.said.split())[:300] if fix is not None else ""
     return {
         "root_cause": root_cause(first).ljust(20, "."),
         "category": _CATEGORY.get(first.error_type, "other"),
-        "fix_strategy": said,
+        "fix_strategy": strategy,
         "confidence": fix.confidence if fix is not None else None,
         "similar_past_issues": [],
     }
 
 
 def _fix(broken: tuple[Check, ...], fix: loop_events.IterationEnded) -> dict[str, Any]:
-    left = {one.id for one in failing(fix.verdict)}
-    cured = sorted(one.id for one in broken if one.id not in left)
+    left = {check.id for check in failing(fix.verdict)}
+    cured = sorted(check.id for check in broken if check.id not in left)
     return {
         "diff_summary": ", ".join(fix.changed) or "nothing changed",
         "diff": fix.diff[:_DIFF],
@@ -183,11 +183,16 @@ def state_json(loop: str, records: Sequence[loop_events.LoopRecord]) -> dict[str
             "usd": state.bounds.usd,
             "steps": state.bounds.steps,
         },
-        "iterations": [_analytics(loop, state, one, at) for one in state.done],
+        "iterations": [_analytics(loop, state, iteration, at) for iteration in state.done],
         "trajectory": trajectory(state),
         "interventions": [
-            {"iteration": one.number, "level": one.level, "kind": one.kind, "why": one.why}
-            for one in state.interventions
+            {
+                "iteration": intervention.number,
+                "level": intervention.level,
+                "kind": intervention.kind,
+                "why": intervention.why,
+            }
+            for intervention in state.interventions
         ],
         "best_output": _best(state),
         "debug_memory": debug_memory(loop, state, at),
@@ -197,34 +202,40 @@ def state_json(loop: str, records: Sequence[loop_events.LoopRecord]) -> dict[str
 
 def ended_at(records: Sequence[loop_events.LoopRecord]) -> dict[int, int]:
     """When each iteration ended; 0 = when the baseline was taken. Milliseconds since the epoch."""
-    found: dict[int, int] = {}
+    times: dict[int, int] = {}
     for record in records:
         if isinstance(record.event, loop_events.IterationEnded):
-            found[record.event.number] = record.at
+            times[record.event.number] = record.at
         elif isinstance(record.event, loop_events.BaselineTaken):
-            found[0] = record.at
-    return found
+            times[0] = record.at
+    return times
 
 
 def cross_loop(state: LoopState) -> dict[str, Any]:
     """`cross_loop_learning` with the seed's names (XTL-31)."""
     learnt = state.learnt
-    used = {one.pattern: one for one in learnt.injected} if learnt is not None else {}
-    ids = dict.fromkeys([one for given in state.injected for one in given.lessons.patterns])
+    used = {use.pattern: use for use in learnt.injected} if learnt is not None else {}
+    ids = dict.fromkeys(
+        [pattern for injection in state.injected for pattern in injection.lessons.patterns]
+    )
     return {
-        "control": any(one.lessons.control for one in state.injected),
+        "control": any(injection.lessons.control for injection in state.injected),
         "injected_patterns": [
             {
-                "pattern_id": one,
-                "applied": one in used and used[one].applied,
-                "successful": one in used and used[one].successful,
-                "iteration_used": used[one].iteration or None if one in used else None,
+                "pattern_id": pattern,
+                "applied": pattern in used and used[pattern].applied,
+                "successful": pattern in used and used[pattern].successful,
+                "iteration_used": used[pattern].iteration or None if pattern in used else None,
             }
-            for one in ids
+            for pattern in ids
         ],
         "extracted_patterns": [
-            {"pattern_id": one.pattern, "new": one.new, "success_rate": one.success_rate}
-            for one in (learnt.extracted if learnt is not None else ())
+            {
+                "pattern_id": extracted.pattern,
+                "new": extracted.new,
+                "success_rate": extracted.success_rate,
+            }
+            for extracted in (learnt.extracted if learnt is not None else ())
         ],
         "improvement_estimate": {
             "baseline_iterations": learnt.baseline_iterations if learnt is not None else None,
@@ -238,7 +249,7 @@ def cross_loop(state: LoopState) -> dict[str, Any]:
 
 def trajectory(state: LoopState) -> str:
     """improving, declining, stable or fluctuating; "" with fewer than three iterations."""
-    scores = [100 * one.quality for one in state.done]
+    scores = [100 * iteration.quality for iteration in state.done]
     if len(scores) < 3:
         return ""
     moves = [now - then for then, now in pairwise(scores)]
@@ -315,14 +326,14 @@ def report_json(
         "warning": state.ended.warning if state.ended is not None else "",
         "gates": [
             {
-                "command": one.gate.command,
-                "passed": one.passed,
-                "exit_code": one.code,
-                "contained": one.contained,
-                "reasons": list(one.reasons),
-                "output": one.output,
+                "command": result.gate.command,
+                "passed": result.passed,
+                "exit_code": result.code,
+                "contained": result.contained,
+                "reasons": list(result.reasons),
+                "output": result.output,
             }
-            for one in (last.results if last else ())
+            for result in (last.results if last else ())
         ],
         "limits": list(limits(last)) if last else [],
         "diff": diff,
@@ -341,15 +352,15 @@ def report_markdown(loop: str, records: Sequence[loop_events.LoopRecord], diff: 
 
 def fenced(text: str, kind: str = "text") -> str:
     """`text` in a code fence that is longer than any in it."""
-    shown = visible(text).rstrip("\n")
-    longest = max([len(run) for run in re.findall(r"`{3,}", shown)], default=2)
+    body = visible(text).rstrip("\n")
+    longest = max([len(run) for run in re.findall(r"`{3,}", body)], default=2)
     fence = "`" * (longest + 1)
-    return f"{fence}{kind}\n{shown}\n{fence}"
+    return f"{fence}{kind}\n{body}\n{fence}"
 
 
 def _cell(text: str, width: int = 80) -> str:
-    said = " ".join(visible(text).split()).replace("|", "\\|").replace("`", "'")
-    return said if len(said) <= width else f"{said[: width - 1]}…"
+    content = " ".join(visible(text).split()).replace("|", "\\|").replace("`", "'")
+    return content if len(content) <= width else f"{content[: width - 1]}…"
 
 
 def _head(loop: str, state: LoopState) -> str:
@@ -358,7 +369,7 @@ def _head(loop: str, state: LoopState) -> str:
         f"# {_cell(state.wish.task, 120)}",
         "",
         f"* loop `{loop}`: **{state.status}**" + (f", {ended.reason}" if ended else ""),
-        f"* gates: {' AND '.join([f'`{_cell(one, 200)}`' for one in state.wish.commands])}",
+        f"* gates: {' AND '.join([f'`{_cell(command, 200)}`' for command in state.wish.commands])}",
         f"* {iso(state.started_at)} to {iso(state.at)}; {len(state.done)} of at most "
         f"{state.bounds.iterations} iterations, {spent.steps} steps, {spent.tool_calls} calls, "
         f"{spent.usage.tokens} tokens, ${spent.usage.usd:.4f}",
@@ -388,15 +399,23 @@ def _history(state: LoopState, records: Sequence[loop_events.LoopRecord]) -> str
             f"| start | {good}/{every} | {state.baseline.verdict.quality:.0%} | | | | | "
             f"{iso(ended_at(records).get(0, 0))[11:19]} | {_cell(first[0].id if first else '')} |"
         )
-    for one in state.done:
-        good, every = counts(one.verdict)
-        errors = failing(one.verdict)
-        how = "green" if one.verdict.passed else one.stop_reason
-        rows.append(
-            f"| {one.number} | {good}/{every} | {one.quality:.0%} | {_cell(', '.join(one.changed))}"
-            f" | {one.spent.steps} | {one.spent.usage.tokens} | {one.spent.ms / 1000:.1f} | "
-            f"{_cell(one.blocked or how)} | {_cell(errors[0].id if errors else '')} |"
+    for iteration in state.done:
+        good, every = counts(iteration.verdict)
+        errors = failing(iteration.verdict)
+        how = "green" if iteration.verdict.passed else iteration.stop_reason
+        spent = iteration.spent
+        cells = (
+            str(iteration.number),
+            f"{good}/{every}",
+            f"{iteration.quality:.0%}",
+            _cell(", ".join(iteration.changed)),
+            str(spent.steps),
+            str(spent.usage.tokens),
+            f"{spent.ms / 1000:.1f}",
+            _cell(iteration.blocked or how),
+            _cell(errors[0].id if errors else ""),
         )
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -404,32 +423,32 @@ def _course(state: LoopState) -> str:
     if not state.interventions:
         return ""
     rows = [
-        f"* after iteration {one.number}: {one.kind} → {one.level}: {_cell(one.why, 200)}"
-        for one in state.interventions
+        f"* after iteration {event.number}: {event.kind} → {event.level}: {_cell(event.why, 200)}"
+        for event in state.interventions
     ]
     return "\n".join(["## Interventions", "", *rows])
 
 
 def _lessons(state: LoopState) -> str:
     rows: list[str] = []
-    for one in state.injected:
-        ids = ", ".join([f"`{_cell(name)}`" for name in one.lessons.patterns])
+    for injection in state.injected:
+        ids = ", ".join([f"`{_cell(name)}`" for name in injection.lessons.patterns])
         if ids:
-            how = f"by {one.by}" if one.manual else "at the start"
-            rows.append(f"* injected {how} (read from iteration {one.number}): {ids}")
-        elif one.lessons.control:
+            how = f"by {injection.by}" if injection.manual else "at the start"
+            rows.append(f"* injected {how} (read from iteration {injection.number}): {ids}")
+        elif injection.lessons.control:
             rows.append("* a control loop: nothing was injected, to measure what lessons are worth")
     learnt = state.learnt
     if learnt is not None:
         rows += [
-            f"* `{_cell(one.pattern)}` applied in iteration {one.iteration}: "
-            + ("its check turned green" if one.successful else "without success")
-            for one in learnt.injected
-            if one.applied
+            f"* `{_cell(use.pattern)}` applied in iteration {use.iteration}: "
+            + ("its check turned green" if use.successful else "without success")
+            for use in learnt.injected
+            if use.applied
         ]
         rows += [
-            f"* learnt `{_cell(one.pattern)}`" + ("" if one.new else " (known already)")
-            for one in learnt.extracted
+            f"* learnt `{_cell(extracted.pattern)}`" + ("" if extracted.new else " (known already)")
+            for extracted in learnt.extracted
         ]
         rows += [f"* {_cell(note, 200)}" for note in learnt.notes]
     return "\n".join(["## Learning", "", *rows]) if rows else ""
@@ -440,10 +459,10 @@ def _gates(state: LoopState) -> str:
     if last is None:
         return ""
     rows = ["## Gates", "", f"{line(last)}."]
-    for one in last.results:
-        said = "passed" if one.passed else f"failed: {'; '.join(one.reasons)}"
-        rows += ["", f"`{_cell(one.gate.command, 200)}` {_cell(said, 300)}", ""]
-        rows.append(fenced(one.output or "(no output)"))
+    for result in last.results:
+        outcome = "passed" if result.passed else f"failed: {'; '.join(result.reasons)}"
+        rows += ["", f"`{_cell(result.gate.command, 200)}` {_cell(outcome, 300)}", ""]
+        rows.append(fenced(result.output or "(no output)"))
     rows += ["", "What this does not prove:", ""]
-    rows += [f"* {_cell(one, 300)}" for one in limits(last)]
+    rows += [f"* {_cell(limit, 300)}" for limit in limits(last)]
     return "\n".join(rows)

@@ -61,7 +61,9 @@ class LoopState(Value, frozen=True):
     @property
     def done(self) -> tuple[loop_events.IterationEnded, ...]:
         """The iterations that ended."""
-        return tuple([one.ended for one in self.iterations if one.ended is not None])
+        return tuple(
+            [iteration.ended for iteration in self.iterations if iteration.ended is not None]
+        )
 
     @property
     def open(self) -> Iteration | None:
@@ -72,7 +74,13 @@ class LoopState(Value, frozen=True):
     @property
     def verified(self) -> tuple[loop_events.IterationEnded, ...]:
         """The iterations whose gates passed, and nothing forbids to say so."""
-        return tuple([one for one in self.done if one.verdict.passed and not one.blocked])
+        return tuple(
+            [
+                iteration
+                for iteration in self.done
+                if iteration.verdict.passed and not iteration.blocked
+            ]
+        )
 
     @property
     def verdict(self) -> Verdict | None:
@@ -84,7 +92,7 @@ class LoopState(Value, frozen=True):
 
     def quality_before(self, number: int) -> float:
         """The quality that iteration `number` began with, in 0 to 1."""
-        before = [one.quality for one in self.done if one.number < number]
+        before = [iteration.quality for iteration in self.done if iteration.number < number]
         if before:
             return before[-1]
         return 0.0 if self.baseline is None else self.baseline.verdict.quality
@@ -92,7 +100,7 @@ class LoopState(Value, frozen=True):
     @property
     def lessons(self) -> loop_events.LessonsInjected | None:
         """The lessons frozen at the start."""
-        return next((one for one in self.injected if not one.manual), None)
+        return next((injection for injection in self.injected if not injection.manual), None)
 
     @property
     def green_before(self) -> bool:

@@ -149,9 +149,9 @@ class LoopStream:
 def _driver(events: Sequence[loop_events.LoopEvent]) -> str:
     """Who drives the loop from these facts on, "" if they say nothing of it."""
     owners = [
-        one.owner
-        for one in events
-        if isinstance(one, loop_events.LoopStarted | loop_events.LoopResumed)
+        event.owner
+        for event in events
+        if isinstance(event, loop_events.LoopStarted | loop_events.LoopResumed)
     ]
     return owners[-1] if owners else ""
 

@@ -157,11 +157,11 @@ def status_of(word: str) -> Status:
     Raises:
         ValueError: it means none.
     """
-    said = word.strip().lower().replace("-", "_").replace(" ", "_")
-    known: Mapping[str, Status] = {**OLD, **{one: one for one in STATUSES}}
-    if said not in known:
+    name = word.strip().lower().replace("-", "_").replace(" ", "_")
+    statuses: Mapping[str, Status] = {**OLD, **{status: status for status in STATUSES}}
+    if name not in statuses:
         raise ValueError(f"{word!r} is no status of a loop: there are {', '.join(STATUSES)}")
-    return known[said]
+    return statuses[name]
 
 
 def allowed(now: Status, then: Status) -> bool:

@@ -130,13 +130,13 @@ _OUTPUT: Final = 4000
 
 def failing(verdict: Verdict) -> tuple[Check, ...]:
     """Every failing check, and one for each failing gate that names none."""
-    found: list[Check] = []
+    checks: list[Check] = []
     for result in verdict.results:
         named = result.failing
-        found += named
+        checks += named
         if not named and not result.passed:
-            found += failing_checks(result.output) or [_whole(result)]
-    return tuple(found)
+            checks += failing_checks(result.output) or [_whole(result)]
+    return tuple(checks)
 
 
 def _whole(result: GateResult) -> Check:
@@ -152,25 +152,32 @@ def _whole(result: GateResult) -> Check:
 
 def passing(verdict: Verdict) -> frozenset[str]:
     """The ids of the checks that passed."""
-    ids = [one.id for result in verdict.results for one in result.checks if one.status == "passed"]
-    ids += [one.gate.command for one in verdict.results if one.passed and not one.checks]
+    ids = [
+        check.id
+        for result in verdict.results
+        for check in result.checks
+        if check.status == "passed"
+    ]
+    ids += [
+        result.gate.command for result in verdict.results if result.passed and not result.checks
+    ]
     return frozenset(ids)
 
 
 def signatures(verdict: Verdict) -> frozenset[str]:
     """The errors of a verdict."""
-    return frozenset([one.signature for one in failing(verdict)])
+    return frozenset([check.signature for check in failing(verdict)])
 
 
 def slim(verdict: Verdict) -> Verdict:
     """The verdict without what the loop's stream need not keep: details of what passed."""
-    return replace(verdict, results=tuple([_slim(one) for one in verdict.results]))
+    return replace(verdict, results=tuple([_slim(result) for result in verdict.results]))
 
 
 def _slim(result: GateResult) -> GateResult:
     checks = [
-        one if one.status in ("failed", "error") else Check(one.id, one.status)
-        for one in result.checks
+        check if check.status in ("failed", "error") else Check(check.id, check.status)
+        for check in result.checks
     ]
     output = result.output if len(result.output) <= _OUTPUT else result.output[-_OUTPUT:]
     return replace(result, checks=tuple(checks), output=output)
@@ -185,9 +192,9 @@ def counts(verdict: Verdict) -> tuple[int, int]:
 def line(verdict: Verdict) -> str:
     """`12 of 14 checks pass`, and what else decides."""
     good, every = counts(verdict)
-    said = f"{good} of {every} check{'s' * (every != 1)} pass{'es' * (every == 1)}"
+    summary = f"{good} of {every} check{'s' * (every != 1)} pass{'es' * (every == 1)}"
     if verdict.missing:
-        said += f"; {len(verdict.missing)} of the baseline did not run"
+        summary += f"; {len(verdict.missing)} of the baseline did not run"
     if verdict.tampered:
-        said += "; protected files were tampered with"
-    return said
+        summary += "; protected files were tampered with"
+    return summary

@@ -63,21 +63,21 @@ def plan(argv: Sequence[str]) -> GatePlan:
     at = _behind_wrapper(argv)
     head, program, rest = list(argv[:at]), argv[at], list(argv[at + 1 :])
     name = PurePath(program).name
-    found: tuple[Runner, list[str]] | None = None
+    recognised: tuple[Runner, list[str]] | None = None
     if _PYTHON.match(name):
-        found = _python(program, rest)
+        recognised = _python(program, rest)
     elif name in ("pytest", "py.test"):
-        found = "pytest", [f"\0python:{program}", *_launched("pytest", rest)]
+        recognised = "pytest", [f"\0python:{program}", *_launched("pytest", rest)]
     elif name == "node" and "--test" in rest:
         flags = [f"--test-reporter={REPORTER}", f"--test-reporter-destination={DEVICE}"]
         if not any([word.startswith("--test-reporter") for word in rest]):
             flags += ["--test-reporter=spec", "--test-reporter-destination=stdout"]
-        found = "node", [program, *flags, *rest]
+        recognised = "node", [program, *flags, *rest]
     else:
-        found = _printing(name, program, rest)
-    if found is None:
+        recognised = _printing(name, program, rest)
+    if recognised is None:
         return GatePlan("command", tuple(argv), at)
-    runner, words = found
+    runner, words = recognised
     wire = runner in ("pytest", "unittest", "node")
     census = (*head, *_census(words)) if runner == "ruff" else ()
     return GatePlan(runner, (*head, *words), at, wire, census)
@@ -87,8 +87,8 @@ def writing(words: Sequence[str]) -> list[str]:
     """The arguments of a plan, of an interpreter that keeps what it compiles."""
     isolated = list(_ISOLATED)
     at = next((i for i in range(len(words)) if list(words[i : i + 4]) == isolated), -1)
-    kept = [word for word in isolated if word != "-B"]
-    return list(words) if at < 0 else [*words[:at], *kept, *words[at + 4 :]]
+    options = [word for word in isolated if word != "-B"]
+    return list(words) if at < 0 else [*words[:at], *options, *words[at + 4 :]]
 
 
 def _python(program: str, rest: list[str]) -> tuple[Runner, list[str]] | None:
@@ -103,8 +103,8 @@ def _python(program: str, rest: list[str]) -> tuple[Runner, list[str]] | None:
         runner: Runner = "pytest" if module == "pytest" else "unittest"
         return runner, [program, *options, *_launched(module, more)]
     if module in ("mypy", "ruff"):
-        found = _printing(module, module, more)
-        return found and (found[0], [program, *options, *_ISOLATED, "-m", *found[1]])
+        printing = _printing(module, module, more)
+        return printing and (printing[0], [program, *options, *_ISOLATED, "-m", *printing[1]])
     return None
 
 
@@ -125,27 +125,33 @@ def _printing(name: str, program: str, rest: list[str]) -> tuple[Runner, list[st
             return "cargo", [program, *rest[:at], *more, *rest[at:]]
         case "tsc":
             at = rest.index("--pretty") if "--pretty" in rest else len(rest)
-            said = at + 1 < len(rest) and rest[at + 1] in ("true", "false")
-            kept = [*rest[:at], *rest[at + 1 + said :]]
-            return "tsc", [program, *kept, "--pretty", "false", "--listFiles"]
+            explicit = at + 1 < len(rest) and rest[at + 1] in ("true", "false")
+            arguments = [*rest[:at], *rest[at + 1 + explicit :]]
+            return "tsc", [program, *arguments, "--pretty", "false", "--listFiles"]
         case "ruff" if first == "check":
-            kept = _without(rest[1:], "--output-format")
-            return "ruff", [program, "check", "--output-format=json-lines", "--no-cache", *kept]
+            arguments = _without(rest[1:], "--output-format")
+            return "ruff", [
+                program,
+                "check",
+                "--output-format=json-lines",
+                "--no-cache",
+                *arguments,
+            ]
         case "mypy":
-            kept = _without(_without(rest, "--output", "-O"), "--cache-dir")
-            return "mypy", [program, "--output=json", "--cache-dir=/dev/null", "-v", *kept]
+            arguments = _without(_without(rest, "--output", "-O"), "--cache-dir")
+            return "mypy", [program, "--output=json", "--cache-dir=/dev/null", "-v", *arguments]
         case _:
             return None
 
 
 def _census(words: list[str]) -> list[str]:
     """`ruff check` that names its files and changes none."""
-    return [*_without([one for one in words if not one.startswith("--fix")]), "--show-files"]
+    return [*_without([word for word in words if not word.startswith("--fix")]), "--show-files"]
 
 
 def _without(words: list[str], *names: str) -> list[str]:
     """The arguments without an option, its value included."""
-    kept: list[str] = []
+    remaining: list[str] = []
     skip = False
     for word in words:
         if skip:
@@ -153,8 +159,8 @@ def _without(words: list[str], *names: str) -> list[str]:
         elif word in names:
             skip = True
         elif not word.startswith(tuple([f"{name}=" for name in names])):
-            kept.append(word)
-    return kept
+            remaining.append(word)
+    return remaining
 
 
 def _behind_wrapper(argv: Sequence[str]) -> int:

@@ -125,24 +125,24 @@ def check(
 
 def worst(checks: Iterable[Check]) -> tuple[Check, ...]:
     """One check per id, the worst: who reports a test twice gains nothing."""
-    found: dict[str, Check] = {}
-    for one in checks:
-        before = found.get(one.id)
-        if before is None or _RANK[one.status] > _RANK[before.status]:
-            found[one.id] = one
-    return tuple(found.values())
+    by_id: dict[str, Check] = {}
+    for check in checks:
+        before = by_id.get(check.id)
+        if before is None or _RANK[check.status] > _RANK[before.status]:
+            by_id[check.id] = check
+    return tuple(by_id.values())
 
 
 def numbered(checks: Iterable[Check]) -> tuple[Check, ...]:
     """Findings with equal ids told apart by a count, so that each is one check."""
-    seen: dict[str, int] = {}
-    found: list[Check] = []
-    for one in checks:
-        seen[one.id] = seen.get(one.id, 0) + 1
-        if seen[one.id] > 1:
-            one = msgspec.structs.replace(one, id=f"{one.id} #{seen[one.id]}")
-        found.append(one)
-    return tuple(found[:MOST])
+    counts: dict[str, int] = {}
+    unique: list[Check] = []
+    for check in checks:
+        counts[check.id] = counts.get(check.id, 0) + 1
+        if counts[check.id] > 1:
+            check = msgspec.structs.replace(check, id=f"{check.id} #{counts[check.id]}")
+        unique.append(check)
+    return tuple(unique[:MOST])
 
 
 def relative(path: str, root: str) -> str:
@@ -152,11 +152,11 @@ def relative(path: str, root: str) -> str:
 
 def rows(text: str) -> list[dict[str, Any]]:
     """The lines of `text` that are JSON objects; all others are passed over."""
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     for line in text.splitlines():
         if line.startswith("{"):
             try:
-                found.append(msgspec.json.decode(line, type=dict[str, Any]))
+                objects.append(msgspec.json.decode(line, type=dict[str, Any]))
             except msgspec.DecodeError:
                 continue
-    return found
+    return objects

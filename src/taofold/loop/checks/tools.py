@@ -42,8 +42,8 @@ def cargo(text: str) -> RunnerReport:
     for index, head in enumerate(heads):
         end = heads[index + 1].start() if index + 1 < len(heads) else len(text)
         part = text[head.end() : end]
-        found, doubt = _binary(part, head["run"] or f"doc {head['doc']}")
-        checks += found
+        results, doubt = _binary(part, head["run"] or f"doc {head['doc']}")
+        checks += results
         doubts += [doubt] if doubt else []
     errors = [
         check(
@@ -60,18 +60,18 @@ def cargo(text: str) -> RunnerReport:
 
 
 def _binary(text: str, name: str) -> tuple[list[Check], str]:
-    said = {match["name"]: match["said"] for match in _OUTPUT.finditer(text)}
+    outputs = {match["name"]: match["said"] for match in _OUTPUT.finditer(text)}
     tests = list(_TEST.finditer(text))
-    found = [
-        _cargo_check(name, m["name"], _STATUS[m["said"]], said.get(m["name"], "")) for m in tests
+    checks = [
+        _cargo_check(name, m["name"], _STATUS[m["said"]], outputs.get(m["name"], "")) for m in tests
     ]
     running, results = _RUNNING.findall(text), _RESULT.findall(text)
     if len(running) != 1 or len(results) != 1:
-        return found, f"{name} did not come to its end"
-    counts = [sum([one.status == status for one in found]) for status in _STATUS.values()]
+        return checks, f"{name} did not come to its end"
+    counts = [sum([result.status == status for result in checks]) for status in _STATUS.values()]
     if counts != [int(count) for count in results[0]] or len(tests) != int(running[0]):
-        return found, f"{name} printed other results than it counted"
-    return found, ""
+        return checks, f"{name} printed other results than it counted"
+    return checks, ""
 
 
 def _cargo_check(binary: str, name: str, status: Status, said: str) -> Check:
@@ -102,12 +102,12 @@ def go(text: str, root: str) -> RunnerReport:
         elif action in ("output", "build-output"):
             output.setdefault((package, test), []).append(_said(row, "Output"))
         elif action in _ENDED and test:
-            said = "".join(output.get((package, test), ()))
+            printed = "".join(output.get((package, test), ()))
             failed |= {package} if action == "fail" else set()
-            checks.append(_go_check(f"{package}.{test}", _ENDED[action], said, row))
+            checks.append(_go_check(f"{package}.{test}", _ENDED[action], printed, row))
         elif action in ("fail", "build-fail") and package not in failed:
-            said = "".join(output.get((package, ""), ()))
-            checks.append(_go_check(package, "error", said, row))
+            printed = "".join(output.get((package, ""), ()))
+            checks.append(_go_check(package, "error", printed, row))
             open_packages.discard(package)
         elif action in _ENDED:
             open_packages.discard(package)
@@ -119,10 +119,10 @@ def _go_check(name: str, status: Status, said: str, row: dict[str, Any]) -> Chec
     ms = int(elapsed * 1000) if isinstance(elapsed, int | float) else 0
     if status in ("passed", "skipped"):
         return check(name, status, ms=ms)
-    found = list(_PLACE.finditer(said))
-    places = [Place(match["path"], int(match["line"])) for match in found]
+    positions = list(_PLACE.finditer(said))
+    places = [Place(match["path"], int(match["line"])) for match in positions]
     kind = "panic" if "panic: " in said else "build" if status == "error" else "FAIL"
-    message = found[0]["said"] if found else said.strip().partition("\n")[0]
+    message = positions[0]["said"] if positions else said.strip().partition("\n")[0]
     return check(name, status, kind, message, places, said, ms)
 
 
@@ -143,34 +143,36 @@ _TSC_BARE: Final = re.compile(r"(?m)^error (?P<code>TS\d+): (?P<said>.*)$")
 
 def ruff(text: str, root: str) -> RunnerReport:
     """Lines of `ruff check --output-format json-lines`."""
-    found: list[Check] = []
+    findings: list[Check] = []
     for row in rows(text):
         if "filename" in row and "message" in row:
             path = relative(str(row["filename"]), root)
             line = _number(row.get("location"), "row")
-            found.append(_finding(path, line, str(row.get("code") or "syntax"), row["message"]))
-    return RunnerReport(numbered(found), whole=True)
+            findings.append(_finding(path, line, str(row.get("code") or "syntax"), row["message"]))
+    return RunnerReport(numbered(findings), whole=True)
 
 
 def mypy(text: str, root: str) -> RunnerReport:
     """Lines of `mypy --output json`; notes are left out."""
-    found: list[Check] = []
+    findings: list[Check] = []
     for row in rows(text):
         if row.get("severity") == "error" and "file" in row:
             path = relative(str(row["file"]), root)
             line = _number(row, "line")
-            found.append(_finding(path, line, str(row.get("code") or "misc"), row.get("message")))
-    return RunnerReport(numbered(found), whole=True)
+            findings.append(
+                _finding(path, line, str(row.get("code") or "misc"), row.get("message"))
+            )
+    return RunnerReport(numbered(findings), whole=True)
 
 
 def tsc(text: str, root: str) -> RunnerReport:
     """Lines of `tsc --pretty false`."""
-    found = [
+    findings = [
         _finding(relative(m["path"], root), int(m["line"]), m["code"], m["said"])
         for m in _TSC.finditer(text)
     ]
-    found += [_finding("", 0, m["code"], m["said"]) for m in _TSC_BARE.finditer(text)]
-    return RunnerReport(numbered(found), whole=True)
+    findings += [_finding("", 0, m["code"], m["said"]) for m in _TSC_BARE.finditer(text)]
+    return RunnerReport(numbered(findings), whole=True)
 
 
 def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
@@ -182,8 +184,8 @@ def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
             names = _LISTED.findall(text)
         case _:
             return ()
-    found = {relative(name, root) for name in names}
-    inside = [n for n in found if not n.startswith("/") and not {*n.split("/")} & {*_INSTALLED}]
+    paths = {relative(name, root) for name in names}
+    inside = [n for n in paths if not n.startswith("/") and not {*n.split("/")} & {*_INSTALLED}]
     return tuple(sorted(inside))
 
 

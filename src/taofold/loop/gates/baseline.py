@@ -50,8 +50,8 @@ class KeptFile(Value, frozen=True):
         """Equal but for the time, and for what the umask says of group and others."""
         if other is None:
             return False
-        mine = (self.digest, self.link, self.mode & 0o755)
-        return mine == (other.digest, other.link, other.mode & 0o755)
+        identity = (self.digest, self.link, self.mode & 0o755)
+        return identity == (other.digest, other.link, other.mode & 0o755)
 
 
 class Expected(Value, frozen=True):
@@ -129,8 +129,8 @@ class TreeWalk:
 
     def _folder(self, root: Path, folder: str, without: Collection[str]) -> list[str]:
         try:
-            with os.scandir(root / folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
+            with os.scandir(root / folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
         except OSError:  # it vanished, or nobody may read it: no gate could either
             return []
         names = {entry.name for entry in entries}
@@ -165,18 +165,24 @@ class FileCache:
 
         Links on the way are not followed: there is nothing behind one.
         """
-        place = self._root / path
+        target = self._root / path
         try:
-            found = place.lstat()
+            status = target.lstat()
             if any([(self._root / parent).is_symlink() for parent in Path(path).parents[:-1]]):
                 return None
         except OSError:
             return None
-        mark = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
-        seen = self._seen.get(path)
-        if seen is not None and seen[0] == mark:
-            return seen[1]
-        now = _read(place, found, self._objects)
+        mark = (
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_mode,
+        )
+        cached = self._seen.get(path)
+        if cached is not None and cached[0] == mark:
+            return cached[1]
+        now = _read(target, status, self._objects)
         if now is not None:
             self._seen[path] = (mark, now)
         return now
@@ -219,12 +225,12 @@ def content(objects: Path, digest: str) -> bytes:
         LogError: it is gone, or is not what was kept.
     """
     try:
-        found = (objects / digest[:2] / digest).read_bytes()
+        data = (objects / digest[:2] / digest).read_bytes()
     except OSError as error:
         raise LogError(f"the baseline's content {digest[:12]} is gone: {error}") from error
-    if hashlib.sha256(found).hexdigest() != digest:
+    if hashlib.sha256(data).hexdigest() != digest:
         raise LogError(f"the baseline's content {digest[:12]} was changed")
-    return found
+    return data
 
 
 def save(folder: Path, baseline: Baseline) -> None:

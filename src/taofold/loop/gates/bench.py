@@ -145,8 +145,8 @@ class Bench:
     @property
     def environments(self) -> list[str]:
         """Folders of installed Python packages in the tree."""
-        shown = self.tree.shown.items()
-        return [name for name, place in shown if (place / "pyvenv.cfg").is_file()]
+        folders = self.tree.shown.items()
+        return [name for name, folder in folders if (folder / "pyvenv.cfg").is_file()]
 
     @property
     def why_not(self) -> str:
@@ -206,10 +206,10 @@ class Bench:
                 report = stream(raw, wire.nonce, root)
             else:
                 report = recognise.printed(plan.runner, text, root, census)
-            seen = linters.shown(plan.runner, self._said(output.text))
-            shown = tuple([self._said(word.replace(str(scratch), "<gate>")) for word in argv])
+            readable = linters.shown(plan.runner, self._said(output.text))
+            command = tuple([self._said(word.replace(str(scratch), "<gate>")) for word in argv])
             return GateRun(
-                plan, report, shown, code, seen, text, fault, late,
+                plan, report, command, code, readable, text, fault, late,
                 int(began * 1000), spent,
             )  # fmt: skip
         finally:
@@ -231,31 +231,31 @@ class Bench:
     ) -> int:
         assert callable(heard)
         where = self.tree.seen / gate.folder
-        path = os.pathsep.join([self.tree.moved(one) for one in self.path.split(os.pathsep)])
-        given = environment(path, gate)
+        path = os.pathsep.join([self.tree.moved(entry) for entry in self.path.split(os.pathsep)])
+        variables = environment(path, gate)
         if any([word.startswith("--test-reporter") for word in argv]):
-            given["TAOFOLD_GATE_IN"] = str(wire.source)
+            variables["TAOFOLD_GATE_IN"] = str(wire.source)
         if self.why_not:
             home = scratch / "home"
             home.mkdir(exist_ok=True)
-            given |= {"HOME": str(home), "TMPDIR": str(home), MARK: "a gate"}
+            variables |= {"HOME": str(home), "TMPDIR": str(home), MARK: "a gate"}
             return await process.run(
-                argv, folder=where, environment=given, heard=heard, inherited=wire.given
+                argv, folder=where, environment=variables, heard=heard, inherited=wire.given
             )
         root = self.tree.root
         box = Containment(root, self.network, self._readable(argv, scratch))
-        given |= {"HOME": HOME, "TMPDIR": "/tmp"}
+        variables |= {"HOME": HOME, "TMPDIR": "/tmp"}
         # Over the work root lies the tree, and over parts of it what it only shows.
         covers = ["--bind", str(self.tree.folder), str(root)]
-        for name, place in self.tree.shown.items():
-            covers += ["--ro-bind", str(place), str(root / name)]
+        for name, source in self.tree.shown.items():
+            covers += ["--ro-bind", str(source), str(root / name)]
         if self.keeps and self.bytecode is not None:
             covers += ["--bind", str(self.bytecode), str(self.bytecode)]
         async with box.around(argv, where, covers) as (wrapped, inherited):
             return await process.run(
                 wrapped,
                 folder=Path("/"),
-                environment=given,
+                environment=variables,
                 heard=heard,
                 inherited=(*inherited, *wire.given),
             )
@@ -268,20 +268,22 @@ class Bench:
     def _readable(self, argv: Sequence[str], scratch: Path) -> tuple[Path, ...]:
         """This Python's homes, the program's, and the scripts."""
         root = self.tree.root
-        found = {*python_homes(), scratch, *([self.bytecode] if self.bytecode else [])}
+        folders = {*python_homes(), scratch, *([self.bytecode] if self.bytecode else [])}
         for word in argv:
             if word.startswith("/"):
-                found |= homes(self.tree.host(Path(word)))
+                folders |= homes(self.tree.host(Path(word)))
         rustup = os.environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
         if Path(argv[0]).name in ("cargo", "rustc", "make"):
-            found |= {Path(rustup)} if Path(rustup).is_dir() else set()
-            found |= homes(Path(shutil.which("cargo", path=self.path) or "/usr"))
+            folders |= {Path(rustup)} if Path(rustup).is_dir() else set()
+            folders |= homes(Path(shutil.which("cargo", path=self.path) or "/usr"))
         ours = (root, self.tree.folder)
         return tuple(
             sorted(
-                place
-                for place in found
-                if not any([one.is_relative_to(place) or place.is_relative_to(one) for one in ours])
+                folder
+                for folder in folders
+                if not any(
+                    [own.is_relative_to(folder) or folder.is_relative_to(own) for own in ours]
+                )
             )
         )
 
@@ -289,14 +291,14 @@ class Bench:
         more = gate.env.get("PYTHONPATH", "").split(os.pathsep)
         path = [str(self.tree.seen / gate.folder / self.tree.moved(part)) for part in more if part]
         moved = [] if self.tree.contained else [str(self.tree.root), str(self.tree.folder)]
-        product = [str(self.tree.seen / one) for one in apart]
+        product = [str(self.tree.seen / source) for source in apart]
         return {"root": str(self.tree.seen), "path": path, "moved": moved, "apart": product}
 
     def _filled(
         self, words: Sequence[str], scratch: Path, wire: ReportPipe, gate: Gate
     ) -> list[str]:
         """The arguments with everything named that is known only now."""
-        known = {
+        settings = {
             recognise.LAUNCHER: str(scratch / "launch.py"),
             recognise.IN: str(wire.source),
             recognise.OUT: str(wire.target),
@@ -306,7 +308,7 @@ class Bench:
         for word in recognise.writing(words) if self.keeps else words:
             if word.startswith("\0python:"):
                 word = "python" if filled else self._python(word, gate)
-            word = known.get(word, word)
+            word = settings.get(word, word)
             word = word.replace(recognise.REPORTER, str(scratch / "node_reporter.mjs"))
             word = word.replace(recognise.DEVICE, f"/dev/fd/{wire.target}")
             filled.append(word.replace(recognise.CACHE, cache))
@@ -372,16 +374,16 @@ async def warm(bench: Bench, gate: Gate) -> None:
     Nothing is done for an interpreter in the work root: its modules are within reach of the
     agent; and nothing where gates are not contained, because there a product could write to it.
     """
-    plan, kept = planned(gate), bench.bytecode
-    if kept is None or bench.why_not or plan.runner not in _WORDS or plan.program:
+    plan, cache = planned(gate), bench.bytecode
+    if cache is None or bench.why_not or plan.runner not in _WORDS or plan.program:
         return
     program = Path(bench.program(gate))
     if not _outside(program, bench.tree.root):
         return
-    mark = kept / f"{plan.runner}-{sha256(str(program).encode()).hexdigest()[:16]}"
+    mark = cache / f"{plan.runner}-{sha256(str(program).encode()).hexdigest()[:16]}"
     if mark.exists():
         return
-    kept.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(parents=True, exist_ok=True)
     with scratch("trial") as folder:
         root = _trial(folder)
         words = (str(program), "-m", plan.runner, *_WORDS[plan.runner])
@@ -395,7 +397,7 @@ async def warm(bench: Bench, gate: Gate) -> None:
 def _outside(program: Path, root: Path) -> bool:
     """Is it surely beyond the reach of who works in `root`?"""
     ways = (program, program.resolve())
-    return program.is_absolute() and not any([one.is_relative_to(root) for one in ways])
+    return program.is_absolute() and not any([way.is_relative_to(root) for way in ways])
 
 
 def _trial(folder: Path) -> Path:

@@ -70,13 +70,13 @@ def captured(
     walk = TreeWalk(root)
     if len(walk.files) > MOST:
         raise ConfigError(f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST:,}")
-    found: dict[str, KeptFile] = {}
+    tree: dict[str, KeptFile] = {}
     size = 0
     for path in walk.files:
-        kept = files.kept(path)
-        if kept is not None:
-            found[path] = kept
-            size += (root / path).lstat().st_size if kept.stored else 0
+        file = files.kept(path)
+        if file is not None:
+            tree[path] = file
+            size += (root / path).lstat().st_size if file.stored else 0
         if size > MOST_BYTES:
             raise ConfigError(
                 f"{str(root)!r} holds more than {MOST_BYTES:,} bytes besides installed packages; "
@@ -84,12 +84,12 @@ def captured(
             )
     for number, environment in enumerate(walk.environments):
         _copied_once(root / environment, folder.environment(number))
-    own = {*named(gates, root), *_rust_tests(found, folder.objects)}
+    own = {*named(gates, root), *_rust_tests(tree, folder.objects)}
     return Baseline(
         root=str(root),
         gates=gates,
-        files=found,
-        named=tuple(sorted(linked(found, root, own))),
+        files=tree,
+        named=tuple(sorted(linked(tree, root, own))),
         allow_edit=allow_edit,
         environments=tuple(walk.environments),
         path=search_path(root),
@@ -104,15 +104,15 @@ def captured(
 def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, ran: Sequence[GateRun]) -> Baseline:
     """What the first run of the gates tells of the tree that they ran in."""
     texts = sources(baseline, folder.objects)
-    seen = [expect.expected(one.plan.runner, one.report, texts) for one in ran]
-    own = {path for one in ran for path in one.report.toolchain}
-    own |= {path for one in seen for path in expect.homes(one, baseline.files)}
+    expectations = [expect.expected(run.plan.runner, run.report, texts) for run in ran]
+    own = {path for run in ran for path in run.report.toolchain}
+    own |= {path for expected in expectations for path in expect.homes(expected, baseline.files)}
     outputs = tree.built()
     for number, output in enumerate(outputs):
         _copied_once(tree.folder / output, folder.output(number))
     return structs.replace(
         baseline,
-        expected=tuple(seen),
+        expected=tuple(expectations),
         named=tuple(sorted({*baseline.named, *(own & baseline.files.keys())})),
         outputs=tuple(outputs),
         rewritten=tree.touched(),
@@ -122,11 +122,11 @@ def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, ran: Sequence[Gat
 def sources(baseline: Baseline, objects: Path) -> dict[str, str]:
     """The texts of the Python files that hold tests."""
     return {
-        path: content(objects, kept.digest).decode("utf-8", "replace")
-        for path, kept in baseline.files.items()
+        path: content(objects, file.digest).decode("utf-8", "replace")
+        for path, file in baseline.files.items()
         if path.endswith(".py")
-        and kept.digest
-        and kept.stored
+        and file.digest
+        and file.stored
         and role(path, baseline.named) in ("test", "command")
     }
 
@@ -134,22 +134,22 @@ def sources(baseline: Baseline, objects: Path) -> dict[str, str]:
 async def outside(bench: Bench, gates: Iterable[Gate]) -> tuple[str, ...]:
     """Names of the modules that the gates' interpreters find outside the work root."""
     programs = {"python", "python3", *[bench.program(gate) for gate in gates]}
-    programs |= {str(bench.tree.seen / one / "bin" / "python") for one in bench.environments}
-    found: set[str] = set()
+    programs |= {str(bench.tree.seen / folder / "bin" / "python") for folder in bench.environments}
+    modules: set[str] = set()
     for program in sorted(programs):
         if "python" in Path(program).name:
             ran = await bench.run(Gate(program, timeout=60, argv=(program, "-I", "-c", _NAMES)))
-            found |= set(_decoded(ran.printed)) if ran.code == 0 else set()
-    return tuple(sorted(found))
+            modules |= set(_decoded(ran.printed)) if ran.code == 0 else set()
+    return tuple(sorted(modules))
 
 
 def _rust_tests(files: dict[str, KeptFile], objects: Path) -> set[str]:
-    found: set[str] = set()
-    for path, kept in files.items():
-        if path.endswith(".rs") and kept.digest and kept.stored:
-            text = content(objects, kept.digest).decode("utf-8", "replace")
-            found.update(insource.modules(path, text))
-    return found & files.keys()
+    tests: set[str] = set()
+    for path, file in files.items():
+        if path.endswith(".rs") and file.digest and file.stored:
+            text = content(objects, file.digest).decode("utf-8", "replace")
+            tests.update(insource.modules(path, text))
+    return tests & files.keys()
 
 
 def _copied_once(source: Path, target: Path) -> None:

@@ -84,15 +84,15 @@ def gates(
         )
     if len(parts) > MOST:
         raise ConfigError(f"{len(parts)} completion commands; at most {MOST} are taken")
-    place = Path(root).resolve()
-    path = search_path(place) if path is None else path
-    found: list[Gate] = []
+    work_root = Path(root).resolve()
+    path = search_path(work_root) if path is None else path
+    parsed: list[Gate] = []
     for part in parts:
-        found += _gates(part, place, path, timeout)
+        parsed += _gates(part, work_root, path, timeout)
     if output:
         _pattern(output)
-        found[-1] = structs.replace(found[-1], output=output)
-    return tuple(found)
+        parsed[-1] = structs.replace(parsed[-1], output=output)
+    return tuple(parsed)
 
 
 def holds(output: str, wanted: str) -> bool:
@@ -103,11 +103,11 @@ def holds(output: str, wanted: str) -> bool:
 
 def suggestion(text: str, root: Path | str) -> str:
     """The command that most likely proves what `text` wishes for; "" if nothing fits."""
-    place = Path(root)
+    work_root = Path(root)
     for words, commands in _SUGGESTED:
         if re.search(words, text.lower()):
             for command, signs in commands:
-                if any([next(place.glob(sign), None) for sign in signs]):
+                if any([next(work_root.glob(sign), None) for sign in signs]):
                     return command
     return ""
 
@@ -165,15 +165,15 @@ def _checked(text: str, words: list[str], root: Path, folder: str, path: str | N
         raise refusal(text, "it names no program", root)
     program = words[0]
     if program in _BUILTINS:
-        known = True
+        runnable = True
     elif "/" in program:
-        known = shutil.which(str(root / folder / program)) is not None
+        runnable = shutil.which(str(root / folder / program)) is not None
     else:
-        known = program == "python" or shutil.which(program, path=path) is not None
-    if not known and "/" in program and (root / folder / program).is_file():
+        runnable = program == "python" or shutil.which(program, path=path) is not None
+    if not runnable and "/" in program and (root / folder / program).is_file():
         why = f"{program} is not executable; make it so (chmod +x), or say: sh {program}"
         raise refusal(text, why, root)
-    if not known:
+    if not runnable:
         raise refusal(text, f"there is no program {program!r}", root)
     if program == "make" and not _targets(words[1:], root / folder):
         raise refusal(text, "the Makefile has no such target", root)
@@ -275,8 +275,8 @@ def _script(words: list[str]) -> str:
 
 def _scripts(folder: Path) -> Mapping[str, object]:
     try:
-        said = json.loads((folder / "package.json").read_text(encoding="utf-8"))
-        return dict(said["scripts"])
+        package = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+        return dict(package["scripts"])
     except (OSError, ValueError, LookupError, TypeError):
         return {}
 
@@ -319,18 +319,18 @@ def absent(results: Iterable[GateResult]) -> tuple[Gate, str] | None:
 
 def _why(result: GateResult) -> str:
     if result.code is None and not result.timed_out and not result.output:
-        return next((one for one in result.reasons if "cannot be started" in one), "")
+        return next((reason for reason in result.reasons if "cannot be started" in reason), "")
     if result.code == _NOT_FOUND:
         words = set(re.split(r"[\s;|&()]+", result.gate.command))
         lacking = [name for name in _SHELL_LACKS.findall(result.output) if name in words]
         return f"there is no program {lacking[0]!r}" if lacking else ""
     name = _module(result)
     if name and not result.checks and _lacks(result.output, name):
-        python = next((one for one in result.ran if _is_python(one)), "python")
-        made = shlex.join(["sh", "-c", result.gate.command])
+        python = next((word for word in result.ran if _is_python(word)), "python")
+        wrapped = shlex.join(["sh", "-c", result.gate.command])
         return (
             f"{python} has no module {name!r}. Install it there; or, if the work is to make it, "
-            f"say {made!r}"
+            f"say {wrapped!r}"
         )
     return ""
 

@@ -33,10 +33,10 @@ def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -
 
 def homes(was: Expected, files: Collection[str]) -> set[str]:
     """Files that hold tests and nothing else, which only their ids tell: `checks/check_a.py`."""
-    found = {name.partition("::")[0] for name in (*was.checks, *was.names) if "::" in name}
+    paths = {name.partition("::")[0] for name in (*was.checks, *was.names) if "::" in name}
     return {
         path
-        for path in found & {*files}
+        for path in paths & {*files}
         if not path.endswith(".py") or _TESTING.search(path.rpartition("/")[2])
     }
 
@@ -48,8 +48,8 @@ def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str
     now = {check.id: check.status for check in checks}
     lacking: list[str] = []
     for name, status in was.checks.items():
-        found = now.get(name)
-        if found is None or (found == "skipped" and status != "skipped"):
+        current = now.get(name)
+        if current is None or (current == "skipped" and status != "skipped"):
             lacking.append(name)
     ran = [name for name, status in now.items() if status != "skipped"]
     joint = _JOINTS[runner]
@@ -99,7 +99,7 @@ def rebased(runner: Runner, was: Expected, now: Expected, edited: Collection[str
     if runner not in TESTS:
         return was
     ids = {*was.checks, *was.names, *now.checks, *now.names}
-    every = not all([any([_in(runner, one, path) for one in ids]) for path in edited])
+    every = not all([any([_in(runner, name, path) for name in ids]) for path in edited])
 
     def mine(name: str) -> bool:
         return any([_in(runner, name, path) for path in edited])
@@ -125,7 +125,7 @@ def _in(runner: Runner, name: str, path: str) -> bool:
         case "unittest":
             whole = path.removesuffix(".py").replace("/", ".")
             modules = {whole, whole.rpartition(".")[2]}  # also where the start is a folder below
-            return any([name == one or name.startswith(f"{one}.") for one in modules])
+            return any([name == module or name.startswith(f"{module}.") for module in modules])
         case _:
             return False  # names of these say nothing about files: any test may be meant
 
@@ -135,15 +135,15 @@ def interference(was: Expected, report: RunnerReport, root: str) -> tuple[str, .
 
     Where some tests could not be loaded before, installed plugins may only now come to it.
     """
-    found = [
+    reasons = [
         f"{name} was replaced"
         for name, file in report.patched.items()
         if name not in was.patched
         and not (was.names and file.startswith("/") and not file.startswith(f"{root}/"))
     ]
     plugins = [name for name in report.plugins if name not in was.plugins]
-    found += [f"plugin {name} was added" for name in plugins if not name.endswith("conftest.py")]
-    return tuple(found)
+    reasons += [f"plugin {name} was added" for name in plugins if not name.endswith("conftest.py")]
+    return tuple(reasons)
 
 
 def share(runner: Runner, was: Expected, checks: Iterable[Check], passed: bool) -> tuple[int, int]:
@@ -188,9 +188,9 @@ def _tests(source: str) -> tuple[str, ...]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return ()
-    found = [
+    functions = [
         node.name
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    return tuple(dict.fromkeys([name for name in found if name.startswith("test")]))
+    return tuple(dict.fromkeys([name for name in functions if name.startswith("test")]))

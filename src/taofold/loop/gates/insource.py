@@ -60,21 +60,21 @@ def spans(path: str, text: str) -> Spans:
 
 def modules(path: str, text: str) -> tuple[str, ...]:
     """Files that hold nothing but tests because a Rust file says `#[cfg(test)] mod name;`."""
-    found: list[str] = []
+    paths: list[str] = []
     folder, _, name = path.rpartition("/")
     stem = name.removesuffix(".rs")
     base = folder if stem in ("lib", "main", "mod") else f"{folder}/{stem}".lstrip("/")
     for start, end in spans(path, text).values() if path.endswith(".rs") else ():
         named = _MODULE.search(text[start:end])
         if named:
-            place = f"{base}/{named[1]}".lstrip("/")
-            found += [f"{place}.rs", f"{place}/mod.rs"]
-    return tuple(found)
+            target = f"{base}/{named[1]}".lstrip("/")
+            paths += [f"{target}.rs", f"{target}/mod.rs"]
+    return tuple(paths)
 
 
 def _rust(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
     tokens = [match for match in _TOKEN.finditer(text) if match["skip"] is None]
-    at, seen = 0, dict[str, int]()
+    at, counts = 0, dict[str, int]()
     while at < len(tokens):
         if tokens[at][0] != "#" or at + 1 == len(tokens) or tokens[at + 1][0] != "[":
             at += 1
@@ -82,20 +82,22 @@ def _rust(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
         start, attributes = at, list[str]()
         while at + 1 < len(tokens) and tokens[at][0] == "#" and tokens[at + 1][0] == "[":
             end = _closing(tokens, at + 1)
-            attributes.append("".join([one[0] for one in tokens[at + 2 : end]]))
+            attributes.append("".join([token[0] for token in tokens[at + 2 : end]]))
             at = end + 1
-        if not any([_CFG_TEST.match(one) or _TEST.match(one) for one in attributes]):
+        if not any(
+            [_CFG_TEST.match(attribute) or _TEST.match(attribute) for attribute in attributes]
+        ):
             continue
         end = _item_end(tokens, at)
-        head = " ".join([one[0] for one in tokens[at : min(end, at + 12)]]).partition(" {")[0]
-        seen[head] = seen.get(head, 0) + 1
-        yield f"{head} {seen[head]}", (tokens[start].start(), tokens[end].end())
+        head = " ".join([token[0] for token in tokens[at : min(end, at + 12)]]).partition(" {")[0]
+        counts[head] = counts.get(head, 0) + 1
+        yield f"{head} {counts[head]}", (tokens[start].start(), tokens[end].end())
         at = end + 1
     for match in _FENCE.finditer(text):
         after = _DOCUMENTED.search(text, match.end())
         name = f"doc {after[1] if after else ''}"
-        seen[name] = seen.get(name, 0) + 1
-        yield f"{name} {seen[name]}", match.span()
+        counts[name] = counts.get(name, 0) + 1
+        yield f"{name} {counts[name]}", match.span()
 
 
 def _closing(tokens: list[re.Match[str]], at: int) -> int:
@@ -138,8 +140,8 @@ def _python(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
     def walk(node: ast.AST, name: str) -> Iterator[tuple[str, tuple[int, int]]]:
         first = next(iter(getattr(node, "body", [])), None)
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-            said = first.value.value
-            if isinstance(said, str) and ">>>" in said:
+            docstring = first.value.value
+            if isinstance(docstring, str) and ">>>" in docstring:
                 end = place(first.end_lineno or 0, first.end_col_offset or 0)
                 yield f"doc {name}", (place(first.lineno, first.col_offset), end)
         for inner in ast.iter_child_nodes(node):
@@ -147,7 +149,7 @@ def _python(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
                 continue
             full = f"{name}.{inner.name}"
             if inner.name.startswith(("test", "Test")):
-                top = min([inner.lineno, *[one.lineno for one in inner.decorator_list]])
+                top = min([inner.lineno, *[decorator.lineno for decorator in inner.decorator_list]])
                 end = place(inner.end_lineno or 0, inner.end_col_offset or 0)
                 yield f"test {full}", (lines[top - 1] + inner.col_offset, end)
             else:

@@ -179,11 +179,11 @@ class Judge:
         if baseline is None or not baseline.whole:
             return ()
         walk: TreeWalk = await WORKERS.run(TreeWalk, self.root, baseline.environments)
-        found = [one for one in walk.repositories if one not in baseline.repositories]
+        planted = [path for path in walk.repositories if path not in baseline.repositories]
         return tuple(
             [
-                told(await WORKERS.run(removed, self.root, self.folder, one, REPOSITORY))
-                for one in found
+                told(await WORKERS.run(removed, self.root, self.folder, path, REPOSITORY))
+                for path in planted
             ]
         )
 
@@ -209,10 +209,10 @@ class Judge:
         each = [
             (
                 *doubts,
-                *texts.doubts(one.plan.runner),
-                *expect.unchecked(was, one.report.files, files),
+                *texts.doubts(run.plan.runner),
+                *expect.unchecked(was, run.report.files, files),
             )
-            for one, was in zip(ran, baseline.expected, strict=True)
+            for run, was in zip(ran, baseline.expected, strict=True)
         ]
         return ran, self._bar(baseline).results(ran, each, prefix)
 
@@ -234,12 +234,12 @@ class Judge:
         await WORKERS.run(bench.tree.lay, proof, work.new(baseline))
         judged: list[GateResult] = []
         notes: list[str] = []
-        for gate, one, result in zip(baseline.gates, ran, results, strict=True):
-            if one.plan.runner not in ("pytest", "unittest"):
+        for gate, run, result in zip(baseline.gates, ran, results, strict=True):
+            if run.plan.runner not in ("pytest", "unittest"):
                 notes.append(f"second judge: `{gate.command}` cannot be run with the product apart")
                 judged.append(result)
                 continue
-            doubts, note = apart(one, await bench.run(gate, product))
+            doubts, note = apart(run, await bench.run(gate, product))
             notes.append(f"`{gate.command}`: {note}")
             judged.append(structs.replace(result, passed=not doubts, reasons=doubts))
         return judged, notes
@@ -254,15 +254,15 @@ class Judge:
         )
 
     def _new_tree(self, baseline: Baseline) -> Tree:
-        shown: dict[str, Path] = {}
+        folders: dict[str, Path] = {}
         for number, environment in enumerate(baseline.environments):
             copy = self.own.environment(number)
-            shown[environment] = copy if copy.exists() else self.root / environment
+            folders[environment] = copy if copy.exists() else self.root / environment
         if (self.root / ".git").exists():
-            shown[".git"] = self.root / ".git"
-        shown |= {path: self.root / path for path, k in baseline.files.items() if not k.stored}
+            folders[".git"] = self.root / ".git"
+        folders |= {path: self.root / path for path, k in baseline.files.items() if not k.stored}
         outputs = {name: self.own.output(number) for number, name in enumerate(baseline.outputs)}
-        return Tree(self.own.tree, self.root, self.own.objects, self.contained, shown, outputs)
+        return Tree(self.own.tree, self.root, self.own.objects, self.contained, folders, outputs)
 
     def _mended(self, baseline: Baseline, work: WorkDiff) -> tuple[TreeChange, ...]:
         """Put back in the work root what decides."""
@@ -287,7 +287,7 @@ class Judge:
             and role(path, baseline.named) in DECIDES
         ]
         large = [
-            path for path, kept in baseline.files.items() if not kept.stored and path in work.now
+            path for path, file in baseline.files.items() if not file.stored and path in work.now
         ]
         doubts = [f"changed while the gates ran: {some(touched)}"] if touched else []
         doubts += [f"too large to be kept, and changed: {some(large)}"] if large else []
@@ -319,8 +319,8 @@ async def touched(judge: Judge) -> dict[str, str]:
     """
     if judge.baseline is None:
         return {}
-    found: dict[str, str] = await WORKERS.run(_touched, judge, judge.baseline)
-    return found
+    edited: dict[str, str] = await WORKERS.run(_touched, judge, judge.baseline)
+    return edited
 
 
 async def restore(judge: Judge, paths: Collection[str]) -> Settled:
@@ -350,7 +350,7 @@ async def keep(judge: Judge, paths: Collection[str]) -> Settled:
     work: WorkDiff = await WORKERS.run(observed, judge.root, fresh, judge.files, None)
     bench = judge.bench(fresh)
     await WORKERS.run(bench.tree.lay, work.proof(fresh), work.new(fresh))
-    seen: list[Expected] = []
+    expectations: list[Expected] = []
     dropped: dict[str, None] = {}
     texts = sources(fresh, judge.own.objects)
     for gate, before in zip(was.gates, was.expected, strict=True):
@@ -362,12 +362,12 @@ async def keep(judge: Judge, paths: Collection[str]) -> Settled:
         after = expect.expected(runner, ran.report, texts)
         merged = expect.rebased(runner, before, after, paths)
         dropped |= dict.fromkeys([*before.checks, *before.names])
-        seen.append(merged)
-    known = {name for one in seen for name in (*one.checks, *one.names)}
-    fresh = structs.replace(fresh, expected=tuple(seen))
+        expectations.append(merged)
+    remaining = {name for expected in expectations for name in (*expected.checks, *expected.names)}
+    fresh = structs.replace(fresh, expected=tuple(expectations))
     await WORKERS.run(save_beside, judge.folder, fresh)
     judge.baseline = fresh
-    gone = [name for name in dropped if name not in known]
+    gone = [name for name in dropped if name not in remaining]
     return Settled(fresh.digest, tuple(gone[:_MOST]), len(gone))
 
 
@@ -379,16 +379,16 @@ def _baseline(judge: Judge) -> Baseline:
 
 def _touched(judge: Judge, baseline: Baseline) -> dict[str, str]:
     work = observed(judge.root, baseline, judge.files)
-    found: dict[str, str] = {}
+    edited: dict[str, str] = {}
     for path in work.left_out:
         now = work.now[path]
         if path in baseline.files or role(path, baseline.named) == "runner":
-            found[path] = "" if now is None else f"{now.digest or now.link} {now.mode & 0o755:o}"
+            edited[path] = "" if now is None else f"{now.digest or now.link} {now.mode & 0o755:o}"
     above_now = {} if judge.contained else above(judge.own.tree)
     for path in {**baseline.parents, **above_now}:
         if baseline.parents.get(path) != above_now.get(path):
-            found[path] = above_now.get(path, "")
-    return found
+            edited[path] = above_now.get(path, "")
+    return edited
 
 
 def _restored(judge: Judge, baseline: Baseline, path: str) -> TreeChange:

@@ -45,9 +45,9 @@ def interpreter(script: Path) -> str:
     except OSError:
         return ""
     for match in _SHEBANG.finditer(first):
-        said = match[3] or (match[2] if match[1].endswith(b"/env") else match[1]) or b""
-        if b"python" in said:
-            return os.fsdecode(said)
+        program = match[3] or (match[2] if match[1].endswith(b"/env") else match[1]) or b""
+        if b"python" in program:
+            return os.fsdecode(program)
     return ""
 
 
@@ -58,67 +58,67 @@ def named(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
     of `package.json` or a shell script among them runs. What a command only reads is not among
     them: it may be what is to be made.
     """
-    found: set[str] = set()
+    paths: set[str] = set()
     todo: list[tuple[str, Path]] = []
     for gate in gates:
         folder = root / gate.folder
         words = list(gate.argv) or _WORDS.split(gate.command)
         if gate.argv and plan(gate.argv).runner in TESTS:
-            found |= {path for word in words if (path := _file(word, folder, root))}
+            paths |= {path for word in words if (path := _file(word, folder, root))}
         todo.append((shlex.join(gate.argv) if gate.argv else gate.command, folder))
         todo += [(text, folder) for text in _recipes(words, folder)]
-    direct, seen = len(gates), set[str]()
+    direct, visited = len(gates), set[str]()
     while todo:
         text, folder = todo.pop(0)
         direct -= 1
         for path in _run(text, folder, root):
-            if path not in seen and (direct >= 0 or _tool(path, root)):
-                seen.add(path)
+            if path not in visited and (direct >= 0 or _tool(path, root)):
+                visited.add(path)
                 if _shell(root / path):
                     todo.append((_text(root / path), root))
-    return tuple(sorted(found | seen))
+    return tuple(sorted(paths | visited))
 
 
 def wanted(gates: Sequence[Gate]) -> tuple[str, ...]:
     """Files that the gates' own commands look at, such as `grep -q done notes.txt`."""
-    found: set[str] = set()
+    paths: set[str] = set()
     for gate in gates:
         text = shlex.join(gate.argv) if gate.argv else gate.command
         for part in _PARTS.split(text):
             words = [word for word in _WORDS.split(part) if word]
             if words and PurePath(words[0]).name in _LOOKING:
                 base = "" if gate.folder == "." else f"{gate.folder}/"
-                found |= {base + word.strip("'\"").removeprefix("./") for word in words[1:]}
-    return tuple(sorted(found))
+                paths |= {base + word.strip("'\"").removeprefix("./") for word in words[1:]}
+    return tuple(sorted(paths))
 
 
 def targets(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
     """Targets of the Makefiles that gates use."""
-    found: set[str] = set()
+    names: set[str] = set()
     for gate in gates:
         words = list(gate.argv) or _WORDS.split(gate.command)
         for text in _recipes(words, root / gate.folder):
             for line in _TARGETS.findall(text):
-                found |= {name for name in line.split() if name[0] != "." and name.isprintable()}
-    return tuple(sorted(found))
+                names |= {name for name in line.split() if name[0] != "." and name.isprintable()}
+    return tuple(sorted(names))
 
 
 def _recipes(words: Sequence[str], folder: Path) -> list[str]:
     """Texts in which a gate's programs look up what to run."""
     names = {PurePath(word).name for word in words}
-    found = [_text(folder / name) for name in _MAKEFILES if names & {"make", "gmake"}]
+    texts = [_text(folder / name) for name in _MAKEFILES if names & {"make", "gmake"}]
     if names & {"npm", "pnpm", "yarn", "bun"}:
         try:
-            said = json.loads(_text(folder / "package.json"))["scripts"]
-            found += [str(line) for line in dict(said).values()]
+            scripts = json.loads(_text(folder / "package.json"))["scripts"]
+            texts += [str(line) for line in dict(scripts).values()]
         except (ValueError, LookupError, TypeError):
             pass
-    return [text for text in found if text]
+    return [text for text in texts if text]
 
 
 def _run(text: str, folder: Path, root: Path) -> list[str]:
     """Files that shell text runs."""
-    found: list[str] = []
+    paths: list[str] = []
     for part in _PARTS.split(text):
         words = [word for word in _WORDS.split(part) if word.strip("@-+!{}") not in _KEYWORDS]
         before = ""
@@ -126,10 +126,10 @@ def _run(text: str, folder: Path, root: Path) -> list[str]:
             plain = word.strip("@'\"").rpartition("=")[2].partition("::")[0]
             path = _file(plain, folder, root)
             if path and (before in _RUNNING or (not before and "/" in plain)):
-                found.append(path)
+                paths.append(path)
             if not word.startswith("-") and not _ASSIGNED.match(word):
                 before = PurePath(plain).name.rstrip("0123456789.") or word
-    return found
+    return paths
 
 
 def _file(word: str, folder: Path, root: Path) -> str:
@@ -137,9 +137,9 @@ def _file(word: str, folder: Path, root: Path) -> str:
     word = word.partition("::")[0]
     if not word or "\0" in word or len(word) > 1000:
         return ""
-    place = (folder / word).resolve()
-    inside = place.is_relative_to(root) and place.is_file()
-    return place.relative_to(root).as_posix() if inside else ""
+    target = (folder / word).resolve()
+    inside = target.is_relative_to(root) and target.is_file()
+    return target.relative_to(root).as_posix() if inside else ""
 
 
 def _tool(path: str, root: Path) -> bool:
@@ -168,32 +168,32 @@ def search_path(root: Path) -> str:
     if os.environ.get("VIRTUAL_ENV"):
         entries.insert(0, f"{Path(os.environ['VIRTUAL_ENV']) / 'bin'}")
     entries += os.environ.get("PATH", _DEFAULT).split(os.pathsep)
-    kept: list[str] = []
+    usable: list[str] = []
     for entry in entries:
         inside = Path(entry).resolve().is_relative_to(root)
         own = (Path(entry).parent / "pyvenv.cfg").is_file()
-        if entry.startswith("/") and entry not in kept and (not inside or own):
-            kept.append(entry)
-    return os.pathsep.join(kept)
+        if entry.startswith("/") and entry not in usable and (not inside or own):
+            usable.append(entry)
+    return os.pathsep.join(usable)
 
 
 def environment(path: str, gate: Gate) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ALLOWED if name in os.environ}
+    inherited = {name: os.environ[name] for name in ALLOWED if name in os.environ}
     fixed = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
     rustup = os.environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
     fixed |= {"RUSTUP_HOME": rustup, "GOTOOLCHAIN": "local", "CARGO_TERM_COLOR": "never"}
-    return {**fixed, **kept, "PATH": path, **gate.env}
+    return {**fixed, **inherited, "PATH": path, **gate.env}
 
 
 def homes(program: Path) -> set[Path]:
     """The directories that a program outside the system needs: its own, and where links lead."""
     private = Path.home().resolve()
-    found: set[Path] = set()
-    for place in (program, program.resolve()):
-        folder = place.parent
+    folders: set[Path] = set()
+    for file in (program, program.resolve()):
+        folder = file.parent
         home = folder.parent if folder.name in ("bin", "Scripts") else folder
         if home.name in (".cargo", ".local"):  # they hold secrets beside the programs
             home = folder
         if not str(home).startswith(_SYSTEM) and not private.is_relative_to(home):
-            found.add(home)
-    return found
+            folders.add(home)
+    return folders

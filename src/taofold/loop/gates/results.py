@@ -51,9 +51,9 @@ class Expectations:
         self, ran: Sequence["GateRun"], doubts: Sequence[Sequence[str]], prefix: str = ""
     ) -> list[GateResult]:
         """One result per gate. `doubts` speak against each; reasons begin with `prefix`."""
-        kept = self._baseline
-        runs = zip(kept.gates, ran, kept.expected, doubts, strict=True)
-        return [self._result(*one, prefix) for one in runs]
+        baseline = self._baseline
+        runs = zip(baseline.gates, ran, baseline.expected, doubts, strict=True)
+        return [self._result(*run, prefix) for run in runs]
 
     def verdict(
         self,
@@ -157,13 +157,13 @@ def apart(first: "GateRun", second: "GateRun") -> tuple[tuple[str, ...], str]:
 
 def limits(verdict: Verdict) -> tuple[str, ...]:
     """What this verdict cannot tell, for the end of every report."""
-    found: dict[str, None] = {}
+    limits: dict[str, None] = {}
     for result in verdict.results:
-        found[f"`{result.gate.command}`: {_limit(result.runner)}"] = None
-    found[_ANY] = None
+        limits[f"`{result.gate.command}`: {_limit(result.runner)}"] = None
+    limits[_ANY] = None
     if not verdict.contained:
-        found["not contained: programs of the agent may still run, and write anywhere"] = None
-    return tuple(found)
+        limits["not contained: programs of the agent may still run, and write anywhere"] = None
+    return tuple(limits)
 
 
 def _limit(runner: Runner) -> str:
@@ -253,8 +253,8 @@ def _told(result: GateResult, room: int) -> str:
 
 
 def _shown(check: Check, room: int) -> str:
-    place = f"{check.places[-1].path}:{check.places[-1].line}" if check.places else ""
-    said = ": ".join([part for part in (check.error_type, check.message) if part])
-    head = f"{check.status.upper()} {check.id} ({place}) {said}".replace(" ()", "")
+    position = f"{check.places[-1].path}:{check.places[-1].line}" if check.places else ""
+    summary = ": ".join([part for part in (check.error_type, check.message) if part])
+    head = f"{check.status.upper()} {check.id} ({position}) {summary}".replace(" ()", "")
     body = excerpt(check.traceback.strip(), room) if check.traceback else ""
     return f"{excerpt(head, 600)}\n{body}".rstrip()

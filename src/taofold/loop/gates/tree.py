@@ -55,9 +55,9 @@ class Tree:
         if not path.is_relative_to(self.seen):
             return path
         inner = path.relative_to(self.seen)
-        for name, place in self.shown.items():
+        for name, source in self.shown.items():
             if inner.is_relative_to(name):
-                return place / inner.relative_to(name)
+                return source / inner.relative_to(name)
         return self.folder / inner
 
     def moved(self, path: str) -> str:
@@ -74,15 +74,15 @@ class Tree:
         self.folder.mkdir(parents=True, exist_ok=True)
         # What is shown is not laid beside it: in a worktree `.git` is a file like any other.
         files = {
-            path: kept
-            for path, kept in files.items()
-            if kept.stored and kept.link != "\0other" and path not in self.shown
+            path: file
+            for path, file in files.items()
+            if file.stored and file.link != "\0other" and path not in self.shown
         }
         standing = {
             path
-            for path, (kept, late, stamp) in self._laid.items()
+            for path, (file, late, stamp) in self._laid.items()
             if path in files
-            and files[path] == kept
+            and files[path] == file
             and late == (path in new)
             and _stamp(self.folder / path) == stamp
         }
@@ -91,10 +91,10 @@ class Tree:
         self._laid = {path: self._laid[path] for path in standing}
         for path in sorted(files.keys() - standing):
             self._put(path, files[path], late=path in new)
-        for name, place in self.outputs.items():
-            copied(place, self.folder / name)
-        for name, place in self.shown.items():
-            self._show(name, place)
+        for name, source in self.outputs.items():
+            copied(source, self.folder / name)
+        for name, source in self.shown.items():
+            self._show(name, source)
 
     def touched(self) -> tuple[str, ...]:
         """Files that are not as they were laid, whatever is in them now."""
@@ -104,7 +104,7 @@ class Tree:
 
     def built(self) -> list[str]:
         """Folders of build outputs that a gate made in the tree."""
-        found: list[str] = []
+        paths: list[str] = []
         todo = [""]
         while todo:
             at = todo.pop()
@@ -115,23 +115,23 @@ class Tree:
                 if not (self.folder / path / TAG).is_file():
                     todo.append(path)
                 elif not entry.name.startswith("."):
-                    found.append(path)
-        return [path for path in found if _size(self.folder / path) <= _LARGEST_OUTPUT]
+                    paths.append(path)
+        return [path for path in paths if _size(self.folder / path) <= _LARGEST_OUTPUT]
 
     def _put(self, path: str, kept: KeptFile, *, late: bool) -> None:
-        place = self.folder / path
+        target = self.folder / path
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             if kept.link:
-                place.symlink_to(kept.link)
+                target.symlink_to(kept.link)
             else:
-                place.write_bytes(content(self.objects, kept.digest))
-                place.chmod(kept.mode | stat.S_IRUSR)
+                target.write_bytes(content(self.objects, kept.digest))
+                target.chmod(kept.mode | stat.S_IRUSR)
                 if not late:
-                    os.utime(place, ns=(kept.mtime, kept.mtime))
+                    os.utime(target, ns=(kept.mtime, kept.mtime))
         except OSError as error:
             raise LogError(f"{path!r} cannot be laid for the gates: {error}") from error
-        self._laid[path] = (kept, late, _stamp(place))
+        self._laid[path] = (kept, late, _stamp(target))
 
     def _show(self, name: str, place: Path) -> None:
         """A mount point, or a link."""
@@ -169,10 +169,10 @@ def _copied(source: str, target: str) -> str:
 
 def _stamp(place: Path) -> Stamp:
     try:
-        found = place.lstat()
+        status = place.lstat()
     except OSError:
         return (0, 0, 0, 0)
-    return (found.st_ino, found.st_ctime_ns, found.st_size, found.st_mode)
+    return (status.st_ino, status.st_ctime_ns, status.st_size, status.st_mode)
 
 
 def _parents(path: str) -> list[str]:

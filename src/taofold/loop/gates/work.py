@@ -49,12 +49,12 @@ class WorkDiff(Value, frozen=True):
 
     def proof(self, baseline: Baseline) -> dict[str, KeptFile]:
         """The baseline with the changes that join the proof."""
-        joined = {path: kept for path, kept in self.now.items() if path not in self.left_out}
+        joined = {path: file for path, file in self.now.items() if path not in self.left_out}
         return _with(baseline.files, joined)
 
     def delivery(self, baseline: Baseline) -> dict[str, KeptFile]:
         """The baseline with everything that was done, but for tampering."""
-        rest = {path: kept for path, kept in self.now.items() if path not in self.tampering}
+        rest = {path: file for path, file in self.now.items() if path not in self.tampering}
         return _with(baseline.files, rest)
 
     def new(self, baseline: Baseline) -> tuple[str, ...]:
@@ -63,19 +63,19 @@ class WorkDiff(Value, frozen=True):
 
     def changes(self, baseline: Baseline) -> tuple[TreeChange, ...]:
         """What was left out or allowed, for the record; tampering is told elsewhere."""
-        found = [
+        changes = [
             TreeChange(
-                path, _did(path, kept, baseline), "kept", "a person allowed it", tampering=False
+                path, _did(path, file, baseline), "kept", "a person allowed it", tampering=False
             )
-            for path, kept in self.now.items()
+            for path, file in self.now.items()
             if path not in self.left_out and role(path, baseline.named) in DECIDES
         ]
         for path, why in self.left_out.items():
             new = path not in baseline.files
             if path not in self.tampering and not (new and role(path, baseline.named) == "test"):
                 did = _did(path, self.now[path], baseline)
-                found.append(TreeChange(path, did, "left out", why, tampering=False))
-        return tuple(found)
+                changes.append(TreeChange(path, did, "left out", why, tampering=False))
+        return tuple(changes)
 
 
 def _did(path: str, now: KeptFile | None, baseline: Baseline) -> ChangeKind:
@@ -94,36 +94,36 @@ def observed(
     """
     now: dict[str, KeptFile | None] = {}
     for path, was in baseline.files.items():
-        found = files.kept(path)
-        if found is None or not found.same(was):
-            now[path] = found
+        current = files.kept(path)
+        if current is None or not current.same(was):
+            now[path] = current
     walk = TreeWalk(root, (*baseline.environments, *baseline.outputs))
     if len(walk.files) > MOST:
         raise ConfigError(f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST:,}")
     for path in walk.files:
         if path not in baseline.files and (snapshot is None or path in snapshot):
-            found = files.kept(path)
-            if found is not None:
-                now[path] = found
+            current = files.kept(path)
+            if current is not None:
+                now[path] = current
     left_out, tampering = _sorted(now, baseline)
     return WorkDiff(now, left_out, tampering)
 
 
 def linked(files: Mapping[str, KeptFile], root: Path, named: Collection[str]) -> frozenset[str]:
     """`named`, and where links among what decides lead to: folders or files of the tree."""
-    found = set(named)
-    links = {path: kept.link for path, kept in files.items() if kept.link}
+    targets = set(named)
+    links = {path: file.link for path, file in files.items() if file.link}
     for _ in range(len(links) + 1):
-        before = len(found)
+        before = len(targets)
         for path, link in links.items():
             folder = path.rpartition("/")[2].casefold() in TEST_FOLDERS | TEST_ROOTS
-            if folder or role(path, found) in DECIDES:
+            if folder or role(path, targets) in DECIDES:
                 target = os.path.normpath((root / path).parent / link)
                 if target.startswith(f"{root}/"):
-                    found.add(target[len(str(root)) + 1 :])
-        if len(found) == before:
+                    targets.add(target[len(str(root)) + 1 :])
+        if len(targets) == before:
             break
-    return frozenset(found)
+    return frozenset(targets)
 
 
 def _sorted(
@@ -132,12 +132,12 @@ def _sorted(
     rules = baseline.rules()
     left_out: dict[str, str] = {}
     tampering: list[str] = []
-    for path, kept in now.items():
+    for path, file in now.items():
         was = baseline.files.get(path)
         why = excluded(path, new=was is None, rules=rules)
         if not baseline.whole and was is None and role(path, rules.named) not in DECIDES:
             why = ""  # an older release kept nothing else: it cannot be told from what was there
-        link = (kept is not None and kept.link) or (was is not None and was.link)
+        link = (file is not None and file.link) or (was is not None and was.link)
         if not why and link and not allowed(path, rules.allow_edit):
             why = LINK
         if why:
@@ -151,12 +151,12 @@ def _with(
     files: Mapping[str, KeptFile], changes: Mapping[str, KeptFile | None]
 ) -> dict[str, KeptFile]:
     """A tree with changes; where a file took a folder's place, the folder's files are gone."""
-    found = {**files, **{path: kept for path, kept in changes.items() if kept is not None}}
-    for path, kept in changes.items():
-        if kept is None:
-            found.pop(path, None)
-    blocked = {path for path in found for at in _above(path) if at in found}
-    return {path: kept for path, kept in found.items() if path not in blocked}
+    tree = {**files, **{path: file for path, file in changes.items() if file is not None}}
+    for path, change in changes.items():
+        if change is None:
+            tree.pop(path, None)
+    blocked = {path for path in tree for at in _above(path) if at in tree}
+    return {path: file for path, file in tree.items() if path not in blocked}
 
 
 def _above(path: str) -> list[str]:
@@ -173,12 +173,14 @@ PARENTS: Final = (
 
 def above(tree: Path) -> dict[str, str]:
     """Digests of what configures runners in the directories above `tree`."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for folder in tree.parents:
         for name in PARENTS:
             with suppress(OSError):
-                found[str(folder / name)] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    return found
+                digests[str(folder / name)] = hashlib.sha256(
+                    (folder / name).read_bytes()
+                ).hexdigest()
+    return digests
 
 
 def restored(
@@ -197,9 +199,9 @@ def restored(
         data = content(folder / "objects", was.digest) if was.digest else b""
         _clear(root, folder, path)
         if was.link:
-            place = root / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(was.link)
+            link = root / path
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(was.link)
         else:
             jail = Jail(root, (), ())
             jail.write(path, data)
@@ -226,11 +228,11 @@ def _clear(root: Path, folder: Path, path: str) -> None:
     for count in range(1, len(parts) + 1):
         part = "/".join(parts[:count])
         try:
-            found = (root / part).lstat()
+            status = (root / part).lstat()
         except FileNotFoundError:
             return
         last = count == len(parts)
-        if last or not stat.S_ISDIR(found.st_mode):
+        if last or not stat.S_ISDIR(status.st_mode):
             _aside(root, folder, part)
             return
 
@@ -272,8 +274,8 @@ class Texts:
     def __init__(self, baseline: Baseline, work: WorkDiff, objects: Path) -> None:
         self._baseline, self._work, self._objects = baseline, work, objects
         self._changed = {
-            path: (self._text(baseline.files.get(path)), self._text(kept))
-            for path, kept in work.now.items()
+            path: (self._text(baseline.files.get(path)), self._text(file))
+            for path, file in work.now.items()
             if path not in work.left_out and not allowed(path, baseline.allow_edit)
         }
 
@@ -306,13 +308,17 @@ class Texts:
                 where = some([path for path, count in counts.items() if count > 0])
                 doubts.append(f"findings were silenced in place, not mended: {where}")
         if runner == "cargo":
-            found = replaces_assertions(self._changed)
-            doubts += [f"{path} replaces what tests assert with" for path in found]
+            paths = replaces_assertions(self._changed)
+            doubts += [f"{path} replaces what tests assert with" for path in paths]
         return tuple(doubts)
 
     def _holds_tests(self, path: str) -> bool:
         """Does a runner collect tests from this Python file?"""
-        ids = [name for one in self._baseline.expected for name in (*one.checks, *one.names)]
+        ids = [
+            name
+            for expected in self._baseline.expected
+            for name in (*expected.checks, *expected.names)
+        ]
         return any([name == path or name.startswith(f"{path}::") for name in ids])
 
     def _text(self, kept: KeptFile | None) -> str:

@@ -53,7 +53,7 @@ _IMPORT: Final = re.compile(r"(?m)^\s*(?:from|import) ([\w.]{1,200})(?: import (
 def case_of(task: str, faults: Sequence[Check], root: str, repository: str = "") -> LoopCase:
     """What the loop is about. Without a `root` no code is read."""
     languages = [language_of(fault.place.path) for fault in faults if fault.place.path]
-    named = next((one for one in languages if one != "other"), "")
+    named = next((language for language in languages if language != "other"), "")
     return LoopCase(
         task,
         task_category(task),
@@ -72,17 +72,17 @@ def first_faults(history: LoopHistory) -> tuple[Check, ...]:
 def _code(faults: Sequence[Check], root: Path) -> str:
     """The lines around the failing places; of a test, the modules that it imports as well."""
     parts: list[str] = []
-    seen: set[tuple[str, int]] = set()
+    visited: set[tuple[str, int]] = set()
     for fault in faults:
         key = (fault.place.path, fault.place.line // (2 * _AROUND))
-        if not fault.place.path or key in seen:
+        if not fault.place.path or key in visited:
             continue
-        seen.add(key)
+        visited.add(key)
         if is_test(fault.place.path):
-            parts += _imported(root, fault.place.path, seen)
+            parts += _imported(root, fault.place.path, visited)
         else:
             parts.append(_around(root, fault.place.path, fault.place.line))
-        if len(seen) >= _MOST_PLACES:
+        if len(visited) >= _MOST_PLACES:
             break
     return "\n".join(parts)[:_MOST_CODE]
 
@@ -92,7 +92,7 @@ def _imported(root: Path, test: str, seen: set[tuple[str, int]]) -> list[str]:
     parts: list[str] = []
     for name, members in _IMPORT.findall(_text(root, test)):
         stem = name.replace(".", "/")
-        inner = [f"{stem}/{one.strip()}.py" for one in members.split(",") if one.strip()]
+        inner = [f"{stem}/{member.strip()}.py" for member in members.split(",") if member.strip()]
         for path in (f"{stem}.py", f"src/{stem}.py", *inner):
             if (path, -1) not in seen and len(seen) < _MOST_MODULES:
                 text = _text(root, path)
@@ -133,7 +133,7 @@ async def history_of(
     for ended in state.done:
         attempts += await _attempts(ended, before, snapshot, work)
         before, snapshot = ended.verdict, ended.snapshot
-    lessons = [name for one in state.injected for name in one.lessons.patterns]
+    lessons = [name for injection in state.injected for name in injection.lessons.patterns]
     return LoopHistory(
         loop,
         state.wish.task,
@@ -163,20 +163,22 @@ async def _attempts(
     texts = await _texts(records, snapshot, work)
     reading = read_run(records, ended.number, failed, texts)
     fine = [
-        replace(one, kept=one.kept and not _doubtful(one, left), quality=ended.quality)
-        for one in reading.attempts
-        if one.judged
+        replace(attempt, kept=attempt.kept and not _doubtful(attempt, left), quality=ended.quality)
+        for attempt in reading.attempts
+        if attempt.judged
     ]
-    shown = {name for one in fine if one.kept for f in one.turned for name in _names(f.id)}
+    explained = {
+        name for attempt in fine if attempt.kept for f in attempt.turned for name in _names(f.id)
+    }
     unexplained = turned and await _edited_otherwise(ended, reading, work)
-    if unexplained or not turned <= shown or (ended.changed and not fine):
+    if unexplained or not turned <= explained or (ended.changed and not fine):
         changes = await _changes(ended, snapshot, work)
         whole = RepairAttempt(
             ended.number, failed, changes, fails, True, tuple(sorted(ended.tools)),
             ended.quality, ended.spent.usage.tokens,
         )  # fmt: skip
         if unexplained:
-            return [*(one for one in fine if not one.kept), whole]
+            return [*(attempt for attempt in fine if not attempt.kept), whole]
         fine.append(whole)
     return fine
 
@@ -189,7 +191,9 @@ async def _texts(records: Sequence[Record], snapshot: str, work: Work) -> dict[s
         if isinstance(record.event, Proposed)
         for action in record.event.actions
     ]
-    paths = dict.fromkeys([change.path for one in actions if (change := changed(one)) is not None])
+    paths = dict.fromkeys(
+        [change.path for action in actions if (change := changed(action)) is not None]
+    )
     if not snapshot:
         return {}
     return {path: await work.text(snapshot, path) or "" for path in list(paths)[:_MOST_FILES]}
@@ -219,19 +223,19 @@ def _names(check: str) -> tuple[str, ...]:
 
 
 async def _changes(ended: IterationEnded, snapshot: str, work: Work) -> tuple[FileChange, ...]:
-    found: list[FileChange] = []
+    changes: list[FileChange] = []
     for path in [path for path in ended.changed if not is_test(path)][:_MOST_FILES]:
         old = await work.text(snapshot, path) if snapshot else None
         new = await work.text(ended.snapshot, path) if ended.snapshot else None
         if old != new and len(old or "") + len(new or "") <= _MOST_CHARS:
-            found.append(FileChange(path, old or "", new or ""))
-    return tuple(found)
+            changes.append(FileChange(path, old or "", new or ""))
+    return tuple(changes)
 
 
 def _language(attempts: Sequence[RepairAttempt]) -> str:
     """The language of most changes."""
-    known = [language_of(change.path) for one in attempts for change in one.changes]
-    named = [one for one in known if one != "other"]
+    languages = [language_of(change.path) for attempt in attempts for change in attempt.changes]
+    named = [language for language in languages if language != "other"]
     return max(set(named), key=lambda one: (named.count(one), one)) if named else ""
 
 
@@ -317,9 +321,9 @@ class CrossLoopLearner:
         """Take in a loop that has ended; what the settings switch off is left out."""
         if state.status in SILENT or state.green_before:
             return Learnt(notes=(f"a loop that ended as {state.status} teaches nothing",))
-        wanted = self.learning.extraction
+        extraction = self.learning.extraction
         history = await history_of(loop, state, work, repository=self.repository, by=self.by)
-        automatic = wanted.enabled and wanted.auto_extract_on_completion
+        automatic = extraction.enabled and extraction.auto_extract_on_completion
         if automatic and history.succeeded and state.done and self._searches(state):
             await self.searched(loop, await work.records(state.done[-1].run))
         return await self.take_in(history, KINDS if automatic else ())
@@ -337,11 +341,13 @@ class CrossLoopLearner:
                 iterations=history.iterations,
                 solved=history.succeeded,
             )
-        found = await self._extracted(history, kinds, note)
+        discovered = await self._extracted(history, kinds, note)
         estimate = await self.registry.improvement(history.loop)
         return Learnt(
             uses,
-            tuple([Extracted(one.id, one.new, one.rate or 0.0) for one in found]),
+            tuple(
+                [Extracted(pattern.id, pattern.new, pattern.rate or 0.0) for pattern in discovered]
+            ),
             estimate.baseline if estimate else None,
             estimate.share if estimate else None,
             estimate.n if estimate else 0,
@@ -349,19 +355,21 @@ class CrossLoopLearner:
 
     async def _attributed(self, history: LoopHistory, note: LoopNote | None) -> tuple[Used, ...]:
         """Which edits that patterns propose the loop made: told to the registry, and returned."""
-        looked: list[Pattern] = []
-        for one in note.shown if note is not None else ():
+        patterns: list[Pattern] = []
+        for injected in note.shown if note is not None else ():
             try:
-                looked.append(await self.registry.show(one.id))
+                patterns.append(await self.registry.show(injected.id))
             except UnknownPattern:  # Pruned meanwhile.
                 continue
-        uses = applications(history, looked)
+        uses = applications(history, patterns)
         for use in uses:
             await self.registry.applied(
                 history.loop, use.pattern, won=use.won, iteration=use.iteration, by=history.agent
             )
-        shown = note.ids if note is not None else frozenset[str]()
-        return tuple([_used(pattern.id, uses) for pattern in looked if pattern.id in shown])
+        injected_ids = note.ids if note is not None else frozenset[str]()
+        return tuple(
+            [_used(pattern.id, uses) for pattern in patterns if pattern.id in injected_ids]
+        )
 
     async def _extracted(
         self, history: LoopHistory, kinds: Collection[Kind], note: LoopNote | None
@@ -382,12 +390,12 @@ class CrossLoopLearner:
         """The draft under the name that a model gives it, if there is one to ask."""
         if self.describe is None:
             return draft
-        said = " ".join((await self.describe(draft)).split())[:_MOST_NAME]
-        return replace(draft, name=said) if said else draft
+        name = " ".join((await self.describe(draft)).split())[:_MOST_NAME]
+        return replace(draft, name=name) if name else draft
 
 
 def _used(pattern: str, uses: Sequence[Application]) -> Used:
-    mine = [one for one in uses if one.pattern == pattern]
-    won = [one.iteration for one in mine if one.won]
-    first = min(won or [one.iteration for one in mine], default=0)
-    return Used(pattern, bool(mine), bool(won), first)
+    applied = [use for use in uses if use.pattern == pattern]
+    won = [use.iteration for use in applied if use.won]
+    first = min(won or [use.iteration for use in applied], default=0)
+    return Used(pattern, bool(applied), bool(won), first)

@@ -74,30 +74,32 @@ class Git:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise RunError(f"git {words[0]} failed: {error}") from error
         if done.returncode not in codes:
-            said = done.stderr.decode("utf-8", "replace").strip()[-800:]
-            raise RunError(f"git {words[0]} failed: {said}")
+            message = done.stderr.decode("utf-8", "replace").strip()[-800:]
+            raise RunError(f"git {words[0]} failed: {message}")
         return done.stdout
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        kept |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
-        kept |= {"GIT_ATTR_NOSYSTEM": "1", "GIT_PAGER": "cat", "GIT_EDITOR": "true"}
-        kept |= {"GIT_DIR": str(self.store), "GIT_WORK_TREE": str(self.tree)}
+        variables = {
+            name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ
+        }
+        variables |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+        variables |= {"GIT_ATTR_NOSYSTEM": "1", "GIT_PAGER": "cat", "GIT_EDITOR": "true"}
+        variables |= {"GIT_DIR": str(self.store), "GIT_WORK_TREE": str(self.tree)}
         if self.own:
-            kept |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", **_AUTHOR}
+            variables |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", **_AUTHOR}
         else:
-            kept |= _overridden(self.filters())
+            variables |= _overridden(self.filters())
         if self.index is not None:
-            kept["GIT_INDEX_FILE"] = str(self.index)
-        return {**kept, **more}
+            variables["GIT_INDEX_FILE"] = str(self.index)
+        return {**variables, **more}
 
     def filters(self) -> tuple[str, ...]:
         """Settings of the project's configuration that name programs to filter files with."""
         git = host.program("git", self.tree)
-        given = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        variables = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         done = subprocess.run(
             [git, *_HARMLESS, "config", "--list", "--name-only", "-z"],
-            cwd=self.tree, env={**given, "GIT_DIR": str(self.store)},
+            cwd=self.tree, env={**variables, "GIT_DIR": str(self.store)},
             capture_output=True, timeout=SECONDS, check=False,
         )  # fmt: skip
         keys = os.fsdecode(done.stdout).split("\0")
@@ -115,12 +117,12 @@ class Git:
 
 def _overridden(keys: Iterable[str]) -> dict[str, str]:
     """Variables with which git runs none of these filters."""
-    given = {"GIT_CONFIG_COUNT": "0"}
+    variables = {"GIT_CONFIG_COUNT": "0"}
     for number, name in enumerate(keys):
-        given["GIT_CONFIG_COUNT"] = str(number + 1)
-        given[f"GIT_CONFIG_KEY_{number}"] = name
-        given[f"GIT_CONFIG_VALUE_{number}"] = "false" if name.endswith(".required") else ""
-    return given
+        variables["GIT_CONFIG_COUNT"] = str(number + 1)
+        variables[f"GIT_CONFIG_KEY_{number}"] = name
+        variables[f"GIT_CONFIG_VALUE_{number}"] = "false" if name.endswith(".required") else ""
+    return variables
 
 
 def shadow(folder: Path, root: Path) -> Git:
@@ -216,10 +218,10 @@ def _unfiltered(git: Git, parent: str, changed: Collection[str]) -> None:
     if not parent:
         return
     names = git.names("diff-index", "--cached", "-z", "--name-only", "--no-renames", parent)
-    said = git.names("check-attr", "-z", "--stdin", "filter", given=nul(names))
+    attributes = git.names("check-attr", "-z", "--stdin", "filter", given=nul(names))
     filtered = [
         path
-        for path, value in zip(said[::3], said[2::3], strict=True)
+        for path, value in zip(attributes[::3], attributes[2::3], strict=True)
         if value not in ("unspecified", "unset") and path not in changed
     ]
     if filtered:

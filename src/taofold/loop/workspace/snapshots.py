@@ -43,23 +43,23 @@ def take(git: Git, project: Git | None, label: str = "") -> TreeSnapshot:
     Raises:
         RunError: there are too many files, or git failed.
     """
-    known = git.names("ls-files", "-z", "--cached")
+    tracked = git.names("ls-files", "-z", "--cached")
     names = dict.fromkeys(git.names("ls-files", "-z", "--others", "--exclude-standard"))
-    names |= dict.fromkeys(known)
+    names |= dict.fromkeys(tracked)
     if project is not None:  # tracked although ignored
         with suppress(RunError):
             at = ["-C", str(git.tree)]
             names |= dict.fromkeys(project.names(*at, "ls-files", "-z", "--cached"))
     if len(names) > MOST:
         raise RunError(f"{len(names):,} files in {str(git.tree)!r}; snapshots take {MOST:,}")
-    kept: list[str] = []
+    stored: list[str] = []
     gone: list[str] = []
     skipped: list[str] = []
     for name in names:
-        _sort(git.tree, name, kept, gone, skipped)
+        _sort(git.tree, name, stored, gone, skipped)
     git.run("update-index", "-z", "--force-remove", "--stdin", given=nul([*gone, *skipped]))
-    git.run("update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=nul(kept))
-    return TreeSnapshot(git.text("write-tree"), label, len(kept), tuple(skipped))
+    git.run("update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=nul(stored))
+    return TreeSnapshot(git.text("write-tree"), label, len(stored), tuple(skipped))
 
 
 def _sort(tree: Path, name: str, kept: list[str], gone: list[str], skipped: list[str]) -> None:
@@ -67,15 +67,17 @@ def _sort(tree: Path, name: str, kept: list[str], gone: list[str], skipped: list
     if name.endswith("/"):
         return  # another repository, whose files are its own business
     try:
-        found = (tree / name).lstat()
+        status = (tree / name).lstat()
     except OSError:
         gone.append(name)
         return
     if any([(tree / parent).is_symlink() for parent in Path(name).parents]):
         gone.append(name)
-    elif stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST):
+    elif stat.S_ISLNK(status.st_mode) or (
+        stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST
+    ):
         kept.append(name)
-    elif stat.S_ISREG(found.st_mode):
+    elif stat.S_ISREG(status.st_mode):
         skipped.append(name)
     else:
         gone.append(name)
@@ -107,11 +109,11 @@ def restore(git: Git, snapshot: str, now: str, only: Sequence[str] | None = None
     `only` some of its paths. Files that snapshots do not keep stay as they are.
     """
     paths = [p for p in changed(git, now, snapshot) if only is None or p in only]
-    wanted = {name: (mode, blob) for mode, blob, name in _entries(git, snapshot, paths)}
+    entries = {name: (mode, blob) for mode, blob, name in _entries(git, snapshot, paths)}
     for path in paths:
-        if path not in wanted:
+        if path not in entries:
             _remove(git.tree, path)
-    for path, (mode, blob) in wanted.items():
+    for path, (mode, blob) in entries.items():
         write(git.tree, path, mode, git.run("cat-file", "blob", blob))
     return paths
 
@@ -120,14 +122,14 @@ def write(tree: Path, path: str, mode: str, data: bytes) -> None:
     """Put one file or link in place, following no link on the way."""
     parts = path.split("/")
     for count in range(1, len(parts) + 1):
-        place = tree.joinpath(*parts[:count])
-        if not os.path.lexists(place):
+        target = tree.joinpath(*parts[:count])
+        if not os.path.lexists(target):
             break
-        if place.is_symlink() or (count < len(parts) and not place.is_dir()):
-            place.unlink()
+        if target.is_symlink() or (count < len(parts) and not target.is_dir()):
+            target.unlink()
             break
-        if count == len(parts) and place.is_dir():
-            _empty(place)
+        if count == len(parts) and target.is_dir():
+            _empty(target)
     jail = Jail(tree, (), ())
     if mode == _LINK:
         with jail.directory(tuple(parts[:-1]), create=True) as folder:
@@ -162,11 +164,11 @@ def _entries(git: Git, snapshot: str, paths: Sequence[str]) -> list[tuple[str, s
     """Mode, blob and name of these paths, where the snapshot has them."""
     if not paths:
         return []
-    wanted = set(paths)
-    found: list[tuple[str, str, str]] = []
+    names = set(paths)
+    entries: list[tuple[str, str, str]] = []
     for line in git.names("ls-tree", "-r", "-z", snapshot):
         head, _, name = line.partition("\t")
-        if name in wanted:
+        if name in names:
             mode, _, blob = head.split(" ")
-            found.append((mode, blob, name))
-    return found
+            entries.append((mode, blob, name))
+    return entries

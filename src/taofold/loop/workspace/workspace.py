@@ -50,22 +50,22 @@ def losses(
     Raises:
         RunError: git failed.
     """
-    found: list[tuple[str, list[str]]] = [
+    findings: list[tuple[str, list[str]]] = [
         ("changed since", list(changed(git, last.id, now.id))),
-        ("too large to be kept", [one for one in now.skipped if not _same(project, root, one)]),
+        ("too large to be kept", [path for path in now.skipped if not _same(project, root, path)]),
         ("ignored, and only there", _ignored(git, root)),
         ("repositories of their own", _repositories(git)),
     ]
     if whole:
         inner = root.relative_to(top).as_posix()
         then = outer(git, top)
-        beyond = [one for one in changed(git, whole, then) if not one.startswith(f"{inner}/")]
-        found.append(("changed beside the work root", beyond))
-    said = [f"{what}: {_some(names)}" for what, names in found if names]
+        beyond = [path for path in changed(git, whole, then) if not path.startswith(f"{inner}/")]
+        findings.append(("changed beside the work root", beyond))
+    reasons = [f"{what}: {_some(names)}" for what, names in findings if names]
     alone = _commits(project, top)
     if alone:
-        said.append(f"commits on no branch: {alone}")
-    return "; ".join(said)
+        reasons.append(f"commits on no branch: {alone}")
+    return "; ".join(reasons)
 
 
 def outer(git: Git, top: Path) -> str:
@@ -109,20 +109,20 @@ def _ignored(git: Git, root: Path) -> list[str]:
     names = git.names(
         "ls-files", "-z", "--others", "--ignored", "--exclude-per-directory=.gitignore"
     )
-    return [one for one in names if not _made_again(one) and (root / one).exists()]
+    return [path for path in names if not _made_again(path) and (root / path).exists()]
 
 
 def _made_again(name: str) -> bool:
     parts = name.rstrip("/").split("/")
-    plain = {one.rstrip("/") for one in MADE_AGAIN}
+    plain = {pattern.rstrip("/") for pattern in MADE_AGAIN}
     inside = any([f"{part}/" in MADE_AGAIN for part in parts])
-    built = any([one in name for one in MADE_AGAIN if "/" in one.rstrip("/")])
+    built = any([pattern in name for pattern in MADE_AGAIN if "/" in pattern.rstrip("/")])
     return inside or built or parts[-1] in plain or parts[-1].endswith(".pyc")
 
 
 def _repositories(git: Git) -> list[str]:
     names = git.names("ls-files", "-z", "--others", "--exclude-standard")
-    return [one for one in names if one.endswith("/")]
+    return [path for path in names if path.endswith("/")]
 
 
 def _commits(project: Path, top: Path) -> int:
@@ -187,17 +187,17 @@ class Workspace:
             ConfigError: there is none, or its work root is gone.
         """
         try:
-            kept = msgspec.json.decode((Path(folder) / FILE).read_bytes(), type=_Kept)
+            record = msgspec.json.decode((Path(folder) / FILE).read_bytes(), type=_Kept)
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigError(f"there is no workspace in {str(folder)!r}: {error}") from error
         home = Path(project).resolve()
-        if kept.project != str(home):
-            raise ConfigError(f"this loop belongs to {kept.project!r}, not to {str(home)!r}")
-        if not kept.closed and not Path(kept.root).is_dir():
-            raise ConfigError(f"the work root {kept.root!r} is gone")
+        if record.project != str(home):
+            raise ConfigError(f"this loop belongs to {record.project!r}, not to {str(home)!r}")
+        if not record.closed and not Path(record.root).is_dir():
+            raise ConfigError(f"the work root {record.root!r} is gone")
         return cls(
-            home, Path(folder).resolve(), Path(kept.root), kept.mode, kept.first, kept.last,
-            kept.loop_id, kept.top, kept.whole, kept.closed, kept.repository,
+            home, Path(folder).resolve(), Path(record.root), record.mode, record.first, record.last,
+            record.loop_id, record.top, record.whole, record.closed, record.repository,
         )  # fmt: skip
 
     @property
@@ -233,9 +233,9 @@ class Workspace:
 
     def text(self, snapshot: str, path: str) -> str | None:
         """A file of a snapshot; None if it was not there or is no text."""
-        found = snapshots.content(self.git, snapshot, path)
+        data = snapshots.content(self.git, snapshot, path)
         try:
-            return None if found is None else found.decode("utf-8")
+            return None if data is None else data.decode("utf-8")
         except UnicodeDecodeError:
             return None
 
@@ -338,12 +338,12 @@ class Workspace:
         return Left(str(top), removed=True)
 
     def _save(self) -> None:
-        kept = _Kept(
+        record = _Kept(
             str(self.project), self.mode, str(self.root), self.first, self.last, self.loop_id,
             self.top, self.whole, self.closed, self.repository,
         )  # fmt: skip
         temporary = self.folder / f"{FILE}.{os.getpid()}"
-        temporary.write_bytes(msgspec.json.encode(kept))
+        temporary.write_bytes(msgspec.json.encode(record))
         temporary.rename(self.folder / FILE)
 
 
@@ -362,37 +362,39 @@ def open_workspace(
         ConfigError: the project is no directory, or no git repository for a worktree.
         RunError: git failed.
     """
-    home, place = Path(project).resolve(), Path(folder).resolve()
+    home, state = Path(project).resolve(), Path(folder).resolve()
     if not home.is_dir():
         raise ConfigError(f"{str(project)!r} is no directory")
-    if place.is_relative_to(home):
+    if state.is_relative_to(home):
         raise ConfigError(f"{str(folder)!r} lies in the project; an agent could write there")
-    place.mkdir(parents=True, exist_ok=True)
-    own = Git(shadow(place, home).store, home, place / "project.index")
+    state.mkdir(parents=True, exist_ok=True)
+    own = Git(shadow(state, home).store, home, state / "project.index")
     first = snapshots.take(own, repository(home), "before iteration 1")
     root, top, whole = home, "", ""
     if mode == "worktree":
-        root, top = _worktree(home, place / "work")
+        root, top = _worktree(home, state / "work")
     elif mode == "copy":
-        root = place / "work"
+        root = state / "work"
         root.mkdir()
     if mode != "place":
-        git = shadow(place, root)
+        git = shadow(state, root)
         whole = outer(git, Path(top)) if top and Path(top) != root else ""
         now = snapshots.take(git, None)
         snapshots.restore(git, first.id, now.id)
     around = repository(root)
-    found = (str(around.store), str(around.tree)) if around is not None else ("", "")
-    space = Workspace(home, place, root, mode, first, first, loop_id, top, whole, repository=found)
+    location = (str(around.store), str(around.tree)) if around is not None else ("", "")
+    space = Workspace(
+        home, state, root, mode, first, first, loop_id, top, whole, repository=location
+    )
     space.snapshot("before iteration 1")
     return space
 
 
 def state_folder(project: Path | str, home: Path | str, loop_id: str) -> Path:
     """Where a loop keeps what its agent may not reach: in `home` unless that is in the project."""
-    root, place = Path(project).resolve(), Path(home).resolve()
-    if not place.is_relative_to(root):
-        return place / "loops" / loop_id
+    root, state_home = Path(project).resolve(), Path(home).resolve()
+    if not state_home.is_relative_to(root):
+        return state_home / "loops" / loop_id
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     mark = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return Path(state) / "taofold" / "loops" / mark / loop_id
