@@ -7,7 +7,7 @@ from taofold.core.checks import Check, Place
 from taofold.loop import events as loop_events
 from taofold.loop.learner.lessons import Extracted, Learnt, Lessons, Used
 from taofold.loop.report import debug_memory, fenced, report_markdown, state_json, trajectory
-from taofold.loop.verdict import Gate, GateResult, Verdict, failing, signatures, slim
+from taofold.loop.verdict import Gate, GateResult, Verdict
 
 from .kit import begun, iteration, scored, state_after, verdict
 
@@ -93,13 +93,13 @@ def test_control_characters_do_not_reach_a_report() -> None:
 def test_a_gate_without_named_checks_counts_as_one() -> None:
     silent = GateResult(Gate("make"), False, 2, output="took 13 ms", reasons=("exit code 2",))
     whole = Verdict(False, (silent,))
-    assert [(one.id, one.error_type) for one in failing(whole)] == [("make", "command")]
+    assert [(one.id, one.error_type) for one in whole.errors] == [("make", "command")]
     later = replace(silent, output="took 77 ms")
-    assert signatures(whole) == signatures(Verdict(False, (later,)))
+    assert whole.signatures == Verdict(False, (later,)).signatures
 
 
 def test_the_stream_keeps_details_only_of_what_failed() -> None:
     passed = Check("a", "passed", ms=7, places=(Place("a.py", 1),))
     failed = Check("b", "failed", "E", "m", traceback="tb")
-    kept = slim(Verdict(False, (GateResult(Gate("x"), False, checks=(passed, failed)),)))
+    kept = Verdict(False, (GateResult(Gate("x"), False, checks=(passed, failed)),)).slim()
     assert kept.results[0].checks == (Check("a", "passed"), failed)

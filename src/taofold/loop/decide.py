@@ -82,9 +82,9 @@ def run_id(loop: str, number: int) -> str:
 def decide(loop: str, state: LoopState, now: int) -> Move:
     """The next move at `now` (ms since the epoch)."""
     if state.status in ENDED:
-        if clears(state):
+        if state.clearable:
             return Clear()
-        taught = state.learnt is not None or not teaches(state)
+        taught = state.learnt is not None or not state.teachable
         return Stop() if taught else Learn()
     if state.status == "completing":
         return Finish()
@@ -99,18 +99,6 @@ def decide(loop: str, state: LoopState, now: int) -> Move:
     if state.open is not None:
         return Iterate(state.open.number, state.open.run, going=True)
     return _between(loop, state, now)
-
-
-def clears(state: LoopState) -> bool:
-    """Is its place still to be removed? Only where everything that was made is in the project."""
-    delivered = state.ended is not None and state.ended.delivered
-    return delivered and state.wish.mode != "in-place" and state.cleared is None
-
-
-def teaches(state: LoopState) -> bool:
-    """May something be learnt from this loop? Not where it did nothing, cheated or was given up."""
-    over = state.status not in ("aborted", "tampered")
-    return state.wish.cross_task and bool(state.done) and over
 
 
 def _between(loop: str, state: LoopState, now: int) -> Move:
@@ -163,17 +151,12 @@ def _limit(state: LoopState, now: int) -> Close | None:
     bounds = state.bounds
     if bounds.usd is not None and state.spent.usage.usd >= bounds.usd:
         return Close("budget", f"${state.spent.usage.usd:.2f} of ${bounds.usd:.2f} are spent")
-    if left_ms(state, now) <= 0:
+    if state.left_ms(now) <= 0:
         return Close("timeout", f"{bounds.seconds / 60:g} minutes are over")
     if len(state.iterations) >= bounds.iterations:
         count = f"{bounds.iterations} iteration{'s' * (bounds.iterations != 1)}"
         return Close("exhausted", f"{count}, and the gates do not pass")
     return None
-
-
-def left_ms(state: LoopState, now: int) -> float:
-    """Milliseconds that this activation may still take."""
-    return state.bounds.seconds * 1000 - (now - state.active_at)
 
 
 START: Final = 0

@@ -10,13 +10,11 @@ abort. After a redirect the count begins anew: the changed strategy gets its cha
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Final
 
 from taofold.loop.events import Intervened, IterationEnded
 from taofold.loop.state import LoopState
 from taofold.loop.values import Kind, Level
-from taofold.loop.verdict import failing, passing, signatures
 
 LADDER: Final[tuple[Level, ...]] = ("log", "warn", "redirect", "pause", "abort")
 _RUNGS: Final[dict[Kind, tuple[Level, Level]]] = {
@@ -102,26 +100,18 @@ def _level(state: LoopState, kind: Kind) -> Level:
     return LADDER[min(LADDER.index(first) + before, LADDER.index(most))]
 
 
-def gains(state: LoopState, done: Sequence[IterationEnded]) -> list[float]:
-    """How much each iteration of `done` changed the quality of the one before."""
-    if not done:
-        return []
-    rows = [state.quality_before(done[0].number), *[iteration.quality for iteration in done]]
-    return [now - then for then, now in pairwise(rows)]
-
-
 def _stuck(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
     recent = done[-RECENT:]
-    counted = Counter([signature for ended in recent for signature in signatures(ended.verdict)])
-    now = signatures(done[-1].verdict) if done else frozenset[str]()
+    counted = Counter([signature for ended in recent for signature in ended.verdict.signatures])
+    now = done[-1].verdict.signatures if done else frozenset[str]()
     times = {error: count for error, count in counted.items() if error in now}
     if not times or max(times.values()) < REPEATS:
         return None
     most = max(times.values())
     error = min([signature for signature, count in times.items() if count == most])
-    first = next(n for n, ended in enumerate(recent) if error in signatures(ended.verdict))
+    first = next(n for n, ended in enumerate(recent) if error in ended.verdict.signatures)
     span = recent[first:]  # progress from where the error was first seen
-    if sum(gains(state, recent)[first + 1 :]) / (len(span) - 1) >= FLAT or _advances(span):
+    if sum(state.gains(recent)[first + 1 :]) / (len(span) - 1) >= FLAT or _advances(span):
         return None
     why = f"the same error in {most} of the last {len(recent)} iterations: {error}"
     return "stuck", why, CHANGE.format(times=most)
@@ -155,8 +145,8 @@ def _regression(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind,
         earlier = state.baseline.verdict
     else:
         return None
-    now = {check.id for check in failing(done[-1].verdict)}
-    broken = sorted(passing(earlier) & now)
+    now = {check.id for check in done[-1].verdict.errors}
+    broken = sorted(earlier.passing & now)
     if not broken:
         return None
     excerpt = ", ".join(broken[:5]) + (", …" if len(broken) > 5 else "")
@@ -167,7 +157,7 @@ def _regression(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind,
 def _plateau(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
     if len(done) < PLATEAU:
         return None
-    flat = all(abs(gain) < FLAT for gain in gains(state, done)[-PLATEAU:])
+    flat = all(abs(gain) < FLAT for gain in state.gains(done)[-PLATEAU:])
     stuck = _stuck(state, done)
     turning = stuck is not None and _level(state, "stuck") == "redirect"
     if not flat or turning or _advances(done[-PLATEAU:]):
@@ -180,8 +170,8 @@ def _plateau(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, st
 
 def _advances(done: Sequence[IterationEnded]) -> bool:
     """Does some check pass now that failed at the first of `done`, although the share is flat?"""
-    first = {check.id for check in failing(done[0].verdict)}
-    return bool(first - {check.id for check in failing(done[-1].verdict)})
+    first = {check.id for check in done[0].verdict.errors}
+    return bool(first - {check.id for check in done[-1].verdict.errors})
 
 
 def _deviation(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
@@ -199,6 +189,6 @@ def _deviation(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, 
 
 def _about(one: IterationEnded) -> frozenset[str]:
     text = " ".join(
-        (one.said, one.diff, *one.changed, *[check.message for check in failing(one.verdict)])
+        (one.said, one.diff, *one.changed, *[check.message for check in one.verdict.errors])
     )
     return frozenset(_WORD.findall(text.lower()))

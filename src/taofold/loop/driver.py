@@ -41,7 +41,6 @@ from taofold.loop.decide import (
     Wait,
     choose,
     decide,
-    left_ms,
 )
 from taofold.loop.detect import detect
 from taofold.loop.environment import Judged, LoopEnvironment, OpenEnvironment
@@ -50,192 +49,15 @@ from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.learner.protocol import Learner, NoLearner
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, Overtaken
-from taofold.loop.verdict import Verdict, failing, line, slim
+from taofold.loop.verdict import Verdict
 
 TOLD: Final = 6000
 """Characters of the gates' findings that an iteration is told."""
-_CUT: Final = "\n[… the diff is cut here; the snapshots have all of it]"
-
-
-async def iterate(driver: "Driver", move: Iterate) -> bool:
-    """Run an iteration to its end; False if it waits for a person."""
-    environment = driver.environment
-    if not move.going:
-        before = await environment.snapshot(f"before iteration {move.number}")
-        await driver.record(
-            loop_events.IterationStarted(number=move.number, run=move.run, before=before)
-        )
-    await _work(driver, move)
-    records = await _records(driver, move.run)
-    state = fold(records)
-    if state.status == "waiting":
-        await driver.record(await driver.paused(state.waiting_for, move.run))
-        return False
-    judged = await driver.during(environment.judge(f"iteration {move.number}"))
-    assert judged is not None
-    ended = await _ended(driver, move, records, judged)
-    await driver.record(ended, *detect(driver.state, ended))
-    return True
-
-
-def shaped(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState) -> Agent[Any, Any]:
-    """The agent as the loop needs it: its rules, the lessons, and what is left of the limits.
-
-    `had` is what the run has used already; its own counters go on from there.
-    """
-    bounds, limits = state.bounds, agent.limits
-    seconds = max(0.0, left_ms(state, now) / 1000) + had.active_ms / 1000
-    if limits.seconds is not None:
-        seconds = min(seconds, limits.seconds)
-    usd = limits.usd
-    if bounds.usd is not None:
-        left = max(0.0, bounds.usd - state.spent.usage.usd)
-        usd = left if usd is None else min(usd, left)
-    changes: dict[str, Any] = {"seconds": seconds, "usd": usd}
-    if bounds.steps is not None:
-        changes["steps"] = bounds.steps
-    strict = True if agent.strict is None else agent.strict
-    return agent.but(
-        instructions=prompt.instructions(agent.instructions, state),
-        limits=replace(limits, **changes),
-        strict=strict,
-    )
-
-
-async def _work(driver: "Driver", move: Iterate) -> None:
-    """Start the iteration's run, carry it on, or leave it if it ended already."""
-    state, dependencies = driver.state, driver.dependencies
-    records = await _records(driver, move.run)
-    had = fold(records)
-    if had.status in ENDED and had.status != "cancelled" and had.stop_reason != "error":
-        return
-    now = driver.now()
-    worker = dependencies.agent(driver.environment.root, state)
-    agent = shaped(worker, state, now, had).but(log=dependencies.log)
-    if records:
-        work = agent.resume(move.run, listener=driver.tell)
-    else:
-        goal = prompt.goal(state, move.number, _failing(driver))
-        marks = {"loop": driver.loop, "iteration": move.number, "reference": prompt.BAR}
-        settings = {**dependencies.settings(state, agent), **marks}
-        work = agent.run(goal, run_id=move.run, listener=driver.tell, settings=settings)
-    left = max(0.0, left_ms(state, now) / 1000)
-    _: RunResult[Any] | None = await driver.during(work, left)
-
-
-def _failing(driver: "Driver") -> str:
-    """What the gates said last."""
-    last = driver.state.verdict
-    return "" if last is None else driver.environment.told(last, TOLD)
-
-
-async def _records(driver: "Driver", run: str) -> Sequence[Record]:
-    try:
-        return await driver.dependencies.log.read(run)
-    except UnknownRun:
-        return ()
-
-
-async def _ended(
-    driver: "Driver", move: Iterate, records: Sequence[Record], judged: Judged
-) -> loop_events.IterationEnded:
-    """Everything that is known of the iteration, as one fact."""
-    state, environment = driver.state, driver.environment
-    going = state.open
-    assert going is not None
-    assert state.baseline is not None
-    report = account(records)
-    changed = await environment.changed(going.before, judged.snapshot)
-    full = await environment.diff(going.before, judged.snapshot, 10 * loop_events.DIFF)
-    diff = full if len(full) <= loop_events.DIFF else full[: loop_events.DIFF] + _CUT
-    apart = await environment.changed(state.baseline.snapshot, judged.snapshot)
-    files = dict(await environment.digests(apart))
-    blocked = "" if state.wish.unexecuted else judged.blocked
-    commit = ""
-    if state.wish.commit and changed:
-        body = f"{line(judged.verdict)}\n\n{state.wish.task[:500]}"
-        commit = await environment.commit(move.number, body, state.wish.branch)
-    return loop_events.IterationEnded(
-        number=move.number,
-        run=move.run,
-        verdict=slim(judged.verdict),
-        snapshot=judged.snapshot,
-        status=report.status,
-        stop_reason=report.stop_reason,
-        said=report.said,
-        confidence=report.confidence,
-        diff=diff,
-        digest=sha256(full.encode("utf-8", "replace")).hexdigest()[:16],
-        changed=tuple(changed),
-        files=files,
-        failed=report.failed,
-        executed=report.executed,
-        blocked=blocked if changed or apart else "",
-        tools=report.tools,
-        spent=structs.replace(report.spent, ms=max(0, driver.now() - going.started_at)),
-        commit=commit,
-    )
-
-
 GREEN = (
     "the gates passed before iteration 1: nothing was changed, and nothing is learnt from this "
     "loop. If there is something to do, name a command that fails until it is done"
 )
-
-
-async def finish(driver: "Driver") -> None:
-    """Do what is left to do before the loop's last word, and say it."""
-    state, environment = driver.state, driver.environment
-    closing = state.closing
-    assert closing is not None
-    choice = choose(state)
-    if choice is not None and state.restored is None and choice.snapshot != _standing(state):
-        await environment.snapshot("as the last iteration left it")  # so that nothing is lost
-        await environment.restore(choice.snapshot)
-        await driver.record(
-            loop_events.FilesRestored(
-                number=choice.number, snapshot=choice.snapshot, reason=choice.reason
-            )
-        )
-    delivered = closing.ending == "completed"
-    warning = GREEN if delivered and not state.iterations else ""
-    if delivered and state.iterations:
-        warning = await _delivered(driver)
-        delivered = not warning
-    elif state.iterations and state.wish.mode != "in-place":
-        warning = f"the work is in {environment.root}; it was not brought to {state.wish.root}"
-    if state.iterations and not delivered and state.wish.mode != "in-place":
-        left = await environment.clear(keep=warning)
-        warning += f". When you have what you want of it: {left.remove}"
-    await driver.record(_last_word(closing, choice, warning, delivered=delivered), disk=True)
-
-
-def _standing(state: LoopState) -> str:
-    """The snapshot of the files as they are."""
-    return state.done[-1].snapshot if state.done else ""
-
-
-async def _delivered(driver: "Driver") -> str:
-    """Bring the work to the project; what is to be said if that cannot be done."""
-    try:
-        await driver.environment.deliver()
-    except Refused as refused:
-        return f"the work stays in {driver.environment.root}: {refused}"
-    return ""
-
-
-def _last_word(
-    closing: loop_events.Completing, choice: BestIteration | None, warning: str, *, delivered: bool
-) -> loop_events.LoopEnded:
-    return loop_events.LoopEnded(
-        ending=closing.ending,
-        reason=closing.reason,
-        best=choice.number if choice is not None else 0,
-        why_best=choice.reason if choice is not None else "",
-        degraded=choice.degraded if choice is not None else False,
-        delivered=delivered,
-        warning=warning,
-    )
+_CUT: Final = "\n[… the diff is cut here; the snapshots have all of it]"
 
 
 T = TypeVar("T")
@@ -372,14 +194,14 @@ class Driver:
             case Inject():
                 await self._ask()
             case Iterate():
-                return await iterate(self, move)
+                return await self._iterate(move)
             case Wait():
                 await self.record(await self.paused(move.reason))
                 return False
             case Close():
                 await self.record(loop_events.Completing(ending=move.ending, reason=move.reason))
             case Finish():
-                await finish(self)
+                await self._finish()
             case Clear():
                 await self.record(loop_events.Cleared(left=await self.environment.clear()))
             case Learn():
@@ -397,7 +219,7 @@ class Driver:
         await self._runnable(judged.verdict)
         await self.record(
             loop_events.BaselineTaken(
-                verdict=slim(judged.verdict),
+                verdict=judged.verdict.slim(),
                 snapshot=judged.snapshot,
                 baseline=baseline,
                 folder=str(self.environment.root),
@@ -427,7 +249,7 @@ class Driver:
             lessons = Lessons(reasons=("learning from other tasks is switched off",))
         else:
             try:
-                errors = failing(baseline.verdict)
+                errors = baseline.verdict.errors
                 lessons = await self.dependencies.learner.lessons(self.loop, self.state, errors)
             except TaofoldError as error:
                 lessons = Lessons(reasons=(f"the lessons could not be read: {error}",))
@@ -461,6 +283,131 @@ class Driver:
             if self.state.status == "running":
                 await self.record(await self.paused("interrupted"))
 
+    async def _iterate(self, move: Iterate) -> bool:
+        """Run an iteration to its end; False if it waits for a person."""
+        environment = self.environment
+        if not move.going:
+            before = await environment.snapshot(f"before iteration {move.number}")
+            await self.record(
+                loop_events.IterationStarted(number=move.number, run=move.run, before=before)
+            )
+        await self._work(move)
+        records = await self._records(move.run)
+        state = fold(records)
+        if state.status == "waiting":
+            await self.record(await self.paused(state.waiting_for, move.run))
+            return False
+        judged = await self.during(environment.judge(f"iteration {move.number}"))
+        assert judged is not None
+        ended = await self._ended(move, records, judged)
+        await self.record(ended, *detect(self.state, ended))
+        return True
+
+    async def _work(self, move: Iterate) -> None:
+        """Start the iteration's run, carry it on, or leave it if it ended already."""
+        state, dependencies = self.state, self.dependencies
+        records = await self._records(move.run)
+        had = fold(records)
+        if had.status in ENDED and had.status != "cancelled" and had.stop_reason != "error":
+            return
+        now = self.now()
+        worker = dependencies.agent(self.environment.root, state)
+        agent = shaped(worker, state, now, had).but(log=dependencies.log)
+        if records:
+            work = agent.resume(move.run, listener=self.tell)
+        else:
+            goal = prompt.goal(state, move.number, self._failing())
+            marks = {"loop": self.loop, "iteration": move.number, "reference": prompt.BAR}
+            settings = {**dependencies.settings(state, agent), **marks}
+            work = agent.run(goal, run_id=move.run, listener=self.tell, settings=settings)
+        left = max(0.0, state.left_ms(now) / 1000)
+        _: RunResult[Any] | None = await self.during(work, left)
+
+    def _failing(self) -> str:
+        """What the gates said last."""
+        last = self.state.verdict
+        return "" if last is None else self.environment.told(last, TOLD)
+
+    async def _records(self, run: str) -> Sequence[Record]:
+        try:
+            return await self.dependencies.log.read(run)
+        except UnknownRun:
+            return ()
+
+    async def _ended(
+        self, move: Iterate, records: Sequence[Record], judged: Judged
+    ) -> loop_events.IterationEnded:
+        """Everything that is known of the iteration, as one fact."""
+        state, environment = self.state, self.environment
+        going = state.open
+        assert going is not None
+        assert state.baseline is not None
+        report = account(records)
+        changed = await environment.changed(going.before, judged.snapshot)
+        full = await environment.diff(going.before, judged.snapshot, 10 * loop_events.DIFF)
+        diff = full if len(full) <= loop_events.DIFF else full[: loop_events.DIFF] + _CUT
+        apart = await environment.changed(state.baseline.snapshot, judged.snapshot)
+        files = dict(await environment.digests(apart))
+        blocked = "" if state.wish.unexecuted else judged.blocked
+        commit = ""
+        if state.wish.commit and changed:
+            body = f"{judged.verdict.summary}\n\n{state.wish.task[:500]}"
+            commit = await environment.commit(move.number, body, state.wish.branch)
+        return loop_events.IterationEnded(
+            number=move.number,
+            run=move.run,
+            verdict=judged.verdict.slim(),
+            snapshot=judged.snapshot,
+            status=report.status,
+            stop_reason=report.stop_reason,
+            said=report.said,
+            confidence=report.confidence,
+            diff=diff,
+            digest=sha256(full.encode("utf-8", "replace")).hexdigest()[:16],
+            changed=tuple(changed),
+            files=files,
+            failed=report.failed,
+            executed=report.executed,
+            blocked=blocked if changed or apart else "",
+            tools=report.tools,
+            spent=structs.replace(report.spent, ms=max(0, self.now() - going.started_at)),
+            commit=commit,
+        )
+
+    async def _finish(self) -> None:
+        """Do what is left to do before the loop's last word, and say it."""
+        state, environment = self.state, self.environment
+        closing = state.closing
+        assert closing is not None
+        choice = choose(state)
+        if choice is not None and state.restored is None and choice.snapshot != _standing(state):
+            await environment.snapshot("as the last iteration left it")  # so that nothing is lost
+            await environment.restore(choice.snapshot)
+            await self.record(
+                loop_events.FilesRestored(
+                    number=choice.number, snapshot=choice.snapshot, reason=choice.reason
+                )
+            )
+        delivered = closing.ending == "completed"
+        warning = GREEN if delivered and not state.iterations else ""
+        if delivered and state.iterations:
+            warning = await self._delivered()
+            delivered = not warning
+        elif state.iterations and state.wish.mode != "in-place":
+            warning = f"the work is in {environment.root}; it was not brought to {state.wish.root}"
+        if state.iterations and not delivered and state.wish.mode != "in-place":
+            left = await environment.clear(keep=warning)
+            warning += f". When you have what you want of it: {left.remove}"
+        await self.record(_last_word(closing, choice, warning, delivered=delivered), disk=True)
+
+    async def _delivered(self) -> str:
+        """Bring the work to the project; what is to be said if that cannot be done."""
+        try:
+            await self.environment.deliver()
+        except Refused as refused:
+            return f"the work stays in {self.environment.root}: {refused}"
+        return ""
+
 
 class LoopWork:
     """What a learner may read of a loop."""
@@ -478,3 +425,46 @@ class LoopWork:
     async def text(self, snapshot: str, path: str) -> str | None:
         """A file of a snapshot."""
         return await self._ground.text(snapshot, path)
+
+
+def shaped(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState) -> Agent[Any, Any]:
+    """The agent as the loop needs it: its rules, the lessons, and what is left of the limits.
+
+    `had` is what the run has used already; its own counters go on from there.
+    """
+    bounds, limits = state.bounds, agent.limits
+    seconds = max(0.0, state.left_ms(now) / 1000) + had.active_ms / 1000
+    if limits.seconds is not None:
+        seconds = min(seconds, limits.seconds)
+    usd = limits.usd
+    if bounds.usd is not None:
+        left = max(0.0, bounds.usd - state.spent.usage.usd)
+        usd = left if usd is None else min(usd, left)
+    changes: dict[str, Any] = {"seconds": seconds, "usd": usd}
+    if bounds.steps is not None:
+        changes["steps"] = bounds.steps
+    strict = True if agent.strict is None else agent.strict
+    return agent.but(
+        instructions=prompt.instructions(agent.instructions, state),
+        limits=replace(limits, **changes),
+        strict=strict,
+    )
+
+
+def _standing(state: LoopState) -> str:
+    """The snapshot of the files as they are."""
+    return state.done[-1].snapshot if state.done else ""
+
+
+def _last_word(
+    closing: loop_events.Completing, choice: BestIteration | None, warning: str, *, delivered: bool
+) -> loop_events.LoopEnded:
+    return loop_events.LoopEnded(
+        ending=closing.ending,
+        reason=closing.reason,
+        best=choice.number if choice is not None else 0,
+        why_best=choice.reason if choice is not None else "",
+        degraded=choice.degraded if choice is not None else False,
+        delivered=delivered,
+        warning=warning,
+    )

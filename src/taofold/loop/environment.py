@@ -20,7 +20,7 @@ from taofold.loop.gates.results import observation
 from taofold.loop.state import LoopState
 from taofold.loop.values import Left, Wish
 from taofold.loop.verdict import Settled, Verdict, unexecuted
-from taofold.loop.workspace.git import repository, usable
+from taofold.loop.workspace.git import repository
 from taofold.loop.workspace.workspace import Workspace, open_workspace, state_folder
 from taofold.policy.redaction import Redactor
 
@@ -268,7 +268,7 @@ def _committable(project: Path, branch: str) -> None:
         raise ConfigError(f"{str(project)!r} is no git repository", path="--commit")
     try:
         if branch:
-            usable(git, branch)
+            git.usable(branch)
     except Refused as refused:
         raise ConfigError(str(refused), path="--branch") from refused
 

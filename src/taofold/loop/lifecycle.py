@@ -8,8 +8,8 @@ next verdict finds them; everything else is refused until one of two things is s
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -29,7 +29,6 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, frozen, ids, load, lost
 from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, Wish
 from taofold.runtime import owner
-from taofold.runtime.lease import HEART, release
 
 Word: TypeAlias = Literal["", "keep", "restore"]
 """What a person says about them; "" = nothing yet."""
@@ -51,7 +50,7 @@ async def edits(
     if state.baseline is None:
         return []
     touched = await environment.touched()
-    before = known(state)
+    before = state.touched_before
     paths = tuple([path for path in touched if before is None or before.get(path) != touched[path]])
     if not paths:
         if word:
@@ -71,13 +70,6 @@ async def edits(
             paths=paths, kept=keep, baseline=done.baseline, dropped=done.dropped, by=by
         )
     ]
-
-
-def known(state: LoopState) -> Mapping[str, str] | None:
-    """What the open iteration had changed when it paused; None if nobody can say."""
-    if state.open is None:
-        return {}  # the verdict that ended the last one put everything right
-    return state.pause.touched if state.pause is not None else None
 
 
 def _question(
@@ -193,7 +185,7 @@ async def start(
     if not environment.contained:
         warn("the gates run not contained (no bubblewrap): they have your rights")
     me = owner.me()
-    async with _driving(stream):
+    async with stream.driving():
         await stream.append(loop_events.LoopStarted(wish=wish, owner=me))
         if not force:
             await _was_room(dependencies, stream, environment)
@@ -241,19 +233,9 @@ async def resume(
     facts: list[loop_events.LoopEvent] = (
         [loop_events.LoopCrashed(why=gone)] if gone and lost_now else []
     )
-    async with _driving(stream):
+    async with stream.driving():
         await stream.append(*facts, *word, loop_events.LoopResumed(bounds=bounds, owner=me, by=by))
         return await Driver(stream, dependencies, environment, me)()
-
-
-@asynccontextmanager
-async def _driving(stream: LoopStream) -> AsyncGenerator[None]:
-    """Keep the lease of the loop for as long as the block lasts, then let it go."""
-    with HEART.driving(stream.journal, stream.name):
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(release, stream.journal, stream.name)
 
 
 async def rows(dependencies: LoopDependencies) -> list[LoopRow]:
@@ -447,7 +429,7 @@ async def abort(
     stream = await load(dependencies.journal, loop, now=dependencies.now)
     while True:
         state = stream.state
-        if not keep and state.status == "aborted" and not _reverted(state):
+        if not keep and state.status == "aborted" and not state.reverted:
             break
         if state.status not in LIVE and state.status != "crashed":
             raise Refused(f"loop {loop!r} has ended already: {state.status}")
@@ -474,10 +456,6 @@ async def abort(
     )
     await stream.append(loop_events.Cleared(left=left, reverted=None if keep else tuple(paths)))
     return stream.state, paths
-
-
-def _reverted(state: LoopState) -> bool:
-    return state.cleared is not None and state.cleared.reverted is not None
 
 
 async def _let_go(dependencies: LoopDependencies, name: str, state: LoopState) -> None:

@@ -13,7 +13,6 @@ from taofold.core.text import excerpt, visible
 from taofold.loop.events import FailedAction, IterationEnded
 from taofold.loop.learner.lessons import Lessons
 from taofold.loop.state import LoopState
-from taofold.loop.verdict import line
 
 RULES: Final = (
     "You work in a loop: each iteration is a fresh attempt, and you remember nothing of the ones "
@@ -80,7 +79,7 @@ def _criteria(state: LoopState) -> str:
 
 
 def _standing(state: LoopState) -> str:
-    return "" if state.verdict is None else f"{line(state.verdict)}."
+    return "" if state.verdict is None else f"{state.verdict.summary}."
 
 
 def _told(state: LoopState, one: IterationEnded) -> str:

@@ -17,7 +17,7 @@ from taofold.loop import events as loop_events
 from taofold.loop.gates.results import limits
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import OLD
-from taofold.loop.verdict import Verdict, counts, failing, line
+from taofold.loop.verdict import Verdict
 
 _CATEGORY: Final = {
     "AssertionError": "logic_error",
@@ -70,7 +70,7 @@ def _execution(
     fix: loop_events.IterationEnded | None,
     at: int,
 ) -> dict[str, Any]:
-    broken = failing(verdict)
+    broken = verdict.errors
     return {
         "attempt": number,
         "timestamp": iso(at) if at else None,
@@ -91,7 +91,7 @@ def code_hash(files: dict[str, str]) -> str:
 def results(verdict: Verdict) -> dict[str, int]:
     """Counts of checks by status, and how long the gates took."""
     checks = [check for result in verdict.results for check in result.checks]
-    good, every = counts(verdict)
+    good, every = verdict.counts
     return {
         "total": every + sum(check.status == "skipped" for check in checks),
         "passed": good,
@@ -145,7 +145,7 @@ def _analysis(
 
 
 def _fix(broken: tuple[Check, ...], fix: loop_events.IterationEnded) -> dict[str, Any]:
-    left = {check.id for check in failing(fix.verdict)}
+    left = {check.id for check in fix.verdict.errors}
     cured = sorted(check.id for check in broken if check.id not in left)
     return {
         "diff_summary": ", ".join(fix.changed) or "nothing changed",
@@ -268,7 +268,7 @@ def _analytics(
 ) -> dict[str, Any]:
     """One iteration in the layout of the seed's analytics."""
     then = state.quality_before(one.number)
-    errors = failing(one.verdict)
+    errors = one.verdict.errors
     return {
         "loop_id": loop,
         "iteration_number": one.number,
@@ -393,15 +393,15 @@ def _history(state: LoopState, records: Sequence[loop_events.LoopRecord]) -> str
         "|---|---|---|---|---|---|---|---|---|",
     ]
     if state.baseline is not None:
-        good, every = counts(state.baseline.verdict)
-        first = failing(state.baseline.verdict)
+        good, every = state.baseline.verdict.counts
+        first = state.baseline.verdict.errors
         rows.append(
             f"| start | {good}/{every} | {state.baseline.verdict.quality:.0%} | | | | | "
             f"{iso(ended_at(records).get(0, 0))[11:19]} | {_cell(first[0].id if first else '')} |"
         )
     for iteration in state.done:
-        good, every = counts(iteration.verdict)
-        errors = failing(iteration.verdict)
+        good, every = iteration.verdict.counts
+        errors = iteration.verdict.errors
         how = "green" if iteration.verdict.passed else iteration.stop_reason
         spent = iteration.spent
         cells = (
@@ -458,7 +458,7 @@ def _gates(state: LoopState) -> str:
     last = state.verdict
     if last is None:
         return ""
-    rows = ["## Gates", "", f"{line(last)}."]
+    rows = ["## Gates", "", f"{last.summary}."]
     for result in last.results:
         outcome = "passed" if result.passed else f"failed: {'; '.join(result.reasons)}"
         rows += ["", f"`{_cell(result.gate.command, 200)}` {_cell(outcome, 300)}", ""]

@@ -3,7 +3,8 @@
 Two processes that fold the same facts see the same loop; nothing else is remembered.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from msgspec.structs import replace
@@ -106,6 +107,41 @@ class LoopState(Value, frozen=True):
     def green_before(self) -> bool:
         """Did the gates pass before anything was done?"""
         return self.baseline is not None and self.baseline.verdict.passed
+
+    @property
+    def clearable(self) -> bool:
+        """Is its folder still to be removed? Only where all of the work is in the project."""
+        delivered = self.ended is not None and self.ended.delivered
+        return delivered and self.wish.mode != "in-place" and self.cleared is None
+
+    @property
+    def teachable(self) -> bool:
+        """May something be learnt from it? Not where it did nothing, cheated or was given up."""
+        over = self.status not in ("aborted", "tampered")
+        return self.wish.cross_task and bool(self.done) and over
+
+    def left_ms(self, now: int) -> float:
+        """Milliseconds that this activation may still take."""
+        return self.bounds.seconds * 1000 - (now - self.active_at)
+
+    def gains(self, done: Sequence[loop_events.IterationEnded]) -> list[float]:
+        """How much each iteration of `done` changed the quality of the one before."""
+        if not done:
+            return []
+        rows = [self.quality_before(done[0].number), *[iteration.quality for iteration in done]]
+        return [now - then for then, now in pairwise(rows)]
+
+    @property
+    def touched_before(self) -> Mapping[str, str] | None:
+        """What the open iteration had changed when it paused; None if nobody can say."""
+        if self.open is None:
+            return {}  # the verdict that ended the last one put everything right
+        return self.pause.touched if self.pause is not None else None
+
+    @property
+    def reverted(self) -> bool:
+        """Were its files put back as they were at the start?"""
+        return self.cleared is not None and self.cleared.reverted is not None
 
 
 START: Final = LoopState()

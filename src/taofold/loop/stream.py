@@ -6,7 +6,8 @@ it is told by its lease, the one that runs have too (`taofold.runtime.lease`), o
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
@@ -17,7 +18,7 @@ from taofold.loop.learner.lessons import Lessons
 from taofold.loop.state import START, LoopState, fold
 from taofold.loop.values import DRIVEN
 from taofold.runtime import owner
-from taofold.runtime.lease import HEART, LEASE_MS
+from taofold.runtime.lease import HEART, LEASE_MS, release
 
 Heard = Callable[[loop_events.LoopRecord], None]
 """Hears every fact that this process wrote or found."""
@@ -144,6 +145,15 @@ class LoopStream:
         self.records.append(record)
         if self.heard is not None:
             self.heard(record)
+
+    @asynccontextmanager
+    async def driving(self) -> AsyncGenerator[None]:
+        """Keep the lease of the loop for as long as the block lasts, then let it go."""
+        with HEART.driving(self.journal, self.name):
+            try:
+                yield
+            finally:
+                await asyncio.to_thread(release, self.journal, self.name)
 
 
 def _driver(events: Sequence[loop_events.LoopEvent]) -> str:

@@ -17,6 +17,10 @@ Runner = Literal["pytest", "unittest", "node", "go", "cargo", "tsc", "ruff", "my
 """Whose machine-readable results are read; of a "command" only the exit code is known."""
 TESTS: Final[frozenset[str]] = frozenset({"pytest", "unittest", "node", "go", "cargo"})
 """Runners whose checks have names that must be found again; the others report findings."""
+_TAIL: Final = 400
+"""Characters of the output of a gate that names no check."""
+_OUTPUT: Final = 4000
+"""Characters of a gate's output that the stream of a loop keeps."""
 ChangeKind = Literal["changed", "deleted", "planted", "added"]
 ChangeOutcome = Literal["restored", "set aside", "kept", "reported", "left out"]
 
@@ -77,6 +81,25 @@ class GateResult(Value, frozen=True):
         """The checks that failed, in the order in which they ran."""
         return tuple([check for check in self.checks if check.status in ("failed", "error")])
 
+    def _whole(self) -> Check:
+        """The one check of a gate that names none: its last words, never its exit code."""
+        return Check(
+            self.gate.command,
+            "failed",
+            "timeout" if self.timed_out else "command",
+            self.output[-_TAIL:].strip(),
+            traceback="; ".join(self.reasons),
+        )
+
+    def slim(self) -> "GateResult":
+        """The result without the details of what passed, its output cut to the last part."""
+        checks = [
+            check if check.status in ("failed", "error") else Check(check.id, check.status)
+            for check in self.checks
+        ]
+        output = self.output if len(self.output) <= _OUTPUT else self.output[-_OUTPUT:]
+        return replace(self, checks=tuple(checks), output=output)
+
 
 class Verdict(Value, frozen=True):
     """What all gates together say about one state of the tree."""
@@ -97,8 +120,59 @@ class Verdict(Value, frozen=True):
 
     @property
     def failing(self) -> tuple[Check, ...]:
-        """The checks of all gates that failed."""
+        """The checks of all gates that failed, as their runners report them."""
         return tuple([check for result in self.results for check in result.failing])
+
+    @property
+    def errors(self) -> tuple[Check, ...]:
+        """What is wrong: `failing`, and for a failing gate that names no check what it printed."""
+        checks: list[Check] = []
+        for result in self.results:
+            named = result.failing
+            checks += named
+            if not named and not result.passed:
+                checks += failing_checks(result.output) or [result._whole()]
+        return tuple(checks)
+
+    @property
+    def passing(self) -> frozenset[str]:
+        """The ids of the checks that passed."""
+        ids = [
+            check.id
+            for result in self.results
+            for check in result.checks
+            if check.status == "passed"
+        ]
+        ids += [
+            result.gate.command for result in self.results if result.passed and not result.checks
+        ]
+        return frozenset(ids)
+
+    @property
+    def signatures(self) -> frozenset[str]:
+        """The signatures of `errors`: equal for the same error in two verdicts."""
+        return frozenset([check.signature for check in self.errors])
+
+    def slim(self) -> "Verdict":
+        """The verdict without what the loop's stream need not keep: details of what passed."""
+        return replace(self, results=tuple([result.slim() for result in self.results]))
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many checks pass, and how many there are."""
+        good, bad = len(self.passing), len(self.errors)
+        return good, good + bad
+
+    @property
+    def summary(self) -> str:
+        """`12 of 14 checks pass`, and what else decides."""
+        good, every = self.counts
+        summary = f"{good} of {every} check{'s' * (every != 1)} pass{'es' * (every == 1)}"
+        if self.missing:
+            summary += f"; {len(self.missing)} of the baseline did not run"
+        if self.tampered:
+            summary += "; protected files were tampered with"
+        return summary
 
 
 class Settled(Value, frozen=True):
@@ -122,79 +196,3 @@ def unexecuted(last: Verdict | None, tree: str) -> str:
     if last.tree != tree:
         return "the code changed after the last execution of the gates"
     return ""
-
-
-_TAIL: Final = 400
-_OUTPUT: Final = 4000
-
-
-def failing(verdict: Verdict) -> tuple[Check, ...]:
-    """Every failing check, and one for each failing gate that names none."""
-    checks: list[Check] = []
-    for result in verdict.results:
-        named = result.failing
-        checks += named
-        if not named and not result.passed:
-            checks += failing_checks(result.output) or [_whole(result)]
-    return tuple(checks)
-
-
-def _whole(result: GateResult) -> Check:
-    """A gate of which nothing is known but that it failed: its last words, never its exit code."""
-    return Check(
-        result.gate.command,
-        "failed",
-        "timeout" if result.timed_out else "command",
-        result.output[-_TAIL:].strip(),
-        traceback="; ".join(result.reasons),
-    )
-
-
-def passing(verdict: Verdict) -> frozenset[str]:
-    """The ids of the checks that passed."""
-    ids = [
-        check.id
-        for result in verdict.results
-        for check in result.checks
-        if check.status == "passed"
-    ]
-    ids += [
-        result.gate.command for result in verdict.results if result.passed and not result.checks
-    ]
-    return frozenset(ids)
-
-
-def signatures(verdict: Verdict) -> frozenset[str]:
-    """The errors of a verdict."""
-    return frozenset([check.signature for check in failing(verdict)])
-
-
-def slim(verdict: Verdict) -> Verdict:
-    """The verdict without what the loop's stream need not keep: details of what passed."""
-    return replace(verdict, results=tuple([_slim(result) for result in verdict.results]))
-
-
-def _slim(result: GateResult) -> GateResult:
-    checks = [
-        check if check.status in ("failed", "error") else Check(check.id, check.status)
-        for check in result.checks
-    ]
-    output = result.output if len(result.output) <= _OUTPUT else result.output[-_OUTPUT:]
-    return replace(result, checks=tuple(checks), output=output)
-
-
-def counts(verdict: Verdict) -> tuple[int, int]:
-    """How many checks pass, and how many there are."""
-    good, bad = len(passing(verdict)), len(failing(verdict))
-    return good, good + bad
-
-
-def line(verdict: Verdict) -> str:
-    """`12 of 14 checks pass`, and what else decides."""
-    good, every = counts(verdict)
-    summary = f"{good} of {every} check{'s' * (every != 1)} pass{'es' * (every == 1)}"
-    if verdict.missing:
-        summary += f"; {len(verdict.missing)} of the baseline did not run"
-    if verdict.tampered:
-        summary += "; protected files were tampered with"
-    return summary

@@ -15,7 +15,7 @@ from taofold.core.errors import LogError, Refused
 from taofold.loop.environment import Settled
 from taofold.loop.gates.baseline import Expected, load
 from taofold.loop.gates.expect import rebased
-from taofold.loop.gates.judge import Judge, keep, restore, touched
+from taofold.loop.gates.judge import Judge
 
 TILL = "tests/test_till.py"
 MORE = "tests/test_more.py"
@@ -28,11 +28,11 @@ def shop(tmp_path: Path) -> Path:
 
 
 def now(judge: Judge) -> dict[str, str]:
-    return asyncio.run(touched(judge))
+    return asyncio.run(judge.touched())
 
 
 def kept(judge: Judge, *paths: str) -> Settled:
-    return asyncio.run(keep(judge, paths))
+    return asyncio.run(judge.keep(paths))
 
 
 def test_what_was_touched_is_told_with_a_mark_of_its_content(shop: Path) -> None:
@@ -106,7 +106,7 @@ def test_code_of_the_loop_that_meddles_with_the_runner_is_not_taken_over(shop: P
 def test_a_restored_edit_is_no_tampering_and_is_not_lost(shop: Path) -> None:
     judge, _ = judged(shop)
     written(shop, {TILL: "a person's\n", "conftest.py": "planted = 1\n", "shop/till.py": RIGHT})
-    asyncio.run(restore(judge, [TILL, "conftest.py"]))
+    asyncio.run(judge.restore([TILL, "conftest.py"]))
     assert (shop / TILL).read_text() == TESTS
     assert not (shop / "conftest.py").exists()
     aside = [one.read_text() for one in judge.folder.glob("set-aside/**/*") if one.is_file()]
@@ -118,7 +118,7 @@ def test_a_restored_edit_is_no_tampering_and_is_not_lost(shop: Path) -> None:
 def test_only_what_is_named_is_restored(shop: Path) -> None:
     judge, _ = judged(shop)
     written(shop, {TILL: "a person's\n", MORE: "the agent's\n"})
-    asyncio.run(restore(judge, [TILL]))
+    asyncio.run(judge.restore([TILL]))
     assert set(now(judge)) == {MORE}
 
 

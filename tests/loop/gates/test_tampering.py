@@ -19,7 +19,7 @@ import pytest
 from tests.loop.gates.projects import RIGHT, SHOP, TESTS, again, bytecode, judged, written
 from tests.prerequisites import CONTAINMENT
 
-from taofold.loop.gates.judge import Judge, touched
+from taofold.loop.gates.judge import Judge
 
 HELD = CONTAINMENT.mark
 BOTH = ["never", pytest.param("always", marks=HELD)]
@@ -266,7 +266,7 @@ def test_whoever_touches_what_decides_is_found_out(court: Court, name: str) -> N
     assert "test_all_prices_count" in str([check.id for check in verdict.failing]), verdict.reasons
     assert (court.root / "tests/test_till.py").read_text() == TESTS
     assert not (court.root / "tests").is_symlink()
-    assert asyncio.run(touched(judge)) == {}, "what was put right stays right"
+    assert asyncio.run(judge.touched()) == {}, "what was put right stays right"
 
 
 @pytest.mark.scenario("PEER-14", "PEER-13", "RLP-17", "RLP-04")

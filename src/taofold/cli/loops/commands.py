@@ -62,20 +62,16 @@ def _some(names: "Sequence[str]", between: str) -> str:
 
 def checks(row: "LoopRow") -> str:
     """How many checks pass, of how many."""
-    from taofold.loop.verdict import counts
-
     last = row.state.verdict
     if last is None:
         return ""
-    good, every = counts(last)
+    good, every = last.counts
     return f"{good}/{every}"
 
 
 def tell(row: "LoopRow", *, verbose: bool) -> None:
     """Where a loop stands, on standard output."""
     from taofold.loop.report import root_cause
-    from taofold.loop.verdict import failing
-    from taofold.loop.verdict import line as standing
 
     state = row.state
     give(f"{row.loop}: {state.status}{f' ({row.note})' if row.note else ''}")
@@ -84,8 +80,8 @@ def tell(row: "LoopRow", *, verbose: bool) -> None:
     give(f"  iterations  {len(state.done)} of {state.bounds.iterations}")
     last = state.verdict
     if last is not None:
-        give(f"  checks      {standing(last)}")
-        for check in failing(last)[:3]:
+        give(f"  checks      {last.summary}")
+        for check in last.errors[:3]:
             give(f"              ✗ {line(check.id, 80)}  {line(root_cause(check), 120)}")
     spent = state.spent
     give(

@@ -15,7 +15,6 @@ from taofold.core.values import FINISH, Action, Observation
 from taofold.loop import events as e
 from taofold.loop.report import root_cause
 from taofold.loop.state import START, LoopState, fold, reduce
-from taofold.loop.verdict import counts, failing
 
 if TYPE_CHECKING:
     from taofold.agent.result import Happening
@@ -162,10 +161,10 @@ class Show:
 
     def _verdict(self, name: str, verdict: "Verdict", before: "Verdict | None") -> None:
         self.busy("")
-        good, every = counts(verdict)
+        good, every = verdict.counts
         sign, colour = ("✓", "green") if verdict.passed else ("✗", "red")
         said = f"{good} of {every} check{'s' * (every != 1)}"
-        moved = good - counts(before)[0] if before is not None else 0
+        moved = good - before.counts[0] if before is not None else 0
         took = duration(sum(one.ms for one in verdict.results))
         self._say(
             ("   gates ", "bold"),
@@ -174,7 +173,7 @@ class Show:
             (f" ({moved:+d})" if moved else "", "green" if moved > 0 else "red"),
             (f"  {took}{'' if verdict.contained else '  not contained'}  {name}".rstrip(), "dim"),
         )
-        errors = failing(verdict)
+        errors = verdict.errors
         for one in errors[:_ERRORS]:
             name = line(one.id, 80)
             cause = line(root_cause(one), max(30, self.width - 14 - len(name)))

@@ -132,9 +132,8 @@ def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> N
 
 
 def _failing(state: "LoopState") -> "tuple[Any, ...]":
-    from taofold.loop.verdict import failing
 
-    return () if state.verdict is None else failing(state.verdict)
+    return () if state.verdict is None else state.verdict.errors
 
 
 def _wanted(usual: "Injection", rate: float | None, top_k: int | None) -> "Injection":

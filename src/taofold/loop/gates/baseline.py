@@ -17,7 +17,7 @@ import msgspec
 from taofold.core.checks import Status
 from taofold.core.errors import LogError
 from taofold.core.values import Value
-from taofold.loop.gates.scope import ScopeRules, rules
+from taofold.loop.gates.scope import ScopeRules, role, rules
 from taofold.loop.verdict import Gate
 
 FILE: Final = "baseline.json"
@@ -113,6 +113,17 @@ class Baseline(Value, frozen=True):
             outside=self.outside,
             targets=self.targets,
         )
+
+    def test_sources(self, objects: Path) -> dict[str, str]:
+        """The texts of the Python files that hold tests."""
+        return {
+            path: content(objects, file.digest).decode("utf-8", "replace")
+            for path, file in self.files.items()
+            if path.endswith(".py")
+            and file.digest
+            and file.stored
+            and role(path, self.named) in ("test", "command")
+        }
 
 
 class TreeWalk:

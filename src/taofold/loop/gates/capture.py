@@ -20,7 +20,6 @@ from taofold.loop.gates.baseline import (
 )
 from taofold.loop.gates.bench import Bench, GateRun
 from taofold.loop.gates.programs import named, search_path, targets, wanted
-from taofold.loop.gates.scope import role
 from taofold.loop.gates.tree import Tree, copied, removed
 from taofold.loop.gates.work import above, linked
 from taofold.loop.verdict import Gate
@@ -103,7 +102,7 @@ def captured(
 
 def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, ran: Sequence[GateRun]) -> Baseline:
     """What the first run of the gates tells of the tree that they ran in."""
-    texts = sources(baseline, folder.objects)
+    texts = baseline.test_sources(folder.objects)
     expectations = [expect.expected(run.plan.runner, run.report, texts) for run in ran]
     own = {path for run in ran for path in run.report.toolchain}
     own |= {path for expected in expectations for path in expect.homes(expected, baseline.files)}
@@ -117,18 +116,6 @@ def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, ran: Sequence[Gat
         outputs=tuple(outputs),
         rewritten=tree.touched(),
     )
-
-
-def sources(baseline: Baseline, objects: Path) -> dict[str, str]:
-    """The texts of the Python files that hold tests."""
-    return {
-        path: content(objects, file.digest).decode("utf-8", "replace")
-        for path, file in baseline.files.items()
-        if path.endswith(".py")
-        and file.digest
-        and file.stored
-        and role(path, baseline.named) in ("test", "command")
-    }
 
 
 async def outside(bench: Bench, gates: Iterable[Gate]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from taofold.loop.gates.baseline import (
     save_beside,
 )
 from taofold.loop.gates.bench import Bench, GateRun, contained, warm
-from taofold.loop.gates.capture import LoopFolder, captured, learnt, outside, sources
+from taofold.loop.gates.capture import LoopFolder, captured, learnt, outside
 from taofold.loop.gates.results import Expectations, apart, some, told
 from taofold.loop.gates.scope import DECIDES, role
 from taofold.loop.gates.tree import Tree
@@ -43,6 +43,8 @@ from taofold.tools.command import Contain
 from taofold.tools.jail import Jail
 from taofold.tools.worker import WORKERS
 
+_MOST: Final = 50
+"""Tests that are named as no longer expected."""
 REPOSITORY = "git would take it for a repository, and run what its configuration says"
 
 
@@ -306,112 +308,107 @@ class Judge:
                 if (self.root / path).read_bytes() != data:
                     jail.write(path, data)
 
+    async def touched(self) -> dict[str, str]:
+        """Paths that decide and are not as the baseline has them, and a mark of what is there.
 
-_MOST: Final = 50
-"""Tests that are named as no longer expected."""
+        Old files that no proof would take as they are now, and new ones that would configure
+        a gate; "" = nothing is there any more.
+        """
+        if self.baseline is None:
+            return {}
+        edited: dict[str, str] = await WORKERS.run(self._touched, self.baseline)
+        return edited
 
+    async def restore(self, paths: Collection[str]) -> Settled:
+        """Put these files back; what was new is moved aside.
 
-async def touched(judge: Judge) -> dict[str, str]:
-    """Paths that decide and are not as the baseline has them, and a mark of what is there.
+        Raises:
+            Refused: it cannot be done, as above the tree.
+        """
+        baseline = self._present()
+        left: list[str] = []
+        for path in paths:
+            change = await WORKERS.run(self._restored, baseline, path)
+            left += [f"{path} ({change.why})"] if change.done == "reported" else []
+        if left:
+            raise Refused(f"cannot be put back, do it by hand: {', '.join(left)}")
+        return Settled(baseline.digest)
 
-    Old files that no proof would take as they are now, and new ones that would configure a gate;
-    "" = nothing is there any more.
-    """
-    if judge.baseline is None:
-        return {}
-    edited: dict[str, str] = await WORKERS.run(_touched, judge, judge.baseline)
-    return edited
+    async def keep(self, paths: Collection[str]) -> Settled:
+        """Make these files what the gates are compared with from now on.
 
+        Raises:
+            Refused: the gates cannot be run on them, or the loop's code interferes with the runner.
+        """
+        was = self._present()
+        fresh: Baseline = await WORKERS.run(self._taken, was, paths)
+        work: WorkDiff = await WORKERS.run(observed, self.root, fresh, self.files, None)
+        bench = self.bench(fresh)
+        await WORKERS.run(bench.tree.lay, work.proof(fresh), work.new(fresh))
+        expectations: list[Expected] = []
+        dropped: dict[str, None] = {}
+        texts = fresh.test_sources(self.own.objects)
+        for gate, before in zip(was.gates, was.expected, strict=True):
+            ran = await bench.run(gate)
+            doubts = _doubts(ran, before, self.root, paths)
+            if doubts:
+                raise Refused(
+                    f"the edited files cannot be taken over: `{gate.command}`: {doubts[0]}"
+                )
+            runner = ran.plan.runner
+            after = expect.expected(runner, ran.report, texts)
+            merged = expect.rebased(runner, before, after, paths)
+            dropped |= dict.fromkeys([*before.checks, *before.names])
+            expectations.append(merged)
+        remaining = {
+            name for expected in expectations for name in (*expected.checks, *expected.names)
+        }
+        fresh = structs.replace(fresh, expected=tuple(expectations))
+        await WORKERS.run(save_beside, self.folder, fresh)
+        self.baseline = fresh
+        gone = [name for name in dropped if name not in remaining]
+        return Settled(fresh.digest, tuple(gone[:_MOST]), len(gone))
 
-async def restore(judge: Judge, paths: Collection[str]) -> Settled:
-    """Put these files back; what was new is moved aside.
+    def _present(self) -> Baseline:
+        if self.baseline is None:
+            raise Refused("there is no baseline yet")
+        return self.baseline
 
-    Raises:
-        Refused: it cannot be done, as above the tree.
-    """
-    baseline = _baseline(judge)
-    left: list[str] = []
-    for path in paths:
-        change = await WORKERS.run(_restored, judge, baseline, path)
-        left += [f"{path} ({change.why})"] if change.done == "reported" else []
-    if left:
-        raise Refused(f"cannot be put back, do it by hand: {', '.join(left)}")
-    return Settled(baseline.digest)
+    def _touched(self, baseline: Baseline) -> dict[str, str]:
+        work = observed(self.root, baseline, self.files)
+        edited: dict[str, str] = {}
+        for path in work.left_out:
+            now = work.now[path]
+            if path in baseline.files or role(path, baseline.named) == "runner":
+                edited[path] = (
+                    "" if now is None else f"{now.digest or now.link} {now.mode & 0o755:o}"
+                )
+        above_now = {} if self.contained else above(self.own.tree)
+        for path in {**baseline.parents, **above_now}:
+            if baseline.parents.get(path) != above_now.get(path):
+                edited[path] = above_now.get(path, "")
+        return edited
 
-
-async def keep(judge: Judge, paths: Collection[str]) -> Settled:
-    """Make these files what the gates are compared with from now on.
-
-    Raises:
-        Refused: the gates cannot be run on them, or the loop's code interferes with the runner.
-    """
-    was = _baseline(judge)
-    fresh: Baseline = await WORKERS.run(_taken, judge, was, paths)
-    work: WorkDiff = await WORKERS.run(observed, judge.root, fresh, judge.files, None)
-    bench = judge.bench(fresh)
-    await WORKERS.run(bench.tree.lay, work.proof(fresh), work.new(fresh))
-    expectations: list[Expected] = []
-    dropped: dict[str, None] = {}
-    texts = sources(fresh, judge.own.objects)
-    for gate, before in zip(was.gates, was.expected, strict=True):
-        ran = await bench.run(gate)
-        doubts = _doubts(ran, before, judge.root, paths)
-        if doubts:
-            raise Refused(f"the edited files cannot be taken over: `{gate.command}`: {doubts[0]}")
-        runner = ran.plan.runner
-        after = expect.expected(runner, ran.report, texts)
-        merged = expect.rebased(runner, before, after, paths)
-        dropped |= dict.fromkeys([*before.checks, *before.names])
-        expectations.append(merged)
-    remaining = {name for expected in expectations for name in (*expected.checks, *expected.names)}
-    fresh = structs.replace(fresh, expected=tuple(expectations))
-    await WORKERS.run(save_beside, judge.folder, fresh)
-    judge.baseline = fresh
-    gone = [name for name in dropped if name not in remaining]
-    return Settled(fresh.digest, tuple(gone[:_MOST]), len(gone))
-
-
-def _baseline(judge: Judge) -> Baseline:
-    if judge.baseline is None:
-        raise Refused("there is no baseline yet")
-    return judge.baseline
-
-
-def _touched(judge: Judge, baseline: Baseline) -> dict[str, str]:
-    work = observed(judge.root, baseline, judge.files)
-    edited: dict[str, str] = {}
-    for path in work.left_out:
-        now = work.now[path]
-        if path in baseline.files or role(path, baseline.named) == "runner":
-            edited[path] = "" if now is None else f"{now.digest or now.link} {now.mode & 0o755:o}"
-    above_now = {} if judge.contained else above(judge.own.tree)
-    for path in {**baseline.parents, **above_now}:
-        if baseline.parents.get(path) != above_now.get(path):
-            edited[path] = above_now.get(path, "")
-    return edited
-
-
-def _restored(judge: Judge, baseline: Baseline, path: str) -> TreeChange:
-    if _outside(path):
-        return TreeChange(path, "changed", "reported", "it lies above the work root")
-    if path in baseline.files:
-        return restored(judge.root, judge.folder, baseline, path, judge.files.kept(path))
-    return removed(judge.root, judge.folder, path, "it was not there")
-
-
-def _taken(judge: Judge, was: Baseline, paths: Collection[str]) -> Baseline:
-    """The baseline with these files as they are now; their contents are stored."""
-    files, parents = dict(was.files), dict(was.parents)
-    for path in paths:
+    def _restored(self, baseline: Baseline, path: str) -> TreeChange:
         if _outside(path):
-            parents = above(judge.own.tree)
-            continue
-        now = judge.files.kept(path)
-        if now is None:
-            files.pop(path, None)
-        else:
-            files[path] = now
-    return structs.replace(was, files=files, parents=parents)
+            return TreeChange(path, "changed", "reported", "it lies above the work root")
+        if path in baseline.files:
+            return restored(self.root, self.folder, baseline, path, self.files.kept(path))
+        return removed(self.root, self.folder, path, "it was not there")
+
+    def _taken(self, was: Baseline, paths: Collection[str]) -> Baseline:
+        """The baseline with these files as they are now; their contents are stored."""
+        files, parents = dict(was.files), dict(was.parents)
+        for path in paths:
+            if _outside(path):
+                parents = above(self.own.tree)
+                continue
+            now = self.files.kept(path)
+            if now is None:
+                files.pop(path, None)
+            else:
+                files[path] = now
+        return structs.replace(was, files=files, parents=parents)
 
 
 def _doubts(ran: GateRun, was: Expected, root: Path, paths: Collection[str]) -> list[str]:

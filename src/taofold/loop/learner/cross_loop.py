@@ -39,7 +39,7 @@ from taofold.loop.events import IterationEnded
 from taofold.loop.learner.lessons import Extracted, Learnt, Lessons, Used
 from taofold.loop.learner.protocol import SearchPolicy, Work
 from taofold.loop.state import LoopState
-from taofold.loop.verdict import Verdict, failing
+from taofold.loop.verdict import Verdict
 
 _MOST_CODE: Final = 8_000
 _MOST_FILE: Final = 1_000_000
@@ -156,7 +156,7 @@ async def _attempts(
     Where the run's own edits do not explain what the checks or the files show, as when a shell
     command edited them, the files before and after the iteration are compared instead.
     """
-    failed, fails = failing(before), failing(ended.verdict)
+    failed, fails = before.errors, ended.verdict.errors
     left = {name for check in fails for name in _names(check.id)}
     turned = {name for f in failed if f.id not in {g.id for g in fails} for name in _names(f.id)}
     records = await work.records(ended.run)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from taofold import host
-from taofold.core.errors import ConfigError, Refused, RunError
+from taofold.core.errors import Refused, RunError
 
 SECONDS: Final = 300
 MADE_AGAIN: Final = (
@@ -23,7 +23,7 @@ MADE_AGAIN: Final = (
     *("target/release/", ".DS_Store"),
 )
 """Caches and installed packages: never kept, and no loss."""
-_PLAIN: Final = "* -text -eol -filter -ident -working-tree-encoding\n"
+PLAIN: Final = "* -text -eol -filter -ident -working-tree-encoding\n"
 _HARMLESS: Final = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.directory=*"),
     *("-c", "safe.bareRepository=explicit", "-c", "core.attributesFile=/dev/null"),
@@ -114,6 +114,94 @@ class Git:
         raw = self.run(*words, given=given)
         return tuple([os.fsdecode(part) for part in raw.split(b"\0") if part])
 
+    def committed(
+        self,
+        root: Path,
+        index: Path,
+        branch: str,
+        title: str,
+        body: str,
+        changed: Collection[str] = (),
+    ) -> str:
+        """Commit the files below `root` on `branch`, after its last commit or the current one.
+
+        No filter is run. A file that the project filters (large files, secrets) stays as it was
+        committed unless it is one of `changed`, relative to `root`; then it is committed as it is.
+
+        Returns:
+            The commit; "" if nothing changed since.
+
+        Raises:
+            Refused: the branch is checked out, or its name is none.
+            RunError: git failed.
+        """
+        git = Git(self.store, self.tree, index, own=False)
+        reference = git.usable(branch)
+        parent = git._commit(reference) or git._commit("HEAD")
+        index.unlink(missing_ok=True)
+        git.run("read-tree", parent or "--empty")
+        git.run("add", "--all", "--", str(root))
+        git._unfiltered(
+            parent, {(root / path).relative_to(git.tree).as_posix() for path in changed}
+        )
+        tree = git.text("write-tree")
+        if parent and git.text("rev-parse", f"{parent}^{{tree}}") == tree:
+            return ""
+        text = f"{title}\n\n{body}".strip() + "\n"
+        above = ["-p", parent] if parent else []
+        raw = git.run("commit-tree", tree, *above, given=text.encode(), more=git._author())
+        commit = os.fsdecode(raw).strip()
+        git.run("update-ref", "-m", title, reference, commit, git._commit(reference) or "0" * 40)
+        return commit
+
+    def _unfiltered(self, parent: str, changed: Collection[str]) -> None:
+        """Have the parent's entries for files that a filter would make smaller or other."""
+        if not parent:
+            return
+        names = self.names("diff-index", "--cached", "-z", "--name-only", "--no-renames", parent)
+        attributes = self.names("check-attr", "-z", "--stdin", "filter", given=nul(names))
+        filtered = [
+            path
+            for path, value in zip(attributes[::3], attributes[2::3], strict=True)
+            if value not in ("unspecified", "unset") and path not in changed
+        ]
+        if filtered:
+            entries = self.run("ls-tree", "-z", "-r", parent, "--", *filtered)
+            self.run("update-index", "-z", "--index-info", given=entries)
+
+    def usable(self, branch: str) -> str:
+        """The reference of a branch that may be committed to beside the person's own work.
+
+        Raises:
+            Refused: the branch is checked out, or its name is none.
+        """
+        reference = f"refs/heads/{branch}"
+        try:
+            self.run("check-ref-format", reference)
+        except RunError:
+            raise Refused(f"{branch!r} is no name for a branch") from None
+        if any([f"branch {reference}" == line for line in self._worktrees()]):
+            raise Refused(f"the branch {branch!r} is checked out; commit to another one")
+        return reference
+
+    def _commit(self, name: str) -> str:
+        try:
+            return self.text("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        except RunError:
+            return ""
+
+    def _worktrees(self) -> list[str]:
+        return self.text("worktree", "list", "--porcelain").splitlines()
+
+    def _author(self) -> dict[str, str]:
+        """The person's name, if git knows one; else ours."""
+        try:
+            self.run("var", "GIT_COMMITTER_IDENT")
+        except RunError:
+            name = {"NAME": "taofold", "EMAIL": "taofold@localhost"}
+            return {f"GIT_{who}_{k}": v for who in ("AUTHOR", "COMMITTER") for k, v in name.items()}
+        return {}
+
 
 def _overridden(keys: Iterable[str]) -> dict[str, str]:
     """Variables with which git runs none of these filters."""
@@ -123,25 +211,6 @@ def _overridden(keys: Iterable[str]) -> dict[str, str]:
         variables[f"GIT_CONFIG_KEY_{number}"] = name
         variables[f"GIT_CONFIG_VALUE_{number}"] = "false" if name.endswith(".required") else ""
     return variables
-
-
-def shadow(folder: Path, root: Path) -> Git:
-    """A store of our own in `folder` for the tree at `root`, made if need be.
-
-    Raises:
-        ConfigError: there is no git.
-    """
-    if not host.program("git", root):
-        raise ConfigError("a loop keeps snapshots with git, and git is not installed")
-    store = folder / "snapshots.git"
-    git = Git(store, root, store / "index")
-    if not (store / "HEAD").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        git.run("init", "--quiet", "--template=", str(root))
-    (store / "info").mkdir(exist_ok=True)
-    (store / "info" / "exclude").write_text("\n".join(MADE_AGAIN) + "\n", encoding="utf-8")
-    (store / "info" / "attributes").write_text(_PLAIN, encoding="utf-8")
-    return git
 
 
 def repository(root: Path) -> Git | None:
@@ -172,95 +241,3 @@ def repository(root: Path) -> Git | None:
 def nul(paths: Iterable[str]) -> bytes:
     """Paths as git reads them from standard input."""
     return b"".join([os.fsencode(path) + b"\0" for path in paths])
-
-
-def committed(
-    project: Git,
-    root: Path,
-    index: Path,
-    branch: str,
-    title: str,
-    body: str,
-    changed: Collection[str] = (),
-) -> str:
-    """Commit the files below `root` on `branch`, after its last commit or the current one.
-
-    No filter is run. A file that the project filters (large files, secrets) stays as it was
-    committed unless it is one of `changed`, relative to `root`; then it is committed as it is.
-
-    Returns:
-        The commit; "" if nothing changed since.
-
-    Raises:
-        Refused: the branch is checked out, or its name is none.
-        RunError: git failed.
-    """
-    git = Git(project.store, project.tree, index, own=False)
-    reference = usable(git, branch)
-    parent = _commit(git, reference) or _commit(git, "HEAD")
-    index.unlink(missing_ok=True)
-    git.run("read-tree", parent or "--empty")
-    git.run("add", "--all", "--", str(root))
-    _unfiltered(git, parent, {(root / path).relative_to(git.tree).as_posix() for path in changed})
-    tree = git.text("write-tree")
-    if parent and git.text("rev-parse", f"{parent}^{{tree}}") == tree:
-        return ""
-    text = f"{title}\n\n{body}".strip() + "\n"
-    above = ["-p", parent] if parent else []
-    raw = git.run("commit-tree", tree, *above, given=text.encode(), more=_author(git))
-    commit = os.fsdecode(raw).strip()
-    git.run("update-ref", "-m", title, reference, commit, _commit(git, reference) or "0" * 40)
-    return commit
-
-
-def _unfiltered(git: Git, parent: str, changed: Collection[str]) -> None:
-    """Have the entries of the parent for files that a filter would have made smaller or other."""
-    if not parent:
-        return
-    names = git.names("diff-index", "--cached", "-z", "--name-only", "--no-renames", parent)
-    attributes = git.names("check-attr", "-z", "--stdin", "filter", given=nul(names))
-    filtered = [
-        path
-        for path, value in zip(attributes[::3], attributes[2::3], strict=True)
-        if value not in ("unspecified", "unset") and path not in changed
-    ]
-    if filtered:
-        entries = git.run("ls-tree", "-z", "-r", parent, "--", *filtered)
-        git.run("update-index", "-z", "--index-info", given=entries)
-
-
-def usable(git: Git, branch: str) -> str:
-    """The reference of a branch that may be committed to beside the person's own work.
-
-    Raises:
-        Refused: the branch is checked out, or its name is none.
-    """
-    reference = f"refs/heads/{branch}"
-    try:
-        git.run("check-ref-format", reference)
-    except RunError:
-        raise Refused(f"{branch!r} is no name for a branch") from None
-    if any([f"branch {reference}" == line for line in _worktrees(git)]):
-        raise Refused(f"the branch {branch!r} is checked out; commit to another one")
-    return reference
-
-
-def _commit(git: Git, name: str) -> str:
-    try:
-        return git.text("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-    except RunError:
-        return ""
-
-
-def _worktrees(git: Git) -> list[str]:
-    return git.text("worktree", "list", "--porcelain").splitlines()
-
-
-def _author(git: Git) -> dict[str, str]:
-    """The person's name, if git knows one; else ours."""
-    try:
-        git.run("var", "GIT_COMMITTER_IDENT")
-    except RunError:
-        name = {"NAME": "taofold", "EMAIL": "taofold@localhost"}
-        return {f"GIT_{who}_{k}": v for who in ("AUTHOR", "COMMITTER") for k, v in name.items()}
-    return {}

@@ -8,13 +8,15 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from taofold.core.errors import RunError
+from taofold import host
+from taofold.core.errors import ConfigError, RunError
 from taofold.core.text import excerpt
 from taofold.core.values import Value
-from taofold.loop.workspace.git import Git, nul
+from taofold.loop.workspace.git import MADE_AGAIN, PLAIN, Git, nul
 from taofold.tools.jail import Jail
 
 LARGEST: Final = 32_000_000
@@ -37,29 +39,117 @@ class TreeSnapshot(Value, frozen=True):
     """Files that were too large to keep."""
 
 
-def take(git: Git, project: Git | None, label: str = "") -> TreeSnapshot:
-    """Keep the tree as it is now.
+@dataclass(frozen=True, slots=True)
+class Snapshots(Git):
+    """A store of our own for the states of one tree, outside of it.
+
+    Example: `Snapshots(store, tree, store / "index").take(None, "before iteration 1").id`.
+    """
+
+    def take(self, project: Git | None, label: str = "") -> TreeSnapshot:
+        """Keep the tree as it is now.
+
+        Raises:
+            RunError: there are too many files, or git failed.
+        """
+        tracked = self.names("ls-files", "-z", "--cached")
+        names = dict.fromkeys(self.names("ls-files", "-z", "--others", "--exclude-standard"))
+        names |= dict.fromkeys(tracked)
+        if project is not None:  # tracked although ignored
+            with suppress(RunError):
+                at = ["-C", str(self.tree)]
+                names |= dict.fromkeys(project.names(*at, "ls-files", "-z", "--cached"))
+        if len(names) > MOST:
+            raise RunError(f"{len(names):,} files in {str(self.tree)!r}; snapshots take {MOST:,}")
+        stored: list[str] = []
+        gone: list[str] = []
+        skipped: list[str] = []
+        for name in names:
+            _sort(self.tree, name, stored, gone, skipped)
+        self.run("update-index", "-z", "--force-remove", "--stdin", given=nul([*gone, *skipped]))
+        self.run(
+            "update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=nul(stored)
+        )
+        return TreeSnapshot(self.text("write-tree"), label, len(stored), tuple(skipped))
+
+    def changed(self, a: str, b: str) -> tuple[str, ...]:
+        """Paths that differ between two snapshots."""
+        return self.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", a or _EMPTY, b)
+
+    def diff(self, a: str, b: str, limit: int = DIFF) -> str:
+        """The unified diff between two snapshots, shortened to about `limit` characters."""
+        flags = ["--no-renames", "--no-color", "--no-ext-diff", "--no-textconv", "-p"]
+        raw = self.run("diff-tree", "-r", *flags, a or _EMPTY, b)
+        return excerpt(raw.decode("utf-8", "replace"), limit)
+
+    def content(self, snapshot: str, path: str) -> bytes | None:
+        """A file of a snapshot; None if it was not there, or is a link."""
+        for mode, blob, name in self._entries(snapshot, [path]):
+            if name == path and mode != _LINK:
+                return self.run("cat-file", "blob", blob)
+        return None
+
+    def restore(self, snapshot: str, now: str, only: Sequence[str] | None = None) -> list[str]:
+        """Make the tree, which is at `now`, the one of `snapshot`; what was touched.
+
+        `only` some of its paths. Files that snapshots do not keep stay as they are.
+        """
+        paths = [p for p in self.changed(now, snapshot) if only is None or p in only]
+        entries = {name: (mode, blob) for mode, blob, name in self._entries(snapshot, paths)}
+        for path in paths:
+            if path not in entries:
+                _remove(self.tree, path)
+        for path, (mode, blob) in entries.items():
+            write(self.tree, path, mode, self.run("cat-file", "blob", blob))
+        return paths
+
+    def _entries(self, snapshot: str, paths: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Mode, blob and name of these paths, where the snapshot has them."""
+        if not paths:
+            return []
+        names = set(paths)
+        entries: list[tuple[str, str, str]] = []
+        for line in self.names("ls-tree", "-r", "-z", snapshot):
+            head, _, name = line.partition("\t")
+            if name in names:
+                mode, _, blob = head.split(" ")
+                entries.append((mode, blob, name))
+        return entries
+
+    def whole(self, top: Path) -> str:
+        """A snapshot of the whole worktree, of which the work root is a part."""
+        return Snapshots(self.store, top, self.store / "top.index").take(None).id
+
+    def ignored(self, root: Path) -> list[str]:
+        """What the project ignores and no snapshot has; of caches and the like nothing."""
+        names = self.names(
+            "ls-files", "-z", "--others", "--ignored", "--exclude-per-directory=.gitignore"
+        )
+        return [path for path in names if not _made_again(path) and (root / path).exists()]
+
+    def repositories(self) -> list[str]:
+        """Folders with a repository of their own, whose files no snapshot has."""
+        names = self.names("ls-files", "-z", "--others", "--exclude-standard")
+        return [path for path in names if path.endswith("/")]
+
+
+def shadow(folder: Path, root: Path) -> Snapshots:
+    """A store of our own in `folder` for the tree at `root`, made if need be.
 
     Raises:
-        RunError: there are too many files, or git failed.
+        ConfigError: there is no git.
     """
-    tracked = git.names("ls-files", "-z", "--cached")
-    names = dict.fromkeys(git.names("ls-files", "-z", "--others", "--exclude-standard"))
-    names |= dict.fromkeys(tracked)
-    if project is not None:  # tracked although ignored
-        with suppress(RunError):
-            at = ["-C", str(git.tree)]
-            names |= dict.fromkeys(project.names(*at, "ls-files", "-z", "--cached"))
-    if len(names) > MOST:
-        raise RunError(f"{len(names):,} files in {str(git.tree)!r}; snapshots take {MOST:,}")
-    stored: list[str] = []
-    gone: list[str] = []
-    skipped: list[str] = []
-    for name in names:
-        _sort(git.tree, name, stored, gone, skipped)
-    git.run("update-index", "-z", "--force-remove", "--stdin", given=nul([*gone, *skipped]))
-    git.run("update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=nul(stored))
-    return TreeSnapshot(git.text("write-tree"), label, len(stored), tuple(skipped))
+    if not host.program("git", root):
+        raise ConfigError("a loop keeps snapshots with git, and git is not installed")
+    store = folder / "snapshots.git"
+    git = Snapshots(store, root, store / "index")
+    if not (store / "HEAD").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        git.run("init", "--quiet", "--template=", str(root))
+    (store / "info").mkdir(exist_ok=True)
+    (store / "info" / "exclude").write_text("\n".join(MADE_AGAIN) + "\n", encoding="utf-8")
+    (store / "info" / "attributes").write_text(PLAIN, encoding="utf-8")
+    return git
 
 
 def _sort(tree: Path, name: str, kept: list[str], gone: list[str], skipped: list[str]) -> None:
@@ -81,41 +171,6 @@ def _sort(tree: Path, name: str, kept: list[str], gone: list[str], skipped: list
         skipped.append(name)
     else:
         gone.append(name)
-
-
-def changed(git: Git, a: str, b: str) -> tuple[str, ...]:
-    """Paths that differ between two snapshots."""
-    return git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", a or _EMPTY, b)
-
-
-def diff(git: Git, a: str, b: str, limit: int = DIFF) -> str:
-    """The unified diff between two snapshots, shortened to about `limit` characters."""
-    flags = ["--no-renames", "--no-color", "--no-ext-diff", "--no-textconv", "-p"]
-    raw = git.run("diff-tree", "-r", *flags, a or _EMPTY, b)
-    return excerpt(raw.decode("utf-8", "replace"), limit)
-
-
-def content(git: Git, snapshot: str, path: str) -> bytes | None:
-    """A file of a snapshot; None if it was not there, or is a link."""
-    for mode, blob, name in _entries(git, snapshot, [path]):
-        if name == path and mode != _LINK:
-            return git.run("cat-file", "blob", blob)
-    return None
-
-
-def restore(git: Git, snapshot: str, now: str, only: Sequence[str] | None = None) -> list[str]:
-    """Make the tree, which is at `now`, the one of `snapshot`; what was touched.
-
-    `only` some of its paths. Files that snapshots do not keep stay as they are.
-    """
-    paths = [p for p in changed(git, now, snapshot) if only is None or p in only]
-    entries = {name: (mode, blob) for mode, blob, name in _entries(git, snapshot, paths)}
-    for path in paths:
-        if path not in entries:
-            _remove(git.tree, path)
-    for path, (mode, blob) in entries.items():
-        write(git.tree, path, mode, git.run("cat-file", "blob", blob))
-    return paths
 
 
 def write(tree: Path, path: str, mode: str, data: bytes) -> None:
@@ -160,15 +215,9 @@ def _empty(place: Path) -> None:
         Path(folder).rmdir()
 
 
-def _entries(git: Git, snapshot: str, paths: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Mode, blob and name of these paths, where the snapshot has them."""
-    if not paths:
-        return []
-    names = set(paths)
-    entries: list[tuple[str, str, str]] = []
-    for line in git.names("ls-tree", "-r", "-z", snapshot):
-        head, _, name = line.partition("\t")
-        if name in names:
-            mode, _, blob = head.split(" ")
-            entries.append((mode, blob, name))
-    return entries
+def _made_again(name: str) -> bool:
+    parts = name.rstrip("/").split("/")
+    plain = {pattern.rstrip("/") for pattern in MADE_AGAIN}
+    inside = any([f"{part}/" in MADE_AGAIN for part in parts])
+    built = any([pattern in name for pattern in MADE_AGAIN if "/" in pattern.rstrip("/")])
+    return inside or built or parts[-1] in plain or parts[-1].endswith(".pyc")

@@ -22,55 +22,10 @@ import msgspec
 from taofold.core.errors import ConfigError, Refused, RunError
 from taofold.core.values import Value
 from taofold.loop.values import Left
-from taofold.loop.workspace import snapshots as snapshots
-from taofold.loop.workspace.git import MADE_AGAIN, Git, committed, repository, shadow
-from taofold.loop.workspace.snapshots import DIFF, TreeSnapshot, changed, take
+from taofold.loop.workspace.git import Git, repository
+from taofold.loop.workspace.snapshots import DIFF, Snapshots, TreeSnapshot, shadow
 
 _SHOWN: Final = 5
-
-
-def losses(
-    git: Git,
-    project: Path,
-    root: Path,
-    top: Path,
-    last: TreeSnapshot,
-    now: TreeSnapshot,
-    whole: str,
-) -> str:
-    """What would be lost with the folder `top`; "" if nothing would be.
-
-    Args:
-        git: The snapshots of `root`, the part of `top` where the work was done.
-        project: The person's own files.
-        last: The state that was brought back, or that was put back.
-        now: The state as it is.
-        whole: A snapshot of all of `top` at its beginning, where `root` is a part of it.
-
-    Raises:
-        RunError: git failed.
-    """
-    findings: list[tuple[str, list[str]]] = [
-        ("changed since", list(changed(git, last.id, now.id))),
-        ("too large to be kept", [path for path in now.skipped if not _same(project, root, path)]),
-        ("ignored, and only there", _ignored(git, root)),
-        ("repositories of their own", _repositories(git)),
-    ]
-    if whole:
-        inner = root.relative_to(top).as_posix()
-        then = outer(git, top)
-        beyond = [path for path in changed(git, whole, then) if not path.startswith(f"{inner}/")]
-        findings.append(("changed beside the work root", beyond))
-    reasons = [f"{what}: {_some(names)}" for what, names in findings if names]
-    alone = _commits(project, top)
-    if alone:
-        reasons.append(f"commits on no branch: {alone}")
-    return "; ".join(reasons)
-
-
-def outer(git: Git, top: Path) -> str:
-    """A snapshot of the whole worktree, of which the work root is a part."""
-    return take(Git(git.store, top, git.store / "top.index"), None).id
 
 
 def remove(project: Path, top: Path, *, worktree: bool) -> None:
@@ -102,27 +57,6 @@ def _same(project: Path, root: Path, name: str) -> bool:
         return cmp(project / name, root / name, shallow=False)
     except OSError:
         return False
-
-
-def _ignored(git: Git, root: Path) -> list[str]:
-    """What the project ignores and no snapshot has; of caches and the like nothing."""
-    names = git.names(
-        "ls-files", "-z", "--others", "--ignored", "--exclude-per-directory=.gitignore"
-    )
-    return [path for path in names if not _made_again(path) and (root / path).exists()]
-
-
-def _made_again(name: str) -> bool:
-    parts = name.rstrip("/").split("/")
-    plain = {pattern.rstrip("/") for pattern in MADE_AGAIN}
-    inside = any([f"{part}/" in MADE_AGAIN for part in parts])
-    built = any([pattern in name for pattern in MADE_AGAIN if "/" in pattern.rstrip("/")])
-    return inside or built or parts[-1] in plain or parts[-1].endswith(".pyc")
-
-
-def _repositories(git: Git) -> list[str]:
-    names = git.names("ls-files", "-z", "--others", "--exclude-standard")
-    return [path for path in names if path.endswith("/")]
 
 
 def _commits(project: Path, top: Path) -> int:
@@ -201,7 +135,7 @@ class Workspace:
         )  # fmt: skip
 
     @property
-    def git(self) -> Git:
+    def git(self) -> Snapshots:
         """The store of the snapshots."""
         return shadow(self.folder, self.folder if self.closed else self.root)
 
@@ -215,7 +149,7 @@ class Workspace:
 
     def snapshot(self, label: str = "") -> TreeSnapshot:
         """Keep the files as they are now."""
-        self.last = snapshots.take(self.git, self.own, label)
+        self.last = self.git.take(self.own, label)
         self._save()
         return self.last
 
@@ -225,15 +159,15 @@ class Workspace:
 
     def changed(self, a: str, b: str) -> tuple[str, ...]:
         """Paths that differ between two snapshots."""
-        return snapshots.changed(self.git, a, b)
+        return self.git.changed(a, b)
 
     def diff(self, a: str, b: str, *, limit: int = DIFF) -> str:
         """The unified diff between two snapshots, of at most about `limit` characters."""
-        return snapshots.diff(self.git, a, b, limit)
+        return self.git.diff(a, b, limit)
 
     def text(self, snapshot: str, path: str) -> str | None:
         """A file of a snapshot; None if it was not there or is no text."""
-        data = snapshots.content(self.git, snapshot, path)
+        data = self.git.content(snapshot, path)
         try:
             return None if data is None else data.decode("utf-8")
         except UnicodeDecodeError:
@@ -242,7 +176,7 @@ class Workspace:
     def restore(self, snapshot: str) -> tuple[str, ...]:
         """Put the files of a snapshot in place; the paths that this changed."""
         now = self.snapshot("before restoring")
-        touched = snapshots.restore(self.git, snapshot, now.id)
+        touched = self.git.restore(snapshot, now.id)
         self.snapshot("restored")
         return tuple(touched)
 
@@ -263,9 +197,9 @@ class Workspace:
         name = branch or f"ralph/{self.loop_id or 'loop'}"
         title = f"ralph: iteration {number}"
         index = self.folder / "commit.index"
-        now = snapshots.take(self.git, project, "committed")
+        now = self.git.take(project, "committed")
         changed = self.changed(self.first.id, now.id)
-        return committed(project, self.root, index, name, title, body, changed)
+        return project.committed(self.root, index, name, title, body, changed)
 
     def bring_back(self) -> tuple[str, ...]:
         """Bring what was made to the project; the paths that this changed there.
@@ -277,17 +211,17 @@ class Workspace:
             return ()
         result = self.snapshot("brought back")
         paths = self.changed(self.first.id, result.id)
-        home = Git(self.git.store, self.project, self.folder / "project.index")
-        now = snapshots.take(home, repository(self.project), "project")
-        foreign = set(snapshots.changed(home, self.first.id, now.id))
-        same = set(snapshots.changed(home, result.id, now.id))
+        home = Snapshots(self.git.store, self.project, self.folder / "project.index")
+        now = home.take(repository(self.project), "project")
+        foreign = set(home.changed(self.first.id, now.id))
+        same = set(home.changed(result.id, now.id))
         clash = sorted(path for path in paths if path in foreign and path in same)
         if clash:
             raise Refused(
                 f"changed in {str(self.project)!r} meanwhile: {', '.join(clash[:10])}. The "
                 f"loop's files are in {str(self.root)!r}; bring them together by hand"
             )
-        touched = snapshots.restore(home, result.id, now.id, paths)
+        touched = home.restore(result.id, now.id, paths)
         return tuple(touched)
 
     def abort(self, *, keep: bool = True, force: bool = False) -> tuple[str, ...]:
@@ -308,7 +242,7 @@ class Workspace:
                 f"changed after the loop's last iteration, not by it: {', '.join(others[:10])}. "
                 "Keep the changes, or force the way back"
             )
-        touched = snapshots.restore(self.git, self.first.id, now.id)
+        touched = self.git.restore(self.first.id, now.id)
         self.snapshot("reverted")
         return tuple(touched)
 
@@ -326,8 +260,8 @@ class Workspace:
         try:
             why = keep
             if not why and not self.closed:
-                now = snapshots.take(self.git, self.own, "closed")
-                why = losses(self.git, self.project, self.root, top, self.last, now, self.whole)
+                now = self.git.take(self.own, "closed")
+                why = self._losses(now)
             if why:
                 return Left(str(top), why=why, remove=how)
             self.closed = True
@@ -336,6 +270,33 @@ class Workspace:
         except (OSError, RunError) as error:
             return Left(str(top), why=f"it could not be removed: {error}", remove=how)
         return Left(str(top), removed=True)
+
+    def _losses(self, now: TreeSnapshot) -> str:
+        """What would be lost with the worktree or the copy, which is at `now`; "" = nothing.
+
+        Compared with the state that was brought back or put back last.
+
+        Raises:
+            RunError: git failed.
+        """
+        git, top = self.git, Path(self.top or self.root)
+        large = [path for path in now.skipped if not _same(self.project, self.root, path)]
+        findings: list[tuple[str, list[str]]] = [
+            ("changed since", list(git.changed(self.last.id, now.id))),
+            ("too large to be kept", large),
+            ("ignored, and only there", git.ignored(self.root)),
+            ("repositories of their own", git.repositories()),
+        ]
+        if self.whole:
+            inner = self.root.relative_to(top).as_posix()
+            changed = git.changed(self.whole, git.whole(top))
+            beyond = [path for path in changed if not path.startswith(f"{inner}/")]
+            findings.append(("changed beside the work root", beyond))
+        reasons = [f"{what}: {_some(names)}" for what, names in findings if names]
+        alone = _commits(self.project, top)
+        if alone:
+            reasons.append(f"commits on no branch: {alone}")
+        return "; ".join(reasons)
 
     def _save(self) -> None:
         record = _Kept(
@@ -368,8 +329,8 @@ def open_workspace(
     if state.is_relative_to(home):
         raise ConfigError(f"{str(folder)!r} lies in the project; an agent could write there")
     state.mkdir(parents=True, exist_ok=True)
-    own = Git(shadow(state, home).store, home, state / "project.index")
-    first = snapshots.take(own, repository(home), "before iteration 1")
+    own = Snapshots(shadow(state, home).store, home, state / "project.index")
+    first = own.take(repository(home), "before iteration 1")
     root, top, whole = home, "", ""
     if mode == "worktree":
         root, top = _worktree(home, state / "work")
@@ -378,9 +339,9 @@ def open_workspace(
         root.mkdir()
     if mode != "place":
         git = shadow(state, root)
-        whole = outer(git, Path(top)) if top and Path(top) != root else ""
-        now = snapshots.take(git, None)
-        snapshots.restore(git, first.id, now.id)
+        whole = git.whole(Path(top)) if top and Path(top) != root else ""
+        now = git.take(None)
+        git.restore(first.id, now.id)
     around = repository(root)
     location = (str(around.store), str(around.tree)) if around is not None else ("", "")
     space = Workspace(
