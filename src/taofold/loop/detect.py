@@ -9,7 +9,8 @@ abort. After a redirect the count begins anew: the changed strategy gets its cha
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from taofold.loop.events import Intervened, IterationEnded
@@ -54,118 +55,151 @@ def detect(state: LoopState, ended: IterationEnded) -> tuple[Intervened, ...]:
     """What to do after iteration `ended`, which is not in `state` yet."""
     if ended.verdict.passed and not state.wish.keep_improving:
         return ()
-    done = (*state.done[state.resumed_after :], ended)
-    fresh = done[_since_redirect(state, done) :]
-    findings = (
-        _stuck(state, fresh),
-        _oscillation(fresh),
-        _regression(state, done),
-        _plateau(state, fresh),
-        _deviation(state, done),
-    )
-    detected = [finding for finding in findings if finding is not None]
+    course = _Course(state, ended)
     return tuple(
         [
             Intervened(
                 number=ended.number,
-                level=_level(state, kind),
-                kind=kind,
-                why=why,
-                instruction=instruction,
+                level=course.level(finding.kind),
+                kind=finding.kind,
+                why=finding.why,
+                instruction=finding.instruction,
             )
-            for kind, why, instruction in detected
+            for finding in course.findings()
         ]
     )
 
 
-def _since_redirect(state: LoopState, done: Sequence[IterationEnded]) -> int:
-    """How many of `done` lie before the newest change of strategy."""
-    turned = max(
-        [
-            intervention.number
-            for intervention in state.interventions
-            if intervention.level == "redirect"
-        ],
-        default=0,
-    )
-    return sum(iteration.number <= turned for iteration in done)
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """What is wrong with the course, and what the next iteration is told about it."""
+
+    kind: Kind
+    why: str
+    instruction: str = ""
 
 
-def _level(state: LoopState, kind: Kind) -> Level:
-    first, most = _RUNGS[kind]
-    before = sum(
-        intervention.kind == kind and intervention.number > state.resumed_after
-        for intervention in state.interventions
-    )
-    return LADDER[min(LADDER.index(first) + before, LADDER.index(most))]
+class _Course:
+    """The iterations of one activation of a loop, oldest first.
+
+    A loop that was resumed begins anew: what lies before counts for nothing. After a redirect
+    the count of what repeats (`fresh`) begins anew too, so that the changed strategy gets its
+    chance.
+    """
+
+    def __init__(self, state: LoopState, ended: IterationEnded) -> None:
+        self.state = state
+        self.done = (*state.done[state.resumed_after :], ended)
+        redirects = [event.number for event in state.interventions if event.level == "redirect"]
+        turn = max(redirects, default=0)
+        self.fresh = tuple([iteration for iteration in self.done if iteration.number > turn])
+
+    def findings(self) -> list[_Finding]:
+        """Everything that is wrong."""
+        findings = (
+            self._stuck(),
+            self._oscillation(),
+            self._regression(),
+            self._plateau(),
+            self._deviation(),
+        )
+        return [finding for finding in findings if finding is not None]
+
+    def level(self, kind: Kind) -> Level:
+        """The rung for this finding: one higher each time, up to the highest of its kind."""
+        first, highest = _RUNGS[kind]
+        before = sum(
+            event.kind == kind and event.number > self.state.resumed_after
+            for event in self.state.interventions
+        )
+        return LADDER[min(LADDER.index(first) + before, LADDER.index(highest))]
+
+    def _stuck(self) -> _Finding | None:
+        recent = self.fresh[-RECENT:]
+        counted = Counter([signature for ended in recent for signature in ended.verdict.signatures])
+        now = recent[-1].verdict.signatures if recent else frozenset[str]()
+        times = {error: count for error, count in counted.items() if error in now}
+        if not times or max(times.values()) < REPEATS:
+            return None
+        most = max(times.values())
+        error = min([signature for signature, count in times.items() if count == most])
+        first = next(n for n, ended in enumerate(recent) if error in ended.verdict.signatures)
+        # Progress counts from where the error was first seen: what was gained before it came up
+        # says nothing about whether the loop gets past it.
+        span = recent[first:]
+        gained = sum(self.state.gains(recent)[first + 1 :])
+        if gained / (len(span) - 1) >= FLAT or _advances(span):
+            return None
+        why = f"the same error in {most} of the last {len(recent)} iterations: {error}"
+        return _Finding("stuck", why, CHANGE.format(times=most))
+
+    def _oscillation(self) -> _Finding | None:
+        recent = self.fresh[-CYCLING:]
+        threes = zip(recent, recent[1:], recent[2:], strict=False)
+        cycles = sum(_reverts(before, middle, now) for before, middle, now in threes)
+        if len(recent) < 4 or cycles < CYCLES:
+            return None
+        paths = ", ".join(sorted(recent[-1].files)[:3])
+        why = f"edits are undone and redone ({cycles} times: {paths})"
+        return _Finding("oscillation", why, STAY)
+
+    def _regression(self) -> _Finding | None:
+        last = self.done[-1]
+        before = [ended for ended in self.state.done if ended.number < last.number]
+        if before:
+            earlier = before[-1].verdict
+        elif self.state.baseline is not None:
+            earlier = self.state.baseline.verdict
+        else:
+            return None
+        broken = sorted(earlier.passing & {check.id for check in last.verdict.errors})
+        if not broken:
+            return None
+        names = ", ".join(broken[:5]) + (", …" if len(broken) > 5 else "")
+        why = f"{len(broken)} check{'s' * (len(broken) > 1)} passed before and fail now: {names}"
+        instruction = f"Your last change broke what worked: {names}. Repair that first."
+        return _Finding("regression", why, instruction)
+
+    def _plateau(self) -> _Finding | None:
+        recent = self.fresh[-PLATEAU:]
+        if len(recent) < PLATEAU:
+            return None
+        flat = all(abs(gain) < FLAT for gain in self.state.gains(self.fresh)[-PLATEAU:])
+        # A plateau aborts. Where the same evidence is about to redirect the loop, that comes first.
+        turning = self._stuck() is not None and self.level("stuck") == "redirect"
+        if not flat or turning or _advances(recent):
+            return None
+        why = f"{PLATEAU} iterations in a row changed less than {FLAT:.0%}; the gates do not pass"
+        if all([iteration.stop_reason == "max_steps" for iteration in recent]):
+            steps = recent[-1].spent.steps
+            why += f". Each was cut off after {steps} steps: --steps may allow more"
+        return _Finding("plateau", why)
+
+    def _deviation(self) -> _Finding | None:
+        subject = frozenset(_WORD.findall(self.state.wish.task.lower()))
+        recent = self.done[-3:]
+        if len(subject) < 3 or len(recent) < 2:
+            return None
+        texts = [words for iteration in recent if len(words := _words(iteration)) >= TALK]
+        apart = sum(len(subject & words) / len(subject) < OVERLAP for words in texts)
+        if apart < 2:
+            return None
+        why = f"{apart} of the last {len(recent)} iterations speak of something else than the task"
+        return _Finding("deviation", why, "Keep to the task; do not widen it.")
 
 
-def _stuck(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
-    recent = done[-RECENT:]
-    counted = Counter([signature for ended in recent for signature in ended.verdict.signatures])
-    now = done[-1].verdict.signatures if done else frozenset[str]()
-    times = {error: count for error, count in counted.items() if error in now}
-    if not times or max(times.values()) < REPEATS:
-        return None
-    most = max(times.values())
-    error = min([signature for signature, count in times.items() if count == most])
-    first = next(n for n, ended in enumerate(recent) if error in ended.verdict.signatures)
-    span = recent[first:]  # progress from where the error was first seen
-    if sum(state.gains(recent)[first + 1 :]) / (len(span) - 1) >= FLAT or _advances(span):
-        return None
-    why = f"the same error in {most} of the last {len(recent)} iterations: {error}"
-    return "stuck", why, CHANGE.format(times=most)
-
-
-def _oscillation(done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
-    recent = done[-CYCLING:]
-    threes = zip(recent, recent[1:], recent[2:], strict=False)
-    cycles = sum(_reverts(two, middle, now) for two, middle, now in threes)
-    if len(recent) < 4 or cycles < CYCLES:
-        return None
-    paths = ", ".join(sorted(recent[-1].files)[:3])
-    return "oscillation", f"edits are undone and redone ({cycles} times: {paths})", STAY
-
-
-def _reverts(two: IterationEnded, one: IterationEnded, now: IterationEnded) -> bool:
+def _reverts(before: IterationEnded, middle: IterationEnded, now: IterationEnded) -> bool:
     """Do most of the files that changed last become again what they were before?"""
-    touched = [p for p in {*one.files, *now.files} if one.files.get(p) != now.files.get(p)]
-    moved = [p for p in {*two.files, *one.files} if two.files.get(p) != one.files.get(p)]
-    if not touched or not moved:
+    touched = _differing(middle.files, now.files)
+    if not touched or not _differing(before.files, middle.files):
         return False
-    back = sum(now.files.get(path) == two.files.get(path) for path in touched)
+    back = sum(now.files.get(path) == before.files.get(path) for path in touched)
     return back / len(touched) >= REVERTING
 
 
-def _regression(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
-    before = [iteration for iteration in state.done if iteration.number < done[-1].number]
-    if before:
-        earlier = before[-1].verdict
-    elif state.baseline is not None:
-        earlier = state.baseline.verdict
-    else:
-        return None
-    now = {check.id for check in done[-1].verdict.errors}
-    broken = sorted(earlier.passing & now)
-    if not broken:
-        return None
-    excerpt = ", ".join(broken[:5]) + (", …" if len(broken) > 5 else "")
-    why = f"{len(broken)} check{'s' * (len(broken) > 1)} passed before and fail now: {excerpt}"
-    return "regression", why, f"Your last change broke what worked: {excerpt}. Repair that first."
-
-
-def _plateau(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
-    if len(done) < PLATEAU:
-        return None
-    flat = all(abs(gain) < FLAT for gain in state.gains(done)[-PLATEAU:])
-    stuck = _stuck(state, done)
-    turning = stuck is not None and _level(state, "stuck") == "redirect"
-    if not flat or turning or _advances(done[-PLATEAU:]):
-        return None
-    why = f"{PLATEAU} iterations in a row changed less than {FLAT:.0%}; the gates do not pass"
-    if all([iteration.stop_reason == "max_steps" for iteration in done[-PLATEAU:]]):
-        why += f". Each was cut off after {done[-1].spent.steps} steps: --steps may allow more"
-    return "plateau", why, ""
+def _differing(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
+    """Paths whose digests differ."""
+    return [path for path in {*a, *b} if a.get(path) != b.get(path)]
 
 
 def _advances(done: Sequence[IterationEnded]) -> bool:
@@ -174,21 +208,8 @@ def _advances(done: Sequence[IterationEnded]) -> bool:
     return bool(first - {check.id for check in done[-1].verdict.errors})
 
 
-def _deviation(state: LoopState, done: Sequence[IterationEnded]) -> tuple[Kind, str, str] | None:
-    subject = frozenset(_WORD.findall(state.wish.task.lower()))
-    recent = done[-3:]
-    if len(subject) < 3 or len(recent) < 2:
-        return None
-    heard = [about for iteration in recent if len(about := _about(iteration)) >= TALK]
-    apart = sum(len(subject & about) / len(subject) < OVERLAP for about in heard)
-    if apart < 2:
-        return None
-    why = f"{apart} of the last {len(recent)} iterations speak of something else than the task"
-    return "deviation", why, "Keep to the task; do not widen it."
-
-
-def _about(one: IterationEnded) -> frozenset[str]:
-    text = " ".join(
-        (one.said, one.diff, *one.changed, *[check.message for check in one.verdict.errors])
-    )
+def _words(iteration: IterationEnded) -> frozenset[str]:
+    """The words of what an iteration said, changed and found failing."""
+    messages = [check.message for check in iteration.verdict.errors]
+    text = " ".join((iteration.said, iteration.diff, *iteration.changed, *messages))
     return frozenset(_WORD.findall(text.lower()))

@@ -174,9 +174,13 @@ def _follow(state: LoopState, event: loop_events.LoopEvent, at: int) -> LoopStat
             if state.head >= 0:
                 raise Refused("a loop starts once")
             return replace(
-                state, wish=event.wish, bounds=event.wish.bounds, owner=event.owner,
-                started_at=at, active_at=at,
-            )  # fmt: skip
+                state,
+                wish=event.wish,
+                bounds=event.wish.bounds,
+                owner=event.owner,
+                started_at=at,
+                active_at=at,
+            )
         case loop_events.BaselineTaken():
             return _measured(state, event)
         case loop_events.LessonsInjected():
@@ -278,11 +282,21 @@ def _edited(state: LoopState, event: loop_events.Edited) -> LoopState:
 def _resumed(state: LoopState, event: loop_events.LoopResumed, at: int) -> LoopState:
     moved = _to(state, "running")
     return replace(
-        moved, bounds=event.bounds, owner=event.owner, active_at=at, pause=None, asked=None,
+        moved,
+        bounds=event.bounds,
+        owner=event.owner,
+        active_at=at,
+        pause=None,
+        asked=None,
         crash=None,
-        closing=None, restored=None, ended=None, cleared=None, learnt=None,
-        resumptions=state.resumptions + 1, resumed_after=len(state.done),
-    )  # fmt: skip
+        closing=None,
+        restored=None,
+        ended=None,
+        cleared=None,
+        learnt=None,
+        resumptions=state.resumptions + 1,
+        resumed_after=len(state.done),
+    )
 
 
 def _ended(state: LoopState, event: loop_events.LoopEnded) -> LoopState:

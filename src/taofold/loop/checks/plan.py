@@ -36,9 +36,12 @@ _WRAPPERS: Final = {
     "yarn": ("exec",),
 }
 _TAKING: Final = frozenset(
-    {"-p", "--python", "--with", "--with-editable", "--with-requirements", "--extra", "--group",
-     "--env-file", "--package", "--index", "--directory", "--project", "-c", "-w", "--call"}
-)  # fmt: skip
+    {
+        *("-p", "--python", "--with", "--with-editable", "--with-requirements"),
+        *("--extra", "--group", "--env-file", "--package", "--index", "--directory"),
+        *("--project", "-c", "-w", "--call"),
+    }
+)
 """Options of wrappers that take the next argument."""
 _KNOWN: Final = ("pytest", "py.test", "ruff", "mypy", "tsc", "node", "go", "cargo")
 _ISOLATED: Final = ("-I", "-B", "-X", f"pycache_prefix={CACHE}")

@@ -88,9 +88,15 @@ def stream(raw: bytes, nonce: str, root: str) -> RunnerReport:
     if ended is None:
         return RunnerReport(worst(checks), tuple(collected), doubts=tuple(dict.fromkeys(doubts)))
     return RunnerReport(
-        worst(checks), tuple(collected), not doubts, ended.code, ended.patched,
-        tuple(ended.plugins), tuple(ended.toolchain), doubts=tuple(dict.fromkeys(doubts)),
-    )  # fmt: skip
+        worst(checks),
+        tuple(collected),
+        not doubts,
+        ended.code,
+        ended.patched,
+        tuple(ended.plugins),
+        tuple(ended.toolchain),
+        doubts=tuple(dict.fromkeys(doubts)),
+    )
 
 
 def _check(line: _Line, root: str) -> Check:

@@ -27,9 +27,11 @@ MOST: Final = 200_000
 """Files, besides those of environments."""
 MOST_BYTES: Final = 8_000_000_000
 SKIPPED: Final = frozenset(
-    {".git", ".hg", ".svn", ".taofold", "__pycache__", ".mypy_cache", ".ruff_cache", ".tox",
-     ".pytest_cache", ".nox", ".hypothesis"}
-)  # fmt: skip
+    {
+        *(".git", ".hg", ".svn", ".taofold", "__pycache__", ".mypy_cache", ".ruff_cache"),
+        *(".tox", ".pytest_cache", ".nox", ".hypothesis"),
+    }
+)
 """No gate sees these, whoever wrote them; of `.git` see `Tree`."""
 ENVIRONMENTS: Final = frozenset({"node_modules", "__pypackages__"})
 TAG: Final = "CACHEDIR.TAG"

@@ -209,9 +209,17 @@ class Bench:
             readable = linters.shown(plan.runner, self._said(output.text))
             command = tuple([self._said(word.replace(str(scratch), "<gate>")) for word in argv])
             return GateRun(
-                plan, report, command, code, readable, text, fault, late,
-                int(began * 1000), spent,
-            )  # fmt: skip
+                plan,
+                report,
+                command,
+                code,
+                readable,
+                text,
+                fault,
+                late,
+                int(began * 1000),
+                spent,
+            )
         finally:
             wire.close()
 

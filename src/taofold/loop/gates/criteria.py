@@ -29,6 +29,16 @@ _BUILTINS: Final = frozenset({"test", "[", ":", "cd", "export", "source", ".", "
 _WORD: Final = re.compile(r"[A-Za-z][a-z']*[.!?]?")
 _CD: Final = re.compile(r"\s*cd\s+([\w./-]+)\s*&&\s*(.+)", re.DOTALL)
 _LOADERS: Final = re.compile(r"(?:LD_|DYLD_)\w+\Z")
+_SPOKEN: Final = frozenset(
+    {
+        *("make", "test", "find", "time", "sort", "cut", "join", "split", "check"),
+        *("look", "watch", "yes", "true", "false", "kill", "who", "last", "write"),
+        *("file", "less", "more", "install", "run", "clean", "fix", "which", "at"),
+        *("head", "tail", "type", "what", "all", "build", "apply", "code", "ensure"),
+        *("verify", "no", "pr", "as", "dd", "man", "host", "link", "mount", "update"),
+    }
+)
+"""Programs whose names are English words that a wish may begin with."""
 _SUGGESTED: Final = (
     (r"\b(?:lint|style|format)\w*", (("ruff check .", ("pyproject.toml", "ruff.toml", "*.py")),)),
     (
@@ -182,59 +192,6 @@ def _checked(text: str, words: list[str], root: Path, folder: str, path: str | N
         raise refusal(text, f"package.json has no script {script!r}", root)
     if len(words) >= 3 and _prose(words, root / folder):
         raise refusal(text, "it reads like a sentence, not like a command", root)
-
-
-_SPOKEN: Final = frozenset(
-    {
-        "make",
-        "test",
-        "find",
-        "time",
-        "sort",
-        "cut",
-        "join",
-        "split",
-        "check",
-        "look",
-        "watch",
-        "yes",
-        "true",
-        "false",
-        "kill",
-        "who",
-        "last",
-        "write",
-        "file",
-        "less",
-        "more",
-        "install",
-        "run",
-        "clean",
-        "fix",
-        "which",
-        "at",
-        "head",
-        "tail",
-        "type",
-        "what",
-        "all",
-        "build",
-        "apply",
-        "code",
-        "ensure",
-        "verify",
-        "no",
-        "pr",
-        "as",
-        "dd",
-        "man",
-        "host",
-        "link",
-        "mount",
-        "update",
-    }
-)
-"""Programs whose names are English words that a wish may begin with."""
 
 
 def _prose(words: list[str], folder: Path) -> bool:

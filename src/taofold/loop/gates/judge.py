@@ -101,9 +101,16 @@ class Judge:
         if baseline.root != str(Path(root).resolve()):
             raise ConfigError(f"this loop works in {baseline.root!r}, not in {str(root)!r}")
         judge = cls(
-            root, folder, baseline.gates, allow_edit=baseline.allow_edit, network=network,
-            contain=contain, redact=redact, bytecode=bytecode, second=second,
-        )  # fmt: skip
+            root,
+            folder,
+            baseline.gates,
+            allow_edit=baseline.allow_edit,
+            network=network,
+            contain=contain,
+            redact=redact,
+            bytecode=bytecode,
+            second=second,
+        )
         judge.baseline = baseline
         return judge
 

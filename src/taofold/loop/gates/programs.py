@@ -19,9 +19,12 @@ from taofold.tools.command import ALLOWED
 _SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?|'''exec' '?([^' ]+)")
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/opt")
 _RUNNING: Final = frozenset(
-    {"sh", "bash", "zsh", "dash", "python", "pypy", "node", "deno", "bun", "ruby", "perl", "php",
-     "env", "time", "nice", "timeout", "source", ".", "ts-node", "tsx", "nox", "rake", "Rscript"}
-)  # fmt: skip
+    {
+        *("sh", "bash", "zsh", "dash", "python", "pypy", "node", "deno", "bun", "ruby"),
+        *("perl", "php", "env", "time", "nice", "timeout", "source", ".", "ts-node"),
+        *("tsx", "nox", "rake", "Rscript"),
+    }
+)
 """Programs whose first argument is a program too."""
 _LOOKING: Final = frozenset({"grep", "egrep", "rg", "test", "[", "wc", "jq", "head", "tail", "ls"})
 _MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")

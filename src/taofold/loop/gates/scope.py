@@ -37,18 +37,9 @@ RUNNER: Final = (
     *[
         f"{tool}.config.*"
         for tool in (
-            *(
-                "jest",
-                "vitest",
-                "vite",
-                "playwright",
-                "babel",
-                "eslint",
-                "webpack",
-                "rollup",
-                "ava",
-            ),
-            *("metro", "cypress", "svelte", "astro", "tsup", "postcss", "prettier", "stylelint"),
+            *("jest", "vitest", "vite", "playwright", "babel", "eslint", "webpack", "rollup"),
+            *("ava", "metro", "cypress", "svelte", "astro", "tsup", "postcss", "prettier"),
+            *("stylelint",),
         )
     ],
     *("vitest.workspace.*", "jest.setup.*", "vitest.setup.*"),
@@ -70,23 +61,28 @@ BUILD_FOLDERS: Final = (
 STUBS: Final = (".pyi", ".d.ts", ".d.mts", ".d.cts")
 """They speak for other files: an old one may be mended, a new one would hide what it stands for."""
 CODE: Final = frozenset(
-    {"py", "pyx", "pxd", "js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx", "vue", "svelte",
-     "astro", "rs", "go", "c", "h", "cc", "cpp", "cxx", "hpp", "hh", "hxx", "m", "mm", "java",
-     "kt", "kts", "scala", "clj", "cljs", "cs", "fs", "vb", "rb", "php", "pl", "pm", "lua", "r",
-     "jl", "ex", "exs", "erl", "hrl", "hs", "ml", "mli", "elm", "dart", "swift", "zig", "nim",
-     "cr", "sh", "bash", "zsh", "ps1", "bat", "sql", "proto", "graphql", "css", "scss", "sass",
-     "less", "html", "htm", "j2", "jinja", "jinja2", "tmpl", "tpl", "ejs", "hbs", "mustache",
-     "ipynb", "f90", "f", "s", "asm", "sol", "tf", "pyi"}
-)  # fmt: skip
+    {
+        *("py", "pyx", "pxd", "js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx"),
+        *("vue", "svelte", "astro", "rs", "go", "c", "h", "cc", "cpp", "cxx", "hpp"),
+        *("hh", "hxx", "m", "mm", "java", "kt", "kts", "scala", "clj", "cljs", "cs"),
+        *("fs", "vb", "rb", "php", "pl", "pm", "lua", "r", "jl", "ex", "exs", "erl"),
+        *("hrl", "hs", "ml", "mli", "elm", "dart", "swift", "zig", "nim", "cr", "sh"),
+        *("bash", "zsh", "ps1", "bat", "sql", "proto", "graphql", "css", "scss", "sass"),
+        *("less", "html", "htm", "j2", "jinja", "jinja2", "tmpl", "tpl", "ejs", "hbs"),
+        *("mustache", "ipynb", "f90", "f", "s", "asm", "sol", "tf", "pyi"),
+    }
+)
 PROSE: Final = frozenset({"md", "rst", "adoc", "markdown"})
 DATA: Final = frozenset(
-    {"json", "jsonl", "json5", "yaml", "yml", "toml", "ini", "cfg", "conf", "csv", "tsv", "txt",
-     "xml", "svg", "po", "pot", "properties", "png", "jpg", "jpeg", "gif", "webp", "ico", "woff",
-     "woff2", "pdf", "parquet", "dat"}
-)  # fmt: skip
+    {
+        *("json", "jsonl", "json5", "yaml", "yml", "toml", "ini", "cfg", "conf", "csv"),
+        *("tsv", "txt", "xml", "svg", "po", "pot", "properties", "png", "jpg", "jpeg"),
+        *("gif", "webp", "ico", "woff", "woff2", "pdf", "parquet", "dat"),
+    }
+)
 _CONFIGURES: Final = frozenset(
-    {"cfg", "conf", "ini", "json", "json5", "toml", "xml", "yaml", "yml"}
-)  # fmt: skip
+    {"cfg", "conf", "ini", *("json", "json5", "toml", "xml", "yaml", "yml")}
+)
 """A new file of such a kind at the root may configure a tool that nobody here has heard of."""
 _MODULES: Final = frozenset({"py", "pyx"})
 
@@ -243,10 +239,15 @@ def rules(
             taken.update([part.removesuffix(".py") for part in path.split("/")])
     own = {path.partition("/")[0].removesuffix(".py") for path in paths}
     return ScopeRules(
-        frozenset(named), frozenset(wanted), tuple(allow_edit), frozenset(code),
-        frozenset(packages), frozenset(taken - own - {"__init__"}), frozenset(targets),
+        frozenset(named),
+        frozenset(wanted),
+        tuple(allow_edit),
+        frozenset(code),
+        frozenset(packages),
+        frozenset(taken - own - {"__init__"}),
+        frozenset(targets),
         frozenset(folders),
-    )  # fmt: skip
+    )
 
 
 def _fits(name: str, globs: Iterable[str]) -> bool:

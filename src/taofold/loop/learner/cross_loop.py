@@ -174,9 +174,15 @@ async def _attempts(
     if unexplained or not turned <= explained or (ended.changed and not fine):
         changes = await _changes(ended, snapshot, work)
         whole = RepairAttempt(
-            ended.number, failed, changes, fails, True, tuple(sorted(ended.tools)),
-            ended.quality, ended.spent.usage.tokens,
-        )  # fmt: skip
+            ended.number,
+            failed,
+            changes,
+            fails,
+            True,
+            tuple(sorted(ended.tools)),
+            ended.quality,
+            ended.spent.usage.tokens,
+        )
         if unexplained:
             return [*(attempt for attempt in fine if not attempt.kept), whole]
         fine.append(whole)

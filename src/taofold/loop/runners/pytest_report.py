@@ -9,8 +9,11 @@ from typing import Any
 
 LONGEST = 20000
 ONE_PROCESS: tuple[tuple[str, Any], ...] = (
-    ("numprocesses", None), ("dist", "no"), ("tx", []), ("looponfail", False),
-)  # fmt: skip
+    ("numprocesses", None),
+    ("dist", "no"),
+    ("tx", []),
+    ("looponfail", False),
+)
 
 
 class PytestReporter:
@@ -85,9 +88,15 @@ class PytestReporter:
         if kind == "CollectError":  # pytest's own; the first word says what was raised
             kind = crash.partition(":")[0] if crash.partition(":")[0].isidentifier() else kind
         self._wire.send(
-            "check", id=node, status=status, type=kind, message=crash, places=places,
-            trace=text, ms=int(seconds * 1000),
-        )  # fmt: skip
+            "check",
+            id=node,
+            status=status,
+            type=kind,
+            message=crash,
+            places=places,
+            trace=text,
+            ms=int(seconds * 1000),
+        )
 
 
 def _told(report: Any) -> tuple[str, list[list[Any]], str]:

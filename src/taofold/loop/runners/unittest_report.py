@@ -40,8 +40,16 @@ def reporting(wire: Any, watch: Any) -> type[unittest.TextTestResult]:  # noqa: 
                 name = name[len(prefix) :] if name.startswith(prefix) else name  # noqa: FURB188 - 3.8
             status, kind, message, places, text = self._now
             spent = int((time.monotonic() - self._began) * 1000)
-            wire.send("check", id=name, status=status, type=kind, message=message,
-                      places=places, trace=text, ms=spent)  # fmt: skip
+            wire.send(
+                "check",
+                id=name,
+                status=status,
+                type=kind,
+                message=message,
+                places=places,
+                trace=text,
+                ms=spent,
+            )
 
         def _worse(self, status: str, error: Any) -> None:
             if self._now[0] in ("passed", "skipped"):

@@ -32,9 +32,11 @@ _HARMLESS: Final = (
 )
 """Nothing that git would run by its configuration, wherever that lies."""
 _AUTHOR: Final = {
-    "GIT_AUTHOR_NAME": "taofold", "GIT_AUTHOR_EMAIL": "taofold@localhost",
-    "GIT_COMMITTER_NAME": "taofold", "GIT_COMMITTER_EMAIL": "taofold@localhost",
-}  # fmt: skip
+    "GIT_AUTHOR_NAME": "taofold",
+    "GIT_AUTHOR_EMAIL": "taofold@localhost",
+    "GIT_COMMITTER_NAME": "taofold",
+    "GIT_COMMITTER_EMAIL": "taofold@localhost",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,14 @@ class Git:
             flags += ["-c", "core.preloadIndex=true", "-c", "core.untrackedCache=false"]
         try:
             done = subprocess.run(
-                [git, *flags, *words], cwd=self.tree, env=self._environment(more or {}),
-                input=given, capture_output=True, timeout=SECONDS, check=False,
-            )  # fmt: skip
+                [git, *flags, *words],
+                cwd=self.tree,
+                env=self._environment(more or {}),
+                input=given,
+                capture_output=True,
+                timeout=SECONDS,
+                check=False,
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise RunError(f"git {words[0]} failed: {error}") from error
         if done.returncode not in codes:
@@ -99,9 +106,12 @@ class Git:
         variables = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         done = subprocess.run(
             [git, *_HARMLESS, "config", "--list", "--name-only", "-z"],
-            cwd=self.tree, env={**variables, "GIT_DIR": str(self.store)},
-            capture_output=True, timeout=SECONDS, check=False,
-        )  # fmt: skip
+            cwd=self.tree,
+            env={**variables, "GIT_DIR": str(self.store)},
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
         keys = os.fsdecode(done.stdout).split("\0")
         return tuple(dict.fromkeys([key for key in keys if key.startswith("filter.")]))
 
@@ -227,8 +237,11 @@ def repository(root: Path) -> Git | None:
     words = ["rev-parse", "--path-format=absolute", "--git-dir", "--show-toplevel"]
     done = subprocess.run(
         [git, "-C", str(root), *_HARMLESS, *words],
-        capture_output=True, env=environment, timeout=SECONDS, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        env=environment,
+        timeout=SECONDS,
+        check=False,
+    )
     lines = os.fsdecode(done.stdout).splitlines()
     if done.returncode or len(lines) != 2:
         return None

@@ -130,9 +130,18 @@ class Workspace:
         if not record.closed and not Path(record.root).is_dir():
             raise ConfigError(f"the work root {record.root!r} is gone")
         return cls(
-            home, Path(folder).resolve(), Path(record.root), record.mode, record.first, record.last,
-            record.loop_id, record.top, record.whole, record.closed, record.repository,
-        )  # fmt: skip
+            home,
+            Path(folder).resolve(),
+            Path(record.root),
+            record.mode,
+            record.first,
+            record.last,
+            record.loop_id,
+            record.top,
+            record.whole,
+            record.closed,
+            record.repository,
+        )
 
     @property
     def git(self) -> Snapshots:
@@ -300,9 +309,17 @@ class Workspace:
 
     def _save(self) -> None:
         record = _Kept(
-            str(self.project), self.mode, str(self.root), self.first, self.last, self.loop_id,
-            self.top, self.whole, self.closed, self.repository,
-        )  # fmt: skip
+            str(self.project),
+            self.mode,
+            str(self.root),
+            self.first,
+            self.last,
+            self.loop_id,
+            self.top,
+            self.whole,
+            self.closed,
+            self.repository,
+        )
         temporary = self.folder / f"{FILE}.{os.getpid()}"
         temporary.write_bytes(msgspec.json.encode(record))
         temporary.rename(self.folder / FILE)
