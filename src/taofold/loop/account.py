@@ -105,6 +105,7 @@ def _executed(steps: Sequence[Step], state: RunState) -> bool:
             continue
         if action.tool in COMMANDS:
             ran = number
+        # A tool without a declared effect counts as reading.
         elif effects.get(action.tool, "read") != "read":
             changed = number
     return ran > changed

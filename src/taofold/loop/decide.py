@@ -81,6 +81,7 @@ def run_id(loop: str, number: int) -> str:
 
 def decide(loop: str, state: LoopState, now: int) -> Move:
     """The next move at `now` (ms since the epoch)."""
+    # Clearing and learning are the only work after the end; each is a fact, so each happens once.
     if state.status in ENDED:
         if state.clearable:
             return Clear()
@@ -92,10 +93,12 @@ def decide(loop: str, state: LoopState, now: int) -> Move:
         return Stop()
     if state.baseline is None:
         return Measure()
+    # Nothing may be claimed or learnt where the gates passed before anything was done.
     if state.green_before and not state.iterations:
         return Close("completed", "the gates passed before iteration 1: there was nothing to do")
     if state.lessons is None:
         return Inject()
+    # A process died in the middle of an iteration: it goes on with the same run.
     if state.open is not None:
         return Iterate(state.open.number, state.open.run, going=True)
     return _between(loop, state, now)
@@ -105,6 +108,8 @@ def _between(loop: str, state: LoopState, now: int) -> Move:
     """No iteration is going on: close, wait, or begin the next."""
     ended = _verdict(state) or _limit(state, now)
     if ended is not None:
+        # A limit that is reached after a verified iteration is not a failure: the loop kept
+        # improving.
         if state.verified and ended.ending not in ("tampered", "aborted", "failed"):
             return Close("completed", ended.reason)
         return ended
@@ -124,6 +129,7 @@ def _verdict(state: LoopState) -> Close | None:
     last = state.done[-1] if state.done else None
     if last is None:
         return None
+    # Comes before everything else: no later verdict can heal the proof.
     if last.verdict.tampered:
         paths = ", ".join(change.path for change in last.verdict.changes if change.tampering)
         return Close("tampered", f"protected files were changed: {paths[:300]}")
@@ -178,10 +184,12 @@ def choose(state: LoopState) -> BestIteration | None:
     if not done:
         return None
     verified = state.verified
+    # On a tie the earlier one: what came after it gained nothing.
     best = min(verified or done, key=lambda one: (-one.quality, one.number))
     last = done[-1]
     degraded = best.number != last.number and _worse(state, last, best)
     start = state.baseline
+    # Leaving the files as they were is better than leaving them worse.
     if not verified and start is not None and best.quality < start.verdict.quality:
         why = (
             f"none verified; fallback: every iteration is worse ({best.quality:.0%} at best) than "

@@ -128,6 +128,8 @@ class Driver:
         Raises:
             Overtaken: somebody else ended it or took it over; what was done is kept.
         """
+        # What others wrote before this point was read and decided upon; only what comes after it
+        # can take the loop away from this driver.
         self.stream.begin()
         watching = asyncio.create_task(self._watch())
         try:
@@ -135,8 +137,12 @@ class Driver:
                 pass
             return self.state
         except asyncio.CancelledError:
+            # The watcher cancelled the work because another process took the loop: that is no
+            # Ctrl-C.
             if self._taken is not None:
                 raise self._taken from None
+            # Shielded, so that a second Ctrl-C cannot lose the fact that the loop waits to be
+            # resumed.
             await asyncio.shield(self._interrupted())
             raise
         finally:
@@ -151,10 +157,14 @@ class Driver:
         """`work`, which ends early if somebody else takes the loop, or after `seconds` (None)."""
         task = asyncio.ensure_future(work)
         self._busy = task
+        # A sleep of the dependencies and not `asyncio.timeout`: tests drive it with their own
+        # clock.
         late = [] if seconds is None else [asyncio.ensure_future(self.dependencies.sleep(seconds))]
         try:
             await asyncio.wait([task, *late], return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
+                # Waited for below: an agent that is being cancelled may still write files and log
+                # records.
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 return None
@@ -175,6 +185,8 @@ class Driver:
         if self.state.open is None or self.state.baseline is None:
             return loop_events.LoopPaused(reason=reason, run=run)
         try:
+            # Without this, an edit of the agent could not be told from a person's when the loop
+            # goes on.
             touched = dict(await self.environment.touched())
         except (TaofoldError, OSError):
             return loop_events.LoopPaused(reason=reason, run=run)
@@ -216,6 +228,7 @@ class Driver:
         begun = await self.during(self.environment.begin())
         assert begun is not None
         judged, baseline = begun
+        # Before the baseline is a fact: a loop whose gate can never run leaves nothing to resume.
         await self._runnable(judged.verdict)
         await self.record(
             loop_events.BaselineTaken(
@@ -291,12 +304,15 @@ class Driver:
             await self.record(
                 loop_events.IterationStarted(number=move.number, run=move.run, before=before)
             )
+        # After a crash the run may have ended already, or only be half done: `_work` finds out.
         await self._work(move)
         records = await self._records(move.run)
         state = fold(records)
         if state.status == "waiting":
             await self.record(await self.paused(state.waiting_for, move.run))
             return False
+        # The gates run even if the run failed or was cut off: only the files count, not what it
+        # says.
         judged = await self.during(environment.judge(f"iteration {move.number}"))
         assert judged is not None
         ended = await self._ended(move, records, judged)
@@ -308,6 +324,7 @@ class Driver:
         state, dependencies = self.state, self.dependencies
         records = await self._records(move.run)
         had = fold(records)
+        # A run that was cancelled or died by an error is carried on; every other end is an end.
         if had.status in ENDED and had.status != "cancelled" and had.stop_reason != "error":
             return
         now = self.now()
@@ -344,6 +361,8 @@ class Driver:
         assert state.baseline is not None
         report = account(records)
         changed = await environment.changed(going.before, judged.snapshot)
+        # The digest is over far more of the diff than is kept, so that two long diffs which differ
+        # late are not taken for the same.
         full = await environment.diff(going.before, judged.snapshot, 10 * loop_events.DIFF)
         diff = full if len(full) <= loop_events.DIFF else full[: loop_events.DIFF] + _CUT
         apart = await environment.changed(state.baseline.snapshot, judged.snapshot)
@@ -368,6 +387,7 @@ class Driver:
             files=files,
             failed=report.failed,
             executed=report.executed,
+            # Where nothing differs from the start there is nothing that a gate should have run.
             blocked=blocked if changed or apart else "",
             tools=report.tools,
             spent=structs.replace(report.spent, ms=max(0, self.now() - going.started_at)),
@@ -380,6 +400,7 @@ class Driver:
         closing = state.closing
         assert closing is not None
         choice = choose(state)
+        # After a crash between restoring and the last word, `restored` is set: not done twice.
         if choice is not None and state.restored is None and choice.snapshot != _standing(state):
             await environment.snapshot("as the last iteration left it")  # so that nothing is lost
             await environment.restore(choice.snapshot)
@@ -395,6 +416,7 @@ class Driver:
             delivered = not warning
         elif state.iterations and state.wish.mode != "in-place":
             warning = f"the work is in {environment.root}; it was not brought to {state.wish.root}"
+        # A worktree or a copy with work that was not brought back is never removed here.
         if state.iterations and not delivered and state.wish.mode != "in-place":
             left = await environment.clear(keep=warning)
             warning += f". When you have what you want of it: {left.remove}"
@@ -433,6 +455,7 @@ def shaped(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState) ->
     `had` is what the run has used already; its own counters go on from there.
     """
     bounds, limits = state.bounds, agent.limits
+    # The run's own limit counts from its beginning, the loop's from this activation.
     seconds = max(0.0, state.left_ms(now) / 1000) + had.active_ms / 1000
     if limits.seconds is not None:
         seconds = min(seconds, limits.seconds)

@@ -152,11 +152,14 @@ class LocalEnvironment:
         What a gate itself changes was not judged: then it is run once more, and if that changes
         files again there is no record of execution for what would be returned.
         """
+        # Before anything runs git in the work root: a planted repository could run its own
+        # programs.
         planted = await self._judge.disarm()
         before = await self.snapshot(label)
         verdict = await self._verdict(before)
         after = await self.snapshot(label)
         work = {*await self.changed(self._space.first.id, before)}
+        # A formatter among the gates changed work that it had judged before it changed it.
         if verdict.passed and await self._touched(before, after, work):
             before = after
             verdict = await self._verdict(before)
@@ -239,6 +242,7 @@ def open_environment(
     wish = state.wish
     project = Path(wish.root)
     folder = state_folder(project, home, loop)
+    # Found out before an agent has worked for an hour.
     if state.baseline is None and wish.commit:
         _committable(project, wish.branch)
     options: dict[str, Any] = {
@@ -277,6 +281,7 @@ def _space(project: Path, folder: Path, wish: Wish, loop: str, *, begun: bool) -
     """The workspace. Of a loop that has begun it is never opened anew: snapshots would be lost."""
     try:
         return Workspace.load(project, folder)
+    # There is no workspace yet, or what was kept of it cannot be read.
     except (ConfigError, OSError) as error:
         if begun:
             raise ConfigError(

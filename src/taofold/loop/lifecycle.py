@@ -111,6 +111,7 @@ async def catch_up(dependencies: LoopDependencies, *, but: str = "") -> list[str
     for loop in (await ids(dependencies.journal))[:RECENT]:
         if loop == but:
             continue
+        # One loop that cannot be cleared must not keep others from starting.
         with suppress(TaofoldError):
             if await _caught(
                 dependencies, await load(dependencies.journal, loop, dependencies.now)
@@ -178,6 +179,7 @@ async def start(
     if await dependencies.journal.facts(stream.name, limit=1):
         raise ConfigError(f"there is a loop {loop!r} already", path="--loop-id")
     await _room(dependencies, loop, force=force, warn=warn)
+    # Before the new loop asks for lessons, so that loops whose process died have taught theirs.
     await catch_up(dependencies)
     state = LoopState(wish=wish, bounds=wish.bounds)
     _check_agent(dependencies, state)
@@ -296,6 +298,7 @@ async def _was_room(
     dependencies: LoopDependencies, stream: LoopStream, environment: LoopEnvironment
 ) -> None:
     """Of loops that started at the same moment the last ones give way."""
+    # Both processes see the same order, so that exactly the loops beyond the limit give way.
     rows = sorted(await running(dependencies), key=lambda one: (one.state.started_at, one.loop))
     first = [row.loop for row in rows[:AT_ONCE]]
     if stream.loop in first:
@@ -439,6 +442,7 @@ async def abort(
             break
         except Conflict:
             continue
+    # The fact is written, but the driver may still be at work on the files until it sees it.
     await _let_go(dependencies, stream.name, state)
     if state.baseline is None:
         return stream.state, ()

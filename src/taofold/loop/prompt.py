@@ -34,6 +34,7 @@ _MOST_FAILED: Final = 12
 def instructions(base: str, state: LoopState) -> str:
     """The unchanging part: the agent's own instructions, the rules, the frozen lessons."""
     lessons = state.lessons.lessons if state.lessons is not None else Lessons()
+    # The order is part of the promise: a provider's cache holds for the common beginning only.
     parts = (base.strip(), RULES, lessons.text.strip(), lessons.rates)
     return "\n\n".join([part for part in parts if part])
 
@@ -100,6 +101,7 @@ def _shun(done: Sequence[IterationEnded], window: Sequence[IterationEnded]) -> s
     """Failed actions of the window, and every mark of a fruitless try there ever was."""
     failed: dict[FailedAction, None] = {}
     for ended in window:
+        # The newest last, each once: of many only the newest are shown.
         failed |= dict.fromkeys(ended.failed)
     lines = [
         f"{action.tool} {action.parameters}: {action.why}"

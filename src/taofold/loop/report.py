@@ -250,6 +250,7 @@ def cross_loop(state: LoopState) -> dict[str, Any]:
 def trajectory(state: LoopState) -> str:
     """improving, declining, stable or fluctuating; "" with fewer than three iterations."""
     scores = [100 * iteration.quality for iteration in state.done]
+    # Two moves are the least of which two thirds say anything.
     if len(scores) < 3:
         return ""
     moves = [now - then for then, now in pairwise(scores)]
@@ -354,6 +355,7 @@ def fenced(text: str, kind: str = "text") -> str:
     """`text` in a code fence that is longer than any in it."""
     body = visible(text).rstrip("\n")
     longest = max([len(run) for run in re.findall(r"`{3,}", body)], default=2)
+    # A fence is closed only by one at least as long.
     fence = "`" * (longest + 1)
     return f"{fence}{kind}\n{body}\n{fence}"
 

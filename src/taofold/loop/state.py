@@ -5,7 +5,7 @@ Two processes that fold the same facts see the same loop; nothing else is rememb
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, assert_never
 
 from msgspec.structs import replace
 
@@ -164,6 +164,7 @@ def reduce(state: LoopState, record: loop_events.LoopRecord) -> LoopState:
     Raises:
         Refused: it may not follow.
     """
+    # Times never go back, whatever the clock of the process that wrote it said.
     at, event = max(record.at, state.at), record.event
     return replace(_follow(state, event, at), at=at, head=record.seq)
 
@@ -193,6 +194,7 @@ def _follow(state: LoopState, event: loop_events.LoopEvent, at: int) -> LoopStat
             _need(state, "running", "an intervention")
             return replace(state, interventions=(*state.interventions, event))
         case loop_events.LoopPaused():
+            # A request to pause is served by any pause.
             return replace(_to(state, "paused"), pause=event, asked=None)
         case loop_events.PauseAsked():
             if state.status not in ("pending", "running"):
@@ -221,6 +223,8 @@ def _follow(state: LoopState, event: loop_events.LoopEvent, at: int) -> LoopStat
             if state.status not in ENDED:
                 raise Refused(f"a loop that is {state.status} has taught nothing yet")
             return replace(state, learnt=event.learnt)
+        case _:
+            assert_never(event)
 
 
 def _to(state: LoopState, status: Status) -> LoopState:
@@ -274,6 +278,7 @@ def _over(state: LoopState, event: loop_events.IterationEnded) -> LoopState:
 def _edited(state: LoopState, event: loop_events.Edited) -> LoopState:
     if state.status not in RESUMABLE or state.baseline is None:
         raise Refused(f"protected files of a loop that is {state.status} are not a person's to set")
+    # Files that were put back are what the baseline says already.
     if not event.kept:
         return state
     return replace(state, baseline=replace(state.baseline, baseline=event.baseline))

@@ -50,6 +50,7 @@ class LoopStream:
         self.state: LoopState = START
         self.records: list[loop_events.LoopRecord] = []
         self._lock = asyncio.Lock()
+        # Sequence numbers: where this driver began, and the last foreign fact about the course.
         self._mine = self._foreign = -1
 
     @property
@@ -71,6 +72,8 @@ class LoopStream:
             try:
                 record = loop_events.LoopRecord(fact.seq, fact.at, loop_events.decode(fact.body))
                 self._take(record, fold([record], self.state))
+                # Only facts that this process did not write come through here; `append` takes its
+                # own.
                 if isinstance(record.event, _COURSE):
                     self._foreign = record.seq
             except (ValueError, Refused) as error:
@@ -88,12 +91,14 @@ class LoopStream:
             return await self._append(events, disk=disk)
 
     async def _append(self, events: Sequence[loop_events.LoopEvent], *, disk: bool) -> LoopState:
+        # Clocks of two machines differ: time in a stream never goes back.
         at = max(self.now(), self.state.at)
         head = self.state.head
         records = [
             loop_events.LoopRecord(head + 1 + n, at, event) for n, event in enumerate(events)
         ]
         states: list[LoopState] = []
+        # Folded before anything is written, so that a fact which may not follow is refused whole.
         for record in records:
             states.append(fold([record], states[-1] if states else self.state))
         facts = [(at, loop_events.encode(event)) for event in events]
@@ -101,6 +106,7 @@ class LoopStream:
             await self.journal.write(
                 self.name, head, facts, disk=disk, owner=_driver(events), lease_ms=LEASE_MS
             )
+        # Somebody else wrote first. What he wrote is read before the caller decides again.
         except Conflict:
             await self._read()
             raise
@@ -207,10 +213,13 @@ async def inject(journal: Journal, loop: str, lessons: Lessons, by: str = "local
 
 def lost(journal: Journal, state: LoopState, row: StreamRow | None, now: int) -> str:
     """Why nobody drives the loop any more; "" if somebody does, or nobody should."""
+    # A loop that waits or has ended needs no process.
     if state.status not in DRIVEN:
         return ""
+    # Of this very process it is known: its heartbeat renews the lease, or it has let it go.
     if row is not None and owner.mine(state.owner):
         return "" if HEART.drives(journal, row.stream) else "this process has let it go"
+    # Only a process of this machine can be seen; of all others the lease is the only sign.
     if owner.alive(state.owner) is False:
         return "the process that drove it is gone"
     if row is not None and row.held:

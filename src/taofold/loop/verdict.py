@@ -130,6 +130,7 @@ class Verdict(Value, frozen=True):
         for result in self.results:
             named = result.failing
             checks += named
+            # A gate without a report still has to be told apart from itself in the next iteration.
             if not named and not result.passed:
                 checks += failing_checks(result.output) or [result._whole()]
         return tuple(checks)
@@ -193,6 +194,7 @@ def unexecuted(last: Verdict | None, tree: str) -> str:
         return "no gate was run: there is no record of execution"
     if not any([result.ran for result in last.results]):
         return "no gate could be started: there is no record of execution"
+    # Equal trees have equal ids: even a change that was undone by hand does not count.
     if last.tree != tree:
         return "the code changed after the last execution of the gates"
     return ""

@@ -72,6 +72,7 @@ def plan(argv: Sequence[str]) -> GatePlan:
     elif name in ("pytest", "py.test"):
         recognised = "pytest", [f"\0python:{program}", *_launched("pytest", rest)]
     elif name == "node" and "--test" in rest:
+        # A reporter of our own replaces the default one; the person's output must not get lost.
         flags = [f"--test-reporter={REPORTER}", f"--test-reporter-destination={DEVICE}"]
         if not any([word.startswith("--test-reporter") for word in rest]):
             flags += ["--test-reporter=spec", "--test-reporter-destination=stdout"]
@@ -120,6 +121,7 @@ def _printing(name: str, program: str, rest: list[str]) -> tuple[Runner, list[st
     first = rest[0] if rest else ""
     match name:
         case "go" if first == "test":
+            # `-count=1` below: go would else answer from its cache without running anything.
             more = [] if "-json" in rest else ["-json"]
             return "go", [program, "test", *more, "-count=1", *rest[1:]]
         case "cargo" if "test" in rest[:2]:  # cargo +nightly test
@@ -141,6 +143,7 @@ def _printing(name: str, program: str, rest: list[str]) -> tuple[Runner, list[st
                 *arguments,
             ]
         case "mypy":
+            # A cache in the work root is within reach of the agent: it could say that all is well.
             arguments = _without(_without(rest, "--output", "-O"), "--cache-dir")
             return "mypy", [program, "--output=json", "--cache-dir=/dev/null", "-v", *arguments]
         case _:

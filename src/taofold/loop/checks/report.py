@@ -72,8 +72,10 @@ def stream(raw: bytes, nonce: str, root: str) -> RunnerReport:
         except (msgspec.DecodeError, UnicodeDecodeError):
             doubts.append("the report holds a line that is not the reporter's")
             continue
+        # The nonce is not secret from code in the same process; it tells mistakes from reports.
         if line.n != nonce:
             doubts.append("the report holds a line that somebody else wrote")
+        # The reporter's last line is written after all tests: whoever writes later is not it.
         elif ended is not None:
             doubts.append("the report goes on after its end")
         elif line.k == "collected":

@@ -156,6 +156,7 @@ def mypy(text: str, root: str) -> RunnerReport:
     """Lines of `mypy --output json`; notes are left out."""
     findings: list[Check] = []
     for row in rows(text):
+        # Notes belong to the error above them.
         if row.get("severity") == "error" and "file" in row:
             path = relative(str(row["file"]), root)
             line = _number(row, "line")

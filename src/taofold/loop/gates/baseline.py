@@ -152,8 +152,10 @@ class TreeWalk:
             return []
         if folder and ".git" in names:
             self.repositories.append(f"{folder}/.git")
+        # A bare repository needs no `.git`: git recognises it by these three.
         if {"HEAD", "objects", "refs"} <= names:
             self.repositories.append(f"{folder}/HEAD".lstrip("/"))
+        # Build outputs are made again by the gate; see `Tree.built`.
         if folder and TAG in names:
             return []
         inner: list[str] = []
@@ -185,6 +187,7 @@ class FileCache:
                 return None
         except OSError:
             return None
+        # Size and time can be set back by a program, the change time cannot.
         mark = (
             status.st_ino,
             status.st_size,
@@ -206,7 +209,9 @@ def _read(place: Path, found: os.stat_result, objects: Path) -> KeptFile | None:
         if stat.S_ISLNK(found.st_mode):
             return KeptFile(link=str(place.readlink()))
         if not stat.S_ISREG(found.st_mode):
+            # A pipe, socket or device: never laid, but a change to or from one is noticed.
             return KeptFile(link="\0other")
+        # Without O_NONBLOCK, opening a pipe that took the file's place would hang for ever.
         fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
@@ -228,6 +233,7 @@ def store(objects: Path, digest: str, content: bytes) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_suffix(f".{os.getpid()}")
         temporary.write_bytes(content)
+        # Renaming is atomic: a process that dies leaves no half content under a digest.
         temporary.rename(target)
 
 
@@ -272,6 +278,7 @@ def load(folder: Path, digest: str) -> Baseline:
         raw = (later if later.exists() else folder / FILE).read_bytes()
     except OSError as error:
         raise LogError(f"the loop's baseline cannot be read: {error}") from error
+    # The folder is only as trustworthy as this digest, which stands in the loop's log.
     if hashlib.sha256(raw).hexdigest() != digest:
         raise LogError(f"the loop's baseline in {str(folder)!r} was changed; it is not used")
     return msgspec.json.decode(raw, type=Baseline)

@@ -54,6 +54,7 @@ class ReportPipe:
     def listen(self) -> None:
         """Give the settings and take the report as it comes."""
         loop = asyncio.get_running_loop()
+        # A gate may fill the pipe, or never read its settings: neither may block the event loop.
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         loop.add_reader(self._reader, self._readable)
@@ -87,6 +88,7 @@ class ReportPipe:
     def taken(self) -> bytes:
         """All that was reported, now that every process has ended."""
         self._stop_writing()
+        # Every process that could write has ended, so what is in the pipe now is all there will be.
         while self._readable():
             pass
         return bytes(self._raw)
@@ -175,6 +177,7 @@ class Bench:
     ) -> GateRun:
         for name in _SCRIPTS:
             script = files("taofold.loop.runners").joinpath(name)
+            # Copied for each run: a gate that is not contained could change them for the next one.
             (scratch / name).write_bytes(script.read_bytes())
         wire = ReportPipe(self._settings(gate, apart))
         try:
@@ -185,6 +188,7 @@ class Bench:
                 output.feed(chunk)
                 printed.extend(chunk[: MOST_PRINTED - len(printed)])
 
+            # The wall clock is for the record, the monotonic one for the duration: clocks are set.
             began, started = time(), monotonic()
             code, fault, late = None, "", False
             wire.listen()
@@ -244,6 +248,8 @@ class Bench:
         if any([word.startswith("--test-reporter") for word in argv]):
             variables["TAOFOLD_GATE_IN"] = str(wire.source)
         if self.why_not:
+            # Without a container only the environment keeps a gate from the person's settings and
+            # caches.
             home = scratch / "home"
             home.mkdir(exist_ok=True)
             variables |= {"HOME": str(home), "TMPDIR": str(home), MARK: "a gate"}
@@ -281,6 +287,7 @@ class Bench:
             if word.startswith("/"):
                 folders |= homes(self.tree.host(Path(word)))
         rustup = os.environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
+        # `cargo` is a shim of rustup that finds the compiler in another home.
         if Path(argv[0]).name in ("cargo", "rustc", "make"):
             folders |= {Path(rustup)} if Path(rustup).is_dir() else set()
             folders |= homes(Path(shutil.which("cargo", path=self.path) or "/usr"))
@@ -311,6 +318,7 @@ class Bench:
             recognise.IN: str(wire.source),
             recognise.OUT: str(wire.target),
         }
+        # Bytecode is shared between gates only where they cannot write to it.
         cache = str(scratch / "cache" if self.why_not else self.bytecode or scratch / "cache")
         filled: list[str] = []
         for word in recognise.writing(words) if self.keeps else words:
@@ -398,6 +406,7 @@ async def warm(bench: Bench, gate: Gate) -> None:
         trial = Gate(" ".join(words), timeout=SECONDS, argv=words)
         tree = Tree(root, root, root, contained=True)
         ran = await replace(bench, tree=tree, network=False, keeps=True).run(trial)
+    # A trial that was cut off compiled a part; the next loop tries again.
     if not ran.fault:
         mark.touch()
 

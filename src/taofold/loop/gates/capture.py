@@ -76,11 +76,13 @@ def captured(
         if file is not None:
             tree[path] = file
             size += (root / path).lstat().st_size if file.stored else 0
+        # Checked while it grows: nobody waits for a terabyte to be read.
         if size > MOST_BYTES:
             raise ConfigError(
                 f"{str(root)!r} holds more than {MOST_BYTES:,} bytes besides installed packages; "
                 "gates work on a copy: move data out of it, or use --worktree"
             )
+    # Environments are copied: an agent may install packages, and gates must not see them.
     for number, environment in enumerate(walk.environments):
         _copied_once(root / environment, folder.environment(number))
     own = {*named(gates, root), *_rust_tests(tree, folder.objects)}

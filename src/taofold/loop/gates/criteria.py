@@ -129,6 +129,8 @@ def _gates(text: str, root: Path, path: str | None, timeout: float) -> list[Gate
         folder, rest = moved[1], moved[2]
     else:
         rest = text
+    # Simple commands are run without a shell: nothing of theirs is expanded, and each is a gate
+    # with a report of its own.
     simple = [part.strip() for part in rest.split("&&")]
     if all([part and not _shell(part) and not part.startswith("cd ") for part in simple]):
         return [_gate(part, root, folder, path, timeout) for part in simple]
@@ -144,6 +146,7 @@ def _gate(text: str, root: Path, folder: str, path: str | None, timeout: float) 
         words = words[1:]
     while words and _ASSIGNED.match(words[0]):
         name, _, value = words.pop(0).partition("=")
+        # LD_PRELOAD and its like load code into every program of the gate.
         if _LOADERS.match(name):
             raise ConfigError(f"{name} may not be set for a gate: {text!r}")
         env[name] = value
@@ -179,6 +182,7 @@ def _checked(text: str, words: list[str], root: Path, folder: str, path: str | N
     elif "/" in program:
         runnable = shutil.which(str(root / folder / program)) is not None
     else:
+        # The gates' path begins with the folder of this interpreter, whatever `path` is.
         runnable = program == "python" or shutil.which(program, path=path) is not None
     if not runnable and "/" in program and (root / folder / program).is_file():
         why = f"{program} is not executable; make it so (chmod +x), or say: sh {program}"
@@ -212,6 +216,7 @@ def _targets(words: list[str], folder: Path) -> bool:
     if makefile is None:
         return False
     text = makefile.read_text(encoding="utf-8", errors="replace")
+    # Included files, pattern rules and `eval` may define any target: in doubt it is there.
     if re.search(r"(?m)^-?include\s|^[^\t#\n]*%[^\n]*:|\$\(eval", text):
         return True
     targets = [word for word in words if not word.startswith("-") and "=" not in word]

@@ -26,6 +26,8 @@ def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -
     names: dict[str, tuple[str, ...]] = {}
     for check in report.checks:
         if runner in TESTS and check.status in ("error", "skipped") and _whole(runner, check.id):
+            # A file that could not be loaded is no test: what counts is the tests in it, once it
+            # loads.
             del checks[check.id]
             names[check.id] = _tests(sources.get(_file(check.id), ""))
     return Expected(checks, names, tuple(report.patched), report.plugins, report.files)
@@ -49,6 +51,7 @@ def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str
     lacking: list[str] = []
     for name, status in was.checks.items():
         current = now.get(name)
+        # To skip a test that ran before is the cheapest way to make it stop failing.
         if current is None or (current == "skipped" and status != "skipped"):
             lacking.append(name)
     ran = [name for name, status in now.items() if status != "skipped"]
@@ -77,6 +80,7 @@ def unchecked(was: Expected, now: Collection[str], tree: Collection[str]) -> tup
         doubts.append(f"not checked any more: {', '.join(lost[:5])}")
     if len(now) < len(was.files):
         doubts.append(f"{len(now)} files were checked, {len(was.files)} before the work began")
+    # A file that was moved to where the linter does not look is not mended.
     if gone and aside:
         doubts.append(f"{gone[0]} is gone, and {aside[0]} is not checked")
     return tuple(doubts)

@@ -41,6 +41,7 @@ def spliced(path: str, old: str, new: str) -> str:
             edits.append((start, end, old[slice(*before[name])]))
         elif path.endswith(".rs") and not name.startswith("doc "):
             edits.append((start, end, ""))
+    # From the end, so that the positions of earlier edits still hold.
     for start, end, text in sorted(edits, reverse=True):
         new = new[:start] + text + new[end:]
     lost = [old[slice(*span)] for name, span in before.items() if name not in now]
@@ -89,6 +90,7 @@ def _rust(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
         ):
             continue
         end = _item_end(tokens, at)
+        # The name alone may occur twice (`#[cfg]` variants), so occurrences are counted.
         head = " ".join([token[0] for token in tokens[at : min(end, at + 12)]]).partition(" {")[0]
         counts[head] = counts.get(head, 0) + 1
         yield f"{head} {counts[head]}", (tokens[start].start(), tokens[end].end())
@@ -134,6 +136,7 @@ def _python(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
     lines = [0, *accumulate([len(line) for line in text.splitlines(keepends=True)])]
 
     def place(line: int, column: int) -> int:
+        # The parser counts columns in bytes of UTF-8, slices count characters.
         row = text[lines[line - 1] : lines[line]].encode()[:column].decode("utf-8", "ignore")
         return lines[line - 1] + len(row)
 

@@ -133,11 +133,14 @@ class Judge:
                 f"{str(self.root)!r} could write there"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
+        # The tree is kept before a gate runs in it: gates write files too.
         baseline = await WORKERS.run(self._captured)
         bench = self.bench(baseline)
         await WORKERS.run(bench.tree.lay, baseline.files, ())
         for gate in self.gates:
             await warm(bench, gate)
+        # One after the other, in the person's order: gates share a tree, and a build may come
+        # first.
         ran = [await bench.run(gate) for gate in self.gates]
         baseline = await WORKERS.run(learnt, baseline, self.own, bench.tree, ran)
         baseline = structs.replace(baseline, outside=await outside(bench, self.gates))
@@ -160,7 +163,10 @@ class Judge:
         baseline = self.baseline
         if baseline is None:
             raise ConfigError("judge.begin() comes first: there is no baseline")
+        # Everything below judges this one look at the work root; what changes later is not
+        # delivered.
         work: WorkDiff = await WORKERS.run(observed, self.root, baseline, self.files, snapshot)
+        # Put back before the gates run: uncontained ones could look at the work root.
         changes: tuple[TreeChange, ...] = await WORKERS.run(self._mended, baseline, work)
         changes += work.changes(baseline)
         texts = Texts(baseline, work, self.own.objects)
@@ -170,6 +176,7 @@ class Judge:
         notes: list[str] = []
         if self.second and all([result.passed for result in results]):
             results, notes = await self._apart(baseline, work, ran, results, proof)
+        # The proof holds only what may join it. What is delivered is more, and must pass as well.
         if all([result.passed for result in results]) and delivery != proof:
             prefix = "with all that was changed, "
             ran, results = await self._run(baseline, work, texts, delivery, prefix)
@@ -267,6 +274,7 @@ class Judge:
         for number, environment in enumerate(baseline.environments):
             copy = self.own.environment(number)
             folders[environment] = copy if copy.exists() else self.root / environment
+        # Tools such as setuptools_scm or ruff ask git; shown read-only, never copied.
         if (self.root / ".git").exists():
             folders[".git"] = self.root / ".git"
         folders |= {path: self.root / path for path, k in baseline.files.items() if not k.stored}
@@ -308,6 +316,8 @@ class Judge:
         jail, laid = Jail(self.root, (), ()), Jail(tree.folder, (), ())
         for path in tree.touched():
             now = self.files.kept(path)
+            # Only source files come back: a gate that wrote a test or a setting wrote it for
+            # itself.
             if now is None or now.link or role(path, baseline.named) != "source":
                 continue
             with suppress(OSError, ValueError):  # the gate removed it: there is nothing to bring
@@ -357,6 +367,7 @@ class Judge:
         texts = fresh.test_sources(self.own.objects)
         for gate, before in zip(was.gates, was.expected, strict=True):
             ran = await bench.run(gate)
+            # A run that cannot be trusted must not become what later runs are compared with.
             doubts = _doubts(ran, before, self.root, paths)
             if doubts:
                 raise Refused(
@@ -371,6 +382,7 @@ class Judge:
             name for expected in expectations for name in (*expected.checks, *expected.names)
         }
         fresh = structs.replace(fresh, expected=tuple(expectations))
+        # Beside the old one: which of them holds is said by the loop's log, written after this.
         await WORKERS.run(save_beside, self.folder, fresh)
         self.baseline = fresh
         gone = [name for name in dropped if name not in remaining]

@@ -173,6 +173,8 @@ def search_path(root: Path) -> str:
     entries += os.environ.get("PATH", _DEFAULT).split(os.pathsep)
     usable: list[str] = []
     for entry in entries:
+        # A folder of the work root is taken only if it is the project's own environment, which the
+        # judge keeps as it was at the start.
         inside = Path(entry).resolve().is_relative_to(root)
         own = (Path(entry).parent / "pyvenv.cfg").is_file()
         if entry.startswith("/") and entry not in usable and (not inside or own):
@@ -184,6 +186,7 @@ def environment(path: str, gate: Gate) -> dict[str, str]:
     inherited = {name: os.environ[name] for name in ALLOWED if name in os.environ}
     fixed = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
     rustup = os.environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
+    # GOTOOLCHAIN=local: `go` must not download another toolchain because `go.mod` asks for it.
     fixed |= {"RUSTUP_HOME": rustup, "GOTOOLCHAIN": "local", "CARGO_TERM_COLOR": "never"}
     return {**fixed, **inherited, "PATH": path, **gate.env}
 

@@ -208,8 +208,10 @@ def _reported(ran: "GateRun") -> list[str]:
         reasons.append(f"{len(failing)} failing: {some(failing)}")
     if not report.whole and not report.doubts:
         reasons.append(f"{runner} ended without its report: it was stopped, or it never ran")
+    # Code under test may call `os._exit(0)` after a failure: the reporter knows the real code.
     elif report.code is not None and ran.code is not None and report.code != ran.code:
         reasons.append(f"{runner} was about to end with {report.code}, but ended with {ran.code}")
+    # A run without a single passing test proves nothing, whatever it exits with.
     if not failing and not any([check.status == "passed" for check in report.checks]):
         reasons.append("no test passed")
     return reasons
@@ -232,6 +234,7 @@ def observation(verdict: Verdict, limit: int = LIMIT) -> str:
     left = [change for change in verdict.changes if change.done == "left out"]
     if left and not verdict.passed:
         lines += [f"The gates ran without your change of {c.path}: {c.why}." for c in left[:_SHOWN]]
+    # At least half is for the failures, however much there is to say about protected files.
     room = max(limit - sum(map(len, lines)), limit // 2)
     failed = [result for result in verdict.results if not result.passed]
     lines += [_told(result, room // len(failed)) for result in failed]

@@ -131,6 +131,7 @@ def role(path: str, named: Collection[str] = ()) -> Role:
         return "build"
     if TEST_FOLDERS & set(folders) or {*folders[:1]} & TEST_ROOTS or _fits(name, TESTS):
         return "test"
+    # `expected_value.py` is code that only has the name.
     if suffix not in CODE and _fits(name, YARDSTICKS):
         return "test"
     if path in named or any([path.startswith(f"{folder}/") for folder in named]):
@@ -144,6 +145,7 @@ def role(path: str, named: Collection[str] = ()) -> Role:
 
 def excluded(path: str, *, new: bool, rules: ScopeRules) -> str:
     """Why a change at `path` is no part of the proof; "" if it is. `new`: it was not there."""
+    # First, because not even a person's `--allow-edit` means to replace a module of the runner.
     taken = _taken(path, rules) if new else ""
     if taken:
         return taken

@@ -78,6 +78,8 @@ class Tree:
             for path, file in files.items()
             if file.stored and file.link != "\0other" and path not in self.shown
         }
+        # Re-laying only what changed makes a verdict on a large tree cheap; the stamp says whether
+        # a gate touched a file, and no program can set a change time.
         standing = {
             path
             for path, (file, late, stamp) in self._laid.items()
@@ -91,6 +93,7 @@ class Tree:
         self._laid = {path: self._laid[path] for path in standing}
         for path in sorted(files.keys() - standing):
             self._put(path, files[path], late=path in new)
+        # Build outputs are the baseline's, copied anew: an agent's would be taken for up to date.
         for name, source in self.outputs.items():
             copied(source, self.folder / name)
         for name, source in self.shown.items():
@@ -127,6 +130,8 @@ class Tree:
             else:
                 target.write_bytes(content(self.objects, kept.digest))
                 target.chmod(kept.mode | stat.S_IRUSR)
+                # `make` compares times: what is of the baseline must be older than what was done
+                # since.
                 if not late:
                     os.utime(target, ns=(kept.mtime, kept.mtime))
         except OSError as error:
@@ -139,6 +144,7 @@ class Tree:
         target.parent.mkdir(parents=True, exist_ok=True)
         if not self.contained:
             target.symlink_to(place)
+        # A mount point must be of the same kind as what is mounted on it.
         elif place.is_dir():
             target.mkdir()
         else:
@@ -160,6 +166,7 @@ def copied(source: Path, target: Path) -> None:
 
 
 def _copied(source: str, target: str) -> str:
+    # Sharing blocks is instant, but only some file systems can: any failure means a plain copy.
     with suppress(OSError), Path(source).open("rb") as old, Path(target).open("wb") as new:
         ioctl(new.fileno(), _FICLONE, old.fileno())
         shutil.copystat(source, target)

@@ -101,6 +101,7 @@ def observed(
     if len(walk.files) > MOST:
         raise ConfigError(f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST:,}")
     for path in walk.files:
+        # What no snapshot keeps is not delivered, and so must not help a gate to pass.
         if path not in baseline.files and (snapshot is None or path in snapshot):
             current = files.kept(path)
             if current is not None:
@@ -113,6 +114,7 @@ def linked(files: Mapping[str, KeptFile], root: Path, named: Collection[str]) ->
     """`named`, and where links among what decides lead to: folders or files of the tree."""
     targets = set(named)
     links = {path: file.link for path, file in files.items() if file.link}
+    # A link may lead to another link: repeat until nothing new is found, at most once for each.
     for _ in range(len(links) + 1):
         before = len(targets)
         for path, link in links.items():
@@ -155,6 +157,7 @@ def _with(
     for path, change in changes.items():
         if change is None:
             tree.pop(path, None)
+    # A file cannot lie below another file: where one took a folder's place, its files are gone.
     blocked = {path for path in tree for at in _above(path) if at in tree}
     return {path: file for path, file in tree.items() if path not in blocked}
 
@@ -239,6 +242,7 @@ def _clear(root: Path, folder: Path, path: str) -> None:
 
 def _aside(root: Path, folder: Path, path: str) -> None:
     """Move `path` out of the tree; nobody has to guess what it was."""
+    # Nothing that was set aside is overwritten, also not by a loop that sets it aside again.
     for number in range(1, 100_000):
         target = folder / "set-aside" / str(number) / path
         if not os.path.lexists(target) and not os.path.lexists(target.parents[path.count("/")]):
@@ -246,6 +250,7 @@ def _aside(root: Path, folder: Path, path: str) -> None:
     else:
         raise LogError(f"{str(folder)!r} is full of files that were set aside")
     target.parent.mkdir(parents=True)
+    # Opening it refuses a path that leads through a link.
     with Jail(root, (), ()).directory(tuple(path.split("/")[:-1])):
         shutil.move(root / path, target)
 
@@ -253,6 +258,7 @@ def _aside(root: Path, folder: Path, path: str) -> None:
 def _mode(jail: Jail, path: str, mode: int) -> None:
     *folders, name = path.split("/")
     with jail.directory(tuple(folders)) as opened:
+        # Through a descriptor: the name could be a link by the time `chmod` follows it.
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened)
         with suppress(OSError):
             os.fchmod(fd, mode)
@@ -304,6 +310,8 @@ class Texts:
                 path: len(pattern.findall(new)) - len(pattern.findall(old))
                 for path, (old, new) in self._changed.items()
             }
+            # The sum, not each file: moving a comment from one file to another silences nothing
+            # new.
             if sum(counts.values()) > 0:
                 where = some([path for path, count in counts.items() if count > 0])
                 doubts.append(f"findings were silenced in place, not mended: {where}")

@@ -74,6 +74,7 @@ def _code(faults: Sequence[Check], root: Path) -> str:
     parts: list[str] = []
     visited: set[tuple[str, int]] = set()
     for fault in faults:
+        # Places close to one another show the same lines: once is enough.
         key = (fault.place.path, fault.place.line // (2 * _AROUND))
         if not fault.place.path or key in visited:
             continue
@@ -183,6 +184,7 @@ async def _attempts(
             ended.quality,
             ended.spent.usage.tokens,
         )
+        # The log does not explain the files: what it claims to have mended is not believed.
         if unexplained:
             return [*(attempt for attempt in fine if not attempt.kept), whole]
         fine.append(whole)
@@ -336,6 +338,7 @@ class CrossLoopLearner:
 
     async def take_in(self, history: LoopHistory, kinds: Collection[Kind] = KINDS) -> Learnt:
         """Attribute, settle, extract: in this order, so that no loop judges its own lessons."""
+        # A resumed loop is counted once: what it taught before is settled anew.
         await self.registry.reopened(
             history.loop, iterations=history.iterations, solved=history.succeeded
         )

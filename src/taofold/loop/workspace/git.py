@@ -64,6 +64,7 @@ class Git:
         git = host.program("git", self.tree)
         if not git:
             raise RunError("git is not installed, or lies only where an agent works")
+        # `--literal-pathspecs`: a file may be called `:(exclude)*`.
         flags = ["--literal-pathspecs", *_HARMLESS, "-c", "gc.auto=0", "-c", "core.quotePath=false"]
         if self.own:
             flags += ["-c", "core.autocrlf=false", "-c", "core.symlinks=true"]
@@ -148,6 +149,7 @@ class Git:
         git = Git(self.store, self.tree, index, own=False)
         reference = git.usable(branch)
         parent = git._commit(reference) or git._commit("HEAD")
+        # An index left by a process that died would bring its entries into the commit.
         index.unlink(missing_ok=True)
         git.run("read-tree", parent or "--empty")
         git.run("add", "--all", "--", str(root))
@@ -161,6 +163,7 @@ class Git:
         above = ["-p", parent] if parent else []
         raw = git.run("commit-tree", tree, *above, given=text.encode(), more=git._author())
         commit = os.fsdecode(raw).strip()
+        # With the old value: whoever moved the branch meanwhile is not overwritten.
         git.run("update-ref", "-m", title, reference, commit, git._commit(reference) or "0" * 40)
         return commit
 
@@ -246,6 +249,7 @@ def repository(root: Path) -> Git | None:
     if done.returncode or len(lines) != 2:
         return None
     store = Path(lines[0])
+    # A directory named `x.git` with HEAD and objects in it may have been laid by anybody.
     if store.is_relative_to(root) and ".git" not in store.relative_to(root).parts:
         return None
     return Git(store, Path(lines[1]), own=False)

@@ -66,6 +66,7 @@ class Snapshots(Git):
         skipped: list[str] = []
         for name in names:
             _sort(self.tree, name, stored, gone, skipped)
+        # Removed first: where a file took a folder's place the index cannot hold both.
         self.run("update-index", "-z", "--force-remove", "--stdin", given=nul([*gone, *skipped]))
         self.run(
             "update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=nul(stored)
@@ -195,6 +196,7 @@ def write(tree: Path, path: str, mode: str, data: bytes) -> None:
     jail.write(path, data)
     with jail.directory(tuple(parts[:-1])) as folder:
         fd = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        # Of the mode, git keeps only whether a file is executable: all else stays as it is.
         old = stat.S_IMODE(os.fstat(fd).st_mode)
         os.fchmod(fd, old | 0o111 if mode.endswith("755") else old & ~0o111)
         os.close(fd)
@@ -206,11 +208,13 @@ def _remove(tree: Path, path: str) -> None:
         os.unlink(parts[-1], dir_fd=folder)
     for parent in list((tree / path).parents)[: len(parts) - 1]:
         with suppress(OSError):
+            # Git knows no empty folders: one that held only removed files goes too.
             parent.rmdir()
 
 
 def _empty(place: Path) -> None:
     """A directory where a file is wanted: it may hold nothing but what was removed already."""
+    # The innermost first; `rmdir` fails on anything that is not empty.
     for folder, _, _ in sorted(os.walk(place), reverse=True):
         Path(folder).rmdir()
 

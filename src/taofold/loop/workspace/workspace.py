@@ -224,6 +224,7 @@ class Workspace:
         now = home.take(repository(self.project), "project")
         foreign = set(home.changed(self.first.id, now.id))
         same = set(home.changed(result.id, now.id))
+        # The same change on both sides is no clash: bringing it back is done already.
         clash = sorted(path for path in paths if path in foreign and path in same)
         if clash:
             raise Refused(
@@ -245,6 +246,7 @@ class Workspace:
         now = self.snapshot("before reverting")
         others = self.changed(before.id, now.id)
         if others and not force:
+            # Refused: the snapshot just taken must not count as the loop's last state.
             self.last = before
             self._save()
             raise Refused(
@@ -322,6 +324,7 @@ class Workspace:
         )
         temporary = self.folder / f"{FILE}.{os.getpid()}"
         temporary.write_bytes(msgspec.json.encode(record))
+        # Atomic: the only record of where the snapshots are is never half written.
         temporary.rename(self.folder / FILE)
 
 
@@ -346,6 +349,7 @@ def open_workspace(
     if state.is_relative_to(home):
         raise ConfigError(f"{str(folder)!r} lies in the project; an agent could write there")
     state.mkdir(parents=True, exist_ok=True)
+    # An index of its own: the store's index belongs to the work root, which may be elsewhere.
     own = Snapshots(shadow(state, home).store, home, state / "project.index")
     first = own.take(repository(home), "before iteration 1")
     root, top, whole = home, "", ""
@@ -359,6 +363,7 @@ def open_workspace(
         whole = git.whole(Path(top)) if top and Path(top) != root else ""
         now = git.take(None)
         git.restore(first.id, now.id)
+    # Found once, before an agent has worked: later, a repository could be the agent's.
     around = repository(root)
     location = (str(around.store), str(around.tree)) if around is not None else ("", "")
     space = Workspace(
@@ -384,6 +389,7 @@ def _worktree(project: Path, target: Path) -> tuple[Path, str]:
     if git is None:
         raise ConfigError(f"{str(project)!r} is no git repository: use a copy")
     with suppress(RunError):
+        # A worktree whose folder is gone would keep its name from being used again.
         git.run("worktree", "prune")
     try:
         git.run("worktree", "add", "--quiet", "--detach", str(target))
