@@ -85,9 +85,10 @@ def _failed(steps: Sequence[Step]) -> tuple[FailedAction, ...]:
     return tuple(failures)[-_MOST:]
 
 
-def _why(seen: Observation) -> str:
-    reason = seen.extraction or (seen.result if isinstance(seen.result, str) else seen.refused)
-    return key_line(reason or seen.status, failed=True)[:_SHOWN]
+def _why(observation: Observation) -> str:
+    result = observation.result if isinstance(observation.result, str) else observation.refused
+    reason = observation.extraction or result
+    return key_line(reason or observation.status, failed=True)[:_SHOWN]
 
 
 def _short(parameters: dict[str, Any]) -> str:

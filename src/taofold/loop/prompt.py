@@ -47,7 +47,8 @@ def goal(state: LoopState, number: int, failing: str) -> str:
         parts.append("\n".join(["Also said by the person:", *[f"- {note}" for note in wish.notes]]))
     parts.append(f"## Iteration {number} of at most {state.bounds.iterations}")
     if failing.strip():
-        parts.append(f"## What fails now\n{_standing(state)}\n{quoted(failing)}")
+        summary = "" if state.verdict is None else f"{state.verdict.summary}."
+        parts.append(f"## What fails now\n{summary}\n{quoted(failing)}")
     window = done[-wish.memory :] if wish.memory else ()
     if window:
         parts.append(
@@ -79,21 +80,18 @@ def _criteria(state: LoopState) -> str:
     return f"It is done when every one of these commands succeeds:\n{commands}"
 
 
-def _standing(state: LoopState) -> str:
-    return "" if state.verdict is None else f"{state.verdict.summary}."
-
-
-def _told(state: LoopState, one: IterationEnded) -> str:
+def _told(state: LoopState, iteration: IterationEnded) -> str:
     """An earlier iteration in a few lines."""
-    then = state.quality_before(one.number)
-    changed = ", ".join(one.changed[:8]) + (", …" if len(one.changed) > 8 else "")
+    then = state.quality_before(iteration.number)
+    changed = ", ".join(iteration.changed[:8]) + (", …" if len(iteration.changed) > 8 else "")
     head = (
-        f"Iteration {one.number}: {then:.0%} → {one.quality:.0%} of the checks pass; "
-        f"changed {changed or 'nothing'}; its run ended as {one.status} ({one.stop_reason})."
+        f"Iteration {iteration.number}: {then:.0%} → {iteration.quality:.0%} of the checks pass; "
+        f"changed {changed or 'nothing'}; its run ended as {iteration.status} "
+        f"({iteration.stop_reason})."
     )
-    if one.blocked:
-        head += f" Not taken as complete: {one.blocked}."
-    answer = quoted(excerpt(_MARKS.sub("", one.said), SAID)) if one.said else ""
+    if iteration.blocked:
+        head += f" Not taken as complete: {iteration.blocked}."
+    answer = quoted(excerpt(_MARKS.sub("", iteration.said), SAID)) if iteration.said else ""
     return f"{head}\n{answer}".rstrip()
 
 

@@ -15,6 +15,7 @@ from taofold.core.checks import Check
 from taofold.core.text import iso, visible
 from taofold.loop import events as loop_events
 from taofold.loop.gates.results import limits
+from taofold.loop.learner.lessons import Learnt
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import OLD
 from taofold.loop.verdict import Verdict
@@ -213,8 +214,8 @@ def ended_at(records: Sequence[loop_events.LoopRecord]) -> dict[int, int]:
 
 def cross_loop(state: LoopState) -> dict[str, Any]:
     """`cross_loop_learning` with the seed's names (XTL-31)."""
-    learnt = state.learnt
-    used = {use.pattern: use for use in learnt.injected} if learnt is not None else {}
+    learnt = state.learnt or Learnt()
+    used = {use.pattern: use for use in learnt.injected}
     ids = dict.fromkeys(
         [pattern for injection in state.injected for pattern in injection.lessons.patterns]
     )
@@ -235,15 +236,15 @@ def cross_loop(state: LoopState) -> dict[str, Any]:
                 "new": extracted.new,
                 "success_rate": extracted.success_rate,
             }
-            for extracted in (learnt.extracted if learnt is not None else ())
+            for extracted in learnt.extracted
         ],
         "improvement_estimate": {
-            "baseline_iterations": learnt.baseline_iterations if learnt is not None else None,
+            "baseline_iterations": learnt.baseline_iterations,
             "actual_iterations": len(state.done),
-            "improvement": learnt.improvement if learnt is not None else None,
-            "n": learnt.n if learnt is not None else 0,
+            "improvement": learnt.improvement,
+            "n": learnt.n,
         },
-        "notes": list(learnt.notes) if learnt is not None else [],
+        "notes": list(learnt.notes),
     }
 
 
@@ -265,36 +266,38 @@ def trajectory(state: LoopState) -> str:
 
 
 def _analytics(
-    loop: str, state: LoopState, one: loop_events.IterationEnded, at: dict[int, int]
+    loop: str, state: LoopState, iteration: loop_events.IterationEnded, at: dict[int, int]
 ) -> dict[str, Any]:
-    """One iteration in the layout of the seed's analytics."""
-    then = state.quality_before(one.number)
-    errors = one.verdict.errors
+    """An iteration in the layout of the seed's analytics."""
+    then = state.quality_before(iteration.number)
+    errors = iteration.verdict.errors
     return {
         "loop_id": loop,
-        "iteration_number": one.number,
-        "run_id": one.run,
-        "timestamp": iso(at.get(one.number, 0)),
-        "quality_score": round(100 * one.quality, 1),
-        "quality_delta": round(100 * (one.quality - then), 1),
-        "tokens_used": one.spent.usage.tokens,
-        "token_cost_usd": round(one.spent.usage.usd, 9),
-        "execution_time_ms": one.spent.ms,
-        "verification_status": "passed" if one.verdict.passed and not one.blocked else "failed",
-        "blocked": one.blocked or None,
-        "test_results": results(one.verdict),
-        "output_snapshot_path": one.snapshot,
-        "changed": list(one.changed),
-        "steps": one.spent.steps,
-        "tools": one.tools,
-        "confidence": one.confidence,
-        "commit": one.commit or None,
+        "iteration_number": iteration.number,
+        "run_id": iteration.run,
+        "timestamp": iso(at.get(iteration.number, 0)),
+        "quality_score": round(100 * iteration.quality, 1),
+        "quality_delta": round(100 * (iteration.quality - then), 1),
+        "tokens_used": iteration.spent.usage.tokens,
+        "token_cost_usd": round(iteration.spent.usage.usd, 9),
+        "execution_time_ms": iteration.spent.ms,
+        "verification_status": "passed"
+        if iteration.verdict.passed and not iteration.blocked
+        else "failed",
+        "blocked": iteration.blocked or None,
+        "test_results": results(iteration.verdict),
+        "output_snapshot_path": iteration.snapshot,
+        "changed": list(iteration.changed),
+        "steps": iteration.spent.steps,
+        "tools": iteration.tools,
+        "confidence": iteration.confidence,
+        "commit": iteration.commit or None,
         "reflections": [
             {
-                "iteration": one.number,
-                "type": "success_pattern" if one.verdict.passed else "error_analysis",
+                "iteration": iteration.number,
+                "type": "success_pattern" if iteration.verdict.passed else "error_analysis",
                 "content": root_cause(errors[0]) if errors else "every check passes",
-                "effectiveness": _effect(one.quality - then),
+                "effectiveness": _effect(iteration.quality - then),
             }
         ],
     }

@@ -74,14 +74,14 @@ def _binary(text: str, name: str) -> tuple[list[Check], str]:
     return checks, ""
 
 
-def _cargo_check(binary: str, name: str, status: Status, said: str) -> Check:
+def _cargo_check(binary: str, name: str, status: Status, result: str) -> Check:
     name = _LINE.sub("", name)
     if status != "failed":
         return check(f"{binary}::{name}", status)
-    panic = _PANIC.search(said)
+    panic = _PANIC.search(result)
     places = [Place(panic["path"], int(panic["line"]))] if panic else []
-    message = said[panic.end() :].strip().partition("\nnote:")[0] if panic else said.strip()
-    return check(f"{binary}::{name}", status, "panic", message, places, said)
+    message = result[panic.end() :].strip().partition("\nnote:")[0] if panic else result.strip()
+    return check(f"{binary}::{name}", status, "panic", message, places, result)
 
 
 _PLACE: Final = re.compile(r"(?m)^\s*(?P<path>[\w./-]+\.go):(?P<line>\d+): ?(?P<said>.*)$")
@@ -114,16 +114,16 @@ def go(text: str, root: str) -> RunnerReport:
     return RunnerReport(worst(checks), whole=bool(checks) and not open_packages - failed)
 
 
-def _go_check(name: str, status: Status, said: str, row: dict[str, Any]) -> Check:
+def _go_check(name: str, status: Status, printed: str, row: dict[str, Any]) -> Check:
     elapsed = row.get("Elapsed", 0)
     ms = int(elapsed * 1000) if isinstance(elapsed, int | float) else 0
     if status in ("passed", "skipped"):
         return check(name, status, ms=ms)
-    positions = list(_PLACE.finditer(said))
+    positions = list(_PLACE.finditer(printed))
     places = [Place(match["path"], int(match["line"])) for match in positions]
-    kind = "panic" if "panic: " in said else "build" if status == "error" else "FAIL"
-    message = positions[0]["said"] if positions else said.strip().partition("\n")[0]
-    return check(name, status, kind, message, places, said, ms)
+    kind = "panic" if "panic: " in printed else "build" if status == "error" else "FAIL"
+    message = positions[0]["said"] if positions else printed.strip().partition("\n")[0]
+    return check(name, status, kind, message, places, printed, ms)
 
 
 def _said(row: dict[str, Any], key: str) -> str:
@@ -195,8 +195,8 @@ def shown(runner: Runner, text: str) -> str:
     return _CHATTER.sub("", text) if runner in ("mypy", "tsc") else text
 
 
-def _finding(path: str, line: int, code: str, said: Any) -> Check:
-    message = str(said)
+def _finding(path: str, line: int, code: str, text: Any) -> Check:
+    message = str(text)
     name = f"{path}: {code} {message}".lstrip(": ")
     return check(name, "failed", code, message, [Place(path, line)] if path else [])
 

@@ -204,26 +204,26 @@ class FileCache:
         return now
 
 
-def _read(place: Path, found: os.stat_result, objects: Path) -> KeptFile | None:
+def _read(path: Path, status: os.stat_result, objects: Path) -> KeptFile | None:
     try:
-        if stat.S_ISLNK(found.st_mode):
-            return KeptFile(link=str(place.readlink()))
-        if not stat.S_ISREG(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
+            return KeptFile(link=str(path.readlink()))
+        if not stat.S_ISREG(status.st_mode):
             # A pipe, socket or device: never laid, but a change to or from one is noticed.
             return KeptFile(link="\0other")
         # Without O_NONBLOCK, opening a pipe that took the file's place would hang for ever.
-        fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     with os.fdopen(fd, "rb") as file:
-        mode = stat.S_IMODE(found.st_mode) & 0o777
-        if found.st_size > LARGEST:
+        mode = stat.S_IMODE(status.st_mode) & 0o777
+        if status.st_size > LARGEST:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return KeptFile(digest, mode, stored=False, mtime=found.st_mtime_ns)
+            return KeptFile(digest, mode, stored=False, mtime=status.st_mtime_ns)
         data = file.read()
     digest = hashlib.sha256(data).hexdigest()
     store(objects, digest, data)
-    return KeptFile(digest, mode, mtime=found.st_mtime_ns)
+    return KeptFile(digest, mode, mtime=status.st_mtime_ns)
 
 
 def store(objects: Path, digest: str, content: bytes) -> None:

@@ -40,16 +40,16 @@ print(json.dumps(sorted(name for name in found if name.isidentifier())))
 class LoopFolder:
     """A loop's own folder, outside the work root, with what the baseline refers to."""
 
-    def __init__(self, place: Path) -> None:
-        self.place, self.objects, self.tree = place, place / "objects", place / "tree"
+    def __init__(self, path: Path) -> None:
+        self.path, self.objects, self.tree = path, path / "objects", path / "tree"
 
     def environment(self, number: int) -> Path:
         """Where the copy of an environment lies."""
-        return self.place / "environments" / str(number)
+        return self.path / "environments" / str(number)
 
     def output(self, number: int) -> Path:
         """Where the build outputs of the first run lie."""
-        return self.place / "outputs" / str(number)
+        return self.path / "outputs" / str(number)
 
 
 def captured(

@@ -152,15 +152,15 @@ def _tool(path: str, root: Path) -> bool:
     return top in _TOOLS or _shell(root / path) or _CHECKING.search(stem) is not None
 
 
-def _shell(place: Path) -> bool:
-    if place.suffix in (".sh", ".bash", ".zsh"):
+def _shell(script: Path) -> bool:
+    if script.suffix in (".sh", ".bash", ".zsh"):
         return True
-    return not place.suffix and b"sh" in _text(place).partition("\n")[0].encode()[:40]
+    return not script.suffix and b"sh" in _text(script).partition("\n")[0].encode()[:40]
 
 
-def _text(place: Path) -> str:
+def _text(file: Path) -> str:
     try:
-        return place.read_bytes()[:200_000].decode("utf-8", "replace")
+        return file.read_bytes()[:200_000].decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -64,8 +64,8 @@ class Expectations:
     ) -> Verdict:
         """All results together."""
         shares = [
-            expect.share(one.plan.runner, was, one.report.checks, result.passed)
-            for one, was, result in zip(ran, self._baseline.expected, results, strict=True)
+            expect.share(run.plan.runner, was, run.report.checks, result.passed)
+            for run, was, result in zip(ran, self._baseline.expected, results, strict=True)
         ]
         total = sum([count for _, count in shares])
         tampered = any([change.tampering for change in changes])

@@ -121,31 +121,31 @@ class Tree:
                     paths.append(path)
         return [path for path in paths if _size(self.folder / path) <= _LARGEST_OUTPUT]
 
-    def _put(self, path: str, kept: KeptFile, *, late: bool) -> None:
+    def _put(self, path: str, file: KeptFile, *, late: bool) -> None:
         target = self.folder / path
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            if kept.link:
-                target.symlink_to(kept.link)
+            if file.link:
+                target.symlink_to(file.link)
             else:
-                target.write_bytes(content(self.objects, kept.digest))
-                target.chmod(kept.mode | stat.S_IRUSR)
+                target.write_bytes(content(self.objects, file.digest))
+                target.chmod(file.mode | stat.S_IRUSR)
                 # `make` compares times: what is of the baseline must be older than what was done
                 # since.
                 if not late:
-                    os.utime(target, ns=(kept.mtime, kept.mtime))
+                    os.utime(target, ns=(file.mtime, file.mtime))
         except OSError as error:
             raise LogError(f"{path!r} cannot be laid for the gates: {error}") from error
-        self._laid[path] = (kept, late, _stamp(target))
+        self._laid[path] = (file, late, _stamp(target))
 
-    def _show(self, name: str, place: Path) -> None:
+    def _show(self, name: str, source: Path) -> None:
         """A mount point, or a link."""
         target = self.folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if not self.contained:
-            target.symlink_to(place)
+            target.symlink_to(source)
         # A mount point must be of the same kind as what is mounted on it.
-        elif place.is_dir():
+        elif source.is_dir():
             target.mkdir()
         else:
             target.touch()
@@ -174,9 +174,9 @@ def _copied(source: str, target: str) -> str:
     return str(shutil.copy2(source, target))
 
 
-def _stamp(place: Path) -> Stamp:
+def _stamp(path: Path) -> Stamp:
     try:
-        status = place.lstat()
+        status = path.lstat()
     except OSError:
         return (0, 0, 0, 0)
     return (status.st_ino, status.st_ctime_ns, status.st_size, status.st_mode)

@@ -329,7 +329,7 @@ class Texts:
         ]
         return any([name == path or name.startswith(f"{path}::") for name in ids])
 
-    def _text(self, kept: KeptFile | None) -> str:
-        if kept is None or not kept.digest or not kept.stored:
+    def _text(self, file: KeptFile | None) -> str:
+        if file is None or not file.digest or not file.stored:
             return ""
-        return content(self._objects, kept.digest).decode("utf-8", "surrogateescape")
+        return content(self._objects, file.digest).decode("utf-8", "surrogateescape")

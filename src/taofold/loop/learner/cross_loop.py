@@ -88,17 +88,17 @@ def _code(faults: Sequence[Check], root: Path) -> str:
     return "\n".join(parts)[:_MOST_CODE]
 
 
-def _imported(root: Path, test: str, seen: set[tuple[str, int]]) -> list[str]:
+def _imported(root: Path, test: str, visited: set[tuple[str, int]]) -> list[str]:
     """The project's modules that a Python test names in its imports."""
     parts: list[str] = []
     for name, members in _IMPORT.findall(_text(root, test)):
         stem = name.replace(".", "/")
         inner = [f"{stem}/{member.strip()}.py" for member in members.split(",") if member.strip()]
         for path in (f"{stem}.py", f"src/{stem}.py", *inner):
-            if (path, -1) not in seen and len(seen) < _MOST_MODULES:
+            if (path, -1) not in visited and len(visited) < _MOST_MODULES:
                 text = _text(root, path)
                 if text:
-                    seen.add((path, -1))
+                    visited.add((path, -1))
                     parts.append(text)
     return parts
 

@@ -52,7 +52,7 @@ class Git:
     def run(
         self,
         *words: str,
-        given: bytes = b"",
+        stdin: bytes = b"",
         more: Mapping[str, str] | None = None,
         codes: Sequence[int] = (0,),
     ) -> bytes:
@@ -74,7 +74,7 @@ class Git:
                 [git, *flags, *words],
                 cwd=self.tree,
                 env=self._environment(more or {}),
-                input=given,
+                input=stdin,
                 capture_output=True,
                 timeout=SECONDS,
                 check=False,
@@ -120,9 +120,9 @@ class Git:
         """The same as one line of text."""
         return self.run(*words).decode("utf-8", "surrogateescape").strip()
 
-    def names(self, *words: str, given: bytes = b"") -> tuple[str, ...]:
+    def names(self, *words: str, stdin: bytes = b"") -> tuple[str, ...]:
         """Output that is separated by NUL."""
-        raw = self.run(*words, given=given)
+        raw = self.run(*words, stdin=stdin)
         return tuple([os.fsdecode(part) for part in raw.split(b"\0") if part])
 
     def committed(
@@ -161,7 +161,7 @@ class Git:
             return ""
         text = f"{title}\n\n{body}".strip() + "\n"
         above = ["-p", parent] if parent else []
-        raw = git.run("commit-tree", tree, *above, given=text.encode(), more=git._author())
+        raw = git.run("commit-tree", tree, *above, stdin=text.encode(), more=git._author())
         commit = os.fsdecode(raw).strip()
         # With the old value: whoever moved the branch meanwhile is not overwritten.
         git.run("update-ref", "-m", title, reference, commit, git._commit(reference) or "0" * 40)
@@ -172,7 +172,7 @@ class Git:
         if not parent:
             return
         names = self.names("diff-index", "--cached", "-z", "--name-only", "--no-renames", parent)
-        attributes = self.names("check-attr", "-z", "--stdin", "filter", given=nul(names))
+        attributes = self.names("check-attr", "-z", "--stdin", "filter", stdin=nul(names))
         filtered = [
             path
             for path, value in zip(attributes[::3], attributes[2::3], strict=True)
@@ -180,7 +180,7 @@ class Git:
         ]
         if filtered:
             entries = self.run("ls-tree", "-z", "-r", parent, "--", *filtered)
-            self.run("update-index", "-z", "--index-info", given=entries)
+            self.run("update-index", "-z", "--index-info", stdin=entries)
 
     def usable(self, branch: str) -> str:
         """The reference of a branch that may be committed to beside the person's own work.

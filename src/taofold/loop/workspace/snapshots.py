@@ -67,9 +67,9 @@ class Snapshots(Git):
         for name in names:
             _sort(self.tree, name, stored, gone, skipped)
         # Removed first: where a file took a folder's place the index cannot hold both.
-        self.run("update-index", "-z", "--force-remove", "--stdin", given=nul([*gone, *skipped]))
+        self.run("update-index", "-z", "--force-remove", "--stdin", stdin=nul([*gone, *skipped]))
         self.run(
-            "update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=nul(stored)
+            "update-index", "-z", "--add", "--remove", "--replace", "--stdin", stdin=nul(stored)
         )
         return TreeSnapshot(self.text("write-tree"), label, len(stored), tuple(skipped))
 
@@ -153,7 +153,7 @@ def shadow(folder: Path, root: Path) -> Snapshots:
     return git
 
 
-def _sort(tree: Path, name: str, kept: list[str], gone: list[str], skipped: list[str]) -> None:
+def _sort(tree: Path, name: str, stored: list[str], gone: list[str], skipped: list[str]) -> None:
     """Into what is kept, what is there no more, and what is too large."""
     if name.endswith("/"):
         return  # another repository, whose files are its own business
@@ -167,7 +167,7 @@ def _sort(tree: Path, name: str, kept: list[str], gone: list[str], skipped: list
     elif stat.S_ISLNK(status.st_mode) or (
         stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST
     ):
-        kept.append(name)
+        stored.append(name)
     elif stat.S_ISREG(status.st_mode):
         skipped.append(name)
     else:
@@ -212,10 +212,10 @@ def _remove(tree: Path, path: str) -> None:
             parent.rmdir()
 
 
-def _empty(place: Path) -> None:
+def _empty(top: Path) -> None:
     """A directory where a file is wanted: it may hold nothing but what was removed already."""
     # The innermost first; `rmdir` fails on anything that is not empty.
-    for folder, _, _ in sorted(os.walk(place), reverse=True):
+    for folder, _, _ in sorted(os.walk(top), reverse=True):
         Path(folder).rmdir()
 
 
