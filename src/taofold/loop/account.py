@@ -109,4 +109,5 @@ def _executed(steps: Sequence[Step], state: RunState) -> bool:
         # A tool without a declared effect counts as reading.
         elif effects.get(action.tool, "read") != "read":
             changed = number
+    # By position, not by time: actions of one step run at the same time.
     return ran > changed

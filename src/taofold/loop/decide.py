@@ -140,6 +140,7 @@ def _verdict(state: LoopState) -> Close | None:
         iteration.status == "failed" and not iteration.spent.steps
         for iteration in recent[-FRUITLESS:]
     ]
+    # A model that cannot answer twice in a row will not answer the third time either.
     if len(fruitless) == FRUITLESS and all(fruitless):
         return Close("failed", f"the model failed {FRUITLESS} times in a row: {last.said[:300]}")
     flat = [

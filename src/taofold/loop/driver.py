@@ -75,7 +75,10 @@ Hear: TypeAlias = Callable[[loop_events.LoopRecord | Happening], None]
 
 @dataclass(frozen=True)
 class LoopDependencies:
-    """What a loop is driven with: the live things that its stream cannot hold."""
+    """What a loop is driven with: the live things that its stream cannot hold.
+
+    Example: `start(LoopDependencies(log, journal, open_folder, make_agent), Wish(...))`.
+    """
 
     log: Log
     journal: Journal

@@ -34,7 +34,16 @@ class Judged(Value, frozen=True):
 
 
 class LoopEnvironment(Protocol):
-    """A place to work in, with snapshots and gates."""
+    """A place to work in, with snapshots and gates.
+
+    Example of one iteration:
+
+        before = await environment.snapshot("before iteration 1")
+        ...  # the agent works in `environment.root`
+        judged = await environment.judge("iteration 1")
+        if not judged.verdict.passed:
+            await environment.restore(before)
+    """
 
     @property
     def root(self) -> Path:

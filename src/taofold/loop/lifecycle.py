@@ -128,6 +128,7 @@ async def _caught(dependencies: LoopDependencies, stream: LoopStream) -> bool:
     row = await dependencies.journal.row(stream.name)
     if row is not None and row.held and not owner.gone(state.owner):
         return False  # its driver is at it
+    # In a thread: opening a worktree or a copy of a large project blocks for seconds.
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
     if isinstance(move, Clear):
         await stream.append(loop_events.Cleared(left=await environment.clear()))
@@ -182,6 +183,7 @@ async def start(
     # Before the new loop asks for lessons, so that loops whose process died have taught theirs.
     await catch_up(dependencies)
     state = LoopState(wish=wish, bounds=wish.bounds)
+    # A loop whose agent cannot be made must fail here, not in iteration 1 with a baseline taken.
     _check_agent(dependencies, state)
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
     if not environment.contained:
@@ -316,6 +318,7 @@ def _valid(wish: Wish, loop: str) -> None:
         if bad:
             faults.append(ConfigError(text, path=path))
 
+    # All faults at once, so that a person need not find them one by one.
     fault(not wish.task.strip(), "TASK", "it is empty: say what is to be done")
     fault(not wish.commands, "--completion", "name a command that succeeds when the work is done")
     fault(wish.bounds.iterations < 1, "--max-iterations", "at least 1")
@@ -355,6 +358,7 @@ def _resumable(loop: str, state: LoopState, gone: str) -> None:
 
 def _leaves_room(state: LoopState, bounds: LoopLimits) -> None:
     """Refuse limits that would end the loop at once."""
+    # An open iteration may still be finished, even if it is the last that the limit allows.
     if state.open is None and len(state.iterations) >= bounds.iterations:
         raise Refused(
             f"{len(state.iterations)} iterations were used: resume with --max-iterations "
@@ -432,6 +436,7 @@ async def abort(
     stream = await load(dependencies.journal, loop, now=dependencies.now)
     while True:
         state = stream.state
+        # A loop that was given up with its files kept may still have them put back later.
         if not keep and state.status == "aborted" and not state.reverted:
             break
         if state.status not in LIVE and state.status != "crashed":
@@ -452,6 +457,7 @@ async def abort(
         if keep:  # there is nothing left to keep
             return stream.state, ()
         raise
+    # The last snapshot is from before the iteration: what its agent did since would be lost.
     if state.open is not None and state.status != "aborted":
         await environment.snapshot("as it was given up")  # since the last one the agent worked
     paths = await environment.leave(keep=keep, force=force)
@@ -466,6 +472,7 @@ async def _let_go(dependencies: LoopDependencies, name: str, state: LoopState) -
     """Wait until the process that drove the loop has stopped."""
     if state.status not in DRIVEN or owner.mine(state.owner):
         return
+    # Polled: the process may be on another machine, where only its lease can be seen.
     waited = 0.0
     while waited < _PATIENCE and not owner.gone(state.owner):
         row = await dependencies.journal.row(name)

@@ -266,6 +266,7 @@ def _began(state: LoopState, event: loop_events.IterationStarted, at: int) -> Lo
 def _over(state: LoopState, event: loop_events.IterationEnded) -> LoopState:
     _need(state, "running", "the end of an iteration")
     going = state.open
+    # Two processes may both believe to drive the loop: the second end of an iteration is refused.
     if going is None or going.number != event.number:
         raise Refused(f"iteration {event.number} is not going on")
     return replace(

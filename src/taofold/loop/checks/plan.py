@@ -98,6 +98,7 @@ def writing(words: Sequence[str]) -> list[str]:
 def _python(program: str, rest: list[str]) -> tuple[Runner, list[str]] | None:
     """`python -m pytest …`: the interpreter's own options are kept."""
     index = 0
+    # Options before `-m` are the interpreter's own, and some of them take a value.
     while index < len(rest) and rest[index].startswith("-") and rest[index] != "-m":
         index += 2 if rest[index] in _VALUED else 1
     if rest[index : index + 1] != ["-m"] or len(rest) < index + 2:

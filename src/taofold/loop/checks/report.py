@@ -135,6 +135,7 @@ def worst(checks: Iterable[Check]) -> tuple[Check, ...]:
     """One check per id, the worst: who reports a test twice gains nothing."""
     by_id: dict[str, Check] = {}
     for check in checks:
+        # The worst counts: a test that is reported twice must have passed twice.
         before = by_id.get(check.id)
         if before is None or _RANK[check.status] > _RANK[before.status]:
             by_id[check.id] = check
@@ -147,6 +148,7 @@ def numbered(checks: Iterable[Check]) -> tuple[Check, ...]:
     unique: list[Check] = []
     for check in checks:
         counts[check.id] = counts.get(check.id, 0) + 1
+        # Linters report the same message for several lines, and an id holds no line.
         if counts[check.id] > 1:
             check = msgspec.structs.replace(check, id=f"{check.id} #{counts[check.id]}")
         unique.append(check)

@@ -245,6 +245,7 @@ class Bench:
         where = self.tree.seen / gate.folder
         path = os.pathsep.join([self.tree.moved(entry) for entry in self.path.split(os.pathsep)])
         variables = environment(path, gate)
+        # Node's reporter takes no arguments: it finds the pipe through its environment.
         if any([word.startswith("--test-reporter") for word in argv]):
             variables["TAOFOLD_GATE_IN"] = str(wire.source)
         if self.why_not:
@@ -282,6 +283,7 @@ class Bench:
     def _readable(self, argv: Sequence[str], scratch: Path) -> tuple[Path, ...]:
         """This Python's homes, the program's, and the scripts."""
         root = self.tree.root
+        # Everything else of the machine is hidden, the person's home above all.
         folders = {*python_homes(), scratch, *([self.bytecode] if self.bytecode else [])}
         for word in argv:
             if word.startswith("/"):
@@ -303,6 +305,7 @@ class Bench:
         )
 
     def _settings(self, gate: Gate, apart: Sequence[str]) -> dict[str, object]:
+        # `-I` makes an interpreter ignore PYTHONPATH: the launcher adds what the person asked for.
         more = gate.env.get("PYTHONPATH", "").split(os.pathsep)
         path = [str(self.tree.seen / gate.folder / self.tree.moved(part)) for part in more if part]
         moved = [] if self.tree.contained else [str(self.tree.root), str(self.tree.folder)]

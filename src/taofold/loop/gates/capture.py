@@ -116,6 +116,7 @@ def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, ran: Sequence[Gat
         expected=tuple(expectations),
         named=tuple(sorted({*baseline.named, *(own & baseline.files.keys())})),
         outputs=tuple(outputs),
+        # Snapshots of outputs and the like, which the gates write themselves: no sign of tampering.
         rewritten=tree.touched(),
     )
 
@@ -123,6 +124,7 @@ def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, ran: Sequence[Gat
 async def outside(bench: Bench, gates: Iterable[Gate]) -> tuple[str, ...]:
     """Names of the modules that the gates' interpreters find outside the work root."""
     programs = {"python", "python3", *[bench.program(gate) for gate in gates]}
+    # The modules of every interpreter count: which of them a gate uses may depend on its script.
     programs |= {str(bench.tree.seen / folder / "bin" / "python") for folder in bench.environments}
     modules: set[str] = set()
     for program in sorted(programs):

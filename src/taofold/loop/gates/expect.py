@@ -103,6 +103,7 @@ def rebased(runner: Runner, was: Expected, now: Expected, edited: Collection[str
     if runner not in TESTS:
         return was
     ids = {*was.checks, *was.names, *now.checks, *now.names}
+    # Which tests exist may follow from a file that holds none: configuration, a helper, data.
     every = not all([any([_in(runner, name, path) for name in ids]) for path in edited])
 
     def mine(name: str) -> bool:
@@ -112,6 +113,7 @@ def rebased(runner: Runner, was: Expected, now: Expected, edited: Collection[str
     names = {name: tests for name, tests in was.names.items() if not (every or mine(name))}
     for name, status in now.checks.items():
         if every or mine(name):
+            # A test that the edited file does not hold must pass if it had to before.
             checks[name] = status if mine(name) else was.checks.get(name, status)
     names |= {name: tests for name, tests in now.names.items() if every or mine(name)}
     plugins = tuple(dict.fromkeys([*was.plugins, *(now.plugins if every else ())]))
@@ -153,11 +155,13 @@ def interference(was: Expected, report: RunnerReport, root: str) -> tuple[str, .
 def share(runner: Runner, was: Expected, checks: Iterable[Check], passed: bool) -> tuple[int, int]:
     """How many of the baseline's and the new checks pass, and how many there are."""
     now = {check.id: check.status for check in checks}
+    # Without checks the exit code is all there is.
     if runner == "command" or not (was.checks or was.names or now):
         return int(passed), 1
     names = {**was.checks, **dict.fromkeys(now)}
     if runner not in TESTS:  # findings: what is no longer found is right
         return len([name for name in names if name not in now]), len(names)
+    # Tests that were skipped and still are say nothing in either direction.
     counted = [n for n in names if not (now.get(n) == was.checks.get(n) == "skipped")]
     lost = [n for n in was.names if now.get(n) not in (None, "passed")]
     good = len([name for name in counted if now.get(name) == "passed"])

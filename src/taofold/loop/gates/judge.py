@@ -69,6 +69,7 @@ class Judge:
         self.gates, self.allow_edit = tuple(gates), tuple(allow_edit)
         self.network = network
         self.contain: Contain = contain
+        # Found out once: a verdict must not depend on whether containment works at that moment.
         self.why_not = contained(contain, network=network)
         self.second = second
         """Are tests that pass also run against the product in a process of its own?"""
@@ -171,6 +172,7 @@ class Judge:
         changes += work.changes(baseline)
         texts = Texts(baseline, work, self.own.objects)
         proof: dict[str, KeptFile] = await WORKERS.run(texts.proof)
+        # Taken before the gates run, as `proof` is: neither may depend on what a gate writes.
         delivery = work.delivery(baseline)
         ran, results = await self._run(baseline, work, texts, proof, "")
         notes: list[str] = []
@@ -242,6 +244,8 @@ class Judge:
     ) -> tuple[list[GateResult], list[str]]:
         """The second judge: Python tests once more, with the product in another process."""
         bench = self.bench(baseline)
+        # Only what may be changed is loaded apart: tests and their helpers stay in their own
+        # process.
         product = [
             path
             for path in proof
@@ -398,6 +402,7 @@ class Judge:
         edited: dict[str, str] = {}
         for path in work.left_out:
             now = work.now[path]
+            # A new test is no edit of what is there; a new file that configures the gate is.
             if path in baseline.files or role(path, baseline.named) == "runner":
                 edited[path] = (
                     "" if now is None else f"{now.digest or now.link} {now.mode & 0o755:o}"

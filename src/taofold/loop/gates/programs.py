@@ -70,6 +70,8 @@ def named(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
             paths |= {path for word in words if (path := _file(word, folder, root))}
         todo.append((shlex.join(gate.argv) if gate.argv else gate.command, folder))
         todo += [(text, folder) for text in _recipes(words, folder)]
+    # The texts of the gates themselves come first: what they run directly is always a part of the
+    # check, what a recipe runs only if it looks like a tool of one.
     direct, visited = len(gates), set[str]()
     while todo:
         text, folder = todo.pop(0)
@@ -184,6 +186,7 @@ def search_path(root: Path) -> str:
 
 def environment(path: str, gate: Gate) -> dict[str, str]:
     inherited = {name: os.environ[name] for name in ALLOWED if name in os.environ}
+    # No colours and no terminal: outputs are read by programs. No bytecode beside the sources.
     fixed = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
     rustup = os.environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
     # GOTOOLCHAIN=local: `go` must not download another toolchain because `go.mod` asks for it.

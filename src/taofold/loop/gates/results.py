@@ -142,6 +142,7 @@ def apart(first: "GateRun", second: "GateRun") -> tuple[tuple[str, ...], str]:
     """
     good = [check.id for check in first.report.checks if check.status == "passed"]
     now = {check.id: check for check in second.report.checks}
+    # No doubt follows from these: a test that passes objects to the product cannot be run so.
     cannot = [name for name in good if name not in now or now[name].error_type == "Apart"]
     lost = [name for name in good if name not in cannot and now[name].status != "passed"]
     note = f"second judge: {len(good) - len(cannot) - len(lost)} of {len(good)} tests also pass "
@@ -188,6 +189,7 @@ def _ended(gate: Gate, ran: "GateRun") -> list[str]:
     if ran.fault:
         return [ran.fault]
     reasons: list[str] = []
+    # A signal is never a verdict: it may be the kernel's, for want of memory.
     if ran.code is None or ran.code < 0:
         reasons.append(f"it was killed by signal {-(ran.code or 0)}")
     elif ran.code:

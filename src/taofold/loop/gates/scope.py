@@ -125,6 +125,7 @@ def role(path: str, named: Collection[str] = ()) -> Role:
     folded = path.casefold()
     *folders, name = folded.split("/")
     suffix = name.rpartition(".")[2] if "." in name else ""
+    # The order decides: `tests/conftest.py` configures the gate before it is a test.
     if _fits(name, RUNNER) or (not folders and ".config." in name):
         return "runner"
     if _fits(name, BUILD) or folded.startswith(BUILD_FOLDERS):
@@ -134,8 +135,10 @@ def role(path: str, named: Collection[str] = ()) -> Role:
     # `expected_value.py` is code that only has the name.
     if suffix not in CODE and _fits(name, YARDSTICKS):
         return "test"
+    # After the roles that names tell: what a gate runs is "command" only if nothing else is known.
     if path in named or any([path.startswith(f"{folder}/") for folder in named]):
         return "command"
+    # Hidden files are settings of tools that nobody here may know: never part of the proof.
     if any([part.startswith(".") for part in (*folders, name)]):
         return "other"
     if suffix in CODE or suffix in PROSE:
@@ -152,6 +155,7 @@ def excluded(path: str, *, new: bool, rules: ScopeRules) -> str:
     if allowed(path, rules.allow_edit):
         return ""
     kind = role(path, rules.named)
+    # A command such as `grep -q done NOTES` asks for the very file that is to be made.
     if path in rules.wanted and kind in ("data", "other"):
         return ""
     match kind:
@@ -171,6 +175,7 @@ def _data(path: str, new: bool, rules: ScopeRules) -> str:
         return ""
     if not new:
         return "it is data that no code lies beside"
+    # Only at the root: below it such files are as often data of the product.
     configures = not folder and path.rpartition(".")[2].casefold() in _CONFIGURES
     return "it could configure a tool" if configures else ""
 
@@ -178,11 +183,13 @@ def _data(path: str, new: bool, rules: ScopeRules) -> str:
 def _taken(path: str, rules: ScopeRules) -> str:
     """Would a new file be found in place of something else?"""
     parts = path.split("/")
+    # `make` does nothing for a target whose file is there and has no prerequisites.
     if parts[0] in rules.targets and parts[0] not in rules.folders:
         return f"make would take it for its target {parts[0]!r}"
     name, _, suffix = parts[-1].rpartition(".")
     for at, part in enumerate(parts):
         folder = "/".join(parts[:at])
+        # Inside a package a module is imported by the package's name, so it can hide no other.
         if folder in rules.packages:
             return ""
         last = at == len(parts) - 1

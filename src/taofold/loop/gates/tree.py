@@ -215,6 +215,7 @@ def removed(folder: Path) -> None:
     """
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
+        # A gate may have taken away the rights that are needed to remove what it made.
         for inner, _, _ in os.walk(folder):
             with suppress(OSError):
                 Path(inner).chmod(0o700)

@@ -54,6 +54,7 @@ class WorkDiff(Value, frozen=True):
 
     def delivery(self, baseline: Baseline) -> dict[str, KeptFile]:
         """The baseline with everything that was done, but for tampering."""
+        # What was left out of the proof is delivered all the same: new tests, documents, data.
         rest = {path: file for path, file in self.now.items() if path not in self.tampering}
         return _with(baseline.files, rest)
 
@@ -235,6 +236,7 @@ def _clear(root: Path, folder: Path, path: str) -> None:
         except FileNotFoundError:
             return
         last = count == len(parts)
+        # A directory on the way stays; a file or a link in its place was laid there by somebody.
         if last or not stat.S_ISDIR(status.st_mode):
             _aside(root, folder, part)
             return
@@ -279,6 +281,7 @@ class Texts:
 
     def __init__(self, baseline: Baseline, work: WorkDiff, objects: Path) -> None:
         self._baseline, self._work, self._objects = baseline, work, objects
+        # What a person allowed to edit is taken as it is, comments that silence included.
         self._changed = {
             path: (self._text(baseline.files.get(path)), self._text(file))
             for path, file in work.now.items()

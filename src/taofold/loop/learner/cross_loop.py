@@ -94,6 +94,7 @@ def _imported(root: Path, test: str, visited: set[tuple[str, int]]) -> list[str]
     for name, members in _IMPORT.findall(_text(root, test)):
         stem = name.replace(".", "/")
         inner = [f"{stem}/{member.strip()}.py" for member in members.split(",") if member.strip()]
+        # Where a project keeps its modules is not known: each usual place is tried.
         for path in (f"{stem}.py", f"src/{stem}.py", *inner):
             if (path, -1) not in visited and len(visited) < _MOST_MODULES:
                 text = _text(root, path)
@@ -113,6 +114,8 @@ def _text(root: Path, path: str) -> str:
     """A file below `root`; "" for one that is not there, too large, or elsewhere."""
     try:
         file = (root / path).resolve()
+        # A place in a traceback may name any file of the machine: only those of the project are
+        # read.
         if not file.is_relative_to(root.resolve()) or file.stat().st_size > _MOST_FILE:
             return ""
         return file.read_text(encoding="utf-8", errors="replace")

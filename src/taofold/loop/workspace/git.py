@@ -66,6 +66,7 @@ class Git:
             raise RunError("git is not installed, or lies only where an agent works")
         # `--literal-pathspecs`: a file may be called `:(exclude)*`.
         flags = ["--literal-pathspecs", *_HARMLESS, "-c", "gc.auto=0", "-c", "core.quotePath=false"]
+        # Our store keeps contents as they are; the project's own settings hold for its repository.
         if self.own:
             flags += ["-c", "core.autocrlf=false", "-c", "core.symlinks=true"]
             flags += ["-c", "core.preloadIndex=true", "-c", "core.untrackedCache=false"]
@@ -218,6 +219,7 @@ class Git:
 
 def _overridden(keys: Iterable[str]) -> dict[str, str]:
     """Variables with which git runs none of these filters."""
+    # Configuration from the environment wins over every file, so no file has to be trusted.
     variables = {"GIT_CONFIG_COUNT": "0"}
     for number, name in enumerate(keys):
         variables["GIT_CONFIG_COUNT"] = str(number + 1)

@@ -54,6 +54,7 @@ class Snapshots(Git):
         """
         tracked = self.names("ls-files", "-z", "--cached")
         names = dict.fromkeys(self.names("ls-files", "-z", "--others", "--exclude-standard"))
+        # What is in the index but ignored by now is kept too: `--others` does not list it.
         names |= dict.fromkeys(tracked)
         if project is not None:  # tracked although ignored
             with suppress(RunError):
@@ -186,6 +187,7 @@ def write(tree: Path, path: str, mode: str, data: bytes) -> None:
             break
         if count == len(parts) and target.is_dir():
             _empty(target)
+    # Written through descriptors: no link on the way is followed, whoever lays it meanwhile.
     jail = Jail(tree, (), ())
     if mode == _LINK:
         with jail.directory(tuple(parts[:-1]), create=True) as folder:

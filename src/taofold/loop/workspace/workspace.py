@@ -184,6 +184,7 @@ class Workspace:
 
     def restore(self, snapshot: str) -> tuple[str, ...]:
         """Put the files of a snapshot in place; the paths that this changed."""
+        # So that nothing is lost: the state before is kept even if nobody asked for it.
         now = self.snapshot("before restoring")
         touched = self.git.restore(snapshot, now.id)
         self.snapshot("restored")
@@ -219,6 +220,7 @@ class Workspace:
         if self.mode == "place":
             return ()
         result = self.snapshot("brought back")
+        # Only what the loop changed is brought back; all else stays as the person has it by now.
         paths = self.changed(self.first.id, result.id)
         home = Snapshots(self.git.store, self.project, self.folder / "project.index")
         now = home.take(repository(self.project), "project")
@@ -379,6 +381,7 @@ def state_folder(project: Path | str, home: Path | str, loop_id: str) -> Path:
     if not state_home.is_relative_to(root):
         return state_home / "loops" / loop_id
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    # The project's path stands for it: two projects may have loops of the same name.
     mark = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return Path(state) / "taofold" / "loops" / mark / loop_id
 
