@@ -58,7 +58,7 @@ def check(folder: Path, story: str) -> None:
     for kind in ("LoopStarted", "BaselineTaken", "LoopEnded", "Taught"):
         assert kinds.count(kind) == 1, kinds
     assert kinds.count("IterationStarted") == kinds.count("IterationEnded") == 3
-    assert kinds.count("Injected") == 1
+    assert kinds.count("LessonsInjected") == 1
     for records in runs.values():
         written = [
             r for r in records

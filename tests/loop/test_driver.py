@@ -531,7 +531,7 @@ async def test_a_dead_process_on_this_machine_is_noticed_at_once(tmp_path: Path)
         loop_events.LoopStarted(wish=wish(tmp_path), owner=gone)
     )
     assert (await resume(given, "x")).status == "completed"
-    assert "Crashed" in await kinds(given.journal, "x")
+    assert "LoopCrashed" in await kinds(given.journal, "x")
 
 
 async def test_aborting_from_elsewhere_stops_the_iteration_that_runs(tmp_path: Path) -> None:
