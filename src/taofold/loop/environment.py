@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from taofold.core.errors import ConfigError, Refused
 from taofold.core.values import Value
-from taofold.loop.gates import judge as edits
 from taofold.loop.gates.criteria import gates
 from taofold.loop.gates.judge import Judge
 from taofold.loop.gates.results import observation
@@ -191,11 +190,11 @@ class LocalEnvironment:
 
     async def touched(self) -> Mapping[str, str]:
         """Protected paths that are not as they were."""
-        return await edits.touched(self._judge)
+        return await self._judge.touched()
 
     async def settle(self, paths: Collection[str], *, keep: bool) -> Settled:
         """They hold from now on, or they are put back."""
-        return await (edits.keep if keep else edits.restore)(self._judge, paths)
+        return await (self._judge.keep(paths) if keep else self._judge.restore(paths))
 
     async def changed(self, a: str, b: str) -> tuple[str, ...]:
         """Paths that differ."""
