@@ -61,7 +61,7 @@ def avoidances(history: LoopHistory) -> Iterator[Pattern]:
         yield from _broken(history)
 
 
-def _recurring(check: Check) -> Sign:
+def _sign_of(check: Check) -> Sign:
     return check.error_type, pattern_of(check.message)
 
 
@@ -74,7 +74,7 @@ def _repeated(history: LoopHistory) -> Iterator[Pattern]:
         edits = _edits(stayed)
         if times < REPEATED or not edits:
             continue
-        check = next(f for one in stayed for f in one.after if _recurring(f) == sign)
+        check = next(f for one in stayed for f in one.after if _sign_of(f) == sign)
         yield _pattern(
             history,
             "repeated_same_error",
@@ -87,12 +87,12 @@ def _repeated(history: LoopHistory) -> Iterator[Pattern]:
 
 
 def _signs(attempts: Sequence[RepairAttempt]) -> list[Sign]:
-    found = [_recurring(check) for one in attempts for check in one.after]
+    found = [_sign_of(check) for one in attempts for check in one.after]
     return [sign for sign, _ in Counter(found).most_common(3)]
 
 
 def _in(sign: Sign, checks: Sequence[Check]) -> bool:
-    return any(_recurring(check) == sign for check in checks)
+    return any(_sign_of(check) == sign for check in checks)
 
 
 def _edits(attempts: Sequence[RepairAttempt]) -> list[str]:
@@ -130,7 +130,7 @@ def _broken(history: LoopHistory) -> Iterator[Pattern]:
             yield _pattern(
                 history,
                 "breaking_change",
-                f"{'; '.join(edits)}: {gist(*_recurring(check))} was new after it",
+                f"{'; '.join(edits)}: {gist(*_sign_of(check))} was new after it",
                 f"{len(one.broke)} checks that passed failed after it",
                 "It moves the fault instead of removing it",
                 "",
@@ -174,7 +174,6 @@ LEAST: Final = 0.6
 """The default of `extract`."""
 _PER_FIX: Final = 3
 """Different errors that one fix may be stored for."""
-_EXAMPLE: Final = 300
 
 
 def extract(
@@ -262,13 +261,9 @@ def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterat
 
 def _distinct(checks: list[Check]) -> list[list[Check]]:
     """The checks by error and generalised message, the commonest first."""
-    ordered = sorted(checks, key=_sign)
-    groups = [list(group) for _, group in groupby(ordered, key=_sign)]
-    return sorted(groups, key=lambda g: (-len(g), _sign(g[0])))
-
-
-def _sign(check: Check) -> tuple[str, str]:
-    return check.error_type, pattern_of(check.message)
+    ordered = sorted(checks, key=_sign_of)
+    groups = [list(group) for _, group in groupby(ordered, key=_sign_of)]
+    return sorted(groups, key=lambda g: (-len(g), _sign_of(g[0])))
 
 
 def _error_fix(alike: list[Check], changes: tuple[FileChange, ...]) -> ErrorFix:
@@ -284,7 +279,7 @@ def _error_fix(alike: list[Check], changes: tuple[FileChange, ...]) -> ErrorFix:
             pattern_of(check.message),
             hints_of(check),
             check.error_type,
-            check.message[:_EXAMPLE],
+            check.message[:_MOST_EXAMPLE],
             seen_at(check),
         ),
         Fix(
@@ -321,14 +316,14 @@ def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
     )
     if useful < least * tried:
         return
-    first = {_sign(check) for check in (history.attempts[0].before if history.attempts else ())}
+    first = {_sign_of(check) for check in (history.attempts[0].before if history.attempts else ())}
     later = False
     steps: list[str] = []
     tools: list[str] = []
     languages: list[str] = []
     for alike, changes in pairs(history):
         body = _error_fix(alike, changes)
-        later |= _sign(alike[0]) not in first
+        later |= _sign_of(alike[0]) not in first
         where = f" in {body.signature.seen}" if body.signature.seen else ""
         error = gist(alike[0].error_type, alike[0].message)
         steps.append(f"{error}{where}: {_shortly(body.fix.diff)}")

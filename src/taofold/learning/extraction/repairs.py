@@ -6,11 +6,11 @@ in them only as bounded data.
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, TypeAlias
 
 from taofold.learning.extraction.diffs import KNOWN, Hunk, apart, hunks, moved, swapped, tokens
 from taofold.learning.extraction.history import FileChange
-from taofold.learning.patterns.kinds import TaskCategory
+from taofold.learning.patterns.kinds import FixCategory, TaskCategory
 
 DOES: Final = {
     "add_null_check": "Check for a missing value before it is used",
@@ -142,12 +142,6 @@ def gist(error: str, pattern: str) -> str:
     return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1].rstrip()}…"
 
 
-Category: TypeAlias = Literal[
-    "add_null_check", "add_type_validation", "add_error_handling", "fix_logic_error", "add_import",
-    "update_dependency", "refactor_code_structure", "other",
-]  # fmt: skip
-CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
-
 COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "==", "!=", "in", "is", "not"})
 ARITHMETIC: Final = frozenset({"+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>"})
 ASSIGNING: Final = frozenset({"=", "+=", "-=", "*=", "/=", "//=", "%=", "**=", "|=", "&="})
@@ -166,7 +160,7 @@ DEPENDENCIES: Final = re.compile(
     r"(?:^|/)(?:requirements[\w.-]*\.(?:txt|in)|pyproject\.toml|package(?:-lock)?\.json|Cargo\.toml"
     r"|go\.mod|setup\.(?:py|cfg)|poetry\.lock|Gemfile|pom\.xml)$"
 )
-OF: Final[dict[str, Category]] = {
+OF: Final[dict[str, FixCategory]] = {
     "add_null_check": "add_null_check",
     "convert_type": "add_type_validation",
     "add_guard": "add_error_handling",
@@ -198,7 +192,7 @@ Texts: TypeAlias = tuple[str, str]
 """A hunk's lines before and after, each as one text."""
 
 
-def category_of(template: str) -> Category:
+def category_of(template: str) -> FixCategory:
     """The schema's category of a template's name."""
     return OF.get(template, "fix_logic_error")
 
