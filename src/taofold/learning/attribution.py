@@ -47,8 +47,8 @@ def settled(pattern: Pattern, note: LoopNote, stats: LoopStats) -> Pattern:
     if note.control:
         held = pattern.held.plus(note.iterations, note.solved)
         return msgspec.structs.replace(pattern, held=held)
-    shown = pattern.shown.plus(note.iterations, note.solved)
-    pattern = _recorded(msgspec.structs.replace(pattern, shown=shown), note)
+    exposure = pattern.shown.plus(note.iterations, note.solved)
+    pattern = _recorded(msgspec.structs.replace(pattern, shown=exposure), note)
     reason = "" if pattern.retired else hurts(pattern, stats)
     return msgspec.structs.replace(pattern, retired=reason) if reason else pattern
 
@@ -57,13 +57,13 @@ def _recorded(pattern: Pattern, note: LoopNote) -> Pattern:
     outcome, use, at = note.outcome(pattern.id), note.use(pattern.id), note.ended
     if outcome is None or (pattern.kind == "anti" and use is None):
         return pattern  # not doing what an anti-pattern says is the point
-    seen = PatternEvidence(outcome, note.loop, at, note.context)
+    evidence = PatternEvidence(outcome, note.loop, at, note.context)
     if use is None:
-        return _with(pattern, seen)
+        return _with(pattern, evidence)
     if note.loop in pattern.loops:  # it found the pattern as well: one loop counts once
-        return _with(msgspec.structs.replace(pattern, last_used=at), seen)
+        return _with(msgspec.structs.replace(pattern, last_used=at), evidence)
     source = PatternSource(note.loop, at, "applied", use.by, use.won, note.iterations)
-    return counted(pattern, ONE_WIN if use.won else ONE_LOSS, source, seen, at)
+    return counted(pattern, ONE_WIN if use.won else ONE_LOSS, source, evidence, at)
 
 
 def counted(
@@ -136,12 +136,14 @@ def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
 
     One that was retired meanwhile stays so: that may have been a person's word.
     """
-    seen = Arm().plus(note.iterations, note.solved)
+    exposure = Arm().plus(note.iterations, note.solved)
     if note.control:
-        return msgspec.structs.replace(pattern, held=_less(pattern.held, seen))
-    kept = [one for one in pattern.evidence if one.loop != note.loop or one.outcome == "found"]
+        return msgspec.structs.replace(pattern, held=_less(pattern.held, exposure))
+    evidence = [
+        entry for entry in pattern.evidence if entry.loop != note.loop or entry.outcome == "found"
+    ]
     pattern = msgspec.structs.replace(
-        pattern, shown=_less(pattern.shown, seen), evidence=tuple(kept)
+        pattern, shown=_less(pattern.shown, exposure), evidence=tuple(evidence)
     )
     use = next((source for source in pattern.uses if source.loop == note.loop), None)
     if use is None:
@@ -180,16 +182,16 @@ class Application(Value, frozen=True):
 
 def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[Application, ...]:
     """Each use of the `patterns`: at most one won and one lost per pattern and iteration."""
-    found: dict[tuple[str, int, bool], Application] = {}
-    known = [(pattern, _deeds(pattern)) for pattern in patterns]
+    uses: dict[tuple[str, int, bool], Application] = {}
+    proposals = [(pattern, _deeds(pattern)) for pattern in patterns]
     for attempt in history.attempts:
-        made = frozenset([one for change in attempt.changes for one in deeds(change)])
-        for pattern, wanted in known:
-            if attempt.judged and made & wanted:
+        done = frozenset([deed for change in attempt.changes for deed in deeds(change)])
+        for pattern, proposed in proposals:
+            if attempt.judged and done & proposed:
                 won = attempt.kept and _won(pattern, attempt)
-                one = Application(pattern.id, attempt.iteration, won)
-                found.setdefault((pattern.id, attempt.iteration, won), one)
-    return tuple(found.values())
+                use = Application(pattern.id, attempt.iteration, won)
+                uses.setdefault((pattern.id, attempt.iteration, won), use)
+    return tuple(uses.values())
 
 
 def _deeds(pattern: Pattern) -> frozenset[Deed]:

@@ -70,8 +70,8 @@ class PrunedPattern(NamedTuple):
 
 def near(view: View, case: LoopCase) -> dict[str, str]:
     """What the patterns say that the search finds, by id: the texts to be asked a model about."""
-    found = [view.pattern(hit.id) for hit in view.search(terms_of(case))]
-    return {pattern.id: text_of(pattern) for pattern in found if pattern is not None}
+    patterns = [view.pattern(hit.id) for hit in view.search(terms_of(case))]
+    return {pattern.id: text_of(pattern) for pattern in patterns if pattern is not None}
 
 
 def candidates(
@@ -86,8 +86,10 @@ def candidates(
     terms = terms_of(case)
     question = ask(case, terms, *view.frequencies(terms))._replace(meanings=meanings)
     hits = closest(question, view.search(question.terms), LOOKED_AT)
-    found = [(pattern, hit.entry) for hit in hits if (pattern := view.pattern(hit.id)) is not None]
-    return choose(rank(found, question, settings, min_uses=min_uses), settings)
+    entries = [
+        (pattern, hit.entry) for hit in hits if (pattern := view.pattern(hit.id)) is not None
+    ]
+    return choose(rank(entries, question, settings, min_uses=min_uses), settings)
 
 
 def inject(
@@ -104,7 +106,7 @@ def inject(
     """Decide what the loop is told, once; a person may add to it later."""
     note = tx.loop(loop)
     if note is not None and note.decided and not manual:
-        ids = tuple([one.id for one in note.shown if one.id in note.ids])
+        ids = tuple([choice.id for choice in note.shown if choice.id in note.ids])
         return ChosenLessons("" if note.control else note.text, ids, note.control)
     if not settings.enabled and not manual:
         return ChosenLessons()
@@ -112,10 +114,12 @@ def inject(
         tx.emit(LoopReopened(loop))
     choice = candidates(tx, case, settings, min_uses=min_uses, meanings=meanings)
     rendered = render(choice.chosen)
-    shown = tuple([_shown(one) for one in choice.chosen if one.pattern.id in rendered.ids])
-    held = not manual and bool(shown) and in_control(loop, settings.control_share)
+    injected = tuple(
+        [_shown(ranked) for ranked in choice.chosen if ranked.pattern.id in rendered.ids]
+    )
+    held = not manual and bool(injected) and in_control(loop, settings.control_share)
     text = "" if held else rendered.text
-    tx.emit(PatternsInjected(loop, shown, text, control=held, manual=manual, context=context))
+    tx.emit(PatternsInjected(loop, injected, text, control=held, manual=manual, context=context))
     return ChosenLessons(text, () if held else rendered.ids, held, choice.refused)
 
 
@@ -143,32 +147,36 @@ def discover(
     by: str,
 ) -> list[FoundPattern]:
     """Take in what a loop's end gave. The same loop again changes nothing."""
-    found: dict[str, FoundPattern] = {}
+    results: dict[str, FoundPattern] = {}
     for draft in drafts:
         if draft.kind == "template" and not settings.extract_code_templates:
             continue
         same = tx.same(draft)
-        known = tx.pattern(same) if same else alike(tx, draft, settings.similarity_threshold)
-        if known is not None and not settings.merge_similar_patterns and loop not in known.loops:
-            known = None
-        if known is None:
+        original = tx.pattern(same) if same else alike(tx, draft, settings.similarity_threshold)
+        if (
+            original is not None
+            and not settings.merge_similar_patterns
+            and loop not in original.loops
+        ):
+            original = None
+        if original is None:
             new = msgspec.structs.replace(draft, id=fresh(draft, tx.ids))
             tx.emit(PatternDiscovered(loop, new, by, context))
             identity = new.id
         else:
-            identity = known.id
-            if loop not in known.loops or not _noted(tx, loop, identity):
+            identity = original.id
+            if loop not in original.loops or not _noted(tx, loop, identity):
                 tx.emit(PatternMerged(loop, identity, draft, by, context))
-        kept = tx.pattern(identity)
-        first = found.get(identity)
-        is_new = known is None or (first is not None and first.new)
-        found[identity] = FoundPattern(identity, is_new, kept.rate if kept else None)
-    return list(found.values())
+        stored = tx.pattern(identity)
+        first = results.get(identity)
+        is_new = original is None or (first is not None and first.new)
+        results[identity] = FoundPattern(identity, is_new, stored.rate if stored else None)
+    return list(results.values())
 
 
 def _noted(view: View, loop: str, identity: str) -> bool:
     note = view.loop(loop)
-    return note is not None and any(one.id == identity for one in note.extracts)
+    return note is not None and any(extract.id == identity for extract in note.extracts)
 
 
 def alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
@@ -184,12 +192,12 @@ def alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
 def doomed(view: View, policy: Pruning, now: int) -> list[PrunedPattern]:
     """What is to be pruned `now`."""
     month = iso(now)[:7]
-    found: list[PrunedPattern] = []
+    pruned: list[PrunedPattern] = []
     for pattern in view.patterns():
         reason = _doom(pattern, policy, now)
         if reason:
-            found.append(PrunedPattern(pattern.id, reason, month))
-    return found
+            pruned.append(PrunedPattern(pattern.id, reason, month))
+    return pruned
 
 
 def _doom(pattern: Pattern, policy: Pruning, now: int) -> str:
@@ -209,10 +217,10 @@ def _doom(pattern: Pattern, policy: Pruning, now: int) -> str:
 
 def prune(tx: Writing, policy: Pruning, now: int) -> list[PrunedPattern]:
     """Archive what is to be pruned."""
-    found = doomed(tx, policy, now)
-    for one in found:
-        tx.emit(PatternArchived(one.id, one.reason, one.month))
-    return found
+    pruned = doomed(tx, policy, now)
+    for pattern in pruned:
+        tx.emit(PatternArchived(pattern.id, pattern.reason, pattern.month))
+    return pruned
 
 
 def restore(tx: Writing, identity: str) -> Pattern:
@@ -221,8 +229,8 @@ def restore(tx: Writing, identity: str) -> Pattern:
     Raises:
         UnknownPattern: it is neither archived nor retired.
     """
-    known = tx.pattern(identity)
-    if tx.archived(identity) is None and (known is None or not known.retired):
+    pattern = tx.pattern(identity)
+    if tx.archived(identity) is None and (pattern is None or not pattern.retired):
         raise missing(tx, identity, "archived or retired ")
     tx.emit(PatternRestored(identity))
     back = tx.pattern(identity)
@@ -233,7 +241,11 @@ def restore(tx: Writing, identity: str) -> Pattern:
 
 def missing(view: View, identity: str, kind: str = "") -> UnknownPattern:
     """What to raise for an id that leads nowhere."""
-    near = [one for one in view.ids(identity[:12]) if one != identity][:3] if identity else []
+    near = (
+        [candidate for candidate in view.ids(identity[:12]) if candidate != identity][:3]
+        if identity
+        else []
+    )
     hint = f"; known are {', '.join(near)}" if near else ""
     there = " (it is archived: restore it first)" if not kind and view.archived(identity) else ""
     return UnknownPattern(f"no {kind}pattern {identity!r}{there}{hint}")

@@ -104,13 +104,13 @@ def _kept(
 ) -> Changes:
     match event:
         case PatternRetired():
-            found = known.pattern(event.id)
-            return _one(msgspec.structs.replace(found, retired=event.reason) if found else None)
+            pattern = known.pattern(event.id)
+            return _one(msgspec.structs.replace(pattern, retired=event.reason) if pattern else None)
         case PatternArchived():
-            found = known.pattern(event.id)
-            if found is None:
+            pattern = known.pattern(event.id)
+            if pattern is None:
                 return Changes()
-            return Changes({event.id: None}, {event.id: (found, event.month)})
+            return Changes({event.id: None}, {event.id: (pattern, event.month)})
         case PatternRestored():
             return _restored(known, event, at)
         case PatternImported():
@@ -153,9 +153,9 @@ def _merged(known: Known, event: PatternMerged, at: int) -> Changes:
         return _extracted(known, old, event.loop, at, new=False)
     counts = attribution.ONE_LOSS if old.kind == "anti" else attribution.ONE_WIN
     source = PatternSource(event.loop, at, "merged", event.by, None, *_extent(event.pattern))
-    seen = PatternEvidence("found", event.loop, at, event.context)
+    evidence = PatternEvidence("found", event.loop, at, event.context)
     pattern = msgspec.structs.replace(
-        attribution.counted(old, counts, source, seen, at),
+        attribution.counted(old, counts, source, evidence, at),
         tags=tuple(dict.fromkeys([*old.tags, *event.pattern.tags])),
         scope=_wider(old.scope, event.pattern.scope),
     )
@@ -179,7 +179,7 @@ def _wider(one: PatternScope, other: PatternScope) -> PatternScope:
 
 def _extracted(known: Known, pattern: Pattern, loop: str, at: int, *, new: bool) -> Changes:
     note = _note(known, loop, at)
-    if any(one.id == pattern.id for one in note.extracts):
+    if any(extract.id == pattern.id for extract in note.extracts):
         return Changes()
     note = msgspec.structs.replace(
         note, extracts=(*note.extracts, ExtractedPattern(pattern.id, new, pattern.rate))
@@ -190,13 +190,13 @@ def _extracted(known: Known, pattern: Pattern, loop: str, at: int, *, new: bool)
 def _injected(note: LoopNote, event: PatternsInjected) -> LoopNote | None:
     if note.decided and not event.manual:
         return None
-    shown = event.shown
+    chosen = event.shown
     if event.manual and not note.control:
-        before = {one.id for one in note.shown}
-        shown = (*note.shown, *(one for one in event.shown if one.id not in before))
+        before = {earlier.id for earlier in note.shown}
+        chosen = (*note.shown, *(addition for addition in event.shown if addition.id not in before))
     return msgspec.structs.replace(
         note,
-        shown=shown,
+        shown=chosen,
         text=event.text,
         control=event.control,
         manual=note.manual or event.manual,
@@ -231,8 +231,8 @@ def _ended(known: Known, event: LoopSettled, at: int) -> Changes:
 
 def _chosen(known: Known, note: LoopNote) -> dict[str, Pattern]:
     """The patterns that were chosen for the loop and are still there."""
-    found = {shown.id: known.pattern(shown.id) for shown in note.shown}
-    return {identity: pattern for identity, pattern in found.items() if pattern is not None}
+    patterns = {choice.id: known.pattern(choice.id) for choice in note.shown}
+    return {identity: pattern for identity, pattern in patterns.items() if pattern is not None}
 
 
 def _searched(known: Known, event: SearchSettled, at: int) -> Changes:
@@ -262,11 +262,11 @@ def _reopened(known: Known, event: LoopReopened, at: int) -> Changes:
 
 def _restored(known: Known, event: PatternRestored, at: int) -> Changes:
     """Back, with a new trial: its old losses are forgotten, its counts are not."""
-    found = known.pattern(event.id) or known.archived(event.id)
-    if found is None:
+    pattern = known.pattern(event.id) or known.archived(event.id)
+    if pattern is None:
         return Changes()
-    evidence = tuple([one for one in found.evidence if one.outcome in ("found", "won")])
+    evidence = tuple([entry for entry in pattern.evidence if entry.outcome in ("found", "won")])
     back = msgspec.structs.replace(
-        found, retired="", evidence=evidence, shown=Arm(), held=Arm(), last_used=at
+        pattern, retired="", evidence=evidence, shown=Arm(), held=Arm(), last_used=at
     )
     return Changes({event.id: back}, {event.id: None})

@@ -51,7 +51,7 @@ class LoopNote(Value, frozen=True):
 
     def looked_at(self, identity: str) -> bool:
         """Was the pattern chosen for the loop, shown or held back?"""
-        return any(shown.id == identity for shown in self.shown)
+        return any(choice.id == identity for choice in self.shown)
 
     def outcome(self, identity: str) -> Outcome | None:
         """What the loop says of a pattern that was chosen for it; None: nothing."""
@@ -63,7 +63,7 @@ class LoopNote(Value, frozen=True):
     @property
     def ids(self) -> frozenset[str]:
         """The patterns that the loop was really shown."""
-        return frozenset() if self.control else frozenset([shown.id for shown in self.shown])
+        return frozenset() if self.control else frozenset([choice.id for choice in self.shown])
 
 
 class LoopStats(Value, frozen=True):

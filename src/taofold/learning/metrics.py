@@ -122,13 +122,13 @@ def measure(patterns: Iterable[Pattern], stats: LoopStats, archived: int) -> Lea
 
 def benefit(stats: LoopStats) -> Benefit:
     """What injection saved, by the loops that the lot decided about."""
-    one, other = stats.shown, stats.held
-    if not one.mean or not other.mean:
-        return Benefit(one, other, None, None, None, stats.plain.loops, stats.manual.loops)
-    ratio = one.mean / other.mean
-    low, high = _interval(one, other, ratio)
+    treated, other = stats.shown, stats.held
+    if not treated.mean or not other.mean:
+        return Benefit(treated, other, None, None, None, stats.plain.loops, stats.manual.loops)
+    ratio = treated.mean / other.mean
+    low, high = _interval(treated, other, ratio)
     share = round(100 * (1 - ratio), 1)
-    return Benefit(one, other, share, low, high, stats.plain.loops, stats.manual.loops)
+    return Benefit(treated, other, share, low, high, stats.plain.loops, stats.manual.loops)
 
 
 def _interval(one: Arm, other: Arm, ratio: float) -> tuple[float | None, float | None]:

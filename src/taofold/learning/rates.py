@@ -115,14 +115,14 @@ def outcome(
         The rates and the costs of a `Searched` event.
     """
     total = sum([score for score, _ in ranking]) or 1.0
-    found: dict[str, Rate] = {}
+    counted: dict[str, Rate] = {}
     for index, (score, keys) in enumerate(ranking):
         expected = score / total
         for key, theta in zip(keys, rates.thetas(keys), strict=True):
-            seen = Rate(float(index == winner), expected)
-            found[key] = found[key].plus(seen) if key in found else seen
+            outcome_here = Rate(float(index == winner), expected)
+            counted[key] = counted[key].plus(outcome_here) if key in counted else outcome_here
             expected *= theta
-    return found, _surprises(rates, ranking, winner)
+    return counted, _surprises(rates, ranking, winner)
 
 
 def _surprises(

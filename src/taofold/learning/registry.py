@@ -52,10 +52,10 @@ class Registry:
         self, case: LoopCase, injection: Injection, *, min_uses: int = 3
     ) -> PatternChoice:
         """What a loop about `case` would be shown, with figures; changes nothing."""
-        meant, faults = await self._meanings(case)
+        similarity, faults = await self._meanings(case)
         choice = await self._book.read(
             lambda view: commands.candidates(
-                view, case, injection, min_uses=min_uses, meanings=meant
+                view, case, injection, min_uses=min_uses, meanings=similarity
             )
         )
         return choice._replace(refused=(*choice.refused, *faults))
@@ -77,12 +77,19 @@ class Registry:
     ) -> ChosenLessons:
         """What the loop is told. Asked again it is told the same, unless a person asks."""
         context, note = context_of(case), await self.loop(loop)
-        wanted = manual or (injection.enabled and not (note and note.decided))
-        meant, faults = await self._meanings(case) if wanted else Meanings()
+        undecided = manual or (injection.enabled and not (note and note.decided))
+        similarity, faults = await self._meanings(case) if undecided else Meanings()
 
         def work(tx: Writing) -> ChosenLessons:
             return commands.inject(
-                tx, loop, case, context, injection, min_uses=min_uses, manual=manual, meanings=meant
+                tx,
+                loop,
+                case,
+                context,
+                injection,
+                min_uses=min_uses,
+                manual=manual,
+                meanings=similarity,
             )
 
         lessons = await self._book.write(work, self._now())
@@ -168,8 +175,8 @@ class Registry:
 
         def work(tx: Writing) -> list[FoundPattern]:
             note = tx.loop(loop)
-            place = context or (note.context if note else CaseContext())
-            return commands.discover(tx, loop, drafts, extraction, place, by)
+            where = context or (note.context if note else CaseContext())
+            return commands.discover(tx, loop, drafts, extraction, where, by)
 
         return await self._book.write(work, self._now())
 
@@ -193,7 +200,7 @@ class Registry:
     async def patterns(self, query: Query = Query()) -> list[Pattern]:
         """The patterns that `query` asks for, the oldest first."""
         return await self._book.read(
-            lambda view: [one for one in view.patterns() if query.holds(one)]
+            lambda view: [pattern for pattern in view.patterns() if query.holds(pattern)]
         )
 
     async def show(self, pattern: str) -> Pattern:
@@ -204,10 +211,10 @@ class Registry:
         """
 
         def work(view: View) -> Pattern:
-            found = view.pattern(pattern)
-            if found is None:
+            stored = view.pattern(pattern)
+            if stored is None:
                 raise commands.missing(view, pattern)
-            return found
+            return stored
 
         return await self._book.read(work)
 
@@ -217,8 +224,8 @@ class Registry:
         Raises:
             UnknownPattern: there is none with this id.
         """
-        found = await self.show(pattern)
-        return tuple(sorted(found.sources, key=lambda source: source.at))
+        stored = await self.show(pattern)
+        return tuple(sorted(stored.sources, key=lambda source: source.at))
 
     async def stats(self) -> LoopStats:
         """The sums over all loops."""

@@ -74,8 +74,8 @@ class State:
 
     def archived(self, identity: str) -> Pattern | None:
         """The pattern in the archive."""
-        found = self._archive.get(identity)
-        return found[0] if found else None
+        archived = self._archive.get(identity)
+        return archived[0] if archived else None
 
     def loop(self, loop: str) -> LoopNote | None:
         """What is known of the loop."""
@@ -112,13 +112,17 @@ class State:
 
     def ids(self, prefix: str) -> list[str]:
         """The ids in use that start with `prefix`."""
-        return [one for one in (*self._patterns, *self._archive) if one.startswith(prefix)]
+        return [
+            identity
+            for identity in (*self._patterns, *self._archive)
+            if identity.startswith(prefix)
+        ]
 
     def same(self, pattern: Pattern) -> str:
         """The id of a pattern that says exactly the same."""
-        said = (pattern.name, pattern.body)
-        known = self._patterns.values()
-        return next((one.id for one in known if (one.name, one.body) == said), "")
+        content = (pattern.name, pattern.body)
+        patterns = self._patterns.values()
+        return next((stored.id for stored in patterns if (stored.name, stored.body) == content), "")
 
     def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
         """Patterns with the rarest of `terms`."""

@@ -69,21 +69,21 @@ def loop_state(note: LoopNote, stats: LoopStats) -> dict[str, Any]:
     uses = {use.id: use for use in note.uses}
     injected = [
         {
-            "pattern_id": one.id,
-            "applied": one.id in uses,
-            "successful": uses[one.id].won if one.id in uses else False,
-            "iteration_used": uses[one.id].iteration if one.id in uses else None,
+            "pattern_id": pattern.id,
+            "applied": pattern.id in uses,
+            "successful": uses[pattern.id].won if pattern.id in uses else False,
+            "iteration_used": uses[pattern.id].iteration if pattern.id in uses else None,
         }
-        for one in note.shown
-        if one.id in note.ids
+        for pattern in note.shown
+        if pattern.id in note.ids
     ]
     extracted = [
         {
-            "pattern_id": one.id,
-            "new": one.new,
-            "success_rate": None if one.rate is None else round(one.rate, 2),
+            "pattern_id": extract.id,
+            "new": extract.new,
+            "success_rate": None if extract.rate is None else round(extract.rate, 2),
         }
-        for one in note.extracts
+        for extract in note.extracts
     ]
     learning: dict[str, Any] = {
         "injected_patterns": injected,

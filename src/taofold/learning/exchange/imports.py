@@ -56,7 +56,7 @@ class FileReading(NamedTuple):
 
 def read(files: Mapping[str, bytes], at: int) -> FileReading:
     """The patterns in `files`, by name; `at` is when they are read."""
-    found: list[Incoming] = []
+    patterns: list[Incoming] = []
     faults: list[str] = []
     broken: list[str] = []
     for name, body in sorted(files.items()):
@@ -75,8 +75,8 @@ def read(files: Mapping[str, bytes], at: int) -> FileReading:
             except ValueError as error:
                 faults.append(f"{name}: {_placed(path, error)}")
             else:
-                found.append(Incoming(pattern, claim, name, month[1] if month else ""))
-    return FileReading(tuple(found), tuple(faults), tuple(broken))
+                patterns.append(Incoming(pattern, claim, name, month[1] if month else ""))
+    return FileReading(tuple(patterns), tuple(faults), tuple(broken))
 
 
 def _load(body: bytes) -> Any:
@@ -90,7 +90,7 @@ def _load(body: bytes) -> Any:
 
 def _listed(name: str, content: Any, faults: list[str]) -> list[tuple[str, Kind, Any]]:
     """Every pattern in a file with its path and kind."""
-    found: list[tuple[str, Kind, Any]] = []
+    entries: list[tuple[str, Kind, Any]] = []
     groups: dict[str, Any] = {}
     if isinstance(content, list):
         groups[""] = content
@@ -99,8 +99,8 @@ def _listed(name: str, content: Any, faults: list[str]) -> list[tuple[str, Kind,
         inner = mapping.get("pattern_registry")
         prefix = "pattern_registry." if isinstance(inner, dict) else ""
         where = cast("dict[str, Any]", inner) if prefix else mapping
-        wanted = {*_KEYS.values(), "patterns", "templates"}
-        groups = {prefix + key: value for key, value in where.items() if key in wanted}
+        keys = {*_KEYS.values(), "patterns", "templates"}
+        groups = {prefix + key: value for key, value in where.items() if key in keys}
     if not groups:
         faults.append(f"{name}: there are no patterns in it; {', '.join(_KEYS.values())} are known")
     for key, value in groups.items():
@@ -114,8 +114,8 @@ def _listed(name: str, content: Any, faults: list[str]) -> list[tuple[str, Kind,
                 faults.append(f"{name}: {path}: it is of no known kind: its id starts with none of "
                               f"{', '.join(PREFIXES.values())}")  # fmt: skip
             else:
-                found.append((path, kind, raw))
-    return found
+                entries.append((path, kind, raw))
+    return entries
 
 
 def _kind(raw: Any, key: str, name: str) -> Kind | None:
@@ -136,8 +136,8 @@ def _kind(raw: Any, key: str, name: str) -> Kind | None:
 
 def _placed(path: str, error: ValueError) -> str:
     """`Invalid … - at `$.a.b`` as `path.a.b: Invalid …`."""
-    said, _, place = str(error).partition(" - at `$")
-    return f"{path}{place.removesuffix('`')}: {said}"
+    message, _, path_in_file = str(error).partition(" - at `$")
+    return f"{path}{path_in_file.removesuffix('`')}: {message}"
 
 
 def imported(tx: Writing, given: Mapping[str, bytes], at: int) -> ImportReport:
@@ -148,22 +148,24 @@ def imported(tx: Writing, given: Mapping[str, bytes], at: int) -> ImportReport:
     """
     reading = read(given, at)
     added: list[str] = []
-    known: list[str] = []
+    present: list[str] = []
     renamed: list[tuple[str, str]] = []
-    for one in reading.found:
-        there = _known(tx, one)
+    for incoming in reading.found:
+        there = _known(tx, incoming)
         if there:
-            known.append(there)
+            present.append(there)
             continue
-        pattern = one.pattern
+        pattern = incoming.pattern
         if tx.pattern(pattern.id) is not None or tx.archived(pattern.id) is not None:
             pattern = msgspec.structs.replace(pattern, id=fresh(pattern, tx.ids))
-            renamed.append((one.pattern.id, pattern.id))
-        tx.emit(PatternImported(pattern, one.claim, one.file))
-        if one.month:
-            tx.emit(PatternArchived(pattern.id, "it came from an archive", one.month))
+            renamed.append((incoming.pattern.id, pattern.id))
+        tx.emit(PatternImported(pattern, incoming.claim, incoming.file))
+        if incoming.month:
+            tx.emit(PatternArchived(pattern.id, "it came from an archive", incoming.month))
         added.append(pattern.id)
-    return ImportReport(tuple(added), tuple(known), tuple(renamed), reading.faults, reading.broken)
+    return ImportReport(
+        tuple(added), tuple(present), tuple(renamed), reading.faults, reading.broken
+    )
 
 
 def _known(tx: Writing, one: Incoming) -> str:

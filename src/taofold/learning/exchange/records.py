@@ -125,8 +125,8 @@ def _figures(pattern: Pattern) -> Json:
             failed = round(1.0 - (rate or 0.0), 2)
             return {"occurrence_count": counts.usage, "failure_rate": failed}
         case "template":
-            known = {} if rate is None else {"success_rate": share}
-            return {"usage_count": counts.usage, **known}
+            rated = {} if rate is None else {"success_rate": share}
+            return {"usage_count": counts.usage, **rated}
         case "success":
             return {"usage_count": counts.usage, "success_rate": share}
         case "error":
@@ -187,7 +187,7 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> tuple[Pattern, ImportClaim]:
     if kind == "anti" and wire.taofold.error_signature is None:
         body.pop("signature", None)  # a class or an example alone is no signature
     scope = PatternScope(**parts.pop("scope", {}))
-    loops = [_loop_in(one, f"$.source_loops[{n}]") for n, one in enumerate(wire.source_loops)]
+    loops = [_loop_in(loop, f"$.source_loops[{n}]") for n, loop in enumerate(wire.source_loops)]
     pattern = Pattern(
         **{"name": parts["id"], **parts},
         body=msgspec.convert({"kind": kind, **body}, _BODIES[kind]),

@@ -67,12 +67,12 @@ def hunks(change: FileChange) -> tuple[Hunk, ...]:
     if len(before) > _LONGEST or len(after) > _LONGEST:
         return ()
     matcher = SequenceMatcher(None, before, after, autojunk=False)
-    found = [
+    differences = [
         _dedented(before[a:b], after[c:d], after[d] if d < len(after) else "")
         for tag, a, b, c, d in matcher.get_opcodes()
         if tag != "equal"
     ]
-    return tuple([hunk for hunk in found if any(map(str.strip, hunk.removed + hunk.added))])
+    return tuple([hunk for hunk in differences if any(map(str.strip, hunk.removed + hunk.added))])
 
 
 def _dedented(removed: Sequence[str], added: Sequence[str], following: str) -> Hunk:
@@ -91,8 +91,8 @@ def tokens(text: str) -> list[str]:
 
 
 def _code(line: str) -> str:
-    place = line.find("#")
-    return line if place < 0 or re.search(r"[\"'{]", line[:place]) else line[:place]
+    hash_index = line.find("#")
+    return line if hash_index < 0 or re.search(r"[\"'{]", line[:hash_index]) else line[:hash_index]
 
 
 def abstracted(text: str) -> list[str]:
@@ -114,7 +114,7 @@ def shape(old: str, new: str) -> Shape:
     """
     between = swap(tokens(HOLE.sub(r"\1", old)), tokens(HOLE.sub(r"\1", new)))
     if between is not None:
-        signs = tuple([_kind(one) for one in between if not re.match(r"[\w.()\[\]\"']", one)])
+        signs = tuple([_kind(token) for token in between if not re.match(r"[\w.()\[\]\"']", token)])
         return (SWAPPED, *(signs or [AROUND])), ()
     left, right = abstracted(old), abstracted(new)
     if left == right:
@@ -165,11 +165,11 @@ def deeds(change: FileChange) -> frozenset[Deed]:
 
 
 def _deeds(parts: Iterable[tuple[Sequence[str], Sequence[str]]]) -> frozenset[Deed]:
-    found = {
+    deeds = {
         Deed(shape("\n".join(out), "\n".join(put)), tuple(abstracted("\n".join(out))))
         for out, put in parts
     }
-    return frozenset({one for one in found if told(one.shape)})
+    return frozenset({deed for deed in deeds if told(deed.shape)})
 
 
 def told(one: Shape) -> bool:

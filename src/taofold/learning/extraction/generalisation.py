@@ -82,17 +82,17 @@ def pattern_of(message: str) -> str:
     if compared:  # What was compared is the case; that it was compared is the rule.
         return f"{compared[1] or ''}assert .* {compared[2]} .*"
     parts: list[str] = []
-    place, wild, free = 0, 0, 0
-    for found in _LITERAL.finditer(line):
-        if found[0].strip("'") in _KEPT or found[0] == "type(s)":
+    end, wild, free = 0, 0, 0
+    for literal in _LITERAL.finditer(line):
+        if literal[0].strip("'") in _KEPT or literal[0] == "type(s)":
             continue
-        parts.append(_escaped(line[place : found.start()]))
-        place, wildcard = found.end(), _wildcard(str(found.lastgroup), found[0])
+        parts.append(_escaped(line[end : literal.start()]))
+        end, wildcard = literal.end(), _wildcard(str(literal.lastgroup), literal[0])
         wild, free = wild + 1, free + (".*" in wildcard)
         if wild > MOST_WILDCARDS or free > MOST_OPEN:
             return "".join(parts)
         parts.append(wildcard)
-    parts.append(_escaped(line[place:]))
+    parts.append(_escaped(line[end:]))
     return "".join(parts)
 
 
@@ -142,13 +142,13 @@ class _Names:
     def line(self, text: str) -> str:
         """One line with its names replaced."""
         parts: list[str] = []
-        place, before = 0, ""
-        for found in TOKEN.finditer(text):
-            parts.append(text[place : found.start()])
-            after = text[found.end() : found.end() + 1]
-            parts.append(self._token(found[0], before, after))
-            place, before = found.end(), found[0]
-        return "".join([*parts, text[place:]])
+        end, before = 0, ""
+        for token in TOKEN.finditer(text):
+            parts.append(text[end : token.start()])
+            after = text[token.end() : token.end() + 1]
+            parts.append(self._token(token[0], before, after))
+            end, before = token.end(), token[0]
+        return "".join([*parts, text[end:]])
 
     def _token(self, token: str, before: str, after: str) -> str:
         if token[0] in "\"'":
@@ -166,7 +166,7 @@ class _Names:
     def _hole(self, kind: str, token: str) -> str:
         key = (kind, token)
         if key not in self._given:
-            number = sum(1 for known, _ in self._given if known == kind) + 1
+            number = sum(1 for named_kind, _ in self._given if named_kind == kind) + 1
             name = kind if number == 1 else f"{kind}_{number}"
             self._given[key] = name
             self.meaning[name] = f"a {kind}, here {token[:60]!r}"

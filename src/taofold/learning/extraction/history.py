@@ -64,8 +64,8 @@ class RepairAttempt(Value, frozen=True):
     @property
     def broke(self) -> tuple[Check, ...]:
         """The checks that fail now and did not before."""
-        known = {fault.id for fault in self.before}
-        return tuple([f for f in self.after if f.id not in known]) if self.judged else ()
+        failed = {fault.id for fault in self.before}
+        return tuple([f for f in self.after if f.id not in failed]) if self.judged else ()
 
 
 class LoopHistory(Value, frozen=True):
@@ -161,7 +161,7 @@ class _Fold:
             return
         self.known = last.known
         self.tools = []
-        number = max(n for n, one in enumerate(self.attempts) if last.change in one.changes)
+        number = max(n for n, attempt in enumerate(self.attempts) if last.change in attempt.changes)
         self.attempts[number] = msgspec.structs.replace(self.attempts[number], kept=False)
 
     def close(self, after: tuple[Check, ...] | None) -> None:
@@ -182,9 +182,9 @@ class _Fold:
 
 def _whole_lines(change: FileChange, text: str) -> FileChange:
     """An edit of a part of a line, as the lines that it changes in `text`."""
-    place = text.index(change.before)
-    start = text.rfind("\n", 0, place) + 1
-    end = text.find("\n", place + len(change.before))
+    index = text.index(change.before)
+    start = text.rfind("\n", 0, index) + 1
+    end = text.find("\n", index + len(change.before))
     lines = text[start : end if end >= 0 else len(text)]
     return FileChange(change.path, lines, lines.replace(change.before, change.after))
 
@@ -274,14 +274,14 @@ def changed(action: Action) -> FileChange | None:
 
     Of a file that is written over only the new text is known: that is `unsure`.
     """
-    given = action.parameters
-    path = given.get("path") or given.get("file_path") or given.get("file")
+    parameters = action.parameters
+    path = parameters.get("path") or parameters.get("file_path") or parameters.get("file")
     if not isinstance(path, str):
         return None
     for old, new in _PAIRS:
-        if isinstance(given.get(old), str) and isinstance(given.get(new), str):
-            return FileChange(path, given[old], given[new])
-    content = given.get("content")
+        if isinstance(parameters.get(old), str) and isinstance(parameters.get(new), str):
+            return FileChange(path, parameters[old], parameters[new])
+    content = parameters.get("content")
     return FileChange(path, "", content, unsure=True) if isinstance(content, str) else None
 
 

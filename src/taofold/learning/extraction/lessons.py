@@ -66,15 +66,17 @@ def _sign_of(check: Check) -> Sign:
 
 
 def _repeated(history: LoopHistory) -> Iterator[Pattern]:
-    judged = [one for one in history.attempts if one.judged and one.changes]
+    judged = [attempt for attempt in history.attempts if attempt.judged and attempt.changes]
     for sign in _signs(judged):
-        stayed = [one for one in judged if _in(sign, one.before) and _in(sign, one.after)]
-        rounds = len({one.iteration for one in stayed})
+        stayed = [
+            attempt for attempt in judged if _in(sign, attempt.before) and _in(sign, attempt.after)
+        ]
+        rounds = len({attempt.iteration for attempt in stayed})
         times = rounds if history.succeeded else max(rounds, len(stayed))
         edits = _edits(stayed)
         if times < REPEATED or not edits:
             continue
-        check = next(f for one in stayed for f in one.after if _sign_of(f) == sign)
+        check = next(f for attempt in stayed for f in attempt.after if _sign_of(f) == sign)
         yield _pattern(
             history,
             "repeated_same_error",
@@ -87,8 +89,8 @@ def _repeated(history: LoopHistory) -> Iterator[Pattern]:
 
 
 def _signs(attempts: Sequence[RepairAttempt]) -> list[Sign]:
-    found = [_sign_of(check) for one in attempts for check in one.after]
-    return [sign for sign, _ in Counter(found).most_common(3)]
+    signs = [_sign_of(check) for attempt in attempts for check in attempt.after]
+    return [sign for sign, _ in Counter(signs).most_common(3)]
 
 
 def _in(sign: Sign, checks: Sequence[Check]) -> bool:
@@ -97,41 +99,48 @@ def _in(sign: Sign, checks: Sequence[Check]) -> bool:
 
 def _edits(attempts: Sequence[RepairAttempt]) -> list[str]:
     """The different edits that were made, each in one line."""
-    lines = [text for one in attempts for change in one.changes if (text := edit_line(change))]
+    lines = [
+        text for attempt in attempts for change in attempt.changes if (text := edit_line(change))
+    ]
     return list(dict.fromkeys(lines))[:_MOST_EDITS]
 
 
 def edit_line(change: FileChange) -> str:
     """`old` to `new`, of the first place; "" where that is not known."""
-    found = hunks(change) if not change.unsure else ()
-    if not found:
+    differences = hunks(change) if not change.unsure else ()
+    if not differences:
         return ""
-    gone = next((line.strip() for line in found[0].removed if line.strip()), "")
-    new = next((line.strip() for line in found[0].added if line.strip()), "")
+    gone = next((line.strip() for line in differences[0].removed if line.strip()), "")
+    new = next((line.strip() for line in differences[0].added if line.strip()), "")
     text = f"`{gone}` to `{new}`" if gone and new else f"adding `{new}`" if new else f"no `{gone}`"
     return text[:_MOST_EDIT]
 
 
 def _better(history: LoopHistory, sign: Sign) -> str:
     """What settled the error in the end, if something did."""
-    for one in history.attempts:
-        if one.kept and one.judged and _in(sign, one.before) and not _in(sign, one.after):
-            edits = _edits([one])
+    for attempt in history.attempts:
+        if (
+            attempt.kept
+            and attempt.judged
+            and _in(sign, attempt.before)
+            and not _in(sign, attempt.after)
+        ):
+            edits = _edits([attempt])
             return f"What settled it: {'; '.join(edits)}" if edits else ""
     return ""
 
 
 def _broken(history: LoopHistory) -> Iterator[Pattern]:
     """Kept changes that broke what passed."""
-    for one in history.attempts:
-        edits = _edits([one])
-        if one.broke and one.kept and edits:
-            check = one.broke[0]
+    for attempt in history.attempts:
+        edits = _edits([attempt])
+        if attempt.broke and attempt.kept and edits:
+            check = attempt.broke[0]
             yield _pattern(
                 history,
                 "breaking_change",
                 f"{'; '.join(edits)}: {gist(*_sign_of(check))} was new after it",
-                f"{len(one.broke)} checks that passed failed after it",
+                f"{len(attempt.broke)} checks that passed failed after it",
                 "It moves the fault instead of removing it",
                 "",
                 check,
@@ -191,21 +200,21 @@ def extract(
         "anti": avoidances,
         "template": _templates,
     }
-    found: list[Pattern] = []
+    patterns: list[Pattern] = []
     for kind, rule in rules.items():
         if kind in kinds:
-            found += list(rule(history))[:MOST]
-    return tuple(found)
+            patterns += list(rule(history))[:MOST]
+    return tuple(patterns)
 
 
 def _errors(history: LoopHistory) -> Iterator[Pattern]:
-    seen: set[tuple[str, str, str]] = set()
+    bodies: set[tuple[str, str, str]] = set()
     for alike, changes in pairs(history):
         body = _error_fix(alike, changes)
         key = (body.signature.name, body.signature.pattern, body.fix.diff)
-        if key in seen:
+        if key in bodies:
             continue
-        seen.add(key)
+        bodies.add(key)
         error, fix = alike[0].error_type, body.fix
         yield Pattern(
             "",
@@ -253,7 +262,7 @@ def _readable(change: FileChange) -> bool:
 def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterator[Check]:
     """Checks that failed for another reason afterwards, and passed in the end."""
     now = {check.id: check for check in attempt.after}
-    passed = {f.id for one in later if one.kept for f in one.turned}
+    passed = {f.id for following in later if following.kept for f in following.turned}
     for check in attempt.before:
         if check.id in now and check.id in passed and now[check.id].error_type != check.error_type:
             yield check
@@ -268,7 +277,7 @@ def _distinct(checks: list[Check]) -> list[list[Check]]:
 
 def _error_fix(alike: list[Check], changes: tuple[FileChange, ...]) -> ErrorFix:
     check = alike[0]
-    found = [hunk for change in changes for hunk in hunks(change)]
+    differences = [hunk for change in changes for hunk in hunks(change)]
     language = language_of(changes[0].path)
     template = plausible(
         _template(changes, check.error_type), check.error_type, check.message, language
@@ -286,7 +295,7 @@ def _error_fix(alike: list[Check], changes: tuple[FileChange, ...]) -> ErrorFix:
             DOES.get(template) or _shortly(difference(changes)),
             category_of(template),
             template,
-            template_code(found)[0],
+            template_code(differences)[0],
             language,
             difference(changes),
             CAUSE.get(template, ""),
@@ -295,7 +304,7 @@ def _error_fix(alike: list[Check], changes: tuple[FileChange, ...]) -> ErrorFix:
 
 
 def _template(changes: tuple[FileChange, ...], error: str) -> str:
-    return next(filter(None, [template_of(one, error) for one in changes]), "")
+    return next(filter(None, [template_of(change, error) for change in changes]), "")
 
 
 def difference(changes: tuple[FileChange, ...]) -> str:
@@ -364,14 +373,14 @@ def _shortly(diff: str) -> str:
 
 
 def _templates(history: LoopHistory) -> Iterator[Pattern]:
-    seen: set[str] = set()
+    codes: set[str] = set()
     for (check, *_), changes in pairs(history):
-        found = [hunk for change in changes for hunk in hunks(change)]
-        code, holes = template_code(found)
+        differences = [hunk for change in changes for hunk in hunks(change)]
+        code, holes = template_code(differences)
         # An exchange of words, or a line alone, is no template: the lesson shows it.
-        if _new_lines(found) < 2 or code in seen:
+        if _new_lines(differences) < 2 or code in codes:
             continue
-        seen.add(code)
+        codes.add(code)
         language = language_of(changes[0].path)
         template = _template(changes, check.error_type)
         does = DOES.get(template, "Code that settled a failing check")

@@ -115,9 +115,9 @@ _MOST_NAME: Final = 72
 
 def task_category(task: str) -> TaskCategory:
     """The kind of work that a task's first words ask for."""
-    said = task[:400].lower()
+    opening = task[:400].lower()
     for name, words in _CATEGORIES:
-        if re.search(words, said):
+        if re.search(words, opening):
             return name
     return "implementation"
 
@@ -126,19 +126,19 @@ def task_pattern(task: str) -> str:
     """The task's first line with `.*` for names, paths, numbers and quotations."""
     line = task.strip().partition("\n")[0][:_MOST_TASK]
     parts: list[str] = []
-    place = 0
-    for found in list(_VARIES.finditer(line))[:3]:
-        parts += [re.escape(line[place : found.start()]).replace("\\ ", " "), ".*"]
-        place = found.end()
-    return "".join([*parts, re.escape(line[place:]).replace("\\ ", " ")])
+    end = 0
+    for variable in list(_VARIES.finditer(line))[:3]:
+        parts += [re.escape(line[end : variable.start()]).replace("\\ ", " "), ".*"]
+        end = variable.end()
+    return "".join([*parts, re.escape(line[end:]).replace("\\ ", " ")])
 
 
 def gist(error: str, pattern: str) -> str:
     """An error in a few words: its class and its message without escapes and wildcards."""
-    said = re.sub(r"\.\*|\\d\+|\\w\+|\\S\+", "…", pattern)
-    said = re.sub(r"\\(.)", r"\1", said).strip()
-    said = said.removeprefix(f"{error}: ") if error else said
-    text = f"{error}: {said}" if error and said else error or said or "failing check"
+    message = re.sub(r"\.\*|\\d\+|\\w\+|\\S\+", "…", pattern)
+    message = re.sub(r"\\(.)", r"\1", message).strip()
+    message = message.removeprefix(f"{error}: ") if error else message
+    text = f"{error}: {message}" if error and message else error or message or "failing check"
     return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1].rstrip()}…"
 
 
@@ -203,22 +203,22 @@ def template_of(change: FileChange, error: str = "") -> str:
     `error` is the class of the error that the change settled; it decides between names for
     what looks alike.
     """
-    found = _template_of(change)
-    if error and NEEDS.get(found, error) != error:
-        return ELSE[found]
-    return BY_ERROR.get((error, found), found)
+    template = _template_of(change)
+    if error and NEEDS.get(template, error) != error:
+        return ELSE[template]
+    return BY_ERROR.get((error, template), template)
 
 
 def _template_of(change: FileChange) -> str:
     if DEPENDENCIES.search(change.path):
         return "update_dependency"
-    found = hunks(change)
-    if sum(len(h.removed) + len(h.added) for h in found) > _MANY:
+    differences = hunks(change)
+    if sum(len(h.removed) + len(h.added) for h in differences) > _MANY:
         return "restructure"
-    texts = [("\n".join(h.removed), "\n".join(h.added)) for h in found]
+    texts = [("\n".join(h.removed), "\n".join(h.added)) for h in differences]
     if _mutable_default(texts):
         return "mutable_default"
-    named = [_of_hunk(hunk, text) for hunk, text in zip(found, texts, strict=True)]
+    named = [_of_hunk(hunk, text) for hunk, text in zip(differences, texts, strict=True)]
     return next(filter(None, named), "")
 
 
@@ -268,8 +268,8 @@ def _base_case(_: str, new: str) -> bool:
 
 
 def _import(old: str, new: str) -> bool:
-    kept = new.replace(old, "") if old.strip() else new
-    return bool(re.match(r"\s*(?:from \S+ )?import\b|\s*(?:use|require|#include)\b", kept))
+    inserted = new.replace(old, "") if old.strip() else new
+    return bool(re.match(r"\s*(?:from \S+ )?import\b|\s*(?:use|require|#include)\b", inserted))
 
 
 def _handles(old: str, new: str) -> bool:
@@ -295,13 +295,13 @@ def _only(words: frozenset[str]) -> Callable[[str, str], bool]:
 def _one_apart(old: str, new: str) -> bool:
     """One more or one less: `+ 1`, `- 1`, or a number's neighbour."""
     for out, put, before in apart(old, new):
-        both = [one for one in (*out, *put) if one not in "()"]
+        both = [sign for sign in (*out, *put) if sign not in "()"]
         if both in (["+", "1"], ["-", "1"], ["+", "-"], [",", "1"], ["1", ","], ["0", ","]):
             if both != ["+", "-"]:
                 return True
         elif len(out) == len(put) == 1 and out[0].isdigit() and put[0].isdigit():
             return abs(int(out[0]) - int(put[0])) == 1
-        elif before in ("[", ":", "-") and all(one in ("1", "0", ":", "-") for one in both):
+        elif before in ("[", ":", "-") and all(sign in ("1", "0", ":", "-") for sign in both):
             return True
     return False
 
@@ -367,7 +367,7 @@ def _empty(old: str, new: str) -> bool:
 
 
 def _keyword(old: str, new: str) -> bool:
-    called = [one for out, put, _ in apart(old, new) for one in (*out, *put)]
+    called = [token for out, put, _ in apart(old, new) for token in (*out, *put)]
     return bool(called) and ("self" in called or set(called) <= {"(", ")", "=", ",", "*", "**"})
 
 

@@ -103,8 +103,8 @@ class UseCounts(Value, frozen=True):
     @property
     def rate(self) -> float | None:
         """The share of successes among outcomes, None before the first."""
-        known = self.successes + self.failures
-        return self.successes / known if known else None
+        outcomes = self.successes + self.failures
+        return self.successes / outcomes if outcomes else None
 
     def __add__(self, other: "UseCounts") -> "UseCounts":
         return UseCounts(
@@ -244,7 +244,9 @@ class Pattern(Value, frozen=True):
     @property
     def uses(self) -> tuple[PatternSource, ...]:
         """The loops here that used it, discoveries left out."""
-        return tuple([one for one in self.sources if one.role == "applied" and not one.claimed])
+        return tuple(
+            [source for source in self.sources if source.role == "applied" and not source.claimed]
+        )
 
     @property
     def helped(self) -> int:
@@ -299,7 +301,7 @@ def fresh(pattern: Pattern, taken: Callable[[str], Iterable[str]]) -> str:
     series = 1
     while True:
         prefix = PREFIXES[pattern.kind] + (slug if series == 1 else f"{slug}-s{series}") + "-"
-        numbers = [one.removeprefix(prefix) for one in taken(prefix)]
+        numbers = [identity.removeprefix(prefix) for identity in taken(prefix)]
         last = max([int(number) for number in numbers if re.fullmatch(r"\d{3}", number)], default=0)
         if last < _MOST:
             return f"{prefix}{last + 1:03d}"

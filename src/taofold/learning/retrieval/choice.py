@@ -57,7 +57,7 @@ def effectiveness(pattern: Pattern) -> float:
         counts = pattern.counts
         return (counts.failures + 1.0) / (counts.successes + counts.failures + 2.0)
     applied = pattern.applied
-    ignored = sum(one.outcome == "ignored" for one in pattern.evidence)
+    ignored = sum(entry.outcome == "ignored" for entry in pattern.evidence)
     share = (applied.successes + 1.0) / (applied.usage + _IGNORED * ignored + 2.0)
     return share * _CLAIMED if pattern.claimed else share
 
@@ -118,8 +118,8 @@ def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
     """The patterns to show: at most as many as allowed, none twice, each error's best first."""
     most = min(settings.most, MOST_INJECTED)
     chosen: list[Ranked] = []
-    refused = {one.pattern.id: one.refused for one in ranked if one.refused}
-    left = [one for one in ranked if not one.refused]
+    refused = {candidate.pattern.id: candidate.refused for candidate in ranked if candidate.refused}
+    left = [candidate for candidate in ranked if not candidate.refused]
     while left and len(chosen) < most:
         best = max(
             left, key=lambda one: (one.score * _AGAIN ** _answered(one, chosen), *_last(one))
@@ -130,8 +130,8 @@ def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
             refused[best.pattern.id] = reason
         else:
             chosen.append(best)
-    refused |= {one.pattern.id: f"{len(chosen)} better ones are shown" for one in left}
-    order = [one.pattern.id for one in ranked]
+    refused |= {candidate.pattern.id: f"{len(chosen)} better ones are shown" for candidate in left}
+    order = [candidate.pattern.id for candidate in ranked]
     return PatternChoice(
         tuple(sorted(chosen, key=_order)),
         tuple(sorted(refused.items(), key=lambda item: order.index(item[0]))),
@@ -146,7 +146,7 @@ def _last(ranked: Ranked) -> tuple[float, tuple[int, ...]]:
 def _answered(ranked: Ranked, chosen: Sequence[Ranked]) -> int:
     if ranked.answers < 0:
         return 0
-    return sum(one.answers == ranked.answers for one in chosen)
+    return sum(other.answers == ranked.answers for other in chosen)
 
 
 def _surplus(ranked: Ranked, chosen: Sequence[Ranked]) -> str:
@@ -181,9 +181,9 @@ def in_section(chosen: Iterable[Ranked], kind: Kind) -> list[Ranked]:
 
     Anti-patterns by failure rate; approaches of equal relevance by the iterations they take.
     """
-    mine = [one for one in chosen if one.pattern.kind == kind]
+    members = [candidate for candidate in chosen if candidate.pattern.kind == kind]
     if kind == "anti":
-        return sorted(mine, key=lambda one: (-(one.pattern.failure_rate or 0.0), *_order(one)))
+        return sorted(members, key=lambda one: (-(one.pattern.failure_rate or 0.0), *_order(one)))
     if kind == "success":
-        return sorted(mine, key=lambda one: (-round(one.relevance, 2), *_order(one)[1:]))
-    return sorted(mine, key=_order)
+        return sorted(members, key=lambda one: (-round(one.relevance, 2), *_order(one)[1:]))
+    return sorted(members, key=_order)

@@ -46,10 +46,10 @@ GENERIC: Final[frozenset[str]] = frozenset(_GENERIC.split())
 
 def words(text: str) -> list[str]:
     """The stems in `text`, in order, with repeats; names of several parts also as a whole."""
-    found: list[str] = []
+    stems: list[str] = []
     for word in _WORD.findall(text):
-        found += _stems(word[:_LONGEST_WORD])
-    return found
+        stems += _stems(word[:_LONGEST_WORD])
+    return stems
 
 
 @lru_cache(maxsize=1 << 15)
@@ -91,7 +91,9 @@ STOPS: Final[frozenset[str]] = GENERIC | frozenset([stem(word) for word in GENER
 
 def telling(text: str) -> list[str]:
     """The stems in `text` that say something: no generic words, no lone letters or digits."""
-    return [one for one in words(text) if len(one) > 1 and one not in STOPS and not one.isdigit()]
+    return [
+        stem for stem in words(text) if len(stem) > 1 and stem not in STOPS and not stem.isdigit()
+    ]
 
 
 def letters(text: str) -> str:
@@ -101,21 +103,21 @@ def letters(text: str) -> str:
 
 def grams(prepared: str) -> list[str]:
     """The runs of letters in `letters(text)`, in order, none across words."""
-    found: list[str] = []
+    runs: list[str] = []
     for word in dict.fromkeys(prepared.split("^")[1:]):
         marked = f"^{word}"
-        found += [marked[i : i + GRAM] for i in range(max(len(marked) - GRAM + 1, 1))]
-    return found
+        runs += [marked[i : i + GRAM] for i in range(max(len(marked) - GRAM + 1, 1))]
+    return runs
 
 
 def distinct(items: Iterable[str], most: int) -> tuple[str, ...]:
     """The first `most` different ones, in order."""
-    kept: dict[str, None] = {}
+    first: dict[str, None] = {}
     for item in items:
-        if len(kept) == most:
+        if len(first) == most:
             break
-        kept.setdefault(item)
-    return tuple(kept)
+        first.setdefault(item)
+    return tuple(first)
 
 
 _WILD: Final = re.compile(r"(?:\\[dwsS]|\.|\[\^?[^\]\\]{1,20}\])[*+]\??|\\d|\{\{\s*\w+\s*\}\}")
@@ -134,12 +136,12 @@ def pieces(pattern: str) -> tuple[str, ...] | None:
     """
     if len(pattern) > _LONGEST:
         return None
-    found: list[str] = []
+    texts: list[str] = []
     for part in _WILD.split(pattern.removeprefix("^").removesuffix("$")):
         if _SPECIAL.search(part.replace("\\\\", "")) and not _plain(part):
             return None
-        found.append(_ESCAPED.sub(r"\1", part))
-    return tuple([piece for piece in found if piece]) if len(found) <= _MOST_PIECES else None
+        texts.append(_ESCAPED.sub(r"\1", part))
+    return tuple([piece for piece in texts if piece]) if len(texts) <= _MOST_PIECES else None
 
 
 def _plain(part: str) -> bool:
@@ -149,9 +151,9 @@ def _plain(part: str) -> bool:
 
 def literal(pattern: str) -> str:
     """What the signature says in words, its wildcards as spaces."""
-    known = pieces(pattern)
-    if known is not None:
-        return " ".join(known)
+    texts = pieces(pattern)
+    if texts is not None:
+        return " ".join(texts)
     return _ESCAPED.sub(r"\1", _WILD.sub(" ", pattern[:_LONGEST]))
 
 
@@ -160,12 +162,12 @@ def matches(pattern: str, message: str) -> bool:
 
     False for a pattern without any literal text, and for one that says more than wildcards.
     """
-    known = pieces(pattern)
-    if not known:
+    texts = pieces(pattern)
+    if not texts:
         return False
     message = message[:_LONGEST]
     at = 0
-    for piece in known:
+    for piece in texts:
         at = message.find(piece, at)
         if at < 0:
             return False
@@ -225,9 +227,9 @@ def entry(pattern: Pattern) -> IndexEntry:
     """What is indexed: everything a pattern says, and the words of where it was found."""
     text = text_of(pattern)
     stems = [*_class(pattern), *_replaced(pattern), *words(text)]
-    for one in pattern.evidence:
-        if one.outcome in ("found", "won"):
-            stems += one.context.words
+    for evidence in pattern.evidence:
+        if evidence.outcome in ("found", "won"):
+            stems += evidence.context.words
             break
     stems = stems[:_MOST_WORDS]
     prepared = letters(text[:_MOST_LETTERS])[:_MOST_LETTERS]
@@ -260,25 +262,25 @@ def _replaced(pattern: Pattern) -> list[str]:
 
 
 def _class(pattern: Pattern) -> list[str]:
-    found = pattern.signature
-    return [classname(found.name or found.type)] if found else []
+    signature = pattern.signature
+    return [classname(signature.name or signature.type)] if signature else []
 
 
 def _texts(pattern: Pattern) -> list[str]:
-    found = [pattern.name, *pattern.tags]
+    texts = [pattern.name, *pattern.tags]
     signature = pattern.signature
     if signature is not None:
-        found += [signature.name, literal(signature.pattern), *signature.hints]
+        texts += [signature.name, literal(signature.pattern), *signature.hints]
     match pattern.body:
         case ErrorFix(fix=fix):
-            found += [fix.description, fix.template, fix.code, fix.diff]
+            texts += [fix.description, fix.template, fix.code, fix.diff]
         case Approach() as body:
-            found += [body.description, literal(body.task), *body.steps, *body.preconditions]
+            texts += [body.description, literal(body.task), *body.steps, *body.preconditions]
         case Avoidance() as body:
-            found += [body.approach, *body.symptoms, body.why, body.better]
+            texts += [body.approach, *body.symptoms, body.why, body.better]
         case CodeTemplate() as body:
-            found += [body.use, body.code, *body.holes.values()]
-    return [text for text in found if text]
+            texts += [body.use, body.code, *body.holes.values()]
+    return [text for text in texts if text]
 
 
 def rarity(frequency: int, total: int) -> float:
@@ -336,11 +338,11 @@ class Postings:
 
     def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
         """In how many entries each term stands, and how many there are."""
-        known = {term: len(self._posts[term]) for term in terms if self._posts.get(term)}
-        return known, len(self._hits)
+        counts = {term: len(self._posts[term]) for term in terms if self._posts.get(term)}
+        return counts, len(self._hits)
 
     def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
         """Entries by the weight of the rarest of `terms` in them."""
-        known, total = self.frequencies(terms)
-        posts = [(rarity(known[t], total), self._posts[t]) for t in rarest(terms, known)]
+        counts, total = self.frequencies(terms)
+        posts = [(rarity(counts[t], total), self._posts[t]) for t in rarest(terms, counts)]
         return [self._hits[number] for number in best(posts, limit)]

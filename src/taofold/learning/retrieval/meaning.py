@@ -53,8 +53,8 @@ class Meanings(NamedTuple):
 
 def question(case: LoopCase) -> str:
     """What a case is about, in the order in which a model of sentences should read it."""
-    said = [f"{one.error_type}: {one.message}" for one in case.failing]
-    return "\n".join([*said, case.task])[:_LONGEST]
+    errors = [f"{check.error_type}: {check.message}" for check in case.failing]
+    return "\n".join([*errors, case.task])[:_LONGEST]
 
 
 async def meanings(
@@ -79,24 +79,26 @@ async def _compared(
     kept: Vectors, embedder: Embedder, case: LoopCase, texts: Mapping[str, str]
 ) -> dict[str, float]:
     keys = {identity: _key(text) for identity, text in texts.items()}
-    known = dict(await kept.vectors(embedder.name, list(keys.values())))
-    missing = {key: texts[name][:_LONGEST] for name, key in keys.items() if key not in known}
-    made = await embedder.embed([question(case), *missing.values()])
-    if len(made) != 1 + len(missing):
+    vectors = dict(await kept.vectors(embedder.name, list(keys.values())))
+    missing = {key: texts[name][:_LONGEST] for name, key in keys.items() if key not in vectors}
+    fresh = await embedder.embed([question(case), *missing.values()])
+    if len(fresh) != 1 + len(missing):
         raise ConfigError(
-            f"the embedder {embedder.name!r} gave {len(made)} vectors to {1 + len(missing)} texts"
+            f"the embedder {embedder.name!r} gave {len(fresh)} vectors to {1 + len(missing)} texts"
         )
-    asked = array("f", made[0])
-    new = {key: array("f", one).tobytes() for key, one in zip(missing, made[1:], strict=True)}
+    target = array("f", fresh[0])
+    new = {
+        key: array("f", vector).tobytes() for key, vector in zip(missing, fresh[1:], strict=True)
+    }
     if new:
         await kept.keep_vectors(embedder.name, new)
-    known |= new
-    if any(len(one) != len(asked) * asked.itemsize for one in known.values()):
+    vectors |= new
+    if any(len(vector) != len(target) * target.itemsize for vector in vectors.values()):
         raise ConfigError(
-            f"the embedder {embedder.name!r} has {len(asked)} dimensions, vectors that are kept "
+            f"the embedder {embedder.name!r} has {len(target)} dimensions, vectors that are kept "
             "under this name have others: give another model another name"
         )
-    return {identity: sense(_dot(asked, known[key])) for identity, key in keys.items()}
+    return {identity: sense(_dot(target, vectors[key])) for identity, key in keys.items()}
 
 
 def sense(cosine: float) -> float:

@@ -75,8 +75,8 @@ class Weights(NamedTuple):
 
     def bag(self, found: Iterable[str]) -> Bag:
         """The words, each once, with their weight."""
-        kept = frozenset(found)
-        return Bag(kept, self.total(kept))
+        distinct_words = frozenset(found)
+        return Bag(distinct_words, self.total(distinct_words))
 
 
 class Question(NamedTuple):
@@ -103,24 +103,24 @@ class Question(NamedTuple):
 
 def terms_of(case: LoopCase) -> tuple[str, ...]:
     """What to search for, the most telling first: errors, the task, then the code."""
-    found: list[str] = []
+    terms: list[str] = []
     for failing in case.failing[:_MOST_FAILING]:
-        found += [classname(failing.error_type)] if failing.error_type else []
-        found += words(failing.message[:_MESSAGE])
-    found += telling(case.task[:2000])
-    found += distinct(filter(None, map(line_term, case.code[:8000].split("\n"))), _LINE_TERMS)
-    found += distinct(telling(case.code[:8000]), _CODE_TERMS)
-    return distinct(found, _MOST_TERMS)
+        terms += [classname(failing.error_type)] if failing.error_type else []
+        terms += words(failing.message[:_MESSAGE])
+    terms += telling(case.task[:2000])
+    terms += distinct(filter(None, map(line_term, case.code[:8000].split("\n"))), _LINE_TERMS)
+    terms += distinct(telling(case.code[:8000]), _CODE_TERMS)
+    return distinct(terms, _MOST_TERMS)
 
 
 def context_of(case: LoopCase) -> CaseContext:
     """The case, small enough to be kept."""
     failing = case.failing[:_MOST_FAILING]
-    said = telling(" ".join([one.message[:300] for one in failing]))
+    stems = telling(" ".join([check.message[:300] for check in failing]))
     around = telling(case.code[:8000]) or telling(case.task[:2000])
-    half = distinct(said, _CONTEXT_WORDS // 2)
+    half = distinct(stems, _CONTEXT_WORDS // 2)
     return CaseContext(
-        tuple(sorted({one.error_type for one in failing if one.error_type})),
+        tuple(sorted({check.error_type for check in failing if check.error_type})),
         distinct([*half, *around], _CONTEXT_WORDS),
         case.language,
         case.repository,
@@ -130,7 +130,7 @@ def context_of(case: LoopCase) -> CaseContext:
 def ask(case: LoopCase, terms: tuple[str, ...], known: Mapping[str, int], total: int) -> Question:
     """Prepare `case`; `known` says in how many of `total` patterns each of its `terms` stands."""
     failing = case.failing[:_MOST_FAILING]
-    said = " ".join([*(one.message[:_MESSAGE] for one in failing), case.task[:1000]])
+    text = " ".join([*(check.message[:_MESSAGE] for check in failing), case.task[:1000]])
     useful = [term for term in terms if len(term) > 1 and term not in STOPS]
     everywhere = total + _BEHIND
     rare = {term: rarity(min(count, total), everywhere) for term, count in known.items()}
@@ -141,8 +141,8 @@ def ask(case: LoopCase, terms: tuple[str, ...], known: Mapping[str, int], total:
         terms,
         frozenset(terms) - STOPS,
         weights.bag([term for term in useful if not term.isdigit() and term[0] != "="]),
-        frozenset(distinct(grams(letters(said)), _MOST_GRAMS)),
-        tuple([weights.bag(telling(one.message[:_MESSAGE])) for one in failing]),
+        frozenset(distinct(grams(letters(text)), _MOST_GRAMS)),
+        tuple([weights.bag(telling(check.message[:_MESSAGE])) for check in failing]),
         weights.bag(here.words),
         here,
         weights,
@@ -222,9 +222,9 @@ def _delta(diff: str) -> list[str]:
         elif line.startswith("+"):
             put.update(_tokens(line[1:]))
     taken = [f"-{token}" for token in (out - put).elements()]
-    given = [f"+{token}" for token in (put - out).elements()]
-    if taken or given:
-        return [*taken, *given]
+    added = [f"+{token}" for token in (put - out).elements()]
+    if taken or added:
+        return [*taken, *added]
     return [*(f"-{token}" for token in out.elements()), *(f"+{t}" for t in put.elements())]
 
 
@@ -292,10 +292,10 @@ def closest(question: Question, hits: Sequence[PatternHit], most: int) -> list[P
     rare = {gram: rarity(n, len(hits)) for gram, n in count.items()}
     average = sum([hit.entry.length for hit in hits]) / len(hits) if hits else 1.0
     scored: list[tuple[float, str, PatternHit]] = []
-    for hit, found in zip(hits, runs, strict=True):
+    for hit, shared in zip(hits, runs, strict=True):
         damp = _K1 * (1 - _B + _B * hit.entry.length / (average or 1.0))
         times = Counter(filter(here.__contains__, hit.entry.words.split(" ")))
-        score = sum(map(rare.__getitem__, found)) / (1 + damp)
+        score = sum(map(rare.__getitem__, shared)) / (1 + damp)
         for word, n in times.items():
             score += question.weights.of(word) * n / (n + damp)
         score *= 1.0 + question.meanings.get(hit.id, 0.0)
@@ -328,8 +328,8 @@ def relevance(pattern: Pattern, entry: IndexEntry, question: Question) -> Releva
                 return Relevance(scale * text * _category(pattern.body, case))
             return _of_error(pattern, entry, signature, text, scale, question)
         case Approach() as body:
-            known = bool(body.task) and matches(body.task, case.task)
-            value = max(text, 0.9 if known and telling(literal(body.task)) else 0.0)
+            same_task = bool(body.task) and matches(body.task, case.task)
+            value = max(text, 0.9 if same_task and telling(literal(body.task)) else 0.0)
             return Relevance(min(scale * value * _category(body, case), 1.0))
         case CodeTemplate() as body:
             strange = "other" not in (body.language, case.language or "other")
@@ -355,9 +355,9 @@ def _of_error(
     line = _line_is_here(pattern, question)
     best = Relevance(0.0, refused="it answers another error")
     pairs = zip(question.case.failing, question.said, strict=False)
-    for number, (failing, said) in enumerate(pairs):
+    for number, (failing, message) in enumerate(pairs):
         same = _kinship(signature, failing)
-        alike = _alike(signature, says, failing, said, question)
+        alike = _alike(signature, says, failing, message, question)
         plain = failing.error_type in GENERIC_ERRORS
         if same >= _SAME_CLASS and not plain and alike < _LEAST_ERROR and _exception(failing):
             continue  # a class such as TypeError has many causes: the words must agree
@@ -418,17 +418,17 @@ def _kinship(signature: ErrorSignature, failing: Check) -> float:
 
 def _where_at(failing: Check) -> str:
     """`path:function`, or `path:line`, of a failing check."""
-    place = failing.place
-    return f"{place.path}:{place.function or place.line}" if place.path else ""
+    position = failing.place
+    return f"{position.path}:{position.function or position.line}" if position.path else ""
 
 
 def _at(hint: str, place: str) -> bool:
     """Does `place` look like the hint `*.py:validate*`?"""
-    known = pieces(hint.replace("*", ".*"))
-    if not known or not place or len("".join(known)) < _SHORTEST_HINT:
+    texts = pieces(hint.replace("*", ".*"))
+    if not texts or not place or len("".join(texts)) < _SHORTEST_HINT:
         return False
     at = 0
-    for piece in known:
+    for piece in texts:
         at = place.find(piece, at)
         if at < 0:
             return False
@@ -440,10 +440,10 @@ def _where(pattern: Pattern, question: Question) -> float:
     """How near the case is to the nearest one where the pattern was found or helped."""
     return max(
         [
-            _overlap(question, question.context, question.weights.bag(one.context.words))
-            for one in pattern.evidence
-            if one.outcome in ("found", "won")
-            and not question.context.words.isdisjoint(one.context.words)
+            _overlap(question, question.context, question.weights.bag(evidence.context.words))
+            for evidence in pattern.evidence
+            if evidence.outcome in ("found", "won")
+            and not question.context.words.isdisjoint(evidence.context.words)
         ],
         default=0.0,
     )
@@ -451,11 +451,11 @@ def _where(pattern: Pattern, question: Question) -> float:
 
 def _text(entry: IndexEntry, question: Question) -> float:
     """How much of what the case and the whole pattern say is the same."""
-    known = question.words.intersection(entry.words.split(" "))
-    if len(known) < _FEWEST_SHARED:
+    shared = question.words.intersection(entry.words.split(" "))
+    if len(shared) < _FEWEST_SHARED:
         return 0.0
-    weight = question.weights.total(known) + question.weights.unseen * (entry.size - len(known))
-    return _overlap(question, question.telling, Bag(known, weight))
+    weight = question.weights.total(shared) + question.weights.unseen * (entry.size - len(shared))
+    return _overlap(question, question.telling, Bag(shared, weight))
 
 
 def _overlap(question: Question, one: Bag, other: Bag) -> float:

@@ -44,23 +44,25 @@ def line(text: str, most: int) -> str:
 
 def block(text: str, indent: str, most_lines: int, most: int) -> str:
     """`text` as lines that all start with `indent`, within bounds; what is left out is said."""
-    lines = [_clean(one.expandtabs(4)).rstrip() for one in text[: most * _RUN].split("\n")]
+    lines = [
+        _clean(text_line.expandtabs(4)).rstrip() for text_line in text[: most * _RUN].split("\n")
+    ]
     while lines and not lines[0]:
         lines.pop(0)
     while lines and not lines[-1]:
         lines.pop()
-    kept: list[str] = []
+    fitting: list[str] = []
     left = most
-    for one in lines[:most_lines]:
-        left -= len(one) + 1
+    for raw in lines[:most_lines]:
+        left -= len(raw) + 1
         if left < 0:
             break
-        kept.append(f"{indent}{one}".rstrip())
-    while kept and not kept[-1]:
-        kept.pop()
-    if len(kept) < len(lines):
-        kept.append(f"{indent}…")
-    return "\n".join(kept)
+        fitting.append(f"{indent}{raw}".rstrip())
+    while fitting and not fitting[-1]:
+        fitting.pop()
+    if len(fitting) < len(lines):
+        fitting.append(f"{indent}…")
+    return "\n".join(fitting)
 
 
 def _clean(text: str) -> str:
@@ -108,23 +110,23 @@ class Rendered(NamedTuple):
 
 def render(chosen: Sequence[Ranked]) -> Rendered:
     """The section for `chosen`, the best first; what does not fit any more is left out."""
-    kept: list[Ranked] = []
+    fitting: list[Ranked] = []
     left = MOST
-    for one in chosen:
-        left -= len(item(one, 10)) + 1
+    for ranked in chosen:
+        left -= len(item(ranked, 10)) + 1
         if left < 0:
             break
-        kept.append(one)
-    if not kept:
+        fitting.append(ranked)
+    if not fitting:
         return Rendered("", ())
     sections: list[str] = []
     ids: list[str] = []
     for kind, title in _SECTIONS:
-        mine = in_section(kept, kind)
-        if mine:
-            items = [item(one, n) for n, one in enumerate(mine, 1)]
+        members = in_section(fitting, kind)
+        if members:
+            items = [item(ranked, n) for n, ranked in enumerate(members, 1)]
             sections.append(f"### {title}\n\n" + "\n".join(items))
-            ids += [one.pattern.id for one in mine]
+            ids += [ranked.pattern.id for ranked in members]
     text = f"{HEADING}\n\n{_ABOUT}\n\n" + framed("\n\n".join(sections))
     return Rendered(text, tuple(ids))
 
@@ -151,16 +153,16 @@ def item(one: Ranked, number: int) -> str:
 def figures(pattern: Pattern) -> str:
     """The rate with the counts it stands on, and how often it was shown, followed, and right."""
     counts, rate = pattern.total, pattern.rate
-    known = counts.successes + counts.failures
+    outcomes = counts.successes + counts.failures
     if pattern.kind == "anti":
-        text = f"{1 - (rate or 0.0):.0%} failure rate, {counts.failures}/{known}"
+        text = f"{1 - (rate or 0.0):.0%} failure rate, {counts.failures}/{outcomes}"
     else:
         uses = "1 use" if counts.usage == 1 else f"{counts.usage} uses"
         share = "rate unknown" if rate is None else f"{rate:.0%} success"
         body = pattern.body
         if isinstance(body, Approach) and body.average_iterations:
             share += f", avg {body.average_iterations:.1f} iterations"
-        text = f"{share}, {uses}, {counts.successes}/{known}"
+        text = f"{share}, {uses}, {counts.successes}/{outcomes}"
         if pattern.shown.loops:
             text += (
                 f"; shown to {pattern.shown.loops}, followed by {pattern.applied.usage}, "
