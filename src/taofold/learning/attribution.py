@@ -70,6 +70,7 @@ def counted(
     pattern: Pattern, counts: UseCounts, source: PatternSource, seen: PatternEvidence, at: int
 ) -> Pattern:
     """The pattern with one use more."""
+    # The trend is bounded and the counts are not: a pattern of years stays as cheap to write.
     total = pattern.counts + counts
     point = RatePoint(at, total.rate or 0.0, total.successes + total.failures, (source.loop,))
     return msgspec.structs.replace(
@@ -97,6 +98,8 @@ def hurts(pattern: Pattern, stats: LoopStats) -> str:
     warns = pattern.kind == "anti"  # not doing what it says is the point
     if uses >= _USELESS_USES and not warns:
         return f"{uses} loops used it and it helped in none"
+    # The fairest comparison that has enough loops: those kept from this pattern by lot, those kept
+    # from any, and last the loops for which there was nothing to show, which are another kind.
     without = next((arm for arm in (pattern.held, stats.held) if arm.loops >= _HARM_COMPARED), None)
     without = without or stats.plain
     if pattern.shown.loops >= _HARM_SHOWN and _slower(pattern.shown, without):
@@ -165,6 +168,7 @@ def unsummed(stats: LoopStats, note: LoopNote, at: int) -> LoopStats:
 
 def _less(total: Sum, part: Sum) -> Sum:
     """The difference, never below nothing: a pattern may have been given a new trial since."""
+    # Clamped at nothing: `restore` may have set the arms to zero since.
     pairs = zip(msgspec.structs.astuple(total), msgspec.structs.astuple(part), strict=True)
     return type(total)(*[max(a - b, 0) for a, b in pairs])
 

@@ -106,6 +106,7 @@ def inject(
     """Decide what the loop is told, once; a person may add to it later."""
     note = tx.loop(loop)
     if note is not None and note.decided and not manual:
+        # A loop that crashed behind its choice asks again: what it was shown is frozen.
         ids = tuple([choice.id for choice in note.shown if choice.id in note.ids])
         return ChosenLessons("" if note.control else note.text, ids, note.control)
     if not settings.enabled and not manual:
@@ -117,6 +118,8 @@ def inject(
     injected = tuple(
         [_shown(ranked) for ranked in choice.chosen if ranked.pattern.id in rendered.ids]
     )
+    # A control loop notes the choice as well, so that each pattern is compared with loops that
+    # were kept from it. Where there is nothing to show there is no lot to draw.
     held = not manual and bool(injected) and in_control(loop, settings.control_share)
     text = "" if held else rendered.text
     tx.emit(PatternsInjected(loop, injected, text, control=held, manual=manual, context=context))
@@ -134,6 +137,7 @@ def _shown(ranked: Ranked) -> ShownPattern:
 
 def in_control(loop: str, share: float) -> bool:
     """Is `loop` one of the `share` that is told nothing? A lot, drawn from its id."""
+    # A digest, no random number: asked again the lot falls the same way, and a replay agrees.
     drawn = blake2b(f"control {loop}".encode(), digest_size=8).digest()
     return int.from_bytes(drawn, "big") / 2**64 < share
 
@@ -182,6 +186,7 @@ def _noted(view: View, loop: str, identity: str) -> bool:
 def alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
     """The pattern most like `draft`, if that is more than `threshold`."""
     best, most = None, threshold
+    # Likeness compares tokens and costs; only the nearest by rare words are compared.
     for hit in view.search(entry(draft).words.split(), _COMPARED):
         other = view.pattern(hit.id)
         if other is not None and (value := likeness(draft, other)) > most:
@@ -206,6 +211,7 @@ def _doom(pattern: Pattern, policy: Pruning, now: int) -> str:
     if judged and (rate or 0.0) < policy.min_success_rate:
         least = policy.min_success_rate
         return f"its success rate {rate:.2f} after {uses} uses is below {least:g}"
+    # The dates in an imported file may be years old: its age here begins with the import.
     arrived = pattern.claim.at if pattern.claim else 0
     last = max(pattern.last_used, pattern.first_discovered, arrived)
     days = (now - last) / _DAY_MS

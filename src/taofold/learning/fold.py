@@ -149,7 +149,7 @@ def _merged(known: Known, event: PatternMerged, at: int) -> Changes:
     old = known.pattern(event.id)
     if old is None:
         return Changes()
-    if event.loop in old.loops:
+    if event.loop in old.loops:  # extracted again by hand: one loop counts once
         return _extracted(known, old, event.loop, at, new=False)
     counts = attribution.ONE_LOSS if old.kind == "anti" else attribution.ONE_WIN
     source = PatternSource(event.loop, at, "merged", event.by, None, *_extent(event.pattern))
@@ -209,6 +209,7 @@ def _applied(note: LoopNote, event: PatternApplied) -> LoopNote | None:
     if note.ended or not note.looked_at(event.id):
         return None
     before = next((use for use in note.uses if use.id == event.id), None)
+    # The best outcome of a loop counts: a pattern that failed and then helped has helped.
     if before is not None and (before.won or not event.won):
         return None
     others = [use for use in note.uses if use.id != event.id]
@@ -237,7 +238,7 @@ def _chosen(known: Known, note: LoopNote) -> dict[str, Pattern]:
 
 def _searched(known: Known, event: SearchSettled, at: int) -> Changes:
     note = _note(known, event.loop, at)
-    if note.searched:
+    if note.searched:  # written twice, as after a crash between the fact and its answer
         return Changes()
     return Changes(
         loop=msgspec.structs.replace(note, searched=True),

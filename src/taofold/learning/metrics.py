@@ -138,6 +138,7 @@ def _interval(one: Arm, other: Arm, ratio: float) -> tuple[float | None, float |
     first = one.variance / one.loops / one.mean**2
     second = other.variance / other.loops / other.mean**2
     spread = first + second
+    # Loops that all took the same number of iterations: the interval is a point.
     if not spread:
         return round(100 * (1 - ratio), 1), round(100 * (1 - ratio), 1)
     freedom = spread**2 / (first**2 / (one.loops - 1) + second**2 / (other.loops - 1))

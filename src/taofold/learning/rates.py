@@ -118,6 +118,8 @@ def outcome(
     counted: dict[str, Rate] = {}
     for index, (score, keys) in enumerate(ranking):
         expected = score / total
+        # From the shape to the line: what a shape's wins let expect is no news of its lines, else
+        # one win would raise an edit three times.
         for key, theta in zip(keys, rates.thetas(keys), strict=True):
             outcome_here = Rate(float(index == winner), expected)
             counted[key] = counted[key].plus(outcome_here) if key in counted else outcome_here
@@ -139,6 +141,7 @@ def _surprises(
             score * factor**power for (score, _), factor in zip(ranking, factors, strict=True)
         ]
         right = scores[winner]
+        # An edit that an order gives no chance would cost without end: as if it stood last.
         share = right / sum(scores) if right > 0 else 1.0 / (len(scores) + 1.0)
         surprises.append(round(-log(share), 4))
     return tuple(surprises)

@@ -60,6 +60,7 @@ def read(files: Mapping[str, bytes], at: int) -> FileReading:
     faults: list[str] = []
     broken: list[str] = []
     for name, body in sorted(files.items()):
+        # Metrics, loops and indexes of an export are derived: only patterns are taken in.
         if _OTHER.search(name):
             continue
         try:
@@ -156,6 +157,7 @@ def imported(tx: Writing, given: Mapping[str, bytes], at: int) -> ImportReport:
             present.append(there)
             continue
         pattern = incoming.pattern
+        # Ids are numbered per registry: the same one elsewhere is another pattern.
         if tx.pattern(pattern.id) is not None or tx.archived(pattern.id) is not None:
             pattern = msgspec.structs.replace(pattern, id=fresh(pattern, tx.ids))
             renamed.append((incoming.pattern.id, pattern.id))

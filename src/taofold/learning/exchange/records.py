@@ -176,6 +176,8 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> tuple[Pattern, ImportClaim]:
     parts: Json = {}
     for key in _keys(type(wire)):
         value = _get(wire, key.keys)
+        # What the file leaves out is left to the defaults of the pattern, so that an outer key
+        # and an inner one for the same part do not take turns.
         if value is None or value == key.default:
             continue
         if key.path in _TIMES:

@@ -151,6 +151,7 @@ class _Fold:
     def make(self, change: FileChange) -> None:
         """A file was changed, or a change was taken back."""
         last = self.made[-1] if self.made else None
+        # Only the newest change can be taken back: an older one has others on top of it.
         if last is None or not change.undoes(last.change):
             self.open.append(change)
             self.made.append(_Made(change, self.known))
@@ -254,6 +255,8 @@ def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
     output = "\n".join(_texts(result))
     report = pytest_report.parse(output)
     failures = report.failures if report is not None else failing_checks(output)
+    # A linter that is silent has passed, a program that is silent has said nothing: which of the
+    # two a command is shows the first time it reports a failing check.
     if failures:
         fold.checking.add(command)
     if report is not None or failures or (command in fold.checking and _passed(result, output)):

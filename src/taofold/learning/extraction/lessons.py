@@ -72,6 +72,7 @@ def _repeated(history: LoopHistory) -> Iterator[Pattern]:
             attempt for attempt in judged if _in(sign, attempt.before) and _in(sign, attempt.after)
         ]
         rounds = len({attempt.iteration for attempt in stayed})
+        # In a loop that got there in the end, several tries in one iteration are how one works.
         times = rounds if history.succeeded else max(rounds, len(stayed))
         edits = _edits(stayed)
         if times < REPEATED or not edits:
@@ -237,6 +238,7 @@ def pairs(history: LoopHistory) -> Iterator[tuple[list[Check], tuple[FileChange,
     other errors it settled nobody can say.
     """
     for number, attempt in enumerate(history.attempts):
+        # What broke another check may have moved the fault: it is no example to follow.
         if not (attempt.kept and attempt.judged) or attempt.broke:
             continue
         changes = tuple([c for c in attempt.changes if not is_test(c.path) and _readable(c)])

@@ -58,6 +58,7 @@ def effectiveness(pattern: Pattern) -> float:
         return (counts.failures + 1.0) / (counts.successes + counts.failures + 2.0)
     applied = pattern.applied
     ignored = sum(entry.outcome == "ignored" for entry in pattern.evidence)
+    # One prior win and one loss: a single success of one is 2/3, not 1, and 17 of 18 is more.
     share = (applied.successes + 1.0) / (applied.usage + _IGNORED * ignored + 2.0)
     return share * _CLAIMED if pattern.claimed else share
 
@@ -116,6 +117,8 @@ def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: 
 
 def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
     """The patterns to show: at most as many as allowed, none twice, each error's best first."""
+    # Greedy, one at a time: a second lesson for the same error is worth less than the first, so a
+    # loop with two errors hears of both.
     most = min(settings.most, MOST_INJECTED)
     chosen: list[Ranked] = []
     refused = {candidate.pattern.id: candidate.refused for candidate in ranked if candidate.refused}

@@ -353,6 +353,7 @@ def _of_error(
     """The failing check that is most like the signature decides."""
     says = question.weights.bag(entry.message.split())
     line = _line_is_here(pattern, question)
+    # Refused unless some failing check speaks for it: words alone bring lessons about other errors.
     best = Relevance(0.0, refused="it answers another error")
     pairs = zip(question.case.failing, question.said, strict=False)
     for number, (failing, message) in enumerate(pairs):
@@ -463,6 +464,7 @@ def _overlap(question: Question, one: Bag, other: Bag) -> float:
     shared = one.words & other.words
     if not shared:
         return 0.0
+    # A floor for the divisor: else two texts of one word each would be the same text.
     fewer = max(min(one.weight, other.weight), question.least)
     return question.weights.total(shared) / fewer
 

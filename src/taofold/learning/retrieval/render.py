@@ -66,6 +66,7 @@ def block(text: str, indent: str, most_lines: int, most: int) -> str:
 
 
 def _clean(text: str) -> str:
+    # Escape sequences first: without their first byte the rest would stay as text.
     text = _UNSEEN.sub("", _ANSI.sub("", text))
     text = _FENCE.sub(lambda found: "'" * len(found[0]), text)
     text = _ROLE.sub(lambda found: f"{found[0]}\u2009", text)
