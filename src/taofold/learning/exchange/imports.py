@@ -112,8 +112,10 @@ def _listed(name: str, content: Any, faults: list[str]) -> list[tuple[str, Kind,
             path = f"{key}[{n}]"
             kind = _kind(raw, key, name)
             if kind is None:
-                faults.append(f"{name}: {path}: it is of no known kind: its id starts with none of "
-                              f"{', '.join(PREFIXES.values())}")  # fmt: skip
+                faults.append(
+                    f"{name}: {path}: it is of no known kind: its id starts with none of "
+                    f"{', '.join(PREFIXES.values())}"
+                )
             else:
                 entries.append((path, kind, raw))
     return entries

@@ -34,32 +34,54 @@ _COMPARED: Final = re.compile(
     r"^(AssertionError: )?assert (?:[^=<>!]{1,150}?) (==|!=|<=|>=|<|>|is not|is|not in|in) .+$"
 )
 _WILD: Final = {
-    "object": "<.*>", "list": r"\[.*\]", "dict": r"\{.*\}", "path": r"\S+", "call": r"\w+\(.*\)",
-}  # fmt: skip
-_KEPT: Final = frozenset({
-    "NoneType", "int", "str", "float", "list", "dict", "set", "tuple", "bool", "function",
-    "method", "type", "object", "generator", "bytes", "builtin_function_or_method", "+", "-",
-    "*", "/", "//", "%", "<", "<=", ">", ">=", "&", "|", "**", "+=",
-})  # fmt: skip
+    "object": "<.*>",
+    "list": r"\[.*\]",
+    "dict": r"\{.*\}",
+    "path": r"\S+",
+    "call": r"\w+\(.*\)",
+}
+_KEPT_TEXT: Final = """
+    NoneType int str float list dict set tuple bool function method type object generator bytes
+    builtin_function_or_method + - * / // % < <= > >= & | ** +=
+    """
+_KEPT: Final = frozenset(_KEPT_TEXT.split())
 """Names of types and signs: quoted in messages, and worth keeping."""
 _METHODS: Final = frozenset(
     {name for kind in (str, list, dict, set, int, float) for name in dir(kind)}
 )
 _TYPES: Final[dict[str, ErrorType]] = {
-    "TypeError": "TypeError", "SyntaxError": "SyntaxError", "IndentationError": "SyntaxError",
-    "NameError": "ReferenceError", "UnboundLocalError": "ReferenceError",
-    "ReferenceError": "ReferenceError", "AttributeError": "ReferenceError",
-    "AssertionError": "AssertionError", "Failed": "AssertionError",
-    "AssertionFailedError": "AssertionError", "RuntimeError": "RuntimeError",
-    "RecursionError": "RuntimeError", "RangeError": "RuntimeError", "panic": "RuntimeError",
-    "TimeoutError": "TimeoutError", "Timeout": "TimeoutError", "ValidationError": "ValidationError",
+    "TypeError": "TypeError",
+    "SyntaxError": "SyntaxError",
+    "IndentationError": "SyntaxError",
+    "NameError": "ReferenceError",
+    "UnboundLocalError": "ReferenceError",
+    "ReferenceError": "ReferenceError",
+    "AttributeError": "ReferenceError",
+    "AssertionError": "AssertionError",
+    "Failed": "AssertionError",
+    "AssertionFailedError": "AssertionError",
+    "RuntimeError": "RuntimeError",
+    "RecursionError": "RuntimeError",
+    "RangeError": "RuntimeError",
+    "panic": "RuntimeError",
+    "TimeoutError": "TimeoutError",
+    "Timeout": "TimeoutError",
+    "ValidationError": "ValidationError",
     "ValueError": "ValidationError",
-}  # fmt: skip
+}
 _LANGUAGES: Final = {
-    ".py": "python", ".pyi": "python", ".ts": "typescript", ".tsx": "typescript",
-    ".js": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".jsx": "javascript",
-    ".go": "go", ".rs": "rust", ".java": "java",
-}  # fmt: skip
+    ".py": "python",
+    ".pyi": "python",
+    ".ts": "typescript",
+    ".tsx": "typescript",
+    ".js": "javascript",
+    ".mjs": "javascript",
+    ".cjs": "javascript",
+    ".jsx": "javascript",
+    ".go": "go",
+    ".rs": "rust",
+    ".java": "java",
+}
 
 
 def language_of(path: str) -> str:

@@ -171,10 +171,15 @@ class _Fold:
             judged = after is not None
             self.attempts.append(
                 RepairAttempt(
-                    self.iteration, self.known, tuple(self.open), after or (), judged,
-                    tuple(dict.fromkeys(self.tools)), tokens=self.tokens,
+                    self.iteration,
+                    self.known,
+                    tuple(self.open),
+                    after or (),
+                    judged,
+                    tuple(dict.fromkeys(self.tools)),
+                    tokens=self.tokens,
                 )
-            )  # fmt: skip
+            )
         if self.open or after is not None:
             self.open, self.tools, self.tokens = [], [], 0
         if after is not None:

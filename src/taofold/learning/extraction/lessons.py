@@ -160,19 +160,27 @@ def _pattern(
 ) -> Pattern:
     language = history.language or language_of(check.place.path)
     signature = ErrorSignature(
-        error_type_of(check.error_type), pattern_of(check.message), hints_of(check),
-        check.error_type, check.message[:_MOST_EXAMPLE],
-    )  # fmt: skip
+        error_type_of(check.error_type),
+        pattern_of(check.message),
+        hints_of(check),
+        check.error_type,
+        check.message[:_MOST_EXAMPLE],
+    )
     return Pattern(
         "",
         gist(check.error_type, pattern_of(check.message)),
         Avoidance(
-            approach, mode, (symptom,), why, better,
-            category=task_category(history.task), signature=signature,
+            approach,
+            mode,
+            (symptom,),
+            why,
+            better,
+            category=task_category(history.task),
+            signature=signature,
         ),
         PatternScope(history.repository, language),
         tuple([tag for tag in (language, mode.replace("_", "-")) if tag and tag != "other"]),
-    )  # fmt: skip
+    )
 
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)

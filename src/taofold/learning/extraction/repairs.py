@@ -147,15 +147,15 @@ ARITHMETIC: Final = frozenset({"+", "-", "*", "/", "//", "%", "**", "&", "|", "^
 ASSIGNING: Final = frozenset({"=", "+=", "-=", "*=", "/=", "//=", "%=", "**=", "|=", "&="})
 BOOLEAN: Final = frozenset({"and", "or", "not", "&&", "||", "!"})
 CASTS: Final = frozenset({"str", "int", "float", "bool", "list", "tuple", "set", "Decimal"})
-POLISH: Final = frozenset({
-    "strip", "lstrip", "rstrip", "lower", "upper", "title", "capitalize", "casefold", "replace",
-    "format", "split", "join",
-})  # fmt: skip
-TWINS: Final = frozenset({
-    "min", "max", "any", "all", "sorted", "reversed", "append", "extend", "sort", "add",
-    "update", "pop", "remove", "discard", "insert", "popleft", "first", "last", "startswith",
-    "endswith", "find", "index", "items", "keys", "values", "count", "sum", "len", "get",
-})  # fmt: skip
+_POLISH_TEXT: Final = """
+    strip lstrip rstrip lower upper title capitalize casefold replace format split join
+    """
+POLISH: Final = frozenset(_POLISH_TEXT.split())
+_TWINS_TEXT: Final = """
+    min max any all sorted reversed append extend sort add update pop remove discard insert
+    popleft first last startswith endswith find index items keys values count sum len get
+    """
+TWINS: Final = frozenset(_TWINS_TEXT.split())
 DEPENDENCIES: Final = re.compile(
     r"(?:^|/)(?:requirements[\w.-]*\.(?:txt|in)|pyproject\.toml|package(?:-lock)?\.json|Cargo\.toml"
     r"|go\.mod|setup\.(?:py|cfg)|poetry\.lock|Gemfile|pom\.xml)$"

@@ -9,21 +9,44 @@ from taofold.core.values import Value
 
 Kind = Literal["error", "success", "anti", "template"]
 ErrorType = Literal[
-    "TypeError", "ReferenceError", "AssertionError", "SyntaxError", "RuntimeError",
-    "TimeoutError", "ValidationError", "Other",
-]  # fmt: skip
+    "TypeError",
+    "ReferenceError",
+    "AssertionError",
+    "SyntaxError",
+    "RuntimeError",
+    "TimeoutError",
+    "ValidationError",
+    "Other",
+]
 FixCategory = Literal[
-    "add_null_check", "add_type_validation", "add_error_handling", "fix_logic_error",
-    "add_import", "update_dependency", "refactor_code_structure", "other",
-]  # fmt: skip
+    "add_null_check",
+    "add_type_validation",
+    "add_error_handling",
+    "fix_logic_error",
+    "add_import",
+    "update_dependency",
+    "refactor_code_structure",
+    "other",
+]
 TaskCategory = Literal[
-    "implementation", "debugging", "refactoring", "testing", "documentation", "architecture",
-    "migration", "optimization",
-]  # fmt: skip
+    "implementation",
+    "debugging",
+    "refactoring",
+    "testing",
+    "documentation",
+    "architecture",
+    "migration",
+    "optimization",
+]
 FailureMode = Literal[
-    "infinite_loop", "quality_degradation", "scope_creep", "repeated_same_error",
-    "incorrect_fix", "breaking_change", "performance_regression",
-]  # fmt: skip
+    "infinite_loop",
+    "quality_degradation",
+    "scope_creep",
+    "repeated_same_error",
+    "incorrect_fix",
+    "breaking_change",
+    "performance_regression",
+]
 Language = Literal["typescript", "javascript", "python", "go", "rust", "java", "other"]
 
 
