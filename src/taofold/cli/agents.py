@@ -61,8 +61,8 @@ def live(
     from taofold.runtime.model import resolve
 
     if model:
-        one = resolve(model, provider=provider)
-        return one, dict.fromkeys(agent.models, one)
+        connected = resolve(model, provider=provider)
+        return connected, dict.fromkeys(agent.models, connected)
     if not agent.model:
         raise ConfigError(NO_MODEL)
     others = {name: resolve(spec, provider=provider) for name, spec in agent.models.items()}
@@ -139,8 +139,8 @@ class Choice:
     @classmethod
     def of(cls, said: Mapping[Any, Any]) -> "Choice":
         """The choice that was told so, perhaps by another release."""
-        known = {one.name for one in fields(cls)}
-        return cls(**{str(name): value for name, value in said.items() if name in known})
+        names = {attribute.name for attribute in fields(cls)}
+        return cls(**{str(name): value for name, value in said.items() if name in names})
 
     def told(self) -> dict[str, Any]:
         """What was said of it, as JSON."""
@@ -193,15 +193,15 @@ def recorded(started: "RunStarted", agent: str = "", model: str = "") -> Choice:
     Raises:
         ConfigError: it was not started from here, or came from another machine.
     """
-    said: Any = started.settings.get(SETTINGS)
-    if not is_object(said):
+    settings: Any = started.settings.get(SETTINGS)
+    if not is_object(settings):
         if not agent:
             raise ConfigError(
                 "this run does not say how to make its agent (it was imported, or started from "
                 "Python): name it with --agent FILE or --agent module:attr"
             )
         return replace(chosen(agent, model=model), digest="")
-    choice = Choice.of(said)
+    choice = Choice.of(settings)
     if agent:
         choice = replace(choice, agent=agent, folder=str(Path.cwd()), digest="")
     elif choice.digest and choice.digest != _digest(choice):
@@ -244,11 +244,13 @@ def _discovery() -> Generator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DiscoveryWarning)
         yield
-    for one in caught:
-        if issubclass(one.category, DiscoveryWarning):
-            say(f"note: {one.message}")
+    for warning in caught:
+        if issubclass(warning.category, DiscoveryWarning):
+            say(f"note: {warning.message}")
         else:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
 
 
 def _with_discovered(agent: "Agent[Any, Any]", choice: Choice) -> "Agent[Any, Any]":
@@ -294,10 +296,10 @@ def _imported(name: str, folder: Path, config: "Config", operator: "Policy") -> 
     agent: Any = load(name, folder)
     if not isinstance(agent, Agent):
         raise ConfigError(f"{name!r} is {agent!r}, not an Agent")
-    known = cast("Agent[Any, Any]", agent)
-    policy = operator.tightened(known.policy)  # code of a project may only tighten, too
-    strict = config.strict if known.strict is None else known.strict
-    return known.but(policy=policy, strict=strict)
+    imported = cast("Agent[Any, Any]", agent)
+    policy = operator.tightened(imported.policy)  # code of a project may only tighten, too
+    strict = config.strict if imported.strict is None else imported.strict
+    return imported.but(policy=policy, strict=strict)
 
 
 def _default(
@@ -335,8 +337,8 @@ def _beside(path: Path) -> str:
     from difflib import get_close_matches
 
     try:
-        names = [one for one in os.listdir(path.parent) if is_file(one)]  # noqa: PTH208
+        names = [name for name in os.listdir(path.parent) if is_file(name)]  # noqa: PTH208
     except OSError:
         return ""
-    found = get_close_matches(path.name, names, n=2, cutoff=0.5)
-    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
+    similar = get_close_matches(path.name, names, n=2, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""

@@ -31,11 +31,11 @@ def refuse(what: str, *, mcp: bool = False) -> None:
 
 def started_by() -> str:
     """The tool through which an agent started this process or an ancestor; "" if none did."""
-    found = os.environ.get(MARK, "")
+    mark = os.environ.get(MARK, "")
     pid = os.getppid()
-    while not found and pid > 1:
-        found, pid = _of(pid)
-    return found
+    while not mark and pid > 1:
+        mark, pid = _of(pid)
+    return mark
 
 
 def _of(pid: int) -> tuple[str, int]:
@@ -46,6 +46,6 @@ def _of(pid: int) -> tuple[str, int]:
     except OSError:
         return "", 0
     start = f"{MARK}=".encode()
-    marks = [one for one in environment.split(b"\0") if one.startswith(start)]
+    marks = [variable for variable in environment.split(b"\0") if variable.startswith(start)]
     parent = status.rpartition(b")")[2].split()[1]  # the name before it may hold anything
     return (marks[0][len(start) :].decode("utf-8", "replace") if marks else ""), int(parent)

@@ -38,15 +38,20 @@ def list_pending(
 
     async def work(log: "Log") -> "tuple[list[Approval], set[str]]":
         waiting = await people.pending(log, await find(log, run) if run else "")
-        return waiting, {one.run for one in waiting if driven(await log.row(one.run))}
+        return waiting, {
+            approval.run for approval in waiting if driven(await log.row(approval.run))
+        }
 
     waiting, live = with_log(work)
     if json:
-        give_json([{**pending_json(one), "live": one.run in live} for one in waiting])
+        give_json(
+            [{**pending_json(approval), "live": approval.run in live} for approval in waiting]
+        )
     elif waiting:
         approvals_table(waiting, clock(), live)
-        for one in [one for one in waiting if doubtful(one) or one.form is not None]:
-            say("\n" + "\n".join(question(one)))
+        for approval in waiting:
+            if doubtful(approval) or approval.form is not None:
+                say("\n" + "\n".join(question(approval)))
     else:
         say("nothing waits for you")
 
@@ -103,16 +108,18 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
     from taofold.runtime import control as people
 
     refuse("decide on an action")
-    one = await _pending(log, said)
-    question = one.wants_text
+    approval = await _pending(log, said)
+    question = approval.wants_text
     if question and decision.answer is None and decision.verdict not in ("deny", "edit"):
-        fail(f"it asks {one.question!r}: answer with --answer TEXT")
+        fail(f"it asks {approval.question!r}: answer with --answer TEXT")
     if decision.answer is not None and not question:
-        fail(f"{one.action.tool} asks for approval, not for an answer: leave --answer out")
-    live = driven(await log.row(one.run))
+        fail(f"{approval.action.tool} asks for approval, not for an answer: leave --answer out")
+    live = driven(await log.row(approval.run))
     secrets = Redactor(Redactor.secrets_in(os.environ))
-    given = await people.decide(log, one.id, decision, policy=operator_policy(), redactor=secrets)
-    return given, live
+    decided = await people.decide(
+        log, approval.id, decision, policy=operator_policy(), redactor=secrets
+    )
+    return decided, live
 
 
 async def _pending(log: "Log", said: str) -> "Approval":
@@ -126,7 +133,8 @@ async def _pending(log: "Log", said: str) -> "Approval":
     if len(waiting) == 1:
         return waiting[0]
     if waiting:
-        fail(f"run {run!r} has {len(waiting)} questions: {', '.join(one.id for one in waiting)}")
+        ids = ", ".join(approval.id for approval in waiting)
+        fail(f"run {run!r} has {len(waiting)} questions: {ids}")
     raise Refused(f"run {run!r} has nothing that waits for a person")
 
 
@@ -134,17 +142,17 @@ def _parameters(text: str) -> dict[str, Any] | None:
     if not text:
         return None
     try:
-        said: Any = jsonlib.loads(text)
+        edited: Any = jsonlib.loads(text)
     except ValueError as error:
         fail(f"--parameters is not JSON: {error}")
-    if not is_object(said):
+    if not is_object(edited):
         fail(f"--parameters is a JSON object, not {text!r}")
-    return said
+    return edited
 
 
 def _said(what: str, one: "Approval", live: bool) -> None:
-    asked = one.question if one.wants_text else one.preview
-    say(f"{what}: {asked or one.action.tool}")
+    subject = one.question if one.wants_text else one.preview
+    say(f"{what}: {subject or one.action.tool}")
     if live:
         say("the run goes on by itself, at the terminal that asked")
     else:

@@ -83,10 +83,10 @@ def demo(
     lacking = no_pytest()
     if lacking:
         fail(lacking)
-    place = _place(keep)
-    store, elsewhere = _store(place), os.environ.get("TAOFOLD_HOME", "").strip()
+    folder = _place(keep)
+    store, elsewhere = _store(folder), os.environ.get("TAOFOLD_HOME", "").strip()
     os.environ["TAOFOLD_HOME"] = str(store)
-    say(f"two broken projects in {place}\nwhat their loops do is kept in {store}\n")
+    say(f"two broken projects in {folder}\nwhat their loops do is kept in {store}\n")
     done: list[tuple[str, LoopState]] = []
     for loop, project, lessons, head in (
         (FIRST, "storeroom", True, "first loop: nothing is known yet"),
@@ -97,14 +97,14 @@ def demo(
             continue
         say(f"{head}\n")
         killed = kill_at if loop == FIRST else None
-        state = _loop(place, loop, project, model, lessons=lessons, kill_at=killed, quiet=quiet)
+        state = _loop(folder, loop, project, model, lessons=lessons, kill_at=killed, quiet=quiet)
         if state is None:
             raise typer.Exit(INTERRUPTED)
         done.append((loop, state))
         say("")
     _result(done, model)
-    _look(place, store if elsewhere else None)
-    raise typer.Exit(OK if all(one.status == "completed" for _, one in done[:2]) else UNREACHED)
+    _look(folder, store if elsewhere else None)
+    raise typer.Exit(OK if all(state.status == "completed" for _, state in done[:2]) else UNREACHED)
 
 
 def _store(place: Path) -> Path:
@@ -191,10 +191,10 @@ def _result(done: "list[tuple[str, LoopState]]", model: str) -> None:
     """What the loops took, and which pattern made the difference."""
     give(f"{'loop':<16} {'lessons':>7} {'iterations':>10} {'steps':>6} {'test runs':>9}  status")
     for loop, state in done:
-        shown = sum(len(one.lessons.patterns) for one in state.injected)
-        runs = sum(one.tools.get("run_command", 0) for one in state.done)
+        lessons = sum(len(injection.lessons.patterns) for injection in state.injected)
+        runs = sum(iteration.tools.get("run_command", 0) for iteration in state.done)
         give(
-            f"{loop:<16} {shown:>7} {len(state.done):>10} {state.spent.steps:>6} {runs:>9}  "
+            f"{loop:<16} {lessons:>7} {len(state.done):>10} {state.spent.steps:>6} {runs:>9}  "
             f"{state.status}"
         )
     states = dict(done)
@@ -228,15 +228,15 @@ def _applied(state: "LoopState") -> list[str]:
     from taofold.cli.project import with_registry
     from taofold.cli.render.text import line
 
-    used = [one for one in (state.learnt.injected if state.learnt else ()) if one.applied]
+    used = [use for use in (state.learnt.injected if state.learnt else ()) if use.applied]
 
     async def names(registry: Any) -> list[str]:
-        told: list[str] = []
-        for one in used:
-            pattern = await registry.show(one.pattern)
-            how = "its check turned green" if one.successful else "without success"
-            told.append(f"  applied {one.pattern}: {line(pattern.name, 60)} ({how})")
-        return told
+        lines: list[str] = []
+        for use in used:
+            pattern = await registry.show(use.pattern)
+            how = "its check turned green" if use.successful else "without success"
+            lines.append(f"  applied {use.pattern}: {line(pattern.name, 60)} ({how})")
+        return lines
 
     return with_registry(names)
 
@@ -260,8 +260,8 @@ def _look(place: Path, elsewhere: Path | None) -> None:
 
 def _kill(folder: Path, loop: str, model: str, events: int, *, quiet: bool) -> None:
     """Run in a child process that kills itself, to show that nothing is lost."""
-    given = [str(folder), loop, model, str(events), "quiet" if quiet else ""]
-    done = subprocess.run([sys.executable, "-c", _WORKER, *given], check=False)
+    arguments = [str(folder), loop, model, str(events), "quiet" if quiet else ""]
+    done = subprocess.run([sys.executable, "-c", _WORKER, *arguments], check=False)
     if done.returncode != -signal.SIGKILL:
         fail(f"the loop ended before event {events} (exit code {done.returncode})", UNREACHED)
     say(f"\nkill -9 after event {events}. All that is left of the loop is its log: resuming.\n")

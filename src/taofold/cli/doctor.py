@@ -39,9 +39,9 @@ def doctor(
     if json:
         give_json([{"what": f.what, "good": f.good, "said": f.said} for f in findings])
     else:
-        for found in findings:
-            give(f"{_MARKS[found.good]}  {found.what:<16} {found.said}")
-    if any(found.good is False for found in findings):
+        for finding in findings:
+            give(f"{_MARKS[finding.good]}  {finding.what:<16} {finding.said}")
+    if any(finding.good is False for finding in findings):
         raise typer.Exit(UNREACHED)
     if not model and not json:
         say(f"probe a model with: {invocation()} doctor provider:model")
@@ -90,8 +90,8 @@ def _store() -> "Finding":
         broken = check(path)
     except TaofoldError as error:
         return Finding("store", False, str(error))
-    said = f"{path}: {runs} runs, {path.stat().st_size / 1e6:.1f} MB"
-    return Finding("store", not broken, f"{said}, {'; '.join(broken[:3]) or 'healthy'}")
+    summary = f"{path}: {runs} runs, {path.stat().st_size / 1e6:.1f} MB"
+    return Finding("store", not broken, f"{summary}, {'; '.join(broken[:3]) or 'healthy'}")
 
 
 def _configuration() -> "Finding":
@@ -121,7 +121,7 @@ def _policy() -> "Finding":
 
 
 def _faults(error: Exception) -> str:
-    return "; ".join(str(one) for one in leaves(error))
+    return "; ".join(str(fault) for fault in leaves(error))
 
 
 def _containment() -> "Finding":
@@ -152,15 +152,15 @@ def _keys() -> "Finding":
     """Names of variables that hold keys. Never their values."""
     from taofold.cli.probe import Finding
 
-    found = sorted(name for name in _key_names() if os.environ.get(name, "").strip())
-    said = ", ".join(found) or "none (offline:repair and local servers need none)"
-    return Finding("keys", True if found else None, said)
+    variables = sorted(name for name in _key_names() if os.environ.get(name, "").strip())
+    listed = ", ".join(variables) or "none (offline:repair and local servers need none)"
+    return Finding("keys", True if variables else None, listed)
 
 
 def _key_names() -> set[str]:
     from taofold.models import presets
 
-    names = {one.key for one in vars(presets).values() if isinstance(one, presets.Preset)}
+    names = {preset.key for preset in vars(presets).values() if isinstance(preset, presets.Preset)}
     return names | {"ANTHROPIC_API_KEY", "OLLAMA_API_KEY"}
 
 

@@ -72,10 +72,10 @@ def evaluate(
         fail("name a file of cases: taofold eval cases.yaml (see docs/evals.md)")
     from taofold.evals import compare, evaluate, read_cases
 
-    made: dict[str, Agent[Any, Any]] = {}
+    agents: dict[str, Agent[Any, Any]] = {}
 
     def judging() -> "Agent[Any, Any]":
-        return made["agent"].but(model=judge) if judge else made["agent"]
+        return agents["agent"].but(model=judge) if judge else agents["agent"]
 
     cases = read_cases(file, judging)
     named = agent or (str(file.parent / cases.agent) if cases.agent else "")
@@ -85,11 +85,11 @@ def evaluate(
     async def work(log: "Log") -> "list[Report]":
         reports: list[Report] = []
         for which, path in enumerate([named, against] if against else [named]):
-            made["agent"] = one = _agent(path, "" if which else model, root).but(log=log)
-            one = one.but(name=_label(path, one.name)) if against else one
+            agents["agent"] = evaluated = _agent(path, "" if which else model, root).but(log=log)
+            evaluated = evaluated.but(name=_label(path, evaluated.name)) if against else evaluated
             reports.append(
                 await evaluate(
-                    one,
+                    evaluated,
                     cases.cases,
                     repeat=repeat or cases.repeat,
                     concurrency=concurrency,
@@ -103,15 +103,15 @@ def evaluate(
     reports = with_log(work, create=True)
     comparison = compare(*reports) if against else None
     if json:
-        told: dict[str, Any] = {"reports": [report.as_json() for report in reports]}
+        document: dict[str, Any] = {"reports": [report.as_json() for report in reports]}
         if comparison is not None:
-            told["comparison"] = {
+            document["comparison"] = {
                 "difference": comparison.difference,
                 "p": comparison.p,
                 "better": comparison.better,
                 "worse": comparison.worse,
             }
-        give_json(told)
+        give_json(document)
     else:
         for report in reports:
             _show(report)
@@ -158,9 +158,9 @@ async def _cases(log: "Log", said: list[str]) -> str:
     from taofold.log.formats import fields as yaml
 
     cases: list[dict[str, Any]] = []
-    for one in said:
-        run = await find(log, one)
-        made = from_state(fold(await log.read(run)))
-        expected = {} if made.expect is UNSET else {"expect": made.expect}
-        cases.append({"goal": made.goal, **expected})
+    for name in said:
+        run = await find(log, name)
+        case = from_state(fold(await log.read(run)))
+        expected = {} if case.expect is UNSET else {"expect": case.expect}
+        cases.append({"goal": case.goal, **expected})
     return yaml.dump({"cases": cases}).rstrip()

@@ -41,10 +41,10 @@ def check(
     for path in files:
         faults += _check(path, operator, run_code=run_code)
     if json:
-        told = [
+        rows = [
             {"file": f.source, "line": f.line, "path": f.path, "message": f.text} for f in faults
         ]
-        give_json(told)
+        give_json(rows)
     else:
         for fault in faults:
             give(str(fault))
@@ -88,7 +88,7 @@ def _build(path: Path, operator: "Policy") -> "list[Fault]":
     try:
         build(file, Config(), Path.cwd())
     except ExceptionGroup as group:
-        return [Fault(str(one), "") for one in group.exceptions]
+        return [Fault(str(error), "") for error in group.exceptions]
     except ConfigError as error:
         return [Fault(str(path), str(error))]
     return []

@@ -74,11 +74,11 @@ def explain(error: Exception) -> int | None:
     if isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error)
         faults = leaves(error)
-        if not all(isinstance(one, TaofoldError) for one in faults):
+        if not all(isinstance(fault, TaofoldError) for fault in faults):
             return None
         say(f"error: {error.message}: {len(faults)} fault{'s' * (len(faults) > 1)}")
-        for one in faults:
-            say(f"  {one}")
+        for fault in faults:
+            say(f"  {fault}")
         return USAGE
     if not isinstance(error, TaofoldError):
         return None
@@ -104,7 +104,7 @@ def leaves(error: Exception) -> list[Exception]:
     if not isinstance(error, ExceptionGroup):
         return [error]
     inner = cast("ExceptionGroup[Exception]", error).exceptions
-    return [leaf for one in inner for leaf in leaves(one)]
+    return [leaf for inner_error in inner for leaf in leaves(inner_error)]
 
 
 def _text(error: Exception) -> str:
@@ -116,5 +116,5 @@ def invocation() -> str:
     me = Path(sys.argv[0]).absolute()
     if me.name != "taofold" or not me.is_file():
         return f"{quote(sys.executable)} -m taofold.cli"
-    found = shutil.which("taofold")
-    return "taofold" if found and me.samefile(found) else quote(str(me))
+    installed = shutil.which("taofold")
+    return "taofold" if installed and me.samefile(installed) else quote(str(me))

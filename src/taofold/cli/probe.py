@@ -74,41 +74,43 @@ async def _examine(name: str) -> list[Finding]:
     from taofold.runtime.model import keep, resolve
 
     plain = resolve(name)
-    found = [Finding("model", True, plain.name)]
+    findings = [Finding("model", True, plain.name)]
     reply = await _try(plain, "Answer with the single word: ready")
     if isinstance(reply, str):
-        return [*found, Finding("plain reply", False, reply)]
-    said = " ".join(reply.text.split())[:60]
-    found.append(Finding("plain reply", True, f"{said!r}, {reply.usage.tokens} tokens"))
+        return [*findings, Finding("plain reply", False, reply)]
+    excerpt = " ".join(reply.text.split())[:60]
+    findings.append(Finding("plain reply", True, f"{excerpt!r}, {reply.usage.tokens} tokens"))
     streaming = await _streams(plain)
     if not _optioned(name):
-        found.append(_finding("streaming", streaming))
-        found.append(Finding("profile", None, "built in: nothing to keep"))
-        return found
-    known = plain.profile
-    shaped = await _shapes(_able(name, msgspec.structs.replace(known, json_schema=True)))
-    tools = await _calls(_able(name, msgspec.structs.replace(known, native_tools=True)))
+        findings.append(_finding("streaming", streaming))
+        findings.append(Finding("profile", None, "built in: nothing to keep"))
+        return findings
+    profile_before = plain.profile
+    shaped = await _shapes(_able(name, msgspec.structs.replace(profile_before, json_schema=True)))
+    tools = await _calls(_able(name, msgspec.structs.replace(profile_before, native_tools=True)))
     window = await asyncio.to_thread(_window, name)
-    size = window or (known.window if known.window_known else 0)
+    size = window or (profile_before.window if profile_before.window_known else 0)
     # What was not asked stays as it is known: media, thinking, what its reasoning is bound to.
     profile = msgspec.structs.replace(
-        known,
-        window=size or known.window,
+        profile_before,
+        window=size or profile_before.window,
         window_known=bool(size),
         native_tools=not tools,
         json_schema=not shaped,
         streaming=not streaming,
     )
     path = keep(name, profile, datetime.now(UTC).isoformat(timespec="seconds"))
-    told = f"{size} tokens" if size else f"unknown; {profile.window} is assumed"
+    window_text = f"{size} tokens" if size else f"unknown; {profile.window} is assumed"
     source = getattr(getattr(plain, "connection", None), "sources", None)
-    told = _from(told, "its server" if window else source.window if source and size else "")
+    window_text = _from(
+        window_text, "its server" if window else source.window if source and size else ""
+    )
     return [
-        *found,
+        *findings,
         _finding("JSON schema", shaped),
         _finding("native tools", tools),
         _finding("streaming", streaming),
-        Finding("window", True if size else None, told),
+        Finding("window", True if size else None, window_text),
         *_facts(plain),
         Finding("profile", True, f"kept in {path}"),
     ]
@@ -166,9 +168,9 @@ async def _try(
     conversation = Conversation((Message("user", text),))
     most = _THINKING_TOKENS if model.profile.thinking in ("default", "always") else _TOKENS
     request = Request(conversation, settings=ModelSettings(max_tokens=most), **options)
-    asked: Awaitable[Reply] = model.complete(request, on_text)
+    completion: Awaitable[Reply] = model.complete(request, on_text)
     try:
-        return await asyncio.wait_for(asked, _SECONDS)
+        return await asyncio.wait_for(completion, _SECONDS)
     except TimeoutError:
         return f"no answer within {_SECONDS:g} s"
     except ModelError as error:
@@ -189,10 +191,10 @@ async def _shapes(model: Model) -> str:
     if isinstance(reply, str):
         return f"no: {reply}"
     try:
-        said: Any = json.loads(reply.text)
+        document: Any = json.loads(reply.text)
     except ValueError:
         return "no: the reply was no JSON"
-    good = is_object(said) and set(said) == {"planet", "moons"}
+    good = is_object(document) and set(document) == {"planet", "moons"}
     return "" if good else "no: the reply was JSON of another shape"
 
 
@@ -203,10 +205,10 @@ async def _calls(model: Model) -> str:
     if not reply.calls:
         return "no: it answered in text"
     try:
-        said: Any = json.loads(reply.calls[0].arguments)
+        arguments: Any = json.loads(reply.calls[0].arguments)
     except ValueError:
         return "no: the call's arguments were no JSON"
-    return "" if is_object(said) else "no: the call's arguments were no object"
+    return "" if is_object(arguments) else "no: the call's arguments were no object"
 
 
 def _window(name: str) -> int:
@@ -217,13 +219,13 @@ def _window(name: str) -> int:
     if provider == "llamacpp":
         base = os.environ.get("LLAMACPP_BASE_URL", "http://127.0.0.1:8080/v1").rstrip("/")
         key = os.environ.get("LLAMACPP_API_KEY", "")
-        said = _json(f"{base.removesuffix('/v1')}/props", key=key)
-        return _whole(said.get("default_generation_settings", {}), "n_ctx")
+        properties = _json(f"{base.removesuffix('/v1')}/props", key=key)
+        return _whole(properties.get("default_generation_settings", {}), "n_ctx")
     if provider == "ollama":
         base = os.environ.get("OLLAMA_BASE_URL", "http://127.0.0.1:11434").rstrip("/")
-        said = _json(f"{base}/api/show", {"model": model})
-        facts: dict[str, Any] = said.get("model_info", {})
-        names = [one for one in facts if one.endswith(".context_length")]
+        properties = _json(f"{base}/api/show", {"model": model})
+        facts: dict[str, Any] = properties.get("model_info", {})
+        names = [name for name in facts if name.endswith(".context_length")]
         return _whole(facts, names[0]) if names else 0
     return 0
 
@@ -242,7 +244,7 @@ def _json(url: str, body: dict[str, str] | None = None, *, key: str = "") -> dic
         headers["Authorization"] = f"Bearer {key}"
     try:
         with direct.send(url, sent, headers, timeout=2) as answer:
-            said: Any = json.loads(answer.read(1 << 20))
+            document: Any = json.loads(answer.read(1 << 20))
     except (OSError, ValueError):
         return {}
-    return said if is_object(said) else {}
+    return document if is_object(document) else {}

@@ -42,14 +42,14 @@ def home(environment: Mapping[str, str] = os.environ, start: Path | None = None)
     Raises:
         ConfigError: it belongs to somebody else.
     """
-    said = environment.get("TAOFOLD_HOME", "").strip()
+    home_variable = environment.get("TAOFOLD_HOME", "").strip()
     start = (start or Path.cwd()).absolute()
-    if said:
-        return (start / Path(said).expanduser()).absolute()
+    if home_variable:
+        return (start / Path(home_variable).expanduser()).absolute()
     for folder in (start, *start.parents):
-        place = folder / FOLDER
-        if place.is_dir():
-            return _ours(place)
+        candidate = folder / FOLDER
+        if candidate.is_dir():
+            return _ours(candidate)
     return start / FOLDER
 
 
@@ -87,10 +87,10 @@ def operator_policy() -> "Policy":
 
 def config_path() -> Path | None:
     """The project's configuration file, if there is one."""
-    found = [home() / name for name in ("config.yml", "config.yaml") if (home() / name).is_file()]
-    if len(found) > 1:
-        raise ConfigError(f"there are both {found[0].name} and {found[1].name}; keep one of them")
-    return found[0] if found else None
+    paths = [home() / name for name in ("config.yml", "config.yaml") if (home() / name).is_file()]
+    if len(paths) > 1:
+        raise ConfigError(f"there are both {paths[0].name} and {paths[1].name}; keep one of them")
+    return paths[0] if paths else None
 
 
 def config() -> "Config":
@@ -126,12 +126,12 @@ def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False)
     """
     address = log_address()
     log = _named(address) if address else _own(create=create, kind=kind, adopt=adopt)
-    told = config()
-    if not told.traces:
+    configuration = config()
+    if not configuration.traces:
         return log
     from taofold.telemetry.traced import traced
 
-    return traced(log, told.traces, content=told.traces_content)
+    return traced(log, configuration.traces, content=configuration.traces_content)
 
 
 def _named(address: str) -> "Log":
@@ -184,20 +184,20 @@ def embedder() -> "Embedder | None":
     Raises:
         ConfigError: it names none that there is, with what to install or to write.
     """
-    said = os.environ.get(EMBEDDINGS, "").strip()
-    if not said:
+    model_name = os.environ.get(EMBEDDINGS, "").strip()
+    if not model_name:
         return None
     from taofold.bridges.embeddings import Embedding, minilm, served
 
-    if said == "minilm":
-        return Embedding(minilm(), said)
-    model, _, url = said.partition("@")
+    if model_name == "minilm":
+        return Embedding(minilm(), model_name)
+    model, _, url = model_name.partition("@")
     if not model or not url:
         raise ConfigError(
             f"{EMBEDDINGS} must be minilm or MODEL@URL, as in "
-            f"nomic-embed-text@http://127.0.0.1:11434/v1, not {said[:100]!r}"
+            f"nomic-embed-text@http://127.0.0.1:11434/v1, not {model_name[:100]!r}"
         )
-    return Embedding(served(model, base_url=url), said)
+    return Embedding(served(model, base_url=url), model_name)
 
 
 def with_registry(work: "Callable[[Registry], Awaitable[T]]", *, create: bool = False) -> T:
@@ -230,15 +230,15 @@ _READ: Final = (_LIMITS, "TAOFOLD_LEARNING_")
 """Beginnings of names whose reader refuses the wrong ones itself."""
 KNOWN: Final = (
     *(
-        f"{_PREFIX}{one}"
-        for one in (
+        f"{_PREFIX}{suffix}"
+        for suffix in (
             *("HOME", "LOG", "MODEL", "PROVIDER", "STRICT", "SPAWNED", "TRACES", "STARTED_BY"),
             *("MINILM", "EMBEDDINGS"),
         )
     ),
     *(
-        f"{_LIMITS}{one}"
-        for one in (
+        f"{_LIMITS}{suffix}"
+        for suffix in (
             *("STEPS", "MODEL_CALLS", "TOOL_CALLS", "SECONDS", "TOKENS", "USD"),
             *("PARSE_RETRIES", "DEPTH"),
         )
@@ -256,5 +256,5 @@ def unknown(environment: Iterable[str]) -> list[str]:
 
 
 def _near(name: str) -> str:
-    found = get_close_matches(name, KNOWN, n=1, cutoff=0.75)
-    return f"; did you mean {found[0]}?" if found else ""
+    similar = get_close_matches(name, KNOWN, n=1, cutoff=0.75)
+    return f"; did you mean {similar[0]}?" if similar else ""

@@ -53,10 +53,10 @@ class PromptApprover:
         elif request.question:
             return await self._doubt()
         while True:
-            said = await self._line(
+            reply = await self._line(
                 "[a]pprove  [d]eny  [e]dit parameters  [q]uit and leave it waiting"
             )
-            match said.strip().lower():
+            match reply.strip().lower():
                 case "a" | "approve" | "y" | "yes":
                     return Decision("allow")
                 case "d" | "deny" | "n" | "no":
@@ -78,19 +78,19 @@ class PromptApprover:
             fields.append(("it wants", ", ".join(map(str, request.form["properties"]))))
         self._lines.show(f"{who} asks you", fields, "")
         while True:
-            said = await self._lines.ask("answer (end of input leaves it waiting)")
-            if said is None:
+            reply = await self._lines.ask("answer (end of input leaves it waiting)")
+            if reply is None:
                 raise Park("awaiting_input")
-            if said.strip():
-                return Decision("answer", answer=said.strip())
+            if reply.strip():
+                return Decision("answer", answer=reply.strip())
 
     async def _doubt(self) -> Decision:
         """An action that may or may not have happened before a crash."""
         while True:
-            said = await self._line(
+            reply = await self._line(
                 "[w]as done  [r]un it again  [s]kip it  [q]uit and leave it waiting"
             )
-            match said.strip().lower():
+            match reply.strip().lower():
                 case "w" | "done":
                     return Decision("done")
                 case "r" | "run" | "retry":
@@ -103,14 +103,14 @@ class PromptApprover:
                     continue
 
     async def _edited(self, request: Approval) -> dict[str, Any] | None:
-        given = json.dumps(request.action.parameters, ensure_ascii=False)
-        said = await self._line(
-            f"parameters are {clean(given)}\nnew parameters as JSON (empty = as before)"
+        arguments = json.dumps(request.action.parameters, ensure_ascii=False)
+        reply = await self._line(
+            f"parameters are {clean(arguments)}\nnew parameters as JSON (empty = as before)"
         )
-        if not said.strip():
+        if not reply.strip():
             return None
         try:
-            edited: Any = json.loads(said)
+            edited: Any = json.loads(reply)
         except ValueError as error:
             self._lines.show(f"that is not JSON: {error}", [], "")
             return None
@@ -120,20 +120,20 @@ class PromptApprover:
         return edited
 
     async def _line(self, prompt: str) -> str:
-        said = await self._lines.ask(prompt)
-        if said is None:
+        reply = await self._lines.ask(prompt)
+        if reply is None:
             raise Park("awaiting_approval")
-        return said
+        return reply
 
 
 def facts(request: Approval) -> list[tuple[str, str]]:
     """What a person should know, besides the preview."""
-    known = [("tier", f"{int(request.tier)}: {why(request.reason)}")]
+    rows = [("tier", f"{int(request.tier)}: {why(request.reason)}")]
     if request.action.rationale:
-        known.append(("because", request.action.rationale))
+        rows.append(("because", request.action.rationale))
     if request.requester != "local":
-        known.append(("asked by", request.requester))
-    return known
+        rows.append(("asked by", request.requester))
+    return rows
 
 
 class Terminal:
@@ -150,8 +150,8 @@ class Terminal:
         if self._colours and (facts or preview):
             _panel(title, facts, preview.rstrip())
             return
-        lines = [f"! {title}", *[f"  {name}: {said}" for name, said in facts]]
-        lines += [f"  {one}" for one in preview.rstrip().splitlines()]
+        lines = [f"! {title}", *[f"  {name}: {fact}" for name, fact in facts]]
+        lines += [f"  {row}" for row in preview.rstrip().splitlines()]
         sys.stderr.write(clean("\n".join(lines)) + "\n")
 
     async def ask(self, prompt: str) -> str | None:
@@ -170,8 +170,8 @@ class Terminal:
             if not chunk:
                 return None
             self._buffer += chunk
-        said, _, self._buffer = self._buffer.partition(b"\n")
-        return said.decode(errors="replace")
+        row, _, self._buffer = self._buffer.partition(b"\n")
+        return row.decode(errors="replace")
 
 
 def _forget_typed(source: int) -> None:
@@ -190,11 +190,11 @@ def _panel(title: str, facts: list[tuple[str, str]], preview: str) -> None:
     from rich.text import Text
 
     lines: list[Text] = []
-    for name, said in facts:
+    for name, fact in facts:
         head = (f"{name:<9}", "dim") if name else ""
-        lines.append(Text.assemble(head, clean(said)))
+        lines.append(Text.assemble(head, clean(fact)))
     if preview:
-        lines += [Text(""), *[_difference(one) for one in clean(preview).splitlines()]]
+        lines += [Text(""), *[_difference(row) for row in clean(preview).splitlines()]]
     panel = Panel(
         Group(*lines),
         title=Text(clean(title), "bold yellow"),

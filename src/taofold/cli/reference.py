@@ -51,8 +51,8 @@ def _help(command: Any, names: tuple[str, ...]) -> str:
     out = StringIO()
     with redirect_stdout(out):
         context = command.make_context(" ".join(names), [], resilient_parsing=True)
-        said = command.get_help(context)
-    text = re.sub(r"\x1b\[[0-9;]*m", "", f"{out.getvalue()}{said or ''}")
+        help_text = command.get_help(context)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", f"{out.getvalue()}{help_text or ''}")
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
 

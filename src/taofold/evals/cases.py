@@ -81,17 +81,17 @@ class ScoreKeys(Strict):
 
     def scorers(self, folder: Path, judging: "Judging") -> list[Scorer]:
         """They, as functions."""
-        made: list[Scorer] = []
+        scorers: list[Scorer] = []
         if self.contains:
             texts = [self.contains] if isinstance(self.contains, str) else self.contains
-            made.append(contains(*texts))
+            scorers.append(contains(*texts))
         if self.schema_ is not None:
-            made.append(schema(self.schema_))
+            scorers.append(schema(self.schema_))
         if self.command:
-            made.append(command(self.command, folder))
+            scorers.append(command(self.command, folder))
         if self.judge:
-            made.append(judging(self.judge))
-        return made
+            scorers.append(judging(self.judge))
+        return scorers
 
 
 class CaseKeys(ScoreKeys):
@@ -155,14 +155,14 @@ def read_cases(path: Path | str, judge: Callable[[], Agent[Any, Any]] | None = N
 def _made(document: Document, keys: FileKeys, judging: Judging) -> CaseFile:
     faults: list[Fault] = []
     cases: list[Case] = []
-    for number, said in enumerate(keys.cases):
+    for number, entry in enumerate(keys.cases):
         scorers: list[Scorer] = []
-        for place, score in [(("cases", number), said), *_shared(keys)]:
+        for location, score in [(("cases", number), entry), *_shared(keys)]:
             try:
                 scorers += score.scorers(document.folder, judging)
             except ConfigError as error:
-                faults.append(document.fault(place, str(error)))
-        cases.append(Case(said.goal, said.expect, said.name, tuple(scorers)))
+                faults.append(document.fault(location, str(error)))
+        cases.append(Case(entry.goal, entry.expect, entry.name, tuple(scorers)))
     if faults:
         refuse(list(dict.fromkeys(faults)), "the cases cannot be used")
     return CaseFile(_named(cases), keys.agent, keys.repeat)
@@ -174,12 +174,12 @@ def _shared(keys: FileKeys) -> list[tuple[Place, ScoreKeys]]:
 
 def _named(cases: Sequence[Case]) -> tuple[Case, ...]:
     """Every case with a name of its own."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     named: list[Case] = []
     for case in cases:
         name = case.name or " ".join(case.goal.split())[:_LONGEST_NAME]
-        seen[name] = seen.get(name, 0) + 1
-        name = name if seen[name] == 1 else f"{name} #{seen[name]}"
+        counts[name] = counts.get(name, 0) + 1
+        name = name if counts[name] == 1 else f"{name} #{counts[name]}"
         named.append(Case(case.goal, case.expect, name, case.scorers))
     return tuple(named)
 
@@ -196,13 +196,15 @@ def _pydantic(document: Document, judging: Judging) -> CaseFile:
         document, ("evaluators",), document.value.get("evaluators"), faults, judging
     )
     cases: list[Case] = []
-    for number, said in enumerate(_list(document.value["cases"])):
-        place: Place = ("cases", number)
-        if not isinstance(said, dict) or "inputs" not in said:
-            faults.append(document.fault(place, "a case of this format has inputs"))
+    for number, entry in enumerate(_list(document.value["cases"])):
+        location: Place = ("cases", number)
+        if not isinstance(entry, dict) or "inputs" not in entry:
+            faults.append(document.fault(location, "a case of this format has inputs"))
             continue
-        case = cast("dict[str, Any]", said)
-        own = _evaluators(document, (*place, "evaluators"), case.get("evaluators"), faults, judging)
+        case = cast("dict[str, Any]", entry)
+        own = _evaluators(
+            document, (*location, "evaluators"), case.get("evaluators"), faults, judging
+        )
         scorers = [*own, *shared]
         expected = case.get("expected_output")
         expected = UNSET if expected is None else expected
@@ -218,31 +220,31 @@ def _pydantic(document: Document, judging: Judging) -> CaseFile:
 def _evaluators(
     document: Document, place: Place, given: Any, faults: list[Fault], judging: Judging
 ) -> list[Scorer]:
-    made: list[Scorer] = []
-    for number, said in enumerate(_list(given)):
-        name, options = said, None
-        if isinstance(said, dict) and len(cast("dict[str, Any]", said)) == 1:
-            ((name, options),) = cast("dict[str, Any]", said).items()
+    scorers: list[Scorer] = []
+    for number, entry in enumerate(_list(given)):
+        name, options = entry, None
+        if isinstance(entry, dict) and len(cast("dict[str, Any]", entry)) == 1:
+            ((name, options),) = cast("dict[str, Any]", entry).items()
         if isinstance(options, dict):
-            known = cast("dict[str, Any]", options)
-            options = known.get("value", known.get("rubric", known.get("type_name")))
+            parameters = cast("dict[str, Any]", options)
+            options = parameters.get("value", parameters.get("rubric", parameters.get("type_name")))
         try:
             match name:
                 case "EqualsExpected":
-                    made.append(exact)
+                    scorers.append(exact)
                 case "Contains":
-                    made.append(contains(str(options)))
+                    scorers.append(contains(str(options)))
                 case "IsInstance":
-                    made.append(schema(options))
+                    scorers.append(schema(options))
                 case "LLMJudge":
-                    made.append(judging(str(options)))
+                    scorers.append(judging(str(options)))
                 case _:
                     hint = near(str(name), _EVALUATORS)
                     fault = f"the evaluator {name!r} is not known here"
                     faults.append(document.fault((*place, number), fault, hint))
         except ConfigError as error:
             faults.append(document.fault((*place, number), str(error)))
-    return made
+    return scorers
 
 
 def _inspect(path: Path) -> list[Case]:
@@ -261,10 +263,10 @@ def _inspect(path: Path) -> list[Case]:
             raise ConfigError(str(error), path=f"{path}:{number}") from error
         if not isinstance(sample, dict) or "input" not in sample:
             raise ConfigError("a sample has an input and a target", path=f"{path}:{number}")
-        said = cast("dict[str, Any]", sample)
-        targets = [str(target) for target in _list(said.get("target", []))]
+        fields = cast("dict[str, Any]", sample)
+        targets = [str(target) for target in _list(fields.get("target", []))]
         scorers = (contains(*targets),) if targets else ()
-        cases.append(Case(_goal(said["input"]), UNSET, str(said.get("id", "")), scorers))
+        cases.append(Case(_goal(fields["input"]), UNSET, str(fields.get("id", "")), scorers))
     if not cases:
         raise ConfigError("holds no sample", path=str(path))
     return list(_named(cases))

@@ -84,7 +84,7 @@ class Report:
         for trial in self.trials:
             for judged in trial.scores:
                 values.setdefault(judged.name, []).append(judged.value)
-        return {name: fmean(said) for name, said in values.items()}
+        return {name: fmean(values_of_scorer) for name, values_of_scorer in values.items()}
 
     @property
     def usage(self) -> Usage:
@@ -168,11 +168,11 @@ def compare(first: Report, second: Report) -> Comparison:
     Raises:
         ValueError: they have no case in common.
     """
-    mine, theirs = first.by_case, second.by_case
-    names = [name for name in mine if name in theirs]
+    rates, theirs = first.by_case, second.by_case
+    names = [name for name in rates if name in theirs]
     if not names:
         raise ValueError("the two evaluations have no case in common")
-    differences = {name: mine[name] - theirs[name] for name in names}
+    differences = {name: rates[name] - theirs[name] for name in names}
     return Comparison(
         first=first.agent,
         second=second.agent,
@@ -188,14 +188,14 @@ def paired_p(gaps: Sequence[float]) -> float:
     """How often swapping who is who in each pair at random gives as large a sum, either way."""
     if not gaps:
         return 1.0
-    found = abs(sum(gaps)) - 1e-9
+    distance = abs(sum(gaps)) - 1e-9
     if len(gaps) <= _EXACT:
         ways = product((1, -1), repeat=len(gaps))
         sums = [sum([sign * gap for sign, gap in zip(way, gaps, strict=True)]) for way in ways]
-        return fmean([abs(total) >= found for total in sums])
+        return fmean([abs(total) >= distance for total in sums])
     draw = random.Random(len(gaps))
     hits = sum(
-        [abs(sum([gap * draw.choice((1, -1)) for gap in gaps])) >= found for _ in range(_SAMPLE)]
+        [abs(sum([gap * draw.choice((1, -1)) for gap in gaps])) >= distance for _ in range(_SAMPLE)]
     )
     return (hits + 1) / (_SAMPLE + 1)
 
@@ -267,5 +267,5 @@ async def _trial(
     if result.status == "waiting":
         waits = Score(0.0, f"is waiting: {result.stop_reason}", "run")
         return Trial(case, number, result, (waits,))
-    scores = [await score(one, case, result) for one in (*case.judged_by, *scorers)]
+    scores = [await score(scorer, case, result) for scorer in (*case.judged_by, *scorers)]
     return Trial(case, number, result, tuple(scores))

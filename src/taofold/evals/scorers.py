@@ -55,16 +55,16 @@ async def score(scorer: Scorer, case: "Case", result: RunResult[Any]) -> Score:
     """What `scorer` says. One that raises says 0, and why: the other trials go on."""
     name = getattr(scorer, "__name__", type(scorer).__name__)
     try:
-        said = scorer(case, result)
-        if inspect.isawaitable(said):
-            said = await said
+        verdict = scorer(case, result)
+        if inspect.isawaitable(verdict):
+            verdict = await verdict
     except Exception as error:  # noqa: BLE001 - a scorer is somebody's code
         return Score(0.0, f"the scorer failed: {type(error).__name__}: {error}", name)
-    if isinstance(said, Score):
-        return Score(said.value, said.reason, said.name or name)
-    if not _is_share(said):
-        return Score(0.0, f"the scorer gave {said!r}, not a number from 0 to 1", name)
-    return Score(float(said), "", name)
+    if isinstance(verdict, Score):
+        return Score(verdict.value, verdict.reason, verdict.name or name)
+    if not _is_share(verdict):
+        return Score(0.0, f"the scorer gave {verdict!r}, not a number from 0 to 1", name)
+    return Score(float(verdict), "", name)
 
 
 def _is_share(said: Any) -> bool:
@@ -78,10 +78,10 @@ def success(case: "Case", result: RunResult[Any]) -> Score:
 
 def exact(case: "Case", result: RunResult[Any]) -> Score:
     """Is the output what the case expects? Texts are compared without blanks at their ends."""
-    got, wanted = _plain(result.output), _plain(case.expect)
-    if got == wanted:
+    got, expected = _plain(result.output), _plain(case.expect)
+    if got == expected:
         return Score(1.0)
-    return Score(0.0, f"{_short(got)}, not {_short(wanted)}")
+    return Score(0.0, f"{_short(got)}, not {_short(expected)}")
 
 
 def contains(*texts: str) -> Scorer:
@@ -117,8 +117,8 @@ def schema(written: JSON) -> Scorer:
             adapter.validate_python(got, strict=True)
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            return Score(0.0, f"{place}: {first['msg']}" if place else first["msg"])
+            path = ".".join(map(str, first["loc"]))
+            return Score(0.0, f"{path}: {first['msg']}" if path else first["msg"])
         return Score(1.0)
 
     return schema
@@ -142,12 +142,12 @@ def command(shell: str, folder: Path | str = ".", *, seconds: float = 60.0) -> S
         )
         try:
             async with asyncio.timeout(seconds):
-                said, _ = await process.communicate(_text(result.output).encode())
+                output, _ = await process.communicate(_text(result.output).encode())
         except TimeoutError:
             os.killpg(process.pid, 9)
             await process.wait()
             return Score(0.0, f"{shell} took longer than {seconds:g} s")
-        lines = said.decode(errors="replace").strip().splitlines()
+        lines = output.decode(errors="replace").strip().splitlines()
         why = f": {lines[-1][:_SHOWN]}" if lines else ""
         code = process.returncode or 0
         return Score(float(code == 0), f"exit code {code}{why}" if code else "")
@@ -180,8 +180,8 @@ def judge(criterion: str, agent: "Agent[Any, Any]") -> Scorer:
     )
 
     async def judge(case: "Case", result: RunResult[Any]) -> Score:
-        asked = {"criterion": criterion, "task": case.goal, "answer": _plain(result.output)}
-        ended = await judging.run(msgspec.json.encode(asked).decode())
+        question = {"criterion": criterion, "task": case.goal, "answer": _plain(result.output)}
+        ended = await judging.run(msgspec.json.encode(question).decode())
         if not isinstance(ended.output, JudgeVerdict):
             return Score(0.0, f"the judge gave no verdict: {ended.error or ended.status}")
         return Score(float(ended.output.meets), ended.output.reason)
@@ -190,15 +190,15 @@ def judge(criterion: str, agent: "Agent[Any, Any]") -> Scorer:
 
 
 def _plain(value: Any) -> Any:
-    said: Any = to_jsonable_python(value, fallback=repr)
-    return said.strip() if isinstance(said, str) else said
+    plain: Any = to_jsonable_python(value, fallback=repr)
+    return plain.strip() if isinstance(plain, str) else plain
 
 
 def _text(value: Any) -> str:
-    said = _plain(value)
-    return said if isinstance(said, str) else msgspec.json.encode(said).decode()
+    plain = _plain(value)
+    return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
 
 
 def _short(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= _SHOWN else f"{said[: _SHOWN - 1]}…"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

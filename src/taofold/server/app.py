@@ -93,7 +93,7 @@ def _routes(server: Server, endpoints: Sequence[ApiEndpoint]) -> list[Route]:
     by_path: dict[str, dict[str, ApiEndpoint]] = {}
     for endpoint in endpoints:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
-    return [_route(server, path, known) for path, known in by_path.items()]
+    return [_route(server, path, methods) for path, methods in by_path.items()]
 
 
 def _route(server: Server, path: str, known: Mapping[str, ApiEndpoint]) -> Route:
@@ -139,16 +139,20 @@ async def _answered(
         ) from None
     principal = guest.principal if guest is not None else NOBODY
     csrf = guest.csrf if guest is not None else ""
-    said = await endpoint.handler(ApiCall(server, request, principal, path, query, body, csrf))
-    if isinstance(said, BaseModel):
-        return _json(said, endpoint.status)
-    return said
+    answer = await endpoint.handler(ApiCall(server, request, principal, path, query, body, csrf))
+    if isinstance(answer, BaseModel):
+        return _json(answer, endpoint.status)
+    return answer
 
 
 def _length(request: Request) -> int:
     """How long the body says it is; 0 if it does not."""
-    said = request.headers.get("content-length", "")
-    return int(said) if said.isascii() and said.isdigit() and len(said) < _LONGEST_NUMBER else 0
+    length = request.headers.get("content-length", "")
+    return (
+        int(length)
+        if length.isascii() and length.isdigit() and len(length) < _LONGEST_NUMBER
+        else 0
+    )
 
 
 def _guest(server: Server, endpoint: ApiEndpoint, request: Request) -> Guest | None:

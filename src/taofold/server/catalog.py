@@ -82,9 +82,9 @@ class Catalog:
         if self.ours(started):
             return self._agents[started.settings[SETTINGS]["agent"]]
         if run not in self._made and self._rebuild is not None:
-            made = self._rebuild(started)
-            if made is not None:
-                self._made[run] = self._prepared(made, made.name)
+            rebuilt = self._rebuild(started)
+            if rebuilt is not None:
+                self._made[run] = self._prepared(rebuilt, rebuilt.name)
         if run not in self._made:
             raise ConfigError(
                 f"this server does not offer the agent of run {run!r}: continue it where it began"
@@ -99,7 +99,7 @@ class Catalog:
         policy = agent.policy
         if self._seconds and not policy.approve_seconds:
             policy = replace(policy, approve_seconds=self._seconds)
-        made = agent.but(
+        prepared = agent.but(
             model=resolve(agent.model),
             models={role: resolve(model) for role, model in agent.models.items()},
             policy=policy,
@@ -108,22 +108,22 @@ class Catalog:
             raise_on_limit=False,
             name=agent.name if agent.name != "agent" else name,
         )
-        _ = made.toolset  # its faults are found now
-        return made
+        _ = prepared.toolset  # its faults are found now
+        return prepared
 
 
 def facts_of(agent: AnyAgent, tool: str) -> Facts | None:
     """What the policy needs to know of a tool of the agent or of its agents, None: unknown."""
-    found = _find(agent, tool, _DEEP)
-    if found is None:
+    definition = _find(agent, tool, _DEEP)
+    if definition is None:
         return None
-    return Facts(found.tier, found.effect, found.role, found.definition)
+    return Facts(definition.tier, definition.effect, definition.role, definition.definition)
 
 
 def names_in(agent: AnyAgent, depth: int) -> set[str]:
     """The agent's name and those of the agents that it may call."""
     inner = [cast("AnyAgent", tool.agent) for tool in agent.toolset.values() if tool.agent]
-    below = [names_in(one, depth - 1) for one in inner] if depth else []
+    below = [names_in(callee, depth - 1) for callee in inner] if depth else []
     return {agent.name}.union(*below)
 
 

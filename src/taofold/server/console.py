@@ -44,17 +44,17 @@ class File:
 
 def load(folder: Traversable, prefix: str = "") -> dict[str, File]:
     """The files below `folder`, by name."""
-    found: dict[str, File] = {}
-    for one in folder.iterdir():
-        if one.is_dir():
-            found |= load(one, f"{prefix}{one.name}/")
+    loaded: dict[str, File] = {}
+    for resource in folder.iterdir():
+        if resource.is_dir():
+            loaded |= load(resource, f"{prefix}{resource.name}/")
             continue
-        media = MEDIA.get(one.name.rpartition(".")[2])
+        media = MEDIA.get(resource.name.rpartition(".")[2])
         if media is not None:
-            content = one.read_bytes()
+            content = resource.read_bytes()
             etag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
-            found[prefix + one.name] = File(content, media, etag)
-    return found
+            loaded[prefix + resource.name] = File(content, media, etag)
+    return loaded
 
 
 FILES: Final = load(files("taofold.server") / "static")
@@ -116,10 +116,10 @@ def _answer(call: ApiCall, file: File) -> Response:
 
 async def page(call: ApiCall) -> BaseModel:
     """Your runs with what they took."""
-    found = await runs.page(call)
-    assert isinstance(found, schemas.Runs)
-    items = await _measured(call.server.log, [one for one in found.items if not one.parent])
-    return Page(items=items, next=found.next)
+    listed = await runs.page(call)
+    assert isinstance(listed, schemas.Runs)
+    items = await _measured(call.server.log, [run for run in listed.items if not run.parent])
+    return Page(items=items, next=listed.next)
 
 
 async def totals(call: ApiCall) -> BaseModel:
@@ -127,18 +127,18 @@ async def totals(call: ApiCall) -> BaseModel:
     server = call.server
     statuses = await server.log.count(principal=call.principal.id)
     query = RunsQuery.model_validate({"limit": NEWEST})
-    found = await runs.page(_with(call, query))
-    assert isinstance(found, schemas.Runs)
-    own = [one for one in found.items if not one.parent and one.principal == call.principal.id]
+    listed = await runs.page(_with(call, query))
+    assert isinstance(listed, schemas.Runs)
+    own = [run for run in listed.items if not run.parent and run.principal == call.principal.id]
     items = await _measured(server.log, own)
     return Totals(
         runs=sum(statuses.values()),
         measured=len(items),
         statuses=statuses,
-        model_calls=sum(one.model_calls for one in items),
-        tool_calls=sum(one.tool_calls for one in items),
-        tokens=sum(one.tokens for one in items),
-        usd=sum(one.usd for one in items),
+        model_calls=sum(run.model_calls for run in items),
+        tool_calls=sum(run.tool_calls for run in items),
+        tokens=sum(run.tokens for run in items),
+        usd=sum(run.usd for run in items),
     )
 
 
@@ -156,9 +156,9 @@ async def _measured(log: Log, runs: Sequence[schemas.RunView]) -> list[Figures]:
 async def _figures(log: Log, run: schemas.RunView) -> dict[str, Any]:
     """What a run took; of an ended one, remembered."""
     key = (id(log), run.id, run.events)
-    known = _known.get(key)
-    if known is not None:
-        return known
+    remembered = _known.get(key)
+    if remembered is not None:
+        return remembered
     state = fold(await log.read(run.id))
     figures = {
         "steps": len(state.steps),

@@ -68,7 +68,7 @@ def problem_of(error: Exception) -> Problem | None:
     """What an error of ours means for a client, None if it is a bug."""
     if isinstance(error, ExceptionGroup):
         inner = cast("ExceptionGroup[Exception]", error).exceptions
-        faults = [str(one) for one in inner if isinstance(one, TaofoldError)]
+        faults = [str(fault) for fault in inner if isinstance(fault, TaofoldError)]
         return Problem(422, "invalid", "; ".join(faults)) if faults else None
     match error:
         case Problem():
@@ -172,12 +172,12 @@ def check_path(found: Mapping[str, Any]) -> dict[str, str]:
     Raises:
         Problem: 404, one of them cannot be the name of anything.
     """
-    said = {name: str(value) for name, value in found.items()}
-    for name, value in said.items():
+    parameters = {name: str(value) for name, value in found.items()}
+    for name, value in parameters.items():
         pattern = PATHS.get(name)
         if pattern is not None and not re.fullmatch(pattern, value):
             raise Problem(404, "not_found", "there is nothing of this name, or it is not yours")
-    return said
+    return parameters
 
 
 def check_query(endpoint: ApiEndpoint, request: Request) -> Any:
@@ -186,12 +186,12 @@ def check_query(endpoint: ApiEndpoint, request: Request) -> Any:
     Raises:
         Problem: 422, with every fault.
     """
-    said: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
-        if name in said:
+        if name in parameters:
             raise Problem(422, "invalid", f"{name[:40]!r} is given twice in the query")
-        said[name] = value
-    return _checked(endpoint.query, said, "query", strings=True)
+        parameters[name] = value
+    return _checked(endpoint.query, parameters, "query", strings=True)
 
 
 async def check_body(endpoint: ApiEndpoint, request: Request, most: int) -> Any:
@@ -211,11 +211,11 @@ async def check_body(endpoint: ApiEndpoint, request: Request, most: int) -> Any:
             raise Problem(413, "too_large", f"the body is larger than {most} bytes")
         parts.append(part)
     try:
-        said = _ANY.validate_json(b"".join(parts) or b"{}")
+        document = _ANY.validate_json(b"".join(parts) or b"{}")
     except ValidationError as error:
         why = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise Problem(400, "malformed", f"the body is no JSON: {why}") from None
-    return _checked(endpoint.body, said, "body", strings=False)
+    return _checked(endpoint.body, document, "body", strings=False)
 
 
 _ANY: Final[TypeAdapter[Any]] = TypeAdapter(Any)
@@ -233,13 +233,13 @@ def invalid(error: ValidationError, where: str, under: str = "") -> Problem:
     faults = [
         {
             "where": where,
-            "path": "/".join(filter(None, (under, *map(str, one["loc"])))),
-            "fault": one["msg"],
+            "path": "/".join(filter(None, (under, *map(str, fault["loc"])))),
+            "fault": fault["msg"],
         }
-        for one in error.errors(include_url=False, include_input=False, include_context=False)
+        for fault in error.errors(include_url=False, include_input=False, include_context=False)
     ]
-    said = "; ".join(f"{one['path'] or where}: {one['fault']}" for one in faults[:5])
-    return Problem(422, "invalid", said, faults=faults[:50])
+    summary = "; ".join(f"{fault['path'] or where}: {fault['fault']}" for fault in faults[:5])
+    return Problem(422, "invalid", summary, faults=faults[:50])
 
 
 async def seen(call: ApiCall, run: str) -> RunRow:

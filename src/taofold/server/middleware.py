@@ -294,8 +294,8 @@ class Front:
 
     def _noted(self, scope: Scope, visit: Visit, status: int) -> None:
         entrance, method = self._entrance, scope["method"]
-        known = method if method in ("GET", "HEAD", "POST", "OPTIONS") else "other"
-        entrance.counts.requests[known, visit.route, status] += 1
+        label = method if method in ("GET", "HEAD", "POST", "OPTIONS") else "other"
+        entrance.counts.requests[label, visit.route, status] += 1
         if status < 400:
             return
         entrance.counts.refusals[visit.code or "error"] += 1
@@ -306,7 +306,7 @@ class Front:
         entrance.audit.refusal(
             visit.who,
             client=_client(scope),
-            method=known,
+            method=label,
             path=scope["path"],
             status=status,
             code=visit.code,

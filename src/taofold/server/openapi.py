@@ -43,14 +43,14 @@ _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
 def document(endpoints: Sequence[ApiEndpoint]) -> dict[str, Any]:
     """The document."""
-    shown = [endpoint for endpoint in endpoints if not endpoint.hidden]
-    models = _models(shown)
+    published = [endpoint for endpoint in endpoints if not endpoint.hidden]
+    models = _models(published)
     _, schemas = models_json_schema(
         [(model, mode) for model, mode in models.items()], ref_template=_REF
     )
     components = _published(schemas.get("$defs", {}))
     paths: dict[str, Any] = {}
-    for endpoint in shown:
+    for endpoint in published:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",
@@ -78,14 +78,14 @@ def document(endpoints: Sequence[ApiEndpoint]) -> dict[str, Any]:
 
 def _models(endpoints: Sequence[ApiEndpoint]) -> dict[type[BaseModel], Any]:
     """Every model, and whether it is read or written."""
-    found: dict[type[BaseModel], Any] = {ProblemShape: "serialization"}
+    modes: dict[type[BaseModel], Any] = {ProblemShape: "serialization"}
     for endpoint in endpoints:
         if endpoint.body is not None:
-            found[endpoint.body] = "validation"
+            modes[endpoint.body] = "validation"
         for model in endpoint.answers.values():
             if not isinstance(model, str):
-                found[model] = "serialization"
-    return found
+                modes[model] = "serialization"
+    return modes
 
 
 def _published(components: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _title(model: type[BaseModel]) -> str:
 
 def _operation(endpoint: ApiEndpoint) -> dict[str, Any]:
     name = re.sub(r"\W+", "_", f"{endpoint.method.lower()}{endpoint.path}").strip("_")
-    said: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": name,
         "summary": endpoint.summary,
         "tags": [endpoint.tag],
@@ -122,14 +122,14 @@ def _operation(endpoint: ApiEndpoint) -> dict[str, Any]:
         "responses": _answers(endpoint),
     }
     if endpoint.right == "public":
-        said["security"] = [{}]
+        operation["security"] = [{}]
     elif endpoint.right != "signed_in":
-        said["x-right"] = endpoint.right
+        operation["x-right"] = endpoint.right
     if endpoint.body is not None:
         schema = {"$ref": _REF.format(model=_title(endpoint.body))}
         content = {"application/json": {"schema": schema}}
-        said["requestBody"] = {"required": True, "content": content}
-    return said
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
 
 
 def _path(endpoint: ApiEndpoint) -> list[dict[str, Any]]:
@@ -149,8 +149,8 @@ def _query(endpoint: ApiEndpoint) -> list[dict[str, Any]]:
         return []
     schema = endpoint.query.model_json_schema()
     return [
-        {"name": name, "in": "query", "required": False, "schema": said}
-        for name, said in schema["properties"].items()
+        {"name": name, "in": "query", "required": False, "schema": property_schema}
+        for name, property_schema in schema["properties"].items()
     ]
 
 
@@ -168,7 +168,7 @@ def _headers(endpoint: ApiEndpoint) -> list[dict[str, Any]]:
 
 
 def _answers(endpoint: ApiEndpoint) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for status, model in endpoint.answers.items():
         answer: dict[str, Any] = {"description": _WHAT[status]}
         if isinstance(model, str):
@@ -177,11 +177,11 @@ def _answers(endpoint: ApiEndpoint) -> dict[str, Any]:
         else:
             schema = {"$ref": _REF.format(model=_title(model))}
             answer["content"] = {"application/json": {"schema": schema}}
-        said[str(status)] = answer
+        answers[str(status)] = answer
     problem = {MEDIA: {"schema": {"$ref": _REF.format(model="ProblemShape")}}}
     for status in sorted({*_ALWAYS, *endpoint.errors}):
-        said[str(status)] = {"description": _WHAT[status], "content": problem}
-    return said
+        answers[str(status)] = {"description": _WHAT[status], "content": problem}
+    return answers
 
 
 def text(endpoints: Sequence[ApiEndpoint]) -> str:

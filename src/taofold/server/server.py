@@ -266,14 +266,14 @@ class Server:
 
     async def asked(self, row: RunRow) -> list[Approval]:
         """The open questions of a run. Remembered for as long as nothing happens in it."""
-        events, known = self._asked.get(row.run, (-1, []))
+        events, questions = self._asked.get(row.run, (-1, []))
         if events != row.events:
-            known = people.pending_in(await self.log.read(row.run))
+            questions = people.pending_in(await self.log.read(row.run))
             self._asked.pop(row.run, None)
-            self._asked[row.run] = (row.events, known)
+            self._asked[row.run] = (row.events, questions)
             if len(self._asked) > _REMEMBERED:
                 self._asked.popitem(last=False)
-        return known
+        return questions
 
     def require(self, principal: Principal, right: Right) -> None:
         """Hold the principal's roles against the right.

@@ -133,7 +133,8 @@ def audited(records: Iterable[e.Record]) -> schemas.AuditView:
     """The run's audit."""
     entries, attempts = audit(records)
     return schemas.AuditView(
-        entries=[plain(entry) for entry in entries], attempts=[plain(one) for one in attempts]
+        entries=[plain(entry) for entry in entries],
+        attempts=[plain(attempt) for attempt in attempts],
     )
 
 

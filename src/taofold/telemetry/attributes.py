@@ -77,41 +77,41 @@ def model_of(span: ModelSpan | AgentSpan) -> tuple[str, str]:
 
 def attributes(span: Span, content: Disclosure | None = None) -> Attributes:
     """Everything that is told about `span`; with `content` also what was said, redacted."""
-    found: Attributes = {
+    result: Attributes = {
         "openinference.span.kind": _KINDS[type(span)],
         "gen_ai.agent.name": span.agent,
         "taofold.run.id": span.run,
     }
     if span.session:
-        found["gen_ai.conversation.id"] = found["session.id"] = span.session
+        result["gen_ai.conversation.id"] = result["session.id"] = span.session
     if span.user:
-        found["user.id"] = span.user
+        result["user.id"] = span.user
     if span.error:
-        found["error.type"] = span.error
+        result["error.type"] = span.error
     match span:
         case AgentSpan():
-            _agent(span, found)
+            _agent(span, result)
         case ModelSpan():
-            _model(span, found)
+            _model(span, result)
         case ToolSpan():
-            _tool(span, found)
+            _tool(span, result)
         case ApprovalSpan():
-            found["taofold.approval.tool"] = span.tool
-            found["taofold.approval.tier"] = span.tier
-            found["taofold.approval.verdict"] = span.verdict
+            result["taofold.approval.tool"] = span.tool
+            result["taofold.approval.tier"] = span.tier
+            result["taofold.approval.verdict"] = span.verdict
         case _:
             assert_never(span)
     if content is not None:
-        found.update(_content(span, content))
-    return found
+        result.update(_content(span, content))
+    return result
 
 
 def mark_attributes(mark: Mark, content: Disclosure | None = None) -> Attributes:
     """The same for a moment of a run."""
-    found: Attributes = {f"taofold.{name}": fact for name, fact in mark.facts.items()}
+    result: Attributes = {f"taofold.{name}": fact for name, fact in mark.facts.items()}
     if content is not None and mark.said:
-        found["taofold.said"] = content.text(mark.said)
-    return found
+        result["taofold.said"] = content.text(mark.said)
+    return result
 
 
 def link_attributes(link: Link) -> Attributes:
@@ -129,13 +129,13 @@ def exception_attributes(span: Span, content: Disclosure | None = None) -> Attri
         return None
     if not isinstance(span, ModelSpan) and span.error not in _RAISED:
         return None
-    found: Attributes = {"exception.type": "ModelError" if _is_model(span) else span.error}
+    result: Attributes = {"exception.type": "ModelError" if _is_model(span) else span.error}
     if content is not None and span.message:
         kind, colon, _ = span.message.partition(": ")
         if colon and kind.isidentifier() and not _is_model(span):
-            found["exception.type"] = content.text(kind)
-        found["exception.message"] = content.text(span.message)
-    return found
+            result["exception.type"] = content.text(kind)
+        result["exception.message"] = content.text(span.message)
+    return result
 
 
 def _is_model(span: Span) -> bool:
@@ -238,28 +238,28 @@ def _provider(provider: str, found: Attributes) -> None:
 
 def _content(span: Span, content: Disclosure) -> Attributes:
     """What was said, by whom it may be read. Everything goes through the redactor once more."""
-    found: Attributes = {}
+    result: Attributes = {}
     if span.message:
-        found["error.message"] = content.text(span.message)
+        result["error.message"] = content.text(span.message)
     match span:
         case AgentSpan():
-            _value("input", span.goal, found, content)
+            _value("input", span.goal, result, content)
             if span.output is not None:
-                _value("output", span.output, found, content)
+                _value("output", span.output, result, content)
             if span.instructions:
                 system = [{"type": "text", "content": content.text(span.instructions)}]
-                found["gen_ai.system_instructions"] = _json(system)
+                result["gen_ai.system_instructions"] = _json(system)
         case ModelSpan():
-            _messages(span, found, content)
+            _messages(span, result, content)
         case ToolSpan():
-            _called(span, found, content)
+            _called(span, result, content)
         case ApprovalSpan():
-            _value("input", span.parameters, found, content)
-            found["taofold.approval.by"] = span.by
-            found["taofold.approval.reason"] = content.text(span.reason)
+            _value("input", span.parameters, result, content)
+            result["taofold.approval.by"] = span.by
+            result["taofold.approval.reason"] = content.text(span.reason)
         case _:
             assert_never(span)
-    return found
+    return result
 
 
 def _called(span: ToolSpan, found: Attributes, content: Disclosure) -> None:
@@ -290,7 +290,7 @@ def _messages(span: ModelSpan, found: Attributes, content: Disclosure) -> None:
     parts: list[dict[str, Any]] = [{"type": "text", "content": text}] if text else []
     if span.reasoning:
         parts.insert(0, {"type": "reasoning", "content": content.text(span.reasoning)})
-    parts += [call_of(one, content) for one in span.calls]
+    parts += [call_of(call, content) for call in span.calls]
     finish = _FINISH.get(span.finish, span.finish)
     found["gen_ai.output.messages"] = _json(
         [{"role": "assistant", "parts": parts, "finish_reason": finish}]

@@ -145,8 +145,8 @@ def send(
             with direct.send(url, packed, sent, timeout=TIMEOUT, method=method):
                 return
         except urllib.error.HTTPError as error:
-            said = error.read(_SHOWN).decode("utf-8", "replace").strip()
-            reason = f"{direct.reason(error)}{f': {said}' if said else ''}"
+            detail = error.read(_SHOWN).decode("utf-8", "replace").strip()
+            reason = f"{direct.reason(error)}{f': {detail}' if detail else ''}"
             error.close()
             if error.code not in _PASSING:
                 break

@@ -59,13 +59,13 @@ class Opik:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Opik":
         """What Opik's own variables say."""
-        said = {
+        variables = {
             "url": environment.get("OPIK_URL_OVERRIDE", ""),
             "key": environment.get("OPIK_API_KEY", ""),
             "workspace": environment.get("OPIK_WORKSPACE", ""),
             "project": environment.get("OPIK_PROJECT_NAME", ""),
         }
-        return cls(**{name: value.strip() for name, value in said.items() if value.strip()})
+        return cls(**{name: value.strip() for name, value in variables.items() if value.strip()})
 
     def send(self, payload: "Payload", sleep: Callable[[float], None] = time.sleep) -> str:
         """Send now. Returns where it went.
@@ -75,14 +75,14 @@ class Opik:
             ConfigError: the URL is none.
         """
         base = f"{self.url.rstrip('/')}/v1/private"
-        shown = place(base)
+        address = place(base)
         headers = {"Content-Type": "application/json", "Comet-Workspace": self.workspace}
         if self.key:
             headers["Authorization"] = self.key
         for method, path, body in payload.requests():
-            told = msgspec.json.encode(body)
-            send(f"{base}{path}", told, headers, method=method, sleep=sleep)
-        return shown
+            encoded = msgspec.json.encode(body)
+            send(f"{base}{path}", encoded, headers, method=method, sleep=sleep)
+        return address
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -94,15 +94,15 @@ class Payload(msgspec.Struct, frozen=True):
 
     def requests(self) -> list[tuple[str, str, JSON]]:
         """Method, path and body of each request."""
-        found: list[tuple[str, str, JSON]] = []
+        batches: list[tuple[str, str, JSON]] = []
         if self.traces:
-            found.append(("POST", "/traces/batch", {"traces": self.traces}))
+            batches.append(("POST", "/traces/batch", {"traces": self.traces}))
         for start in range(0, len(self.spans), _MANY):
             part = self.spans[start : start + _MANY]
-            found.append(("POST", "/spans/batch", {"spans": part}))
+            batches.append(("POST", "/spans/batch", {"spans": part}))
         if self.scores:
-            found.append(("PUT", "/traces/feedback-scores", {"scores": self.scores}))
-        return found
+            batches.append(("PUT", "/traces/feedback-scores", {"scores": self.scores}))
+        return batches
 
 
 def traced(
@@ -125,8 +125,8 @@ def traced(
     """
     server = opik or Opik.from_environment()
     place(server.url)
-    made = OpikExporter(server, content=content, redactor=redactor)
-    return TracedLog(open_log(log), made, prompts=content)
+    exporter = OpikExporter(server, content=content, redactor=redactor)
+    return TracedLog(open_log(log), exporter, prompts=content)
 
 
 class OpikExporter:
@@ -172,33 +172,33 @@ class OpikTranslation:
         return payload
 
     def _trace(self, span: AgentSpan) -> JSON:
-        found = {
+        document = {
             **self._common(span, span.trace),
             "name": span.agent,
             "tags": sorted({span.strategy, span.status}),
         }
         if span.session:
-            found["thread_id"] = span.session
-        return found
+            document["thread_id"] = span.session
+        return document
 
     def _span(self, span: Span) -> JSON:
-        found = {
+        document = {
             **self._common(span, span.id),
             "trace_id": uuid7(span.began, span.trace),
             "name": _name(span),
             "type": _TYPES[type(span)],
         }
         if span.parent and not (isinstance(span, AgentSpan) and span.root):
-            found["parent_span_id"] = uuid7(span.began, span.parent)
+            document["parent_span_id"] = uuid7(span.began, span.parent)
         if isinstance(span, ModelSpan):
-            found["provider"], found["model"] = model_of(span)
-            found["usage"] = _usage(span.usage, found["provider"])
+            document["provider"], document["model"] = model_of(span)
+            document["usage"] = _usage(span.usage, document["provider"])
             if span.usage.usd:
-                found["total_estimated_cost"] = span.usage.usd
-        return found
+                document["total_estimated_cost"] = span.usage.usd
+        return document
 
     def _common(self, span: Span, id_: str) -> JSON:
-        found: JSON = {
+        document: JSON = {
             "id": uuid7(span.began, id_),
             "project_name": self._project,
             "start_time": iso(round(span.start)),
@@ -206,15 +206,15 @@ class OpikTranslation:
             "metadata": attributes(span),
         }
         if span.error:
-            said = self._text(span.message)
-            found["error_info"] = {
+            message = self._text(span.message)
+            document["error_info"] = {
                 "exception_type": span.error,
-                "message": said,
-                "traceback": said or span.error,
+                "message": message,
+                "traceback": message or span.error,
             }
         if self._content is not None:
-            found |= self._content_of(span)
-        return found
+            document |= self._content_of(span)
+        return document
 
     def _content_of(self, span: Span) -> JSON:
         match span:
@@ -237,12 +237,12 @@ class OpikTranslation:
         content, prompt = self._content, span.prompt
         if content is None:
             return {}
-        found: JSON = {"messages": msgspec.Raw(prompt.input(content).encode())}
+        document: JSON = {"messages": msgspec.Raw(prompt.input(content).encode())}
         if system := prompt.system(content):
-            found["system"] = system
+            document["system"] = system
         if definitions := prompt.definitions(content):
-            found["tools"] = msgspec.Raw(definitions.encode())
-        return found
+            document["tools"] = msgspec.Raw(definitions.encode())
+        return document
 
     def _out(self, value: Any) -> JSON:
         return {} if value is None else {"output": self._plain(value)}
@@ -276,22 +276,22 @@ def _usage(usage: Usage, provider: str) -> dict[str, int]:
         "total_tokens": usage.tokens,
     }
     if provider == "anthropic":
-        said = {
+        tokens = {
             "input_tokens": usage.input_tokens - usage.cached_tokens - usage.written_tokens,
             "output_tokens": usage.output_tokens,
             "cache_read_input_tokens": usage.cached_tokens,
             "cache_creation_input_tokens": usage.written_tokens,
         }
     else:
-        said = {
+        tokens = {
             **plain,
             "prompt_tokens_details.cached_tokens": usage.cached_tokens,
             "completion_tokens_details.reasoning_tokens": usage.reasoning_tokens,
         }
-    return plain | {f"original_usage.{name}": count for name, count in said.items()}
+    return plain | {f"original_usage.{name}": count for name, count in tokens.items()}
 
 
 def _name(span: Span) -> str:
     """Without the operation, which the type says; an approval keeps it."""
-    said = title(span)
-    return said if isinstance(span, ApprovalSpan) else said.partition(" ")[2]
+    name = title(span)
+    return name if isinstance(span, ApprovalSpan) else name.partition(" ")[2]

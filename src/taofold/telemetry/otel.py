@@ -99,8 +99,8 @@ def traced(
     """
     if disabled():
         return TracedLog(open_log(log), NoExporter())
-    made = _exporter(exporter, endpoint, headers, content, project, redactor)
-    return TracedLog(open_log(log), made, prompts=content)
+    connected = _exporter(exporter, endpoint, headers, content, project, redactor)
+    return TracedLog(open_log(log), connected, prompts=content)
 
 
 def exporter(*, content: bool = False) -> "OtelExporter":
@@ -155,10 +155,10 @@ class OtelTranslation:
         secrets = redactor or Redactor(Redactor.secrets_in(os.environ))
         self._content = Disclosure(secrets, Lengths.of()) if content else None
         name = project or os.environ.get("OTEL_SERVICE_NAME", "").strip() or PROJECT
-        found = Resource.create({"service.name": name, "openinference.project.name": name})
-        known = dict(found.attributes)
-        known.pop("service.instance.id", None)  # random: what is sent again would be another
-        self._resource = Resource(known, found.schema_url)
+        resource = Resource.create({"service.name": name, "openinference.project.name": name})
+        attributes = dict(resource.attributes)
+        attributes.pop("service.instance.id", None)  # random: what is sent again would be another
+        self._resource = Resource(attributes, resource.schema_url)
 
     def encoded(self, span: Span) -> bytes:
         """The same span in protobuf, for a request."""
@@ -194,11 +194,11 @@ class OtelTranslation:
         marks = span.marks if isinstance(span, AgentSpan) else ()
         events = [
             Event(
-                f"taofold.{one.name}",
-                mark_attributes(one, self._content),
-                otlp.nanoseconds(one.at),
+                f"taofold.{mark.name}",
+                mark_attributes(mark, self._content),
+                otlp.nanoseconds(mark.at),
             )
-            for one in marks
+            for mark in marks
         ]
         raised = exception_attributes(span, self._content)
         if raised is not None:
@@ -262,8 +262,8 @@ def encode(spans: Iterable[Span], translate: OtelTranslation) -> list[bytes]:
 
 def dumps(spans: Iterable[Span], translate: OtelTranslation) -> str:
     """The spans as one OTLP request in its JSON form, in which ids are hex digits."""
-    said: dict[str, Any] = MessageToDict(encode_spans([translate(span) for span in spans]))
-    for resource in said.get("resourceSpans", ()):
+    document: dict[str, Any] = MessageToDict(encode_spans([translate(span) for span in spans]))
+    for resource in document.get("resourceSpans", ()):
         for scope in resource["scopeSpans"]:
             for span in scope["spans"]:
                 for name in ("traceId", "spanId", "parentSpanId"):
@@ -272,7 +272,7 @@ def dumps(spans: Iterable[Span], translate: OtelTranslation) -> str:
                 span["kind"] = _KIND_NUMBERS[span["kind"]]
                 if "code" in span.get("status", {}):
                     span["status"]["code"] = _STATUS_NUMBERS[span["status"]["code"]]
-    return msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
 def post(
@@ -302,11 +302,11 @@ def traces_url(endpoint: str) -> str:
 
 
 def _environment_url(default: str = "") -> str:
-    said = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "").strip()
+    endpoint = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "").strip()
     base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip() or default
-    if not said and not base:
+    if not endpoint and not base:
         raise ConfigError("no endpoint: give --endpoint or set OTEL_EXPORTER_OTLP_ENDPOINT")
-    return said or base.rstrip("/") + PATH
+    return endpoint or base.rstrip("/") + PATH
 
 
 def _sent(headers: Mapping[str, str] | None) -> dict[str, str]:
@@ -317,8 +317,8 @@ def _sent(headers: Mapping[str, str] | None) -> dict[str, str]:
 def _environment_headers() -> dict[str, str]:
     """`OTEL_EXPORTER_OTLP_HEADERS`: `key=value,…` with %-escapes."""
     names = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
-    said = next((os.environ[name] for name in names if os.environ.get(name)), "")
-    pairs = [one.partition("=") for one in said.split(",") if "=" in one]
+    listed = next((os.environ[name] for name in names if os.environ.get(name)), "")
+    pairs = [pair.partition("=") for pair in listed.split(",") if "=" in pair]
     return {name.strip(): unquote(value.strip()) for name, _, value in pairs}
 
 

@@ -84,8 +84,8 @@ def _event(name: str, at: float, facts: Mapping[str, Any]) -> bytes:
 
 
 def _link(link: Link) -> bytes:
-    place = _field(1, bytes.fromhex(link.trace)) + _field(2, bytes.fromhex(link.id))
-    return _field(13, place + _attributes(4, link_attributes(link)) + _LINKED)
+    context = _field(1, bytes.fromhex(link.trace)) + _field(2, bytes.fromhex(link.id))
+    return _field(13, context + _attributes(4, link_attributes(link)) + _LINKED)
 
 
 def nanoseconds(ms: float) -> int:
@@ -124,7 +124,7 @@ def _value(value: Any) -> bytes:
         return b"\x21" + _DOUBLE.pack(value)
     if isinstance(value, list | tuple):
         items = cast("Iterable[Any]", value)
-        return _field(5, b"".join([_field(1, _value(one)) for one in items]))
+        return _field(5, b"".join([_field(1, _value(element)) for element in items]))
     return _field(1, str(value).encode("utf-8", "replace"))
 
 
@@ -138,9 +138,9 @@ def _field(number: int, payload: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)

@@ -102,8 +102,8 @@ class Calls:
         if event.verdict == "ask":
             self._asked[place] = record, event
             return None
-        asked = self._asked.pop(place, None)
-        return None if asked is None else self._approval(*asked, moment(record), event)
+        question = self._asked.pop(place, None)
+        return None if question is None else self._approval(*question, moment(record), event)
 
     def observe(self, record: e.Record, event: e.Observed) -> ToolSpan | None:
         """The span of the call, None for a strategy's own step, which calls nothing."""
@@ -131,13 +131,15 @@ class Calls:
 
     def rest(self, end: float) -> tuple[ApprovalSpan | ToolSpan, ...]:
         """What is open at `end`."""
-        asked = [self._approval(one, said, end) for one, said in self._asked.values()]
+        approvals = [
+            self._approval(question, record, end) for question, record in self._asked.values()
+        ]
         started = [
             self._tool(key, index, call, end)
             for (key, index), call in self._known.items()
             if call.started
         ]
-        return (*asked, *started)
+        return (*approvals, *started)
 
     def forget(self) -> None:
         """The calls so far were another run's."""
@@ -172,10 +174,12 @@ class Calls:
     ) -> ToolSpan:
         """The span of a call; without an event nobody knows how it ended."""
         origin, error, start = self._origin, "interrupted", call.began
-        seen = None if event is None else event.observation
-        if seen is not None:
-            error = seen.refused or (seen.status if seen.status in _FAILED else "")
-            start = max(start, end - seen.duration_ms) if seen.duration_ms else start
+        observation = None if event is None else event.observation
+        if observation is not None:
+            error = observation.refused or (
+                observation.status if observation.status in _FAILED else ""
+            )
+            start = max(start, end - observation.duration_ms) if observation.duration_ms else start
         return ToolSpan(
             **origin.shared,
             id=span_id(origin.run, call_part(key, index, call.time)),
@@ -183,14 +187,14 @@ class Calls:
             start=start,
             end=end,
             error=error,
-            message=text(seen.result) if seen is not None and error else "",
+            message=text(observation.result) if observation is not None and error else "",
             tool=call.action.tool,
             call=call.action.id or f"{key}[{index}]",
             parameters=call.action.parameters,
             thought=call.thought.content,
             thought_type=call.thought.type,
-            result=seen.result if seen is not None else None,
-            refused=seen.refused if seen is not None else "",
+            result=observation.result if observation is not None else None,
+            refused=observation.refused if observation is not None else "",
         )
 
 
@@ -358,10 +362,10 @@ class SpanProjection:
 
     def _talk(self, key: str) -> list[Message]:
         """What the log says of the conversation of this branch; a new one begins with the goal."""
-        place = branch(key)
-        talk = self._talks.get(place)
+        position = branch(key)
+        talk = self._talks.get(position)
         if talk is None:
-            talk = self._talks[place] = [Message("user", self._opened.content)]
+            talk = self._talks[position] = [Message("user", self._opened.content)]
         return talk
 
     def _rebuilt(self, key: str) -> Prompt:
@@ -378,8 +382,10 @@ class SpanProjection:
             return None
         if event.usage is not None:
             self._usage += event.usage
-        seen = event.observation
-        self._hear(event.key, result_message(action.id, seen.parts or text(seen.result)))
+        observation = event.observation
+        self._hear(
+            event.key, result_message(action.id, observation.parts or text(observation.result))
+        )
         span = self._calls.observe(record, event)
         if span is None:
             self._mark(record, "step", self._calls.thought(event), action=action.tool)
@@ -465,17 +471,17 @@ def spans_of(
     Give the same `roots` to a run and then to its children. `prompts` are what was sent, by the
     digest of the conversation that the reply notes.
     """
-    found: list[Span] = []
+    spans: list[Span] = []
     projection: SpanProjection | None = None
     for record in records:
         projection = projection or SpanProjection(record.run, roots)
         digest = record.event.prompt if isinstance(record.event, e.Replied) else ""
         span = projection.feed(record, None if prompts is None else prompts.get(digest))
         if isinstance(record.event, e.Forked):
-            found.clear()
+            spans.clear()
         if span is not None:
-            found.append(span)
-    return (*found, *projection.rest()) if projection is not None else ()
+            spans.append(span)
+    return (*spans, *projection.rest()) if projection is not None else ()
 
 
 def context_of(event: e.RunStarted) -> TraceContext | None:

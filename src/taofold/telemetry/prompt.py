@@ -100,8 +100,8 @@ class EncodedMessages:
     def definitions(self, tools: tuple[ToolSpec, ...], content: Disclosure) -> str:
         """The JSON of the tools, which most prompts of a run have alike. For one thread, too."""
         self._use(content)
-        known, text = self._definitions
-        if known != tools:
+        definitions, text = self._definitions
+        if definitions != tools:
             text = content.json([definition(tool) for tool in tools])
             self._definitions = tools, text
         return text
@@ -141,7 +141,7 @@ class Prompt(NamedTuple):
     def system(self, content: Disclosure) -> list[dict[str, Any]]:
         """The system's texts that lead the conversation, as parts."""
         leading = self.transcript.messages[: self._leading()]
-        return [{"type": "text", "content": content.text(one.shown)} for one in leading]
+        return [{"type": "text", "content": content.text(message.shown)} for message in leading]
 
     def input(self, content: Disclosure) -> str:
         """All other messages, as JSON: the first and as many of the last as there is room for."""
@@ -151,11 +151,11 @@ class Prompt(NamedTuple):
         encoded, ends = self.transcript.encoded(end, content)
         first = [encoded[begin]]
         room = content.bounds.attribute - 2 - (ends[begin + 1] - ends[begin])
-        place = bisect_left(ends, ends[end] - room, begin + 1, end)
-        left = place - begin - 1
+        cut = bisect_left(ends, ends[end] - room, begin + 1, end)
+        left = cut - begin - 1
         if left > 0:
             first.append(_encode(_left_out(left)))
-        return f"[{','.join([*first, *encoded[place:end]])}]"
+        return f"[{','.join([*first, *encoded[cut:end]])}]"
 
     def definitions(self, content: Disclosure) -> str:
         """The tools that were offered natively, as JSON; "" if there were none."""
@@ -196,7 +196,7 @@ def definition(tool: ToolSpec) -> dict[str, Any]:
 
 def message_of(message: Message, content: Disclosure) -> dict[str, Any]:
     """A message as the conventions have it."""
-    parts = [shown for part in message.parts if (shown := part_of(part, content)) is not None]
+    parts = [encoded for part in message.parts if (encoded := part_of(part, content)) is not None]
     return {"role": message.role, "parts": parts}
 
 
@@ -262,10 +262,10 @@ class _Listening(WrappedLog):
         self._transcript = EncodedMessages(())
 
     def on_request(self, run: str, key: str, request: Any) -> None:
-        asked: Request = request
-        if self._transcript.messages is not asked.conversation:
-            self._transcript = EncodedMessages(asked.conversation)
-        self.prompts[asked.conversation.digest] = prompt_of(asked, self._transcript)
+        sent: Request = request
+        if self._transcript.messages is not sent.conversation:
+            self._transcript = EncodedMessages(sent.conversation)
+        self.prompts[sent.conversation.digest] = prompt_of(sent, self._transcript)
 
 
 async def prompts_of(agent: Agent[Any, Any], log: Log, run: str) -> dict[str, Prompt]:

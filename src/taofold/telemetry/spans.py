@@ -133,8 +133,8 @@ def scores(span: AgentSpan) -> dict[str, float]:
         "grounding_score": measured.grounding_score,
         "exception_rate": measured.exception_rate,
     }
-    found = {name: round(share / 100, 4) for name, share in shares.items() if share is not None}
-    return {"success": float(span.success), **found}
+    ratios = {name: round(share / 100, 4) for name, share in shares.items() if share is not None}
+    return {"success": float(span.success), **ratios}
 
 
 _CHILD: Final = re.compile(r"\.(\d+(?:-\d+)*-\d+)\Z")
@@ -149,28 +149,28 @@ def root_run(run: str, parent: str) -> str:
     """The run whose trace `run` belongs to: its eldest ancestor."""
     if not parent:
         return run
-    while (found := _CHILD.search(parent)) is not None:
-        parent = parent[: found.start()]
+    while (match := _CHILD.search(parent)) is not None:
+        parent = parent[: match.start()]
     return parent
 
 
 def dated(run: str) -> int | None:
     """When the run was named, if its id says so."""
-    found = _DATED.fullmatch(run)
-    return None if found is None else int(found[1], 16)
+    match = _DATED.fullmatch(run)
+    return None if match is None else int(match[1], 16)
 
 
 def call_part(key: str, index: int, time: int = 0) -> str:
     """The part of a span's id that stands for a call; `time` counts how often it was rewound."""
-    place = f"{key.replace('.', '-')}-{index}"
-    return f"call {place}" if not time else f"call {place} again {time}"
+    suffix = f"{key.replace('.', '-')}-{index}"
+    return f"call {suffix}" if not time else f"call {suffix} again {time}"
 
 
 def parent_part(run: str, parent: str) -> str:
     """The same for what a child run hangs on: the call that it serves, else the whole parent."""
-    found = _CHILD.search(run)
-    if found is not None and run[: found.start()] == parent:
-        return f"call {found[1]}"
+    match = _CHILD.search(run)
+    if match is not None and run[: match.start()] == parent:
+        return f"call {match[1]}"
     return "run"
 
 
@@ -181,8 +181,8 @@ def trace_id(root: str) -> str:
 
 def span_id(run: str, part: str) -> str:
     """16 hex digits for one span of `run`."""
-    said = f"{run}\x1f{part}".encode()
-    return blake2b(said, digest_size=8, person=b"taofold.span").hexdigest()
+    identity = f"{run}\x1f{part}".encode()
+    return blake2b(identity, digest_size=8, person=b"taofold.span").hexdigest()
 
 
 def uuid7(at: int, said: str) -> str:

@@ -101,10 +101,10 @@ class TracedLog(WrappedLog):
         if not self._keeps_prompts:
             return
         talk = request.conversation
-        place = run, branch(key)
-        transcript = self._transcripts.get(place)
+        position = run, branch(key)
+        transcript = self._transcripts.get(position)
         if transcript is None or transcript.messages is not talk:
-            transcript = self._transcripts[place] = EncodedMessages(talk)
+            transcript = self._transcripts[position] = EncodedMessages(talk)
         self._prompts[run, key] = prompt_of(request, transcript)
 
     async def append(self, run: str, epoch: int, records: Sequence[Record], **named: Any) -> bool:
@@ -185,10 +185,10 @@ def traced(log: Log, name: str, *, content: bool = False) -> Log:
 def _check(*names: str) -> None:
     """Raises ConfigError if the first that is set is no URL."""
     for name in names:
-        said = os.environ.get(name, "").strip()
-        if said:
+        value = os.environ.get(name, "").strip()
+        if value:
             try:
-                place(said)
+                place(value)
             except ConfigError as error:
                 raise ConfigError(str(error), path=name) from error
             return

@@ -32,26 +32,28 @@ async def which(given: "LoopDependencies", said: str, fit: "Collection[str]" = (
     """The loop that is meant: named, or the only one that comes into question (RLP-14)."""
     from taofold.loop.stream import ids, load
 
-    known = list(await ids(given.journal))
-    if said == "last" and known:
-        return known[0]
-    if said in known:
+    names = list(await ids(given.journal))
+    if said == "last" and names:
+        return names[0]
+    if said in names:
         return said
     if said:
-        found = [one for one in known if one.startswith(said)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise ConfigError(f"{said!r} is the beginning of {len(found)}: {_some(found, ', ')}")
-        raise UnknownRun(f"no loop {said!r}; there are {_some(known, ', ') or 'none'}")
+        matching = [name for name in names if name.startswith(said)]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            raise ConfigError(
+                f"{said!r} is the beginning of {len(matching)}: {_some(matching, ', ')}"
+            )
+        raise UnknownRun(f"no loop {said!r}; there are {_some(names, ', ') or 'none'}")
     if fit:
-        known = [one for one in known if (await load(given.journal, one)).state.status in fit]
-    if len(known) == 1:
-        return known[0]
-    if not known:
+        names = [name for name in names if (await load(given.journal, name)).state.status in fit]
+    if len(names) == 1:
+        return names[0]
+    if not names:
         raise ConfigError("no loop comes into question; see `loops list`")
-    listed = _some([f"  {one}" for one in known], "\n")
-    raise ConfigError(f"say which loop is meant; {len(known)} come into question:\n{listed}")
+    listed = _some([f"  {name}" for name in names], "\n")
+    raise ConfigError(f"say which loop is meant; {len(names)} come into question:\n{listed}")
 
 
 def _some(names: "Sequence[str]", between: str) -> str:
@@ -102,9 +104,10 @@ def tell(row: "LoopRow", *, verbose: bool) -> None:
         give(f"  remove it   {left.remove}")
     if not verbose:
         return
-    for one in state.done:
-        changed = ", ".join(one.changed) or "nothing"
-        give(f"  {one.number:>3}  {one.quality:>4.0%}  {one.run}  changed {line(changed, 80)}")
+    for iteration in state.done:
+        changed = ", ".join(iteration.changed) or "nothing"
+        head = f"{iteration.number:>3}  {iteration.quality:>4.0%}  {iteration.run}"
+        give(f"  {head}  changed {line(changed, 80)}")
 
 
 app = typer.Typer(
@@ -130,14 +133,14 @@ def list_loops(
     from taofold.loop.values import status_of
 
     try:
-        wanted = status_of(status) if status else ""
+        only = status_of(status) if status else ""
     except ValueError as error:
         fail(str(error))
-    found = [row for row in with_means(rows) if wanted in ("", row.state.status)][:limit]
+    shown_rows = [row for row in with_means(rows) if only in ("", row.state.status)][:limit]
     if json:
-        give_json([{**as_json(row.loop, row.state), "note": row.note} for row in found])
-    elif not found:
-        say(f"no loops that are {wanted}" if wanted else "no loops")
+        give_json([{**as_json(row.loop, row.state), "note": row.note} for row in shown_rows])
+    elif not shown_rows:
+        say(f"no loops that are {only}" if only else "no loops")
     else:
         now = clock()
         table(
@@ -152,7 +155,7 @@ def list_loops(
                     dollars(row.state.spent.usage.usd),
                     line(row.note or row.state.wish.task, 60),
                 )
-                for row in found
+                for row in shown_rows
             ],
         )
 
@@ -171,17 +174,24 @@ def status(
 
     async def work(given: "LoopDependencies") -> "list[LoopRow]":
         if every:
-            return [one for one in await rows(given) if one.state.status in {*LIVE, "crashed"}]
+            return [
+                candidate
+                for candidate in await rows(given)
+                if candidate.state.status in {*LIVE, "crashed"}
+            ]
         return [await row(given, await which(given, loop))]
 
-    found = with_means(work)
+    standing = with_means(work)
     if json:
-        said: Any = [{**as_json(one.loop, one.state), "note": one.note} for one in found]
-        give_json(said if every else said[0])
+        document: Any = [
+            {**as_json(loop_row.loop, loop_row.state), "note": loop_row.note}
+            for loop_row in standing
+        ]
+        give_json(document if every else document[0])
         return
-    for one in found:
-        tell(one, verbose=verbose)
-    if not found:
+    for loop_row in standing:
+        tell(loop_row, verbose=verbose)
+    if not standing:
         say("no loop goes on")
 
 
@@ -277,7 +287,9 @@ def abort(
     async def work(given: "LoopDependencies") -> "tuple[str, LoopState, Sequence[str]]":
         name = await which(given, loop, {*LIVE, "crashed"})
         state, paths = await give_up(given, name, keep=not revert, force=force)
-        await settle(given, [one.run for one in state.iterations if one.ended is None])
+        await settle(
+            given, [iteration.run for iteration in state.iterations if iteration.ended is None]
+        )
         return name, state, paths
 
     if revert and not yes:
@@ -287,8 +299,8 @@ def abort(
     stays = left is not None and bool(left.remove)
     if json:
         folder = left.folder if left is not None and stays else None
-        said = {"loop_id": name, "status": "aborted", "reverted": list(paths), "folder": folder}
-        give_json(said)
+        document = {"loop_id": name, "status": "aborted", "reverted": list(paths), "folder": folder}
+        give_json(document)
         return
     count = f"{len(paths)} file{'s' * (len(paths) != 1)} put back"
     gone = f", the {state.wish.mode} was removed" if left is not None and left.removed else ""
@@ -327,13 +339,13 @@ def report(
 
     name, stream, diff = with_means(work)
     if json:
-        said = jsons.dumps(report_json(name, stream.records, diff), ensure_ascii=False, indent=2)
+        text = jsons.dumps(report_json(name, stream.records, diff), ensure_ascii=False, indent=2)
     else:
-        said = report_markdown(name, stream.records, diff).rstrip()
+        text = report_markdown(name, stream.records, diff).rstrip()
     if output is None:
-        give(said)
+        give(text)
         return
-    output.write_text(said + "\n", encoding="utf-8")
+    output.write_text(text + "\n", encoding="utf-8")
     say(f"written: {output}")
 
 
@@ -373,6 +385,6 @@ def export(
     name, stream = with_means(work)
     folder = output / "loops" / name
     folder.mkdir(parents=True, exist_ok=True)
-    said = jsons.dumps(state_json(name, stream.records), ensure_ascii=False, indent=2)
-    (folder / "state.json").write_text(said + "\n", encoding="utf-8")
+    text = jsons.dumps(state_json(name, stream.records), ensure_ascii=False, indent=2)
+    (folder / "state.json").write_text(text + "\n", encoding="utf-8")
     give(str(folder / "state.json"))

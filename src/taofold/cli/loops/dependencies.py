@@ -76,8 +76,8 @@ def with_means(work: "Callable[[LoopDependencies], Awaitable[T]]") -> T:
     import asyncio
 
     async def done() -> T:
-        async with means() as given:
-            return await work(given)
+        async with means() as dependencies:
+            return await work(dependencies)
 
     return asyncio.run(done())
 
@@ -130,8 +130,10 @@ def learning() -> "Learning":
     from taofold.spec import refuse
     from taofold.spec.learning_file import AIWG, read_learning
 
-    mine = project.config_path()
-    paths = [project.home().parent / name for name in AIWG] + ([mine] if mine else [])
+    configuration = project.config_path()
+    paths = [project.home().parent / name for name in AIWG] + (
+        [configuration] if configuration else []
+    )
     read, faults = read_learning(paths, os.environ)
     if read is None:
         refuse(faults, "the configuration of learning cannot be used")

@@ -56,8 +56,10 @@ def shown(
     asking = approver(approve, lambda: show.busy(""))
 
     async def driving() -> "LoopState":
-        async with means(LoopAudience(hear, show.before, asking, network), create=create) as given:
-            return await cancellable(work(given), given.log)
+        async with means(
+            LoopAudience(hear, show.before, asking, network), create=create
+        ) as dependencies:
+            return await cancellable(work(dependencies), dependencies.log)
 
     try:
         return asyncio.run(driving())
@@ -102,7 +104,7 @@ def as_json(loop: str, state: "LoopState") -> dict[str, Any]:
         "iterations": len(state.done),
         "best": ended.best if ended is not None else None,
         "warning": ended.warning if ended is not None else "",
-        "quality": [round(one.quality, 4) for one in state.done],
+        "quality": [round(iteration.quality, 4) for iteration in state.done],
         "steps": state.spent.steps,
         "tokens": state.spent.usage.tokens,
         "usd": round(state.spent.usage.usd, 9),
@@ -132,8 +134,8 @@ def _questions(run: str) -> list[str]:
     from taofold.cli.render.story import question
     from taofold.runtime.control import pending
 
-    found = with_means(lambda given: pending(given.log, run))
-    return [text for one in found for text in question(one)]
+    approvals = with_means(lambda given: pending(given.log, run))
+    return [text for approval in approvals for text in question(approval)]
 
 
 def warn(text: str) -> None:

@@ -149,8 +149,8 @@ class Show:
         self._say("  ", line(wish.task, 300))
         how = f"  {wish.model}  {wish.mode}  {self._limits()}"
         self._say((how, "dim"))
-        for one in wish.commands:
-            self._say(("  done when ", "dim"), (line(one, 200), "bold"))
+        for command in wish.commands:
+            self._say(("  done when ", "dim"), (line(command, 200), "bold"))
 
     def _limits(self) -> str:
         bounds = self._state.bounds
@@ -163,20 +163,20 @@ class Show:
         self.busy("")
         good, every = verdict.counts
         sign, colour = ("✓", "green") if verdict.passed else ("✗", "red")
-        said = f"{good} of {every} check{'s' * (every != 1)}"
+        passing = f"{good} of {every} check{'s' * (every != 1)}"
         moved = good - before.counts[0] if before is not None else 0
-        took = duration(sum(one.ms for one in verdict.results))
+        took = duration(sum(result.ms for result in verdict.results))
         self._say(
             ("   gates ", "bold"),
             (f"{sign} ", colour),
-            (said, colour),
+            (passing, colour),
             (f" ({moved:+d})" if moved else "", "green" if moved > 0 else "red"),
             (f"  {took}{'' if verdict.contained else '  not contained'}  {name}".rstrip(), "dim"),
         )
         errors = verdict.errors
-        for one in errors[:_ERRORS]:
-            name = line(one.id, 80)
-            cause = line(root_cause(one), max(30, self.width - 14 - len(name)))
+        for failure in errors[:_ERRORS]:
+            name = line(failure.id, 80)
+            cause = line(root_cause(failure), max(30, self.width - 14 - len(name)))
             self._say("         ", (name, "red"), (f"  {cause}", "dim"))
         if len(errors) > _ERRORS:
             self._say((f"         and {len(errors) - _ERRORS} more", "dim"))
@@ -185,7 +185,7 @@ class Show:
                 self._say((f"   ! {change.path} was {change.did}, {change.done}", "bold red"))
         if not verdict.passed and not errors and verdict.reasons:
             self._say((f"         {line(verdict.reasons[0], self._room(9))}", "red"))
-        left = [one.path for one in verdict.changes if one.done == "left out"]
+        left = [change.path for change in verdict.changes if change.done == "left out"]
         if left:
             self._say((line(f"   not in the proof: {', '.join(left)}", self.width), "dim"))
 
@@ -200,16 +200,18 @@ class Show:
             )
         else:
             why = lessons.reasons[0] if lessons.reasons else "nothing learnt fits"
-            said = "control loop: none, to measure what they are worth" if lessons.control else why
-            self._say(("   lessons ", "bold"), (line(said, self._room(12)), "dim"))
+            reason = (
+                "control loop: none, to measure what they are worth" if lessons.control else why
+            )
+            self._say(("   lessons ", "bold"), (line(reason, self._room(12)), "dim"))
 
     def _ended(self, event: e.IterationEnded, before: LoopState) -> None:
         self._verdict("", event.verdict, before.verdict)
         added = sum(
-            one.startswith("+") and not one.startswith("+++") for one in event.diff.splitlines()
+            row.startswith("+") and not row.startswith("+++") for row in event.diff.splitlines()
         )
         gone = sum(
-            one.startswith("-") and not one.startswith("---") for one in event.diff.splitlines()
+            row.startswith("-") and not row.startswith("---") for row in event.diff.splitlines()
         )
         changed = ", ".join(event.changed[:6]) + (", …" if len(event.changed) > 6 else "")
         spent = event.spent
@@ -225,8 +227,10 @@ class Show:
             ),
         )
         if event.stop_reason not in ("final_answer", "no_tool_call", ""):
-            said = f": {line(event.said, 160)}" if event.status == "failed" else ""
-            self._say((f"   its run ended as {event.status} ({event.stop_reason}){said}", "yellow"))
+            detail = f": {line(event.said, 160)}" if event.status == "failed" else ""
+            self._say(
+                (f"   its run ended as {event.status} ({event.stop_reason}){detail}", "yellow")
+            )
         if event.blocked:
             self._say((f"   ! not complete: {event.blocked}", "yellow"))
 
@@ -266,9 +270,9 @@ class Show:
                     (line(used.pattern, 80), "magenta"),
                     (f" in iteration {used.iteration}, {how}", "dim"),
                 )
-        for one in event.learnt.extracted:
-            word = "  learnt  " if one.new else "  again   "
-            self._say((word, "bold"), (line(one.pattern, 80), "magenta"))
+        for extraction in event.learnt.extracted:
+            word = "  learnt  " if extraction.new else "  again   "
+            self._say((word, "bold"), (line(extraction.pattern, 80), "magenta"))
         for note in event.learnt.notes:
             self._say((f"  {line(note, 200)}", "dim"))
 
@@ -286,8 +290,8 @@ class Show:
                     self._observed(done, event.observation)
                 self.busy("the model thinks")
             case run.AskFailed():
-                said = line(event.message, self._room(24))
-                self._say((f"   ! the model failed: {said}", "red"))
+                message = line(event.message, self._room(24))
+                self._say((f"   ! the model failed: {message}", "red"))
             case run.RunFinished() | run.Parked():
                 self._actions.clear()
                 self.busy("the gates run")
@@ -297,21 +301,24 @@ class Show:
     def _observed(self, action: Action, seen: Observation) -> None:
         sign, colour = _SIGNS.get(seen.status, ("?", ""))
         if action.tool == FINISH and seen.status == "success":
-            said = action.parameters.get("answer", "")
+            answer = action.parameters.get("answer", "")
             self._say(
                 (f"{self._steps:>4} ", "dim"),
                 ("says ", "bold"),
-                (line(said, self._room(12)), "italic"),
+                (line(answer, self._room(12)), "italic"),
             )
             return
         room = max(30, self.width - 12 - len(action.tool))
-        given = parameters(action.parameters, room * 3 // 5)
+        arguments = parameters(action.parameters, room * 3 // 5)
         self._say(
             (f"{self._steps:>4} ", "dim"),
             (f"{sign} ", colour),
             (action.tool, "bold"),
             " ",
-            (given, "dim"),
+            (arguments, "dim"),
             "  ",
-            (key_line(seen, max(24, room - len(given) - 4)), "" if colour == "green" else colour),
+            (
+                key_line(seen, max(24, room - len(arguments) - 4)),
+                "" if colour == "green" else colour,
+            ),
         )

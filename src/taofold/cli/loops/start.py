@@ -71,10 +71,10 @@ def confirmed(task: str, root: Path, ask: Ask | None = None) -> tuple[str, ...]:
             "--completion is missing: name a command that succeeds when the work is done"
             f"{hint}\nusage: {invocation()} loop TASK --completion CMD [--completion CMD …]"
         )
-    said = asyncio.run(gate(ask or at_terminal(), guess, root))
-    if not said:
+    commands = asyncio.run(gate(ask or at_terminal(), guess, root))
+    if not commands:
         fail("without a command that proves completion there is no loop")
-    return said
+    return commands
 
 
 async def gate(ask: Ask, guess: str, root: Path) -> tuple[str, ...]:
@@ -83,10 +83,10 @@ async def gate(ask: Ask, guess: str, root: Path) -> tuple[str, ...]:
 
     while True:
         offer = f" [enter = {guess}]" if guess else ""
-        said = await ask(f"Which command succeeds when the work is done?{offer}")
-        if said is None:
+        reply = await ask(f"Which command succeeds when the work is done?{offer}")
+        if reply is None:
             return ()
-        command = said.strip() or guess
+        command = reply.strip() or guess
         if not command:
             continue
         try:
@@ -121,20 +121,20 @@ async def questions(ask: Ask, task: str, commands: tuple[str, ...], root: Path) 
 
 async def _number(ask: Ask, question: str) -> int | None:
     while True:
-        said = (await ask(question) or "").strip()
-        if not said:
+        reply = (await ask(question) or "").strip()
+        if not reply:
             return None
-        if said.isdigit() and int(said) > 0:
-            return int(said)
-        say(f"{said!r} is no number of iterations")
+        if reply.isdigit() and int(reply) > 0:
+            return int(reply)
+        say(f"{reply!r} is no number of iterations")
 
 
 async def _mode(ask: Ask) -> str:
     while True:
-        said = (await ask(f"5/5 Where: {', '.join(MODES)}? [enter = in-place]") or "").strip()
-        if not said or said in MODES:
-            return said
-        say(f"{said!r} is none of {', '.join(MODES)}")
+        reply = (await ask(f"5/5 Where: {', '.join(MODES)}? [enter = in-place]") or "").strip()
+        if not reply or reply in MODES:
+            return reply
+        say(f"{reply!r} is none of {', '.join(MODES)}")
 
 
 ALIAS: Final = "ralph"
@@ -315,17 +315,23 @@ def _asked(
 ) -> tuple[str, tuple[str, ...], tuple[str, ...], int | None, Any]:
     if not terminal():
         fail("--interactive needs a terminal")
-    said = asyncio.run(questions(at_terminal(), task, commands, root))
-    return said.task, said.commands, said.notes, said.iterations or iterations, said.mode or mode
+    answers = asyncio.run(questions(at_terminal(), task, commands, root))
+    return (
+        answers.task,
+        answers.commands,
+        answers.notes,
+        answers.iterations or iterations,
+        answers.mode or mode,
+    )
 
 
 def _workspace(*, in_place: bool, worktree: bool, copy: bool) -> "Mode":
-    wanted: list[str] = []
+    modes: list[str] = []
     for name, on in (("in-place", in_place), ("worktree", worktree), ("copy", copy)):
-        wanted += [name] * on
-    if len(wanted) > 1:
+        modes += [name] * on
+    if len(modes) > 1:
         fail("--in-place, --worktree and --copy exclude one another")
-    match wanted:
+    match modes:
         case [] | ["in-place"]:
             return "in-place"
         case ["worktree"]:

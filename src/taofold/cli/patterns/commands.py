@@ -39,12 +39,12 @@ def kinds_of(said: str) -> "tuple[Kind, ...]":
     """The kinds in a list with commas; every kind if it is empty."""
     from taofold.learning.patterns.kinds import Kind
 
-    known = get_args(Kind)
+    kinds = get_args(Kind)
     words = [word.strip().lower() for word in said.split(",") if word.strip()]
-    wrong = [word for word in words if word not in known]
+    wrong = [word for word in words if word not in kinds]
     if wrong:
-        fail(f"the types are {', '.join(known)}, not {', '.join(map(repr, wrong))}")
-    return cast("tuple[Kind, ...]", tuple(dict.fromkeys(words)) or known)
+        fail(f"the types are {', '.join(kinds)}, not {', '.join(map(repr, wrong))}")
+    return cast("tuple[Kind, ...]", tuple(dict.fromkeys(words)) or kinds)
 
 
 @app.command("list")
@@ -82,18 +82,20 @@ def list_patterns(
     async def work(registry: "Registry") -> "list[Pattern]":
         return await _chosen(registry, query, archived=archived)
 
-    found = [one for one in with_registry(work) if not only or one.kind in only][:limit]
+    patterns = [pattern for pattern in with_registry(work) if not only or pattern.kind in only][
+        :limit
+    ]
     if json:
-        give_json([render.as_json(one) for one in found])
-    elif found:
-        render.listing(found)
+        give_json([render.as_json(pattern) for pattern in patterns])
+    elif patterns:
+        render.listing(patterns)
     else:
         say("no patterns")
 
 
 async def _chosen(registry: "Registry", query: "Query", *, archived: bool) -> "list[Pattern]":
     if archived:
-        return [one for one, _ in await registry.archive() if query.holds(one)]
+        return [pattern for pattern, _ in await registry.archive() if query.holds(pattern)]
     return list(await registry.patterns(query))
 
 
@@ -104,11 +106,11 @@ def show(pattern: PatternId, json: options.Json = False) -> None:
     async def work(registry: "Registry") -> "tuple[Pattern, LoopStats]":
         return await registry.show(pattern), await registry.stats()
 
-    found, stats = with_registry(work)
+    described, stats = with_registry(work)
     if json:
-        give_json({**render.as_json(found), **render.impact_json(found, stats)})
+        give_json({**render.as_json(described), **render.impact_json(described, stats)})
     else:
-        render.page(found, stats)
+        render.page(described, stats)
 
 
 @app.command("lineage")
@@ -118,11 +120,11 @@ def lineage(pattern: PatternId, json: options.Json = False) -> None:
     async def work(registry: "Registry") -> "tuple[Pattern, tuple[PatternSource, ...]]":
         return await registry.show(pattern), await registry.lineage(pattern)
 
-    found, line = with_registry(work)
+    described, line = with_registry(work)
     if json:
-        give_json([render.source_json(one) for one in line])
+        give_json([render.source_json(source) for source in line])
     else:
-        render.lineage(found, line)
+        render.lineage(described, line)
 
 
 @app.command("metrics")
@@ -156,10 +158,10 @@ def prune(
 
     gone = with_registry(work)
     if json:
-        give_json([one._asdict() for one in gone])
+        give_json([pruned._asdict() for pruned in gone])
         return
-    for one in gone:
-        give(f"{one.id}: {one.reason}")
+    for pruned in gone:
+        give(f"{pruned.id}: {pruned.reason}")
     verb = "would be archived" if dry_run else "archived; `patterns restore` brings them back"
     say(f"{len(gone)} {verb}")
 
@@ -213,10 +215,10 @@ def export(
 
     written = with_registry(work)
     if json:
-        give_json([str(one) for one in written])
+        give_json([str(path) for path in written])
     else:
-        for one in written:
-            give(str(one))
+        for path in written:
+            give(str(path))
 
 
 @app.command("import")

@@ -34,12 +34,12 @@ def extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:
             say(f"{name}: left out, {why}")
             continue
         give(f"{name}: {_count(learnt)}")
-        for one in learnt.extracted:
-            give(f"  {'new  ' if one.new else 'known'}  {one.pattern}")
+        for extraction in learnt.extracted:
+            give(f"  {'new  ' if extraction.new else 'known'}  {extraction.pattern}")
 
 
 def _count(learnt: "Learnt") -> str:
-    new = sum(one.new for one in learnt.extracted)
+    new = sum(extraction.new for extraction in learnt.extracted)
     every = len(learnt.extracted)
     return (
         f"{every} pattern{'s' * (every != 1)}, {new} of them new" if every else "nothing to learn"
@@ -49,11 +49,15 @@ def _count(learnt: "Learnt") -> str:
 def _extract_json(name: str, learnt: "Learnt | None", why: str) -> dict[str, Any]:
     if learnt is None:
         return {"loop": name, "skipped": why}
-    found = [
-        {"pattern_id": one.pattern, "new": one.new, "success_rate": one.success_rate}
-        for one in learnt.extracted
+    extracted = [
+        {
+            "pattern_id": extraction.pattern,
+            "new": extraction.new,
+            "success_rate": extraction.success_rate,
+        }
+        for extraction in learnt.extracted
     ]
-    return {"loop": name, "extracted_patterns": found}
+    return {"loop": name, "extracted_patterns": extracted}
 
 
 async def _extracted(
@@ -105,8 +109,8 @@ def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> N
         case = case_of(
             state.wish.task, _failing(state), folder or state.wish.root, learner.repository
         )
-        wanted = _wanted(learner.learning.injection, rate, top_k)
-        lessons = await learner.inject(name, case, wanted, manual=True)
+        injection = _wanted(learner.learning.injection, rate, top_k)
+        lessons = await learner.inject(name, case, injection, manual=True)
         number = await into(given.journal, name, lessons) if lessons.text else 0
         return name, lessons, number
 
@@ -125,8 +129,8 @@ def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> N
         say(f"nothing is injected into {name}: no pattern is expected to help it")
     else:
         give(f"{name} reads {len(lessons.patterns)} at iteration {number}:")
-        for one in lessons.patterns:
-            give(f"  {one}")
+        for pattern in lessons.patterns:
+            give(f"  {pattern}")
     for reason in lessons.reasons[:10]:
         say(f"  left out {reason}")
 

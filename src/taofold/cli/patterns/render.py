@@ -26,20 +26,20 @@ _WINDOW: Final = 5
 
 def curve(loops: "Sequence[LoopNote]") -> Iterator[str]:
     """A bar for each of the newest loops that ended, and the mean of the newest few under it."""
-    ended = sorted([one for one in loops if one.ended], key=lambda one: one.ended)
+    ended = sorted([note for note in loops if note.ended], key=lambda note: note.ended)
     if len(ended) < 2:
         return
-    shown = ended[-WIDTH:]
-    taken = [one.iterations for one in shown]
+    newest = ended[-WIDTH:]
+    taken = [note.iterations for note in newest]
     top = max(*taken, 1)
     yield ""
-    yield f"iterations of the last {len(shown)} loops"
+    yield f"iterations of the last {len(newest)} loops"
     for row in range(HEIGHT, 0, -1):
         label = top if row == HEIGHT else 0 if row == 1 else None
         bars = "".join([_cell(count / top * HEIGHT, row) for count in taken])
         yield f"{'' if label is None else label:>5} ┤{bars}".rstrip()
-    yield f"{'':>5} └{'─' * len(shown)}"
-    yield f"{'':>6} {''.join(map(_mark, shown))}"
+    yield f"{'':>5} └{'─' * len(newest)}"
+    yield f"{'':>6} {''.join(map(_mark, newest))}"
     yield f"{'':>6} {_LEGEND}"
     first, last = _mean(taken[:_WINDOW]), _mean(taken[-_WINDOW:])
     best = min(accumulate(taken, min))
@@ -82,13 +82,13 @@ def day(at: int) -> str:
 
 def rate(pattern: "Pattern") -> str:
     """The rate with its raw counts; of anti-patterns how often they failed."""
-    told = pattern.total
-    outcomes = told.successes + told.failures
+    total = pattern.total
+    outcomes = total.successes + total.failures
     if pattern.kind == "anti":
         share = pattern.failure_rate
-        return "—" if share is None else f"{share:.0%} failed ({told.failures}/{outcomes})"
+        return "—" if share is None else f"{share:.0%} failed ({total.failures}/{outcomes})"
     share = pattern.rate
-    return "—" if share is None else f"{share:.2f} ({told.successes}/{outcomes})"
+    return "—" if share is None else f"{share:.2f} ({total.successes}/{outcomes})"
 
 
 def listing(patterns: "Sequence[Pattern]") -> None:
@@ -97,15 +97,15 @@ def listing(patterns: "Sequence[Pattern]") -> None:
         ("pattern", "type", "success", "uses", "state", "tags", "what"),
         [
             (
-                one.id,
-                one.kind,
-                rate(one),
-                str(one.total.usage),
-                _state(one),
-                line(", ".join(one.tags), 30),
-                line(one.name, 60),
+                pattern.id,
+                pattern.kind,
+                rate(pattern),
+                str(pattern.total.usage),
+                _state(pattern),
+                line(", ".join(pattern.tags), 30),
+                line(pattern.name, 60),
             )
-            for one in patterns
+            for pattern in patterns
         ],
     )
 
@@ -134,15 +134,15 @@ def as_json(pattern: "Pattern") -> dict[str, Any]:
         "first_discovered": day(pattern.first_discovered),
         "last_used": day(pattern.last_used),
         "tags": list(pattern.tags),
-        "source_loops": [source_json(one) for one in pattern.sources],
+        "source_loops": [source_json(source) for source in pattern.sources],
         "effectiveness_trend": [
             {
-                "timestamp": day(one.at),
-                "success_rate_snapshot": one.rate,
-                "sample_size": one.size,
-                "source_loops": list(one.loops),
+                "timestamp": day(snapshot.at),
+                "success_rate_snapshot": snapshot.rate,
+                "sample_size": snapshot.size,
+                "source_loops": list(snapshot.loops),
             }
-            for one in pattern.trend
+            for snapshot in pattern.trend
         ],
         "body": msgspec.to_builtins(pattern.body),
     }
@@ -164,10 +164,10 @@ def impact_json(pattern: "Pattern", stats: "LoopStats") -> dict[str, Any]:
     """What seeing the pattern was worth, in iterations."""
     from taofold.learning.metrics import impact
 
-    average, shown, held = impact(pattern, stats)
+    average, injected, held = impact(pattern, stats)
     return {
         "average_impact_iterations": None if average is None else round(average, 2),
-        "loops_shown": shown,
+        "loops_shown": injected,
         "control_loops": held,
     }
 
@@ -182,10 +182,10 @@ def page(pattern: "Pattern", stats: "LoopStats") -> None:
     if pattern.retired:
         give(f"Retired: {line(pattern.retired, _WIDE)}")
     give("Effectiveness:")
-    told = pattern.total
+    total = pattern.total
     label = "Failure Rate" if pattern.kind == "anti" else "Success Rate"
     give(f"  {label}: {rate(pattern)}{' on probation' * pattern.probation}")
-    give(f"  Usage Count: {told.usage}")
+    give(f"  Usage Count: {total.usage}")
     give(f"  Average Impact: {_impact(pattern, stats)}")
     if pattern.claim is not None:
         claimed = pattern.claim.counts
@@ -201,8 +201,8 @@ def page(pattern: "Pattern", stats: "LoopStats") -> None:
 def _impact(pattern: "Pattern", stats: "LoopStats") -> str:
     from taofold.learning.metrics import impact
 
-    average, shown, held = impact(pattern, stats)
-    n = f"n = {shown} shown, {held} control"
+    average, injected, held = impact(pattern, stats)
+    n = f"n = {injected} shown, {held} control"
     return f"not known yet ({n})" if average is None else f"{average:+.1f} iterations ({n})"
 
 
@@ -237,11 +237,11 @@ def _body(pattern: "Pattern") -> Iterator[str]:
             yield f"  Category: {approach.category}"
             yield f"  Average Iterations: {approach.average_iterations:.1f}"
             yield f"  Tools: {', '.join(approach.tools) or '—'}"
-            yield from (f"  {n}. {line(one, _WIDE)}" for n, one in enumerate(approach.steps, 1))
+            yield from (f"  {n}. {line(step, _WIDE)}" for n, step in enumerate(approach.steps, 1))
         case Avoidance() as avoid:
             yield f"Approach to avoid: {line(avoid.approach, _WIDE)}"
             yield f"  Failure Mode: {avoid.mode}"
-            yield from (f"  Symptom: {line(one, _WIDE)}" for one in avoid.symptoms)
+            yield from (f"  Symptom: {line(symptom, _WIDE)}" for symptom in avoid.symptoms)
             yield f"  Why it fails: {line(avoid.why, _WIDE)}"
             yield f"  Better Alternative: {line(avoid.better or avoid.better_id or '—', _WIDE)}"
         case CodeTemplate() as template:
@@ -255,7 +255,7 @@ def _body(pattern: "Pattern") -> Iterator[str]:
 def _block(title: str, text: str) -> Iterator[str]:
     if text:
         yield f"  {title}: |"
-        yield from (f"    {one}" for one in text.split("\n"))
+        yield from (f"    {row}" for row in text.split("\n"))
 
 
 def lineage(pattern: "Pattern", sources: "Sequence[PatternSource]") -> None:
@@ -272,14 +272,14 @@ def metrics(measured: "LearningMetrics", loops: "Sequence[LoopNote]") -> None:
     """Counts and benefit as a table, and the learning curve."""
     from taofold.learning.metrics import ENOUGH
 
-    said = measured.as_json()
-    rows: list[tuple[str, str]] = [("total_patterns", str(said["total_patterns"]))]
+    document = measured.as_json()
+    rows: list[tuple[str, str]] = [("total_patterns", str(document["total_patterns"]))]
     for part in ("patterns_by_type", "pattern_usage_stats", "cross_loop_benefit"):
-        rows += [(f"{part}.{name}", _figure(one)) for name, one in said[part].items()]
+        rows += [(f"{part}.{name}", _figure(figure)) for name, figure in document[part].items()]
     benefit = measured.benefit
     if not benefit.enough:
         rows = [(name, _YET if "improvement_" in name else text) for name, text in rows]
-    rows += [(name, _figure(said[name])) for name in ("retired_patterns", "last_updated")]
+    rows += [(name, _figure(document[name])) for name in ("retired_patterns", "last_updated")]
     table(("measure", "value"), rows)
     if not benefit.enough:
         say(
@@ -294,5 +294,5 @@ def _figure(thing: Any) -> str:
     if thing is None:
         return "—"
     if isinstance(thing, list):
-        return " to ".join([_figure(one) for one in cast("list[object]", thing)])
+        return " to ".join([_figure(element) for element in cast("list[object]", thing)])
     return f"{thing:g}" if isinstance(thing, float) else str(thing)

@@ -36,15 +36,16 @@ def _said(event: e.Event) -> str:
         case e.Decided():
             return _decided(event)
         case e.Observed():
-            seen = event.observation
-            said = seen.extraction or value(seen.result)
-            return f"[{event.index}] {seen.status} {duration(seen.duration_ms)}: {said}"
+            observation = event.observation
+            result_text = observation.extraction or value(observation.result)
+            took = duration(observation.duration_ms)
+            return f"[{event.index}] {observation.status} {took}: {result_text}"
         case e.Started():
             return f"[{event.index}]"
         case e.Replied():
             tokens = f"{number(event.usage.tokens)} tokens, {duration(event.ms)}"
-            said = event.text or ", ".join(call.name for call in event.calls)
-            return f"{tokens}{' (cached)' * event.cached}: {said}"
+            result_text = event.text or ", ".join(call.name for call in event.calls)
+            return f"{tokens}{' (cached)' * event.cached}: {result_text}"
         case _:
             return _rest(event)
 
@@ -57,8 +58,8 @@ def _decided(event: e.Decided) -> str:
 def _rest(event: e.Event) -> str:
     match event:
         case e.RunFinished():
-            said = event.error or ("" if event.output is None else value(event.output))
-            return f"{event.status} ({event.stop_reason}) {said}"
+            ending = event.error or ("" if event.output is None else value(event.output))
+            return f"{event.status} ({event.stop_reason}) {ending}"
         case e.Steered():
             return f"by {event.by}: {event.text}"
         case e.LimitHit():
@@ -123,21 +124,21 @@ class Difference(NamedTuple):
 
 def compare(a: Sequence[e.Record], b: Sequence[e.Record]) -> Difference:
     """The first event in which they differ, and the steps that do."""
-    mine, theirs = _told(a), _told(b)
+    first_run, theirs = _told(a), _told(b)
     first = next(
         (
-            (one, other)
-            for one, other in zip_longest(mine, theirs)
-            if one is None or other is None or _plain(one.event) != _plain(other.event)
+            (record, other)
+            for record, other in zip_longest(first_run, theirs)
+            if record is None or other is None or _plain(record.event) != _plain(other.event)
         ),
         None,
     )
     steps: list[tuple[int, list[str], list[str]]] = []
     pairs = zip_longest(fold(a).steps, fold(b).steps)
     for position, (step, other) in enumerate(pairs, 1):
-        one, two = _lines(step), _lines(other)
-        if one != two:
-            steps.append((position, one, two))
+        first_lines, second_lines = _lines(step), _lines(other)
+        if first_lines != second_lines:
+            steps.append((position, first_lines, second_lines))
     return Difference(first is None, first, steps)
 
 
@@ -147,14 +148,14 @@ def told(found: Difference) -> str:
         return "the same: every event agrees (times and ids apart)"
     lines = ["the first events that differ:"]
     for name, record in zip("AB", found.first, strict=True):
-        said = "nothing: the run ends here"
+        row = "nothing: the run ends here"
         if record is not None:
-            said = f"{record.seq:>4}  {kind(record.event)}  {essence(record.event, 160)}"
-        lines.append(f"  {name} {said}")
-    for position, one, two in found.steps:
+            row = f"{record.seq:>4}  {kind(record.event)}  {essence(record.event, 160)}"
+        lines.append(f"  {name} {row}")
+    for position, first_lines, two in found.steps:
         lines.append(f"step {position}")
-        lines += [f"  - {text}" for text in one if text not in two]
-        lines += [f"  + {text}" for text in two if text not in one]
+        lines += [f"  - {text}" for text in first_lines if text not in two]
+        lines += [f"  + {text}" for text in two if text not in first_lines]
     return "\n".join(lines)
 
 
@@ -172,15 +173,16 @@ def _plain(event: e.Event) -> Any:
 
 def _without(value: Any) -> Any:
     if is_object(value):
-        return {name: _without(one) for name, one in value.items() if name not in _LOOSE}
-    return [_without(one) for one in value] if is_array(value) else value
+        return {name: _without(member) for name, member in value.items() if name not in _LOOSE}
+    return [_without(member) for member in value] if is_array(value) else value
 
 
 def _lines(step: Step | None) -> list[str]:
     if step is None:
         return []
     lines = [f"{step.thought.type}: {clean(step.thought.content)}"]
-    for action, seen in zip(step.actions, step.observations, strict=False):
+    for action, observation in zip(step.actions, step.observations, strict=False):
         lines.append(f"→ {action.tool} {parameters(action.parameters, 200)}")
-        lines.append(f"← {seen.status}: {clean(seen.extraction or str(seen.result))[:300]}")
+        result = clean(observation.extraction or str(observation.result))
+        lines.append(f"← {observation.status}: {result[:300]}")
     return lines

@@ -81,16 +81,16 @@ class PlainVoice(SilentVoice):
 
     def action(self, action: Action, mark: str, *, child: bool) -> None:
         """Tool and parameters."""
-        place = f"[{mark}]" if mark else ""
+        label = f"[{mark}]" if mark else ""
         self._say(
-            f"  action{place} {action.tool} {parameters(action.parameters, 160)}", child=child
+            f"  action{label} {action.tool} {parameters(action.parameters, 160)}", child=child
         )
 
     def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
         """Status, duration, key line."""
-        place = f"[{mark}]" if mark else ""
-        said = key_line(seen, 160)
-        self._say(f"  {seen.status}{place} {duration(seen.duration_ms)}: {said}", child=child)
+        label = f"[{mark}]" if mark else ""
+        result = key_line(seen, 160)
+        self._say(f"  {seen.status}{label} {duration(seen.duration_ms)}: {result}", child=child)
         if totals:
             self._say(f"  so far {totals}", child=child)
 
@@ -117,7 +117,7 @@ def ended(event: e.RunFinished | e.Parked) -> str:
     if isinstance(event, e.Parked):
         what = "an answer" if event.reason == "awaiting_input" else "an approval"
         return f"waiting for {what}"
-    said = f"{event.status}: {event.stop_reason}"
+    text = f"{event.status}: {event.stop_reason}"
     if event.status == "finished" and not event.success:
-        said += " (not verified)"
-    return f"{said} — {event.error}" if event.error else said
+        text += " (not verified)"
+    return f"{text} — {event.error}" if event.error else text

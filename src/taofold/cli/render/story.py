@@ -48,8 +48,8 @@ def question(one: "Approval") -> list[str]:
         if not one.form:
             return [asks, f"  {call} approve {one.id}    (or deny)"]
         fields = ", ".join(map(str, one.form.get("properties", {})))
-        wanted = [f"  it wants: {line(fields, 200)}"] if fields else []
-        return [asks, *wanted, f'  {call} approve {one.id} --answer "…"    (or deny)']
+        field_lines = [f"  it wants: {line(fields, 200)}"] if fields else []
+        return [asks, *field_lines, f'  {call} approve {one.id} --answer "…"    (or deny)']
     what = f"it waits for: {one.preview.splitlines()[0] if one.preview else one.action.tool}"
     if not doubtful(one):
         return [what, f"  {call} approve {one.id}    (or deny)"]
@@ -72,16 +72,16 @@ def summary(state: RunState) -> list[str]:
     """What it called and how often, what failed and what was refused; no line says nothing."""
     calls, failed, refused = Counter[str](), Counter[str](), Counter[str]()
     for step in state.steps:
-        for action, seen in zip(step.actions, step.observations, strict=False):
+        for action, observation in zip(step.actions, step.observations, strict=False):
             if action.tool == FINISH:
                 continue
-            if seen.refused:
+            if observation.refused:
                 refused[action.tool] += 1
                 continue
             calls[action.tool] += 1
-            failed[action.tool] += seen.status in ("failure", "timeout")
-    told = [("calls", calls), ("failed", +failed), ("refused", refused)]
-    return [_line(name, count) for name, count in told if count][:_LINES]
+            failed[action.tool] += observation.status in ("failure", "timeout")
+    counted = [("calls", calls), ("failed", +failed), ("refused", refused)]
+    return [_line(name, count) for name, count in counted if count][:_LINES]
 
 
 def _line(name: str, count: Counter[str]) -> str:
@@ -145,9 +145,9 @@ class Story:
     def before(self, records: list[e.Record]) -> None:
         """Take in what was told in an earlier life of the run."""
         for record in records:
-            known = self._runs.setdefault(record.run, _Known())
-            known.state = _fold(known.state, record)
-            known.steps += isinstance(record.event, e.Proposed)
+            followed = self._runs.setdefault(record.run, _Known())
+            followed.state = _fold(followed.state, record)
+            followed.steps += isinstance(record.event, e.Proposed)
 
     def __call__(self, happening: Happening) -> None:
         """Tell one happening."""
@@ -157,14 +157,14 @@ class Story:
         if isinstance(happening, Progress):
             self._voice.busy(f"{happening.tool}: {line(happening.text, 80)}")
             return
-        known = self._runs.setdefault(happening.run, _Known())
-        before, known.state = known.state, _fold(known.state, happening)
-        self._tell(happening.run, happening.event, known, before)
+        followed = self._runs.setdefault(happening.run, _Known())
+        before, followed.state = followed.state, _fold(followed.state, happening)
+        self._tell(happening.run, happening.event, followed, before)
 
     def totals(self, run: str) -> str:
         """What the run has used so far."""
-        known = self._runs.get(run)
-        return "" if known is None else totals(known.state)
+        followed = self._runs.get(run)
+        return "" if followed is None else totals(followed.state)
 
     def _tell(self, run: str, event: e.Event, known: _Known, before: RunState) -> None:
         voice, child = self._voice, run != self._run
@@ -199,13 +199,15 @@ class Story:
         closed = event.key not in known.state.open
         opened = before.open.get(event.key)
         slots = () if opened is None else opened.slots
-        said = totals(known.state) if closed else ""
+        sums = totals(known.state) if closed else ""
         finish = event.index < len(slots) and slots[event.index].action.tool == FINISH
-        seen = event.observation
+        observation = event.observation
         if not finish:
-            self._voice.observation(seen, _mark(event.index, len(slots) > 1), said, child=child)
-        elif seen.status != "success":
-            self._voice.observation(seen, "", said, child=child)
+            self._voice.observation(
+                observation, _mark(event.index, len(slots) > 1), sums, child=child
+            )
+        elif observation.status != "success":
+            self._voice.observation(observation, "", sums, child=child)
         if closed:
             self._voice.busy("the model thinks")
 
@@ -213,10 +215,10 @@ class Story:
         voice = self._voice
         match event.verdict:
             case "ask":
-                said = f"asks for approval (tier {event.tier}): {why(event.reason)}"
+                text = f"asks for approval (tier {event.tier}): {why(event.reason)}"
                 if event.request is not None:
-                    said = f"asks in the middle of its call: {event.reason}"
-                self._held.append((said, child))
+                    text = f"asks in the middle of its call: {event.reason}"
+                self._held.append((text, child))
                 if not self._waved:
                     self._release()
             case "allow" if event.reason == WAVED:
@@ -230,13 +232,13 @@ class Story:
                 pass
             case _:
                 self._release()
-                said = f": {event.reason}" if event.reason else ""
-                voice.note(f"{event.verdict} by {event.decider}{said}", alarm=True, child=child)
+                text = f": {event.reason}" if event.reason else ""
+                voice.note(f"{event.verdict} by {event.decider}{text}", alarm=True, child=child)
 
     def _release(self) -> None:
         """Tell the questions that were held back."""
-        for said, child in self._held:
-            self._voice.note(said, child=child)
+        for text, child in self._held:
+            self._voice.note(text, child=child)
         self._held.clear()
 
     def _beside(self, event: e.Event, *, child: bool) -> None:

@@ -33,7 +33,7 @@ _LEAST: Final = 20
 
 def runs_table(rows: "Sequence[RunRow]", now: int) -> None:
     """Runs, one line each."""
-    told = [
+    table_rows = [
         (
             row.run,
             row.status,
@@ -44,24 +44,24 @@ def runs_table(rows: "Sequence[RunRow]", now: int) -> None:
         )
         for row in rows
     ]
-    table(("run", "status", "changed", "agent", "", "goal"), told)
+    table(("run", "status", "changed", "agent", "", "goal"), table_rows)
 
 
 def approvals_table(pending: "Sequence[Approval]", now: int, live: Collection[str]) -> None:
     """Pending actions, one line each; the runs `live` ask at a terminal of their own."""
-    told = [
+    table_rows = [
         (
-            one.id,
-            line(one.action.tool, 24),
-            str(int(one.tier)),
-            ago(one.asked_at, now),
-            _until(one, now),
-            "asked at a terminal" if one.run in live else "",
-            line(one.question or one.preview, 70),
+            approval.id,
+            line(approval.action.tool, 24),
+            str(int(approval.tier)),
+            ago(approval.asked_at, now),
+            _until(approval, now),
+            "asked at a terminal" if approval.run in live else "",
+            line(approval.question or approval.preview, 70),
         )
-        for one in pending
+        for approval in pending
     ]
-    table(("id", "tool", "tier", "asked", "open", "", "what"), told)
+    table(("id", "tool", "tier", "asked", "open", "", "what"), table_rows)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -82,13 +82,13 @@ def _rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    shown = fitting(head, rows, console.width)
+    columns = fitting(head, rows, console.width)
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for position in shown:
+    for position in columns:
         whole = position not in (0, len(head) - 1)
         drawn.add_column(head[position], no_wrap=whole, overflow="ellipsis" if whole else "fold")
     for row in rows:
-        drawn.add_row(*[Text(row[at], _COLOURS.get(row[at], "")) for at in shown])
+        drawn.add_row(*[Text(row[at], _COLOURS.get(row[at], "")) for at in columns])
     console.print(drawn)
 
 
@@ -100,10 +100,10 @@ def fitting(head: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> li
     """
     widths = [max([len(row[at]) for row in (head, *rows)]) + 3 for at in range(len(head))]
     widths[-1] = min(widths[-1], _LEAST + 3)
-    shown = list(range(len(head)))
-    while len(shown) > 1 and sum([widths[at] for at in shown]) > room:
-        shown.pop(-2 if len(shown) > 3 else -1)
-    return shown
+    columns = list(range(len(head)))
+    while len(columns) > 1 and sum([widths[at] for at in columns]) > room:
+        columns.pop(-2 if len(columns) > 3 else -1)
+    return columns
 
 
 def _for(row: "RunRow") -> str:

@@ -75,13 +75,13 @@ class RichVoice(SilentVoice):
         sign, colour = _SIGNS.get(seen.status, ("?", "default"))
         took = duration(seen.duration_ms) if seen.duration_ms else ""
         room = self.console.width - 12 - 4 * child - len(took)
-        said = key_line(seen, max(30, room))
+        result = key_line(seen, max(30, room))
         text = Text.assemble(
             (f"{mark} " if mark else "", "dim"),
-            (said, "" if seen.status == "success" else colour),
+            (result, "" if seen.status == "success" else colour),
             (f"  {took}" if took else "", "dim"),
         )
-        beside = totals if len(said) + len(totals) + 4 <= room else ""
+        beside = totals if len(result) + len(totals) + 4 <= room else ""
         self._print(sign, text, child=child, style=colour, right=beside)
         if totals and not beside:
             self._print("", Text(""), child=child, right=totals)
@@ -119,8 +119,8 @@ class RichVoice(SilentVoice):
 
     def _now(self) -> Text:
         width = max(10, self.console.width - len(self._doing) - 8)
-        said = line(self._tail, _TAIL)
-        return Text.assemble((self._doing, "dim"), "  ", (said[-width:], "dim italic"))
+        tail = line(self._tail, _TAIL)
+        return Text.assemble((self._doing, "dim"), "  ", (tail[-width:], "dim italic"))
 
     def _stop(self) -> None:
         if self._status is not None:

@@ -16,17 +16,17 @@ _BEFORE: Final = 12
 
 def line(text: object, width: int = 100) -> str:
     """`text` on one line of at most `width` characters."""
-    said = " ".join(clean(str(text)[: width * 8]).split())
-    return said if len(said) <= width else f"{said[: width - 1]}…"
+    flat = " ".join(clean(str(text)[: width * 8]).split())
+    return flat if len(flat) <= width else f"{flat[: width - 1]}…"
 
 
 def value(thing: Any, width: int = 60) -> str:
     """A JSON value on one short line."""
     try:
-        said = json.dumps(thing, ensure_ascii=False)
+        text = json.dumps(thing, ensure_ascii=False)
     except (TypeError, ValueError):
-        said = repr(thing)
-    return line(said, width)
+        text = repr(thing)
+    return line(text, width)
 
 
 def parameters(given: dict[str, Any], width: int = 100) -> str:

@@ -69,12 +69,12 @@ def go_on(
     from taofold.cli.runs.show import started_of
 
     refuse("carry on a run")
-    made: Agent[Any, Any] = make(recorded(started_of(name, records), agent, model))
+    resumed: Agent[Any, Any] = make(recorded(started_of(name, records), agent, model))
     log = open_store()
     result = drive(
         log,
         name,
-        lambda listener, approver: made.but(approve=approver, log=log).resume(
+        lambda listener, approver: resumed.but(approve=approver, log=log).resume(
             name, listener=listener, takeover=takeover
         ),
         approve=approve,
@@ -162,14 +162,14 @@ def delete(
     from taofold.cli.runs.status import children, driven
 
     async def named(log: "Log") -> list[str]:
-        found: list[str] = []
-        for one in runs:
-            name = await find(log, one)
-            found += [name, *await children(log, name)]
-        for name in found:
+        names: list[str] = []
+        for prefix in runs:
+            name = await find(log, prefix)
+            names += [name, *await children(log, name)]
+        for name in names:
             if driven(await log.row(name)):
                 fail(f"{name} is being driven by a live process; cancel it first", code=1)
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(names))
 
     names = with_log(named)
     many = f"{len(names)} run{'s' * (len(names) > 1)}"

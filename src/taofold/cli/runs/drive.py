@@ -126,7 +126,7 @@ def as_json(result: "RunResult[Any]") -> dict[str, Any]:
             "usd": round(usage.usd, 9),
         },
         "seconds": result.state.active_ms / 1000,
-        "pending": [pending_json(one) for one in result.pending],
+        "pending": [pending_json(approval) for approval in result.pending],
     }
 
 
@@ -150,8 +150,8 @@ def pending_json(one: "Approval") -> dict[str, Any]:
 
 def _next(result: "RunResult[Any]") -> None:
     say("")
-    for one in result.pending:
-        say("\n".join(question(one)))
+    for approval in result.pending:
+        say("\n".join(question(approval)))
     say(f"then:\n  {invocation()} runs resume {result.run_id}")
 
 

@@ -35,11 +35,11 @@ def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
         waiting: list[tuple[str, Agent[Any, Any] | None]] = [(name, None)]
         spans: list[Span] = []
         while waiting:
-            one, caller = waiting.pop(0)
-            records = await log.read(one)
-            made = _agent(started_of(one, records), caller) if content else None
-            spans += spans_of(records, roots, await _prompts(made, log, one))
-            waiting += [(row.run, made) for row in await log.rows(parent=one, limit=0)]
+            current, caller = waiting.pop(0)
+            records = await log.read(current)
+            driven = _agent(started_of(current, records), caller) if content else None
+            spans += spans_of(records, roots, await _prompts(driven, log, current))
+            waiting += [(row.run, driven) for row in await log.rows(parent=current, limit=0)]
         return name, spans
 
     return with_log(work)
@@ -62,8 +62,8 @@ def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[An
     stand_in = ReplayModel(started.model, started.profile)
     if caller is not None:
         below = [tool.agent for tool in caller.toolset.values() if tool.agent is not None]
-        found = next((one for one in below if one.name == started.agent), None)
-        return None if found is None else found.but(model=stand_in)
+        child = next((callee for callee in below if callee.name == started.agent), None)
+        return None if child is None else child.but(model=stand_in)
     try:
         return make(recorded(started), stand_in)
     except (TaofoldError, ExceptionGroup, ImportError, OSError):
@@ -225,10 +225,10 @@ async def _take(log: "Log", records: "list[Record]", source: str) -> str:
 
     owner = Principal()
     try:
-        kept = taken_in(records, source, principal=owner, at=clock())
+        history = taken_in(records, source, principal=owner, at=clock())
     except ValueError as error:
         raise ConfigError(f"it is no run: {error}", path=source) from error
-    state, run = fold(kept), kept[0].run
+    state, run = fold(history), history[0].run
     started = state.started
     row = RunRow(
         run=run,
@@ -237,22 +237,22 @@ async def _take(log: "Log", records: "list[Record]", source: str) -> str:
         goal=state.goal[:500],
         agent=started.agent if started else "",
         principal=owner.id,
-        created_at=kept[0].at,
-        updated_at=kept[-1].at,
+        created_at=history[0].at,
+        updated_at=history[-1].at,
     )
     try:
-        await log.create(row, records=kept, disk=True)
+        await log.create(row, records=history, disk=True)
     except Conflict as error:
         raise ConfigError(
             f"there is already a run {run!r}; take it in under another id with --as ID"
         ) from error
-    for one in started.imported.claims if started and started.imported else ():
-        said = [*one.decisions, *(["begun"] if one.started else [])]
-        say(f"note: {one.tool}: the file says {', '.join(said)}; that counts for nothing here")
+    for claim in started.imported.claims if started and started.imported else ():
+        claimed = [*claim.decisions, *(["begun"] if claim.started else [])]
+        say(f"note: {claim.tool}: the file says {', '.join(claimed)}; that counts for nothing here")
     return run
 
 
 def _known(name: str, *, writing: bool = False) -> None:
     if name not in FORMATS:
-        known = ", ".join((*FORMATS, *TRACES)) if writing else ", ".join(FORMATS)
-        fail(f"--format is one of {known}, not {name!r}")
+        choices = ", ".join((*FORMATS, *TRACES)) if writing else ", ".join(FORMATS)
+        fail(f"--format is one of {choices}, not {name!r}")

@@ -46,13 +46,13 @@ async def find(log: "Log", said: str) -> str:
         return (await log.row(said)).run
     if said == "last" and (newest := await _newest(log)):
         return newest
-    found = await log.ids(said, limit=_SHOWN + 1) if said else []
-    if len(found) == 1:
-        return found[0]
-    if found:
-        many = f"more than {_SHOWN}" if len(found) > _SHOWN else str(len(found))
-        shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
-        raise ConfigError(f"{said!r} is the beginning of {many} runs: {shown}")
+    ids = await log.ids(said, limit=_SHOWN + 1) if said else []
+    if len(ids) == 1:
+        return ids[0]
+    if ids:
+        many = f"more than {_SHOWN}" if len(ids) > _SHOWN else str(len(ids))
+        listed = ", ".join(ids[:_SHOWN]) + (", …" if len(ids) > _SHOWN else "")
+        raise ConfigError(f"{said!r} is the beginning of {many} runs: {listed}")
     recent = [row.run for row in await log.rows(limit=_RECENT)]
     near = get_close_matches(said, recent, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"see `{invocation()} runs list`"

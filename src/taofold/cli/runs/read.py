@@ -51,8 +51,8 @@ def list_runs(
             rows = await log.rows(status=status, session=session, limit=limit)
         else:
             rows = await log.rows(status="running", session=session, limit=0)
-        seen = [replace(row, status=await status_of(log, row)) for row in rows]
-        return [row for row in seen if status in ("", row.status)][:limit]
+        current = [replace(row, status=await status_of(log, row)) for row in rows]
+        return [row for row in current if status in ("", row.status)][:limit]
 
     rows = with_log(work)
     if json:
@@ -129,11 +129,11 @@ def check(run: options.Run, json: options.Json = False) -> None:
 
     items = judge(with_log(work)[1])
     if json:
-        told = [
+        document = [
             {"name": i.name, "passed": i.passed, "steps": i.steps, "detail": i.detail}
             for i in items
         ]
-        give_json(told)
+        give_json(document)
     else:
         for item in items:
             sign = "pass" if item.passed else "FAIL"
@@ -155,12 +155,12 @@ def diff(
     async def work(log: "Log") -> "tuple[list[Record], list[Record]]":
         return (await records_of(log, first))[1], (await records_of(log, second))[1]
 
-    found = compare(*with_log(work))
+    difference = compare(*with_log(work))
     if json:
-        give_json(found.as_json())
+        give_json(difference.as_json())
     else:
-        give(told(found))
-    if not found.same:
+        give(told(difference))
+    if not difference.same:
         raise typer.Exit(UNREACHED)
 
 
@@ -176,9 +176,9 @@ def replay(run: options.Run, agent: options.AgentName = "", json: options.Json =
         records = await log.read(name)
         started = started_of(name, records)
         stand_in = ReplayModel(started.model, started.profile)
-        made = make(recorded(started, agent), stand_in).but(log=log)
+        replayed = make(recorded(started, agent), stand_in).but(log=log)
         try:
-            await made.replay(name)
+            await replayed.replay(name)
         except ReplayDiverged as error:
             return name, len(records), error
         return name, len(records), None

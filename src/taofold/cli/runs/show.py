@@ -61,9 +61,9 @@ def state_json(run: str, state: RunState, records: Sequence[e.Record]) -> dict[s
 
 def tell(run: str, records: Sequence[e.Record], *, travelled: bool) -> None:
     """The run on standard output, as its trace was."""
-    kept = live(records)
+    alive = live(records)
     story = Story(_voice(), run, waved=True)
-    for record in kept:
+    for record in alive:
         story(record)
     state = fold(records)
     for text in _state(state, records[-1].seq if records else -1, travelled=travelled):
@@ -71,22 +71,22 @@ def tell(run: str, records: Sequence[e.Record], *, travelled: bool) -> None:
 
 
 def _state(state: RunState, seq: int, *, travelled: bool) -> list[str]:
-    told = [""]
+    lines = [""]
     if travelled:
-        told.append(f"state after event {seq}: {state.status} ({totals(state)})")
+        lines.append(f"state after event {seq}: {state.status} ({totals(state)})")
     elif state.status in ("running", "new"):
-        told.append(f"status: {state.status} ({totals(state)})")
+        lines.append(f"status: {state.status} ({totals(state)})")
     for opened in state.open.values():
         for slot in opened.slots:
             if slot.observation is None:
                 doing = "started, not observed" if slot.started else "not started"
-                said = f"{slot.action.tool} {parameters(slot.action.parameters, 80)}"
-                told.append(f"open: {said} ({doing})")
-    told += [f"data: {name} = {value(said, 100)}" for name, said in state.data.items()]
+                call = f"{slot.action.tool} {parameters(slot.action.parameters, 80)}"
+                lines.append(f"open: {call} ({doing})")
+    lines += [f"data: {name} = {value(datum, 100)}" for name, datum in state.data.items()]
     if state.output is not None:
         output = state.output
-        told += ["answer:", output if isinstance(output, str) else value(output, 2000)]
-    return told if len(told) > 1 else []
+        lines += ["answer:", output if isinstance(output, str) else value(output, 2000)]
+    return lines if len(lines) > 1 else []
 
 
 def _voice() -> "Voice":

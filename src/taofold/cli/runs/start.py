@@ -20,15 +20,15 @@ def assigned(said: Sequence[str]) -> dict[str, Any]:
 
     Ends the program if one is not KEY=VALUE, or a key is given twice.
     """
-    found: dict[str, Any] = {}
-    for one in said:
-        key, sign, text = one.partition("=")
+    assignments: dict[str, Any] = {}
+    for assignment in said:
+        key, sign, text = assignment.partition("=")
         if not sign or not _NAME.fullmatch(key):
-            fail(f"--set takes KEY=VALUE, KEY being a name, not {one!r}")
-        if key in found:
+            fail(f"--set takes KEY=VALUE, KEY being a name, not {assignment!r}")
+        if key in assignments:
             fail(f"--set gives {key!r} twice")
-        found[key] = _value(text)
-    return found
+        assignments[key] = _value(text)
+    return assignments
 
 
 def _value(text: str) -> Any:
@@ -121,14 +121,14 @@ def run(
     files = [Attachment(path) for path in attach or ()]
     for file in files:
         file.load()  # what is wrong with a file is said before anything else happens
-    said = {
+    bounds = {
         "steps": steps,
         "tool_calls": tool_calls,
         "seconds": seconds,
         "tokens": tokens,
         "usd": usd,
     }
-    limits: dict[str, float] = {name: v for name, v in said.items() if v is not None}
+    limits: dict[str, float] = {name: v for name, v in bounds.items() if v is not None}
     choice = chosen(
         agent,
         root,
@@ -140,13 +140,13 @@ def run(
         tools=tools or (),
         recursive=recursive,
     )
-    made = make(choice)
+    chosen_agent = make(choice)
     log = open_store(create=True)
     name = new_id()
     result = drive(
         log,
         name,
-        lambda listener, approver: made.but(approve=approver, log=log).run(
+        lambda listener, approver: chosen_agent.but(approve=approver, log=log).run(
             [goal, *files] if files else goal,
             run_id=name,
             session=session,

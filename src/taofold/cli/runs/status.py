@@ -25,8 +25,8 @@ async def status(log: Log, row: RunRow) -> str:
     if row.status != "running" or driven(row):
         return row.status
     events = [record.event for record in await log.read(row.run)]
-    began = next((n for n, one in enumerate(events) if isinstance(one, e.Forked)), None)
-    alone = began is not None and not any(isinstance(one, e.Resumed) for one in events[began:])
+    began = next((n for n, event in enumerate(events) if isinstance(event, e.Forked)), None)
+    alone = began is not None and not any(isinstance(event, e.Resumed) for event in events[began:])
     return "forked" if alone else "interrupted"
 
 
@@ -62,7 +62,7 @@ async def end(log: Log, run: str) -> bool:
 
 async def children(log: Log, run: str) -> list[str]:
     """The runs that `run` started, and theirs."""
-    found: list[str] = []
+    descendants: list[str] = []
     for row in await log.rows(parent=run, limit=0):
-        found += [row.run, *await children(log, row.run)]
-    return found
+        descendants += [row.run, *await children(log, row.run)]
+    return descendants

@@ -169,16 +169,20 @@ def _named(said: Sequence[str], root: Path | None, model: str) -> "dict[str, Age
     """The agents by name: what stands before `=`, else the file's stem or the attribute."""
     from taofold.cli.agents import chosen, is_file, make
 
-    found: dict[str, Agent[Any, Any]] = {}
-    for one in said or [""]:
-        name, sign, agent = one.partition("=")
+    named: dict[str, Agent[Any, Any]] = {}
+    for argument in said or [""]:
+        name, sign, agent = argument.partition("=")
         if not sign:
-            agent = one
-            name = Path(one).stem if is_file(one) else one.rpartition(":")[2] or "default"
-        if name in found:
+            agent = argument
+            name = (
+                Path(argument).stem
+                if is_file(argument)
+                else argument.rpartition(":")[2] or "default"
+            )
+        if name in named:
             fail(f"two agents are called {name!r}: name one with NAME={agent}")
-        found[name] = make(chosen(agent, root, model=model))
-    return found
+        named[name] = make(chosen(agent, root, model=model))
+    return named
 
 
 def rebuilt(started: "RunStarted") -> "Agent[Any, Any] | None":
@@ -258,8 +262,8 @@ def add(
     from taofold.cli.ancestry import refuse
 
     refuse("make a token")
-    said = _tokens(token_file).add(principal, role or (), seconds=days * 86_400)
-    give(said)
+    token = _tokens(token_file).add(principal, role or (), seconds=days * 86_400)
+    give(token)
     say("keep it: it is not shown again")
     if not role:
         say("it has no role, so it may only ask who it is; --role USER may start runs")
@@ -270,14 +274,15 @@ def list_tokens(token_file: TokenFile = None, json: options.Json = False) -> Non
     """The tokens, without their secrets."""
     from taofold.server.auth.tokens import shown
 
-    found = [shown(token) for token in _tokens(token_file).all()]
+    tokens = [shown(token) for token in _tokens(token_file).all()]
     if json:
-        give_json(found)
-    elif not found:
+        give_json(tokens)
+    elif not tokens:
         say(f"there are no tokens; {invocation()} serve tokens add NAME --role USER makes one")
-    for one in [] if json else found:
-        ended = "revoked" if one["revoked_at"] else one["expires_at"] or "until revoked"
-        give(f"{one['id']}  {one['principal']:20} {','.join(one['roles']) or '-':20} {ended}")
+    for token in [] if json else tokens:
+        ended = "revoked" if token["revoked_at"] else token["expires_at"] or "until revoked"
+        roles = ",".join(token["roles"]) or "-"
+        give(f"{token['id']}  {token['principal']:20} {roles:20} {ended}")
 
 
 @tokens_app.command("local")

@@ -118,12 +118,12 @@ def work(
     )
 
     async def until_told() -> None:
-        told = asyncio.Event()
-        for one in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(one, told.set)
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await server.start()
         say(f"working for {', '.join(server.catalog.names)}; at most {most_runs} runs at once")
-        await told.wait()
+        await stop.wait()
         say("stopping: others go on with what is under way")
         await server.stop()
         await log.close()

@@ -76,10 +76,10 @@ def _entrance(tokens: Path) -> "McpEntrance":
     from taofold.server.auth.tokens import LocalToken, TokenStore
     from taofold.server.mcp import McpEntrance
 
-    known, local = TokenStore(tokens), LocalToken.of_user()
-    known.all()  # a file that cannot be read is said now
+    store, local = TokenStore(tokens), LocalToken.of_user()
+    store.all()  # a file that cannot be read is said now
     local.value()
-    return McpEntrance.of(known, local, home())
+    return McpEntrance.of(store, local, home())
 
 
 def _fronted(app: Any, entrance: "McpEntrance") -> Any:
@@ -110,17 +110,19 @@ def _offers(
 
     if not agents and not tools:
         raise ConfigError("name what to offer: agent files, module:attr, or tools")
-    made, settings = list[Any](), dict[str, Any]()
-    for said in agents:
-        name, sign, agent = said.partition("=") if _NAMED.match(said) else ("", "", said)
+    offered, settings = list[Any](), dict[str, Any]()
+    for argument in agents:
+        name, sign, agent = (
+            argument.partition("=") if _NAMED.match(argument) else ("", "", argument)
+        )
         choice = chosen(agent, root, model=model)
-        one = make(choice)
-        if not sign and one.name == UNNAMED and is_file(agent):
+        served = make(choice)
+        if not sign and served.name == UNNAMED and is_file(agent):
             name = Path(agent).stem
-        made.append(one.but(name=name) if name else one)
-        settings[made[-1].name] = choice.settings()
-    found: list[Any] = []
+        offered.append(served.but(name=name) if name else served)
+        settings[offered[-1].name] = choice.settings()
+    functions: list[Any] = []
     for name in tools:
         thing = load(name, Path.cwd())
-        found += list(thing) if isinstance(thing, list | tuple) else [thing]  # pyright: ignore[reportUnknownArgumentType]
-    return Offers.of(made, found, log=log, policy=operator_policy(), settings=settings)
+        functions += list(thing) if isinstance(thing, list | tuple) else [thing]  # pyright: ignore[reportUnknownArgumentType]
+    return Offers.of(offered, functions, log=log, policy=operator_policy(), settings=settings)

@@ -44,22 +44,22 @@ _ENCODER: Final = EventEncoder()
 
 async def talk(call: ApiCall) -> Response:
     """Start a run of the thread, or carry on the one that waits for the client."""
-    said: RunAgentInput = call.body
+    body: RunAgentInput = call.body
     server = call.server
-    thread, name = _named(said.thread_id), _named(said.run_id)
+    thread, name = _named(body.thread_id), _named(body.run_id)
     server.watching.room(call.principal.id)
     session = views.inner_session(call.principal, f"ag-ui/{thread}")
     rows = await server.log.rows(session=session, limit=1)
     last = rows[0] if rows and rows[0].status not in ENDED else None
     notes: list[BaseEvent] = []
-    if said.resume:
-        answers = {entry.interrupt_id: decision(entry) for entry in said.resume}
+    if body.resume:
+        answers = {entry.interrupt_id: decision(entry) for entry in body.resume}
         run = _asking(last, answers)
         tail = Tail(server.log, run)
-        known = [record async for record in tail.pull()]
+        records = [record async for record in tail.pull()]
         taken, notes = await _decide(call, answers)
         scene = Scene(run, thread, name, taken)
-        scene.before(known)
+        scene.before(records)
     elif last is not None:
         if last.status != "waiting":
             raise Problem(409, "session_busy", "the thread has a run that has not ended")
@@ -67,10 +67,10 @@ async def talk(call: ApiCall) -> Response:
         scene = Scene(last.run, thread, name)
         scene.before([record async for record in tail.pull()])
     else:
-        run = await _start(call, said, session)
+        run = await _start(call, body, session)
         tail, scene = Tail(server.log, run), Scene(run, thread, name)
-    if said.tools:
-        ignored = [tool.name for tool in said.tools]
+    if body.tools:
+        ignored = [tool.name for tool in body.tools]
         notes.append(CustomEvent(name="tools_ignored", value=ignored))
     return sent(server, allowed(call, tail.run, _frames(call, scene, tail, notes)))
 
@@ -99,9 +99,11 @@ async def _events(
                 yield event
             if scene.ended:
                 return
-            if channel.reports != heard and (said := channel.progress) is not None:
+            if channel.reports != heard and (progress := channel.progress) is not None:
                 heard = channel.reports
-                for event in scene.report(said.run, said.tool, said.text[:LONGEST_REPORT]):
+                for event in scene.report(
+                    progress.run, progress.tool, progress.text[:LONGEST_REPORT]
+                ):
                     yield event
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
@@ -127,10 +129,10 @@ async def _start(call: ApiCall, said: RunAgentInput, session: str) -> str:
     """
     server = call.server
     props: Any = said.forwarded_props
-    wanted = props.get("agent") if is_object(props) else None
-    name, agent = offered(server, str(wanted or ""))
+    agent_name = props.get("agent") if is_object(props) else None
+    name, agent = offered(server, str(agent_name or ""))
     run, goal = new_id(), _goal(said)
-    context = "; ".join(f"{one.description}: {one.value}" for one in said.context or ())
+    context = "; ".join(f"{entry.description}: {entry.value}" for entry in said.context or ())
     try:
         await server.worker.begin(
             server.engine,

@@ -108,27 +108,29 @@ def finished(run: str, thread: str, name: str, end: e.RunFinished, use: Any) -> 
     if failed(end):
         return ag.RunErrorEvent(message=why(end), code=end.stop_reason)
     cancelled = end.status == "cancelled"
-    said = {"run": run, "success": end.success, "stopReason": end.stop_reason}
+    result = {"run": run, "success": end.success, "stopReason": end.stop_reason}
     return ag.RunFinishedEvent(
         thread_id=thread,
         run_id=name,
         outcome=ag.RunFinishedCancelledOutcome() if cancelled else ag.RunFinishedSuccessOutcome(),
-        result={**said, "output": end.output},
+        result={**result, "output": end.output},
         usage=use or None,
     )
 
 
 def usage(before: Mapping[str, Usage], state: RunState) -> list[ag.TokenUsage]:
     """Tokens by model since `before`: an activation reports only its own calls."""
-    told: list[ag.TokenUsage] = []
+    usages: list[ag.TokenUsage] = []
     for model, spent in state.usage_by_model.items():
-        known = before.get(model, Usage())
-        asked = spent.input_tokens - known.input_tokens
-        said = spent.output_tokens - known.output_tokens
-        if asked or said:
+        earlier = before.get(model, Usage())
+        input_tokens = spent.input_tokens - earlier.input_tokens
+        output_tokens = spent.output_tokens - earlier.output_tokens
+        if input_tokens or output_tokens:
             named = model or None
-            told.append(ag.TokenUsage(model=named, input_tokens=asked, output_tokens=said))
-    return told
+            usages.append(
+                ag.TokenUsage(model=named, input_tokens=input_tokens, output_tokens=output_tokens)
+            )
+    return usages
 
 
 def view(run: str, state: RunState) -> dict[str, JSON]:

@@ -74,9 +74,9 @@ def decision(entry: ResumeEntry) -> schemas.Decide:
     if entry.status == "cancelled":
         return _decide(entry, "deny", {"reason": "cancelled by the client"})
     payload: Any = entry.payload
-    said: dict[str, Any] = dict(payload) if is_object(payload) else {}
-    rest = {name: said[name] for name in ("reason", "digest") if said.get(name)}
-    approved, parameters, answer = (said.get(n) for n in ("approved", "parameters", "answer"))
+    fields: dict[str, Any] = dict(payload) if is_object(payload) else {}
+    rest = {name: fields[name] for name in ("reason", "digest") if fields.get(name)}
+    approved, parameters, answer = (fields.get(n) for n in ("approved", "parameters", "answer"))
     if approved is None and parameters is None and isinstance(answer, str):
         return _decide(entry, "answer", {**rest, "answer": answer})
     if approved is False and answer is None:
@@ -94,9 +94,9 @@ def decision(entry: ResumeEntry) -> schemas.Decide:
     )
 
 
-def _decide(entry: ResumeEntry, decision: str, said: dict[str, Any]) -> schemas.Decide:
+def _decide(entry: ResumeEntry, decision: str, fields: dict[str, Any]) -> schemas.Decide:
     try:
-        return schemas.Decide.model_validate({**said, "decision": decision})
+        return schemas.Decide.model_validate({**fields, "decision": decision})
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise Problem(422, "resume", f"interrupt {entry.interrupt_id!r}: {fault}") from None

@@ -150,15 +150,15 @@ class Scene:
                     self._children[run] = state.started.agent
                     yield self._child_started(run)
             case e.Proposed():
-                for one in self._proposed(record, event):
-                    yield self._of(run, one)
+                for part in self._proposed(record, event):
+                    yield self._of(run, part)
             case e.Decided():
                 yield from self._decided(record, event)
             case e.StartedOnce():
                 yield from self._autonomous(run, event, state)
             case e.Observed():
-                for one in self._observed(run, event, state):
-                    yield self._of(run, one)
+                for part in self._observed(run, event, state):
+                    yield self._of(run, part)
             case _:
                 note = agui_events.beside(event)
                 if note is not None:
@@ -177,13 +177,13 @@ class Scene:
                 yield from agui_events.call_events(here, name, action)
 
     def _decided(self, record: e.Record, event: e.Decided) -> Iterator[ag.BaseEvent]:
-        place = (record.run, event.key, event.index)
+        call = (record.run, event.key, event.index)
         if event.verdict == "ask":
-            self._asks[place] = record
+            self._asks[call] = record
             return
-        asked = self._asks.pop(place, None)
-        if asked is not None:
-            yield self._of(record.run, agui_events.resolved_event(asked, event))
+        question = self._asks.pop(call, None)
+        if question is not None:
+            yield self._of(record.run, agui_events.resolved_event(question, event))
 
     def _autonomous(
         self, run: str, event: e.StartedOnce, state: RunState
@@ -197,9 +197,9 @@ class Scene:
             yield self._of(run, ag.CustomEvent(name="autonomous_action", value=value))
 
     def _observed(self, run: str, event: e.Observed, state: RunState) -> Iterator[ag.BaseEvent]:
-        place = (run, event.key, event.index)
-        self._asks.pop(place, None)
-        name, action = self._calls[place]
+        call = (run, event.key, event.index)
+        self._asks.pop(call, None)
+        name, action = self._calls[call]
         if action.tool != FINISH:
             yield agui_events.result_event(name, event.observation)
         if event.key not in state.open and (run, event.key) in self._steps:
@@ -210,19 +210,19 @@ class Scene:
         """The run waits for a person, if anybody is asked who has not answered yet."""
         if run != self.run:
             return
-        asked = [
+        interrupts = [
             interrupt(record, *self._calls[place], child="" if place[0] == run else place[0])
             for place, record in self._asks.items()
             if f"{record.run}:{record.seq}" not in self._answered
         ]
-        if not asked:
+        if not interrupts:
             return
         yield from self._paused()
         self.ended = True
         yield ag.RunFinishedEvent(
             thread_id=self.thread,
             run_id=self.name,
-            outcome=ag.RunFinishedInterruptOutcome(interrupts=asked),
+            outcome=ag.RunFinishedInterruptOutcome(interrupts=interrupts),
             usage=agui_events.usage(self._spent, self._states[run]) or None,
         )
 
@@ -232,7 +232,7 @@ class Scene:
             yield self._of(run, ag.StepFinishedEvent(step_name=_step(key)))
         yield from self._message_ended()
         for child in reversed(self._children):
-            ids = [f"{child}:{r.seq}" for place, r in self._asks.items() if place[0] == child]
+            ids = [f"{child}:{r.seq}" for call, r in self._asks.items() if call[0] == child]
             outcome = ag.SubagentFinishedSuspendedOutcome(interrupt_ids=ids)
             yield ag.SubagentFinishedEvent(subagent_run_id=child, outcome=outcome)
 
@@ -259,11 +259,11 @@ class Scene:
 
     def _closed(self, run: str) -> Iterator[ag.BaseEvent]:
         """Close what `run` left open for good: the steps and questions of a cut branch."""
-        for here, key in [one for one in self._steps if one[0] == run]:
+        for here, key in [step for step in self._steps if step[0] == run]:
             del self._steps[here, key]
             yield self._of(run, ag.StepFinishedEvent(step_name=_step(key)))
-        for place in [place for place in self._asks if place[0] == run]:
-            del self._asks[place]
+        for call in [call for call in self._asks if call[0] == run]:
+            del self._asks[call]
 
     def _child_started(self, run: str) -> ag.SubagentStartedEvent:
         parent = run.rpartition(".")[0]
@@ -338,7 +338,7 @@ class Tail:
     async def _children(self, run: str) -> AsyncIterator[e.Record]:
         if not self._open.get(run):
             return
-        known = {row.run for row in await self._log.rows(parent=run, limit=0) if row.events}
-        for child in [one for one in self._open[run] if one in known]:
+        begun = {row.run for row in await self._log.rows(parent=run, limit=0) if row.events}
+        for child in [child_run for child_run in self._open[run] if child_run in begun]:
             async for record in self._drain(child):
                 yield record

@@ -42,16 +42,16 @@ async def pending(call: ApiCall) -> BaseModel:
 async def pending_of(call: ApiCall, run: str = "") -> list[schemas.ApprovalView]:
     """What waits in `run` and its child runs, or in every run that the caller sees."""
     server, now = call.server, call.server.now()
-    found: list[schemas.ApprovalView] = []
+    shown_approvals: list[schemas.ApprovalView] = []
     for row in await _rows(call, run):
         if server.sees(call.principal, row) and not server.engine.drives(row.run):
-            asked = await server.asked(row)
-            found += [
-                views.approval(one, row)
-                for one in asked
-                if not one.expires_at or one.expires_at >= now
+            questions = await server.asked(row)
+            shown_approvals += [
+                views.approval(question, row)
+                for question in questions
+                if not question.expires_at or question.expires_at >= now
             ]
-    return found
+    return shown_approvals
 
 
 async def _rows(call: ApiCall, run: str) -> list[RunRow]:
@@ -59,11 +59,11 @@ async def _rows(call: ApiCall, run: str) -> list[RunRow]:
     log = call.server.log
     if not run:
         return await log.rows(status="waiting", limit=0) + await log.rows(status="running", limit=0)
-    found = [await log.row(run)]
+    rows = [await log.row(run)]
     for child in await log.rows(parent=run, limit=0):
         if child.status not in ENDED:
-            found += await _rows(call, child.run)
-    return found
+            rows += await _rows(call, child.run)
+    return rows
 
 
 async def decide(call: ApiCall) -> BaseModel:
@@ -79,12 +79,12 @@ async def decide(call: ApiCall) -> BaseModel:
     agent = await _agent(call, row)
     policy = agent.policy if agent is not None else Policy()
     decision = _decision(body)
-    one = await _open(call, action_id, row)
-    facts = _facts(agent, one)
-    if one is not None:
-        _fits(one, body)
-        decision = _filled(one, decision)
-        await _requester(call, one, facts, policy)
+    approval = await _open(call, action_id, row)
+    facts = _facts(agent, approval)
+    if approval is not None:
+        _fits(approval, body)
+        decision = _filled(approval, decision)
+        await _requester(call, approval, facts, policy)
     try:
         done = await people.decide(
             server.log,
@@ -138,20 +138,20 @@ def _fits(one: Approval, body: Decide) -> None:
     Raises:
         Problem: 422.
     """
-    said = body.decision
-    if one.wants_text and said not in ("answer", "edit", "deny"):
+    verdict = body.decision
+    if one.wants_text and verdict not in ("answer", "edit", "deny"):
         raise Problem(422, "answer", "this is a question: answer it, or deny")
-    if said == "answer" and not one.wants_text:
+    if verdict == "answer" and not one.wants_text:
         raise Problem(422, "answer", "this waits for approval, not for an answer")
-    if said == "done" and (not one.question or one.form is not None):
+    if verdict == "done" and (not one.question or one.form is not None):
         raise Problem(422, "done", "the action was never begun: approve or deny")
-    if said == "answer" and body.answer is None:
+    if verdict == "answer" and body.answer is None:
         raise Problem(422, "answer", "an answer says what is answered")
-    if said == "edit" and body.parameters is None:
+    if verdict == "edit" and body.parameters is None:
         raise Problem(422, "parameters", "an edit says which parameters to use instead")
-    if said != "edit" and body.parameters is not None:
+    if verdict != "edit" and body.parameters is not None:
         raise Problem(422, "parameters", "only an edit brings parameters")
-    if said == "edit" and one.action.tool == ASK_USER:
+    if verdict == "edit" and one.action.tool == ASK_USER:
         raise Problem(422, "parameters", "a question is answered with text")
 
 
@@ -176,8 +176,8 @@ async def _requester(call: ApiCall, one: Approval, facts: Facts | None, policy: 
         Problem: 403.
     """
     started = opening(await call.server.log.read(one.run, limit=1))
-    asked = started.principal if started is not None else Principal(one.requester, ())
-    now = call.server.tokens.current(asked)
+    requester = started.principal if started is not None else Principal(one.requester, ())
+    now = call.server.tokens.current(requester)
     required = policy.required.get(one.action.tool, facts.role if facts is not None else "")
     if not may(now.roles, required, policy.roles):
         detail = f"{one.requester!r} may not use {one.action.tool!r} any more: deny it"
@@ -205,12 +205,12 @@ async def _agent(call: ApiCall, row: RunRow) -> AnyAgent | None:
 
 
 def _decision(body: Decide) -> Decision:
-    said: dict[str, Any] = {"reason": body.reason, "digest": body.digest}
+    fields: dict[str, Any] = {"reason": body.reason, "digest": body.digest}
     if body.decision == "edit":
-        said["parameters"] = body.parameters or {}
+        fields["parameters"] = body.parameters or {}
     if body.decision == "answer":
-        said["answer"] = body.answer or ""
-    return Decision(body.decision, **said)
+        fields["answer"] = body.answer or ""
+    return Decision(body.decision, **fields)
 
 
 def _unknown() -> Problem:

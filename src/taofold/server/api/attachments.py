@@ -33,7 +33,7 @@ def prompt(text: str, attached: Iterable[Attached]) -> Prompt:
     Raises:
         Problem: 422, one is no base64.
     """
-    files = [_attachment(one.name, one.data, one.url) for one in attached]
+    files = [_attachment(file.name, file.data, file.url) for file in attached]
     return [text, *files] if files else text
 
 

@@ -39,14 +39,14 @@ def answer(form: Mapping[str, Any], text: str) -> str:
         kind = form.get("type")
         _check("answer", _type(form), text if kind in (None, "string") else _decoded(text))
         return text
-    said: Any = _decoded(text) if text.strip() else {}
-    if not is_object(said):
+    filled: Any = _decoded(text) if text.strip() else {}
+    if not is_object(filled):
         if len(fields) != 1:
             raise Problem(422, "invalid", f"answer: JSON with {', '.join(fields)} is wanted")
         ((name, rules),) = fields.items()
-        said = {name: text if rules.get("type") == "string" else said}
-    check(form, said, "answer")
-    return msgspec.json.encode(said).decode()
+        filled = {name: text if rules.get("type") == "string" else filled}
+    check(form, filled, "answer")
+    return msgspec.json.encode(filled).decode()
 
 
 def check(form: Mapping[str, Any], said: Mapping[str, Any], where: str) -> None:
@@ -76,25 +76,25 @@ def _decoded(text: str) -> Any:
 
 
 def _fields(form: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    said: Any = form.get("properties")
-    if not is_object(said):
+    properties: Any = form.get("properties")
+    if not is_object(properties):
         return {}
-    return {str(name): rules if is_object(rules) else {} for name, rules in said.items()}
+    return {str(name): rules if is_object(rules) else {} for name, rules in properties.items()}
 
 
 def _model(form: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]) -> type[BaseModel]:
     """What a filled form must be: the fields that it names, and no others."""
-    said: Any = form.get("required")
-    wanted = set(map(str, said)) if is_array(said) else set[str]()
-    made: dict[str, Any] = {
+    required: Any = form.get("required")
+    mandatory = set(map(str, required)) if is_array(required) else set[str]()
+    definitions: dict[str, Any] = {
         # A field's name is the tool's and may be anything, so it is only the alias.
         f"f{number}": (
             _type(rules),
-            Field(... if name in wanted and "default" not in rules else None, alias=name),
+            Field(... if name in mandatory and "default" not in rules else None, alias=name),
         )
         for number, (name, rules) in enumerate(fields.items())
     }
-    return model_of("Form", __config__=_STRICT, **made)
+    return model_of("Form", __config__=_STRICT, **definitions)
 
 
 def _type(rules: Mapping[str, Any]) -> Any:
@@ -102,8 +102,8 @@ def _type(rules: Mapping[str, Any]) -> Any:
     options = _options(rules)
     if options is not None:
         return Annotated[Any, AfterValidator(_chosen(options))]
-    said: Any = rules.get("type")
-    kind = said if isinstance(said, str) else ""
+    declared: Any = rules.get("type")
+    kind = declared if isinstance(declared, str) else ""
     if kind == "array":
         items: Any = rules.get("items")
         inner: Any = _type(items) if is_object(items) else Any
@@ -121,17 +121,23 @@ def _options(rules: Mapping[str, Any]) -> list[Any] | None:
     if is_array(listed):
         return listed
     for word in ("oneOf", "anyOf"):
-        said: Any = rules.get(word)
-        if is_array(said) and said and all(is_object(one) and "const" in one for one in said):
-            return [one["const"] for one in said]
+        alternatives: Any = rules.get(word)
+        if (
+            is_array(alternatives)
+            and alternatives
+            and all(
+                is_object(alternative) and "const" in alternative for alternative in alternatives
+            )
+        ):
+            return [alternative["const"] for alternative in alternatives]
     return None
 
 
 def _chosen(options: list[Any]) -> Any:
-    known = {_json(one) for one in options}
+    allowed = {_json(option) for option in options}
 
     def check(value: Any) -> Any:
-        if _json(value) not in known:
+        if _json(value) not in allowed:
             raise ValueError(f"choose one of {', '.join(map(str, options))[:300]}")
         return value
 
@@ -144,9 +150,9 @@ def _json(value: Any) -> bytes:
 
 
 def _lengths(rules: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    said = zip(("min_length", "max_length"), _LENGTHS.get(kind, ()), strict=False)
-    found = {ours: rules.get(name) for ours, name in said}
-    return {ours: size for ours, size in found.items() if type(size) is int and size >= 0}
+    limits = zip(("min_length", "max_length"), _LENGTHS.get(kind, ()), strict=False)
+    sizes = {ours: rules.get(name) for ours, name in limits}
+    return {ours: size for ours, size in sizes.items() if type(size) is int and size >= 0}
 
 
 def _number(value: Any) -> bool:

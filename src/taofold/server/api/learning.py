@@ -78,8 +78,8 @@ def _gates(state: LoopState) -> list[dict[str, Any]]:
     """Each command, whether it passes now, and whether it did before the first iteration."""
     before = state.baseline.verdict.results if state.baseline is not None else ()
     now = state.done[-1].verdict.results if state.done else ()
-    passed = {one.gate.command: one.passed for one in now}
-    passed_before = {one.gate.command: one.passed for one in before}
+    passed = {result.gate.command: result.passed for result in now}
+    passed_before = {result.gate.command: result.passed for result in before}
     return [
         {
             "command": command,
@@ -120,27 +120,27 @@ def _step(ended: IterationEnded) -> dict[str, Any]:
 async def patterns(call: ApiCall) -> BaseModel:
     """What was learnt, with what it was worth."""
     query: PatternsQuery = call.query
-    wanted = Query(kind=query.kind or None, retired=query.retired)
-    found = await _registry(call).patterns(wanted)
-    return schemas.Patterns(items=[_pattern(one) for one in found])
+    selection = Query(kind=query.kind or None, retired=query.retired)
+    learnt = await _registry(call).patterns(selection)
+    return schemas.Patterns(items=[_pattern(learnt_pattern) for learnt_pattern in learnt])
 
 
 async def pattern(call: ApiCall) -> BaseModel:
     """One pattern, with where it came from and where it was used."""
     registry, name = _registry(call), call.path["pattern"]
     try:
-        one = await registry.show(name)
+        described = await registry.show(name)
         lineage = await registry.lineage(name)
     except Refused:
         _unknown("pattern")
     return schemas.PatternDetail(
-        **_pattern(one).model_dump(),
-        body=plain(one.body),
-        scope=plain(one.scope),
-        related=list(one.related),
-        shown=_arm(one.shown),
-        held=_arm(one.held),
-        trend=[{**plain(at), "at": iso(at.at)} for at in one.trend],
+        **_pattern(described).model_dump(),
+        body=plain(described.body),
+        scope=plain(described.scope),
+        related=list(described.related),
+        shown=_arm(described.shown),
+        held=_arm(described.held),
+        trend=[{**plain(at), "at": iso(at.at)} for at in described.trend],
         lineage=[_source(source) for source in lineage],
     )
 
@@ -168,16 +168,16 @@ def _source(source: PatternSource) -> dict[str, Any]:
 
 
 def _pattern(one: Pattern) -> schemas.PatternView:
-    told = one.total
+    total = one.total
     return schemas.PatternView(
         id=one.id,
         name=one.name,
         kind=one.kind,
         tags=list(one.tags),
         rate=one.rate,
-        usage=told.usage,
-        successes=told.successes,
-        failures=told.failures,
+        usage=total.usage,
+        successes=total.successes,
+        failures=total.failures,
         loops=len(one.loops),
         probation=one.probation,
         retired=one.retired,

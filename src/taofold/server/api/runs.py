@@ -36,7 +36,7 @@ async def page(call: ApiCall) -> BaseModel:
     """The caller's runs, newest first."""
     query: RunsQuery = call.query
     before = await _place(call, query.cursor) if query.cursor else 0
-    found: dict[int, RunRow] = {}
+    rows_by_place: dict[int, RunRow] = {}
     for source in _sources(call, query.agent):
         rows = await call.server.log.rows(
             **source,
@@ -45,11 +45,11 @@ async def page(call: ApiCall) -> BaseModel:
             before=before,
             limit=query.limit + 1,
         )
-        found |= {row.place: row for row in rows}
-    newest = [found[place] for place in sorted(found, reverse=True)]
-    shown = newest[: query.limit]
-    following = shown[-1].run if len(newest) > query.limit else None
-    return schemas.Runs(items=[views.run(row) for row in shown], next=following)
+        rows_by_place |= {row.place: row for row in rows}
+    newest = [rows_by_place[number] for number in sorted(rows_by_place, reverse=True)]
+    page_rows = newest[: query.limit]
+    following = page_rows[-1].run if len(newest) > query.limit else None
+    return schemas.Runs(items=[views.run(row) for row in page_rows], next=following)
 
 
 def _sources(call: ApiCall, agent: str) -> list[dict[str, str]]:
@@ -58,7 +58,7 @@ def _sources(call: ApiCall, agent: str) -> list[dict[str, str]]:
     others = [{"agent": name} for name in call.server.approves(call.principal)]
     if not agent:
         return [own, *others]
-    return [{**own, "agent": agent}, *[one for one in others if one["agent"] == agent]]
+    return [{**own, "agent": agent}, *[source for source in others if source["agent"] == agent]]
 
 
 async def _place(call: ApiCall, cursor: str) -> int:
@@ -89,9 +89,9 @@ async def records(call: ApiCall) -> BaseModel:
     """Events as they stand in the log."""
     row = await seen(call, call.path["run"])
     query: RecordsQuery = call.query
-    found = await call.server.log.read(row.run, after=query.after, limit=query.limit)
-    following = found[-1].seq if len(found) == query.limit else None
-    return schemas.Records(items=[views.record(one) for one in found], next=following)
+    stored = await call.server.log.read(row.run, after=query.after, limit=query.limit)
+    following = stored[-1].seq if len(stored) == query.limit else None
+    return schemas.Records(items=[views.record(record) for record in stored], next=following)
 
 
 async def state(call: ApiCall) -> BaseModel:
@@ -100,8 +100,8 @@ async def state(call: ApiCall) -> BaseModel:
     at: int | None = call.query.at
     if at is not None and at >= row.events:
         raise Problem(422, "at", f"the run has the events 0 to {row.events - 1}")
-    found = await call.server.log.read(row.run, limit=0 if at is None else at + 1)
-    return await asyncio.to_thread(views.moment, row.run, found)
+    stored = await call.server.log.read(row.run, limit=0 if at is None else at + 1)
+    return await asyncio.to_thread(views.moment, row.run, stored)
 
 
 async def audit(call: ApiCall) -> BaseModel:
@@ -218,8 +218,8 @@ async def fork(call: ApiCall) -> Response:
     await runs.fork(server.log, row.run, new, at=at, now=server.now(), driven=True)
     await server.engine.wake(new)
     server.audit("fork", call.principal.id, run=row.run, detail=f"as {new}")
-    shown = views.run(await server.log.row(new))
-    return JSONResponse(shown.model_dump(), 201, {"Location": f"/runs/{new}"})
+    view = views.run(await server.log.row(new))
+    return JSONResponse(view.model_dump(), 201, {"Location": f"/runs/{new}"})
 
 
 async def resume(call: ApiCall) -> BaseModel:

@@ -59,8 +59,8 @@ async def login(call: ApiCall) -> Response:
     assert isinstance(session, BrowserSession)
     detail = "by the local token" if token is None else f"by token {token.id}"
     server.audit("signin", session.principal.id, detail=detail)
-    shown = _me(session.principal.id, session.principal.roles, session.csrf)
-    answer = JSONResponse(shown.model_dump())
+    view = _me(session.principal.id, session.principal.roles, session.csrf)
+    answer = JSONResponse(view.model_dump())
     _set(call, answer, cookie)
     return answer
 

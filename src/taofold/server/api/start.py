@@ -36,8 +36,8 @@ async def create(call: ApiCall) -> Response:
     server = call.server
     name, agent = offered(server, body.agent)
     # Without attachments a request has the digest that earlier releases gave it.
-    said = body.model_dump(exclude=set() if body.attachments else {"attachments"})
-    digest = blake2b(msgspec.json.encode(said), digest_size=8).hexdigest()
+    fields = body.model_dump(exclude=set() if body.attachments else {"attachments"})
+    digest = blake2b(msgspec.json.encode(fields), digest_size=8).hexdigest()
     run, keyed = _named(call)
     session = views.inner_session(call.principal, body.session)
     if keyed and await _known(call, run, digest):
@@ -79,8 +79,8 @@ def offered(server: Server, said: str) -> tuple[str, AnyAgent]:
 
 def framed(context: str) -> str:
     """What the user looks at, as one line that cannot end its frame."""
-    said = " ".join(visible(context).split())
-    return said.replace("[", "(").replace("]", ")")
+    flat = " ".join(visible(context).split())
+    return flat.replace("[", "(").replace("]", ")")
 
 
 def _named(call: ApiCall) -> tuple[str, bool]:
@@ -90,8 +90,8 @@ def _named(call: ApiCall) -> tuple[str, bool]:
         return new_id(), False
     if not _KEY.fullmatch(key):
         raise Problem(400, "idempotency_key", "an idempotency key is 1 to 200 visible characters")
-    said = f"{call.principal.id}\n{key}".encode()
-    return f"k{blake2b(said, digest_size=12).hexdigest()}", True
+    identity = f"{call.principal.id}\n{key}".encode()
+    return f"k{blake2b(identity, digest_size=12).hexdigest()}", True
 
 
 async def _known(call: ApiCall, run: str, digest: str) -> bool:
@@ -157,8 +157,8 @@ async def _started(call: ApiCall, run: str, *, fresh: bool) -> Response:
         cancel = call.body.on_disconnect == "cancel"
         answer = await stream(call, run, "", cancel=cancel)
     else:
-        shown = views.run(await call.server.log.row(run))
-        answer = JSONResponse(shown.model_dump(), 201 if fresh else 200)
+        view = views.run(await call.server.log.row(run))
+        answer = JSONResponse(view.model_dump(), 201 if fresh else 200)
     answer.headers["Location"] = f"/runs/{run}"
     return answer
 

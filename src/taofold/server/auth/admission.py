@@ -82,9 +82,9 @@ class Door:
         Raises:
             Problem: 401 wrong credentials, 403 no CSRF token.
         """
-        said = headers.get("authorization")
-        if said is not None:
-            return self._bearer(said, near=_near(headers, client))
+        authorization = headers.get("authorization")
+        if authorization is not None:
+            return self._bearer(authorization, near=_near(headers, client))
         cookie = self.cookie(headers)
         if cookie is None:
             return None
@@ -108,10 +108,10 @@ class Door:
         token = text.strip() if scheme.lower() == "bearer" else ""
         if near and self._is_local(token):
             return Guest(Principal())
-        found = self.tokens.check(token)
-        if found is None:
+        record = self.tokens.check(token)
+        if record is None:
             raise _unknown("the token is not valid")
-        return Guest(self.tokens.principal(found))
+        return Guest(self.tokens.principal(record))
 
     def _is_local(self, token: str) -> bool:
         try:
@@ -150,12 +150,12 @@ def unauthorized() -> Problem:
 
 def _name(host: str) -> str | None:
     """The host without its port; None if it is malformed."""
-    said = host.strip().lower()
-    if said.startswith("["):
-        name, bracket, port = said[1:].partition("]")
+    lowered = host.strip().lower()
+    if lowered.startswith("["):
+        name, bracket, port = lowered[1:].partition("]")
         port = port.removeprefix(":") if port.startswith(":") else port and "x"
         return name if bracket and (not port or port.isdigit()) else None
-    name, _, port = said.partition(":")
+    name, _, port = lowered.partition(":")
     if not name or (port and not port.isdigit()):
         return None
     return name.rstrip(".")

@@ -91,11 +91,11 @@ class SharedDocument(Generic[T]):
             return self._form.empty
         except OSError as error:
             raise ConfigError(f"{str(self.path)!r} cannot be read: {error.strerror}") from error
-        seen = (stat.st_mtime_ns, stat.st_ino, stat.st_mode)
-        if seen != self._known[0]:
+        stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_mode)
+        if stamp != self._known[0]:
             if os.name == "posix" and stat.st_mode & 0o077:
                 raise ConfigError(f"{str(self.path)!r} is open to others: chmod 600 it")
-            self._known = (seen, self._read(self.path))
+            self._known = (stamp, self._read(self.path))
         return self._known[1]
 
     def newest(self) -> T:
@@ -120,10 +120,10 @@ class SharedDocument(Generic[T]):
     def _change(self, place: Shared, step: Callable[[T], T]) -> None:
         for _ in range(_TRIES):
             version = self._look(place)
-            made = step(self._known[1])
-            body = json.dumps(self._form.encode(made)).encode()
+            changed = step(self._known[1])
+            body = json.dumps(self._form.encode(changed)).encode()
             if place.shelf.keep(place.key, version, body):
-                self._known, self._read_at = (None, made), monotonic()
+                self._known, self._read_at = (None, changed), monotonic()
                 return
         raise LogError(f"{place} cannot be written: {_TRIES} times somebody was quicker")
 
@@ -140,11 +140,11 @@ class SharedDocument(Generic[T]):
             return
         try:
             with self._alone():
-                made = step(self.value())
+                changed = step(self.value())
                 if isinstance(self.path, Path):
-                    self._write(self.path, made)
+                    self._write(self.path, changed)
                 else:
-                    self._known = (None, made)
+                    self._known = (None, changed)
         except OSError as error:
             raise LogError(f"{str(self.path)!r} cannot be written: {error.strerror}") from error
 

@@ -52,12 +52,13 @@ def _entries(said: Any) -> StoredSessions:
     if not is_object(said):
         raise ValueError("it has no sessions")
     return {
-        digest: StoredSession(str(one["token"]), int(one["until"])) for digest, one in said.items()
+        digest: StoredSession(str(entry["token"]), int(entry["until"]))
+        for digest, entry in said.items()
     }
 
 
 _FORM: Final = DocumentFormat[StoredSessions](
-    {}, _entries, lambda entries: {digest: asdict(one) for digest, one in entries.items()}
+    {}, _entries, lambda entries: {digest: asdict(entry) for digest, entry in entries.items()}
 )
 
 
@@ -83,9 +84,9 @@ class Signin:
 
     def code(self) -> str:
         """A new one-time code for the principal `local`."""
-        said = token_urlsafe(24)
-        self._codes[_hash(said)] = self._now() + CODE_S * 1000
-        return said
+        code = token_urlsafe(24)
+        self._codes[_hash(code)] = self._now() + CODE_S * 1000
+        return code
 
     def redeem(self, code: str) -> str | None:
         """The cookie for a code; None if it was used, is too old, or never was one. Blocks."""
@@ -99,17 +100,17 @@ class Signin:
     def read(self, cookie: str) -> BrowserSession | None:
         """Whose cookie it is, None if it is not ours, has ended, or its token was revoked."""
         try:
-            found = self._kept.value().get(_hash(cookie)) or self._elsewhere(_hash(cookie))
+            stored = self._kept.value().get(_hash(cookie)) or self._elsewhere(_hash(cookie))
         except ConfigError:
             return None
-        if found is None or self._now() > found.until:
+        if stored is None or self._now() > stored.until:
             return None
-        if not found.token:
+        if not stored.token:
             return BrowserSession(Principal(), _csrf(cookie))
-        token = self._tokens.get(found.token)
+        token = self._tokens.get(stored.token)
         if token is None:
             return None
-        return BrowserSession(self._tokens.principal(token), _csrf(cookie), found.token)
+        return BrowserSession(self._tokens.principal(token), _csrf(cookie), stored.token)
 
     def _elsewhere(self, digest: str) -> StoredSession | None:
         """A session that began at another server just now."""
@@ -123,16 +124,18 @@ class Signin:
             LogError: they cannot be written: the cookie is still good.
         """
         gone = _hash(cookie)
-        self._kept.change(lambda known: {at: one for at, one in known.items() if at != gone})
+        self._kept.change(lambda known: {at: entry for at, entry in known.items() if at != gone})
 
     def _begin(self, token: str) -> str:
         cookie, now = token_urlsafe(32), self._now()
         entry = StoredSession(token, now + SESSION_S * 1000)
 
         def begun(known: StoredSessions) -> StoredSessions:
-            good = {at: one for at, one in known.items() if now <= one.until}
-            mine = [at for at, one in good.items() if one.token == token]  # the oldest first
-            for at in mine[: max(0, len(mine) - MOST + 1)]:
+            good = {at: session for at, session in known.items() if now <= session.until}
+            digests = [
+                at for at, session in good.items() if session.token == token
+            ]  # the oldest first
+            for at in digests[: max(0, len(digests) - MOST + 1)]:
                 del good[at]
             return {**good, _hash(cookie): entry}
 
@@ -149,8 +152,8 @@ def _server(tokens: TokenStore, path: Path | Shared | None) -> str:
         return token_hex(4)
     if isinstance(path, Shared) or isinstance(tokens.path, Shared):
         return "shared"
-    said = f"{path.absolute()}\n{tokens.path and tokens.path.absolute()}"
-    return _hash(said)[:8]
+    identity = f"{path.absolute()}\n{tokens.path and tokens.path.absolute()}"
+    return _hash(identity)[:8]
 
 
 def _csrf(cookie: str) -> str:

@@ -54,8 +54,8 @@ Known: TypeAlias = Mapping[str, Token]
 
 
 def _token(entry: Any) -> Token:
-    said: dict[str, Any] = {**entry, "roles": tuple(entry["roles"])}
-    return Token(**said)
+    fields: dict[str, Any] = {**entry, "roles": tuple(entry["roles"])}
+    return Token(**fields)
 
 
 def _known(said: Any) -> Known:
@@ -95,8 +95,8 @@ class TokenStore:
 
     def check(self, said: str) -> Token | None:
         """The token that `said` is, None if it is none that may be used."""
-        found = _TOKEN.fullmatch(said)
-        token = self.get(found[1]) if found is not None else None
+        parts = _TOKEN.fullmatch(said)
+        token = self.get(parts[1]) if parts is not None else None
         if token is None or not hmac.compare_digest(token.digest, _digest(said)):
             return None
         return token
@@ -118,13 +118,13 @@ class TokenStore:
         if principal.id == "local":
             return principal
         try:
-            mine = [one for one in self.all() if one.principal == principal.id]
+            own = [token for token in self.all() if token.principal == principal.id]
         except ConfigError:
-            mine = []
+            own = []
         most = max([ROLES.get(role, -1) for role in principal.roles], default=-1)
-        roles = [role for one in mine if one.active(self.now()) for role in one.roles]
-        kept = dict.fromkeys([role for role in roles if ROLES.get(role, 1 << 30) <= most])
-        return Principal(principal.id, tuple(kept))
+        roles = [role for token in own if token.active(self.now()) for role in token.roles]
+        allowed = dict.fromkeys([role for role in roles if ROLES.get(role, 1 << 30) <= most])
+        return Principal(principal.id, tuple(allowed))
 
     def add(self, principal: str, roles: Sequence[str], *, seconds: float = 0.0) -> str:
         """Make a token and return it: the only time that it is seen.
@@ -142,11 +142,11 @@ class TokenStore:
         if unknown:
             raise ConfigError(f"unknown role {unknown[0]!r}; there are {', '.join(ROLES)}")
         id_, now = token_hex(4), self.now()
-        said = f"tf_{id_}_{token_urlsafe(32)}"
+        text = f"tf_{id_}_{token_urlsafe(32)}"
         expires = now + round(seconds * 1000) if seconds else 0
-        token = Token(id_, _digest(said), principal, tuple(roles), now, expires)
+        token = Token(id_, _digest(text), principal, tuple(roles), now, expires)
         self._change(lambda known: {**known, id_: token})
-        return said
+        return text
 
     def revoke(self, id_: str) -> Token:
         """Refuse the token from now on.
@@ -220,9 +220,9 @@ class LocalToken:
             ConfigError: the file cannot be read, or others can read it.
             LogError: it cannot be written.
         """
-        known = self._kept.value()
-        if known:
-            return known
+        stored = self._kept.value()
+        if stored:
+            return stored
         if self.path is not None:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._kept.change(lambda token: token or f"tf_{token_hex(4)}_{token_urlsafe(32)}")
@@ -234,5 +234,5 @@ class LocalToken:
         Raises:
             ConfigError: the file cannot be read.
         """
-        known = self._kept.value()
-        return bool(known) and hmac.compare_digest(known.encode(), said.encode("utf-8", "replace"))
+        token = self._kept.value()
+        return bool(token) and hmac.compare_digest(token.encode(), said.encode("utf-8", "replace"))

@@ -50,10 +50,10 @@ class PartialAnswer:
         if len(self._said) < self._next:
             return False
         self._next = len(self._said) + max(_FIRST, len(self._said) // _PART)
-        found = shown(self._said)
-        if found is None or found == self.text:
+        answer = shown(self._said)
+        if answer is None or answer == self.text:
             return False
-        self.text = found
+        self.text = answer
         return True
 
 
@@ -63,13 +63,13 @@ def shown(reply: str) -> str | None:
     if begin < 0:
         return None
     try:
-        said: Any = from_json(reply[begin:], allow_partial="trailing-strings")
+        document: Any = from_json(reply[begin:], allow_partial="trailing-strings")
     except ValueError:
         return None
-    if not is_object(said):
+    if not is_object(document):
         return None
-    action = said.get("action")
-    several = said.get("actions")
+    action = document.get("action")
+    several = document.get("actions")
     if action is None and is_array(several) and len(several) == 1:
         action = several[0]
     if not is_object(action) or action.get("tool") != FINISH:
@@ -204,8 +204,8 @@ class RunChannel:
         """Is it the result of a child run whose own records were not all read yet?"""
         if not isinstance(record.event, e.Observed) or record.event.calls is None:
             return False
-        known = self._runs.get(_child(record))
-        return known is None or known.state.status not in ENDED
+        projection = self._runs.get(_child(record))
+        return projection is None or projection.state.status not in ENDED
 
     def _take(self, record: e.Record) -> None:
         self._heads[record.run] = record.seq + 1
@@ -220,7 +220,9 @@ class RunChannel:
 
     def _forget(self, child: str) -> None:
         """The caller's result covers its child runs: they need no place of their own."""
-        for name in [one for one in self._at if one == child or one.startswith(f"{child}.")]:
+        for name in [
+            suffix for suffix in self._at if suffix == child or suffix.startswith(f"{child}.")
+        ]:
             del self._at[name]
 
     def _tell(self, event: WireEvent) -> None:
@@ -256,8 +258,8 @@ class RunChannel:
         while name and "" in position:
             if name in self._closed:
                 caller = self._name_of_caller(name)
-                place = position.get(caller)
-                if place is not None and place[0] >= self._closed[name]:
+                reached = position.get(caller)
+                if reached is not None and reached[0] >= self._closed[name]:
                     return True
             name = self._name_of_caller(name)
         return False
@@ -269,7 +271,7 @@ class RunChannel:
         """Where a client that is at `position` goes on, once everything was pulled."""
         if not position:
             return ResumePoint(0, None)
-        fresh = [not self.covered(told.event, position) for told in self.told]
+        fresh = [not self.covered(event.event, position) for event in self.told]
         begin = fresh.index(True) if True in fresh else len(fresh)
         if all(fresh[begin:]):
             return ResumePoint(begin, None)
@@ -345,20 +347,20 @@ class ChannelReader:
     def _events(self) -> Iterator[bytes]:
         channel = self._channel
         while self._index < len(channel.told):
-            told = channel.told[self._index]
+            delivered = channel.told[self._index]
             self._index += 1
-            if self._position is not None and channel.covered(told.event, self._position):
+            if self._position is not None and channel.covered(delivered.event, self._position):
                 continue
-            if told.event.type == "done":
+            if delivered.event.type == "done":
                 if self._index < len(channel.told):
                     continue  # the run went on: it was no end
                 self.done = channel.ended
                 if not self.done:
                     continue
-            if told.event.type == "answer":
-                yield from self._chunk(str(told.event.data["text"]))
-            self._last = told.sequence
-            yield self._frame(told)
+            if delivered.event.type == "answer":
+                yield from self._chunk(str(delivered.event.data["text"]))
+            self._last = delivered.sequence
+            yield self._frame(delivered)
 
     def _frame(self, told: DeliveredEvent) -> bytes:
         if self._position is None:
@@ -374,17 +376,17 @@ class ChannelReader:
             self._generation, self._sent = channel.generation, 0
         if self._sent >= len(text):
             return []
-        said = {"text": text[self._sent :], "offset": self._sent}
+        chunk = {"text": text[self._sent :], "offset": self._sent}
         self._sent = len(text)
-        return [self._passing("answer_chunk", channel.run, said)]
+        return [self._passing("answer_chunk", channel.run, chunk)]
 
     def _report(self) -> list[bytes]:
         """What a tool said last of its work."""
-        self._reports, said = self._channel.reports, self._channel.progress
-        if said is None:
+        self._reports, progress = self._channel.reports, self._channel.progress
+        if progress is None:
             return []
-        text = said.text[:LONGEST_REPORT]
-        return [self._passing("progress", said.run, {"tool": said.tool, "text": text})]
+        text = progress.text[:LONGEST_REPORT]
+        return [self._passing("progress", progress.run, {"tool": progress.tool, "text": text})]
 
     def _passing(self, name: str, run: str, said: dict[str, Any]) -> bytes:
         """The frame of what no log holds: without an id, because nobody can come back to it."""

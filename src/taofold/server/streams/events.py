@@ -78,10 +78,10 @@ class WireEvent(Value, frozen=True):
 def project(records: Iterable[e.Record], *, child: bool = False) -> Iterator[dict[str, Any]]:
     """The wire events of a run, from its records: what its stream says, as JSON."""
     projection = EventProjection(child=child)
-    told = [event for record in records for event in projection(record)]
-    last = next((n for n in reversed(range(len(told))) if told[n].type == "done"), -1)
-    for number, event in enumerate(told):
-        if event.type != "done" or number == last == len(told) - 1:
+    events = [event for record in records for event in projection(record)]
+    last = next((n for n in reversed(range(len(events))) if events[n].type == "done"), -1)
+    for number, event in enumerate(events):
+        if event.type != "done" or number == last == len(events) - 1:
             yield event.body(number)
 
 
@@ -100,12 +100,12 @@ class EventProjection:
 
     def __call__(self, record: e.Record) -> tuple[WireEvent, ...]:
         """The events of the next record."""
-        told = list(self._told(record))
+        payloads = list(self._told(record))
         self._records.append(record)
         self._fold(record)
         if isinstance(record.event, e.RunFinished) and not self._child:
-            told.append(("done", _ended(self.state, record.event)))
-        last = len(told)
+            payloads.append(("done", _ended(self.state, record.event)))
+        last = len(payloads)
         return tuple(
             [
                 WireEvent(
@@ -117,7 +117,7 @@ class EventProjection:
                     self._child,
                     data,
                 )
-                for number, (name, data) in enumerate(told, 1)
+                for number, (name, data) in enumerate(payloads, 1)
             ]
         )
 
@@ -125,9 +125,11 @@ class EventProjection:
         if isinstance(record.event, e.Rewound):
             self.state = fold(self._records)
             self._asked.clear()
-            events = [one.event for one in live(self._records)]
-            kept = dict.fromkeys([one.key for one in events if isinstance(one, e.Proposed)])
-            self._steps = {key: number for number, key in enumerate(kept, 1)}
+            events = [past.event for past in live(self._records)]
+            keys = dict.fromkeys(
+                [proposal.key for proposal in events if isinstance(proposal, e.Proposed)]
+            )
+            self._steps = {key: number for number, key in enumerate(keys, 1)}
             self._failed, self._limited = "", set()
             return
         self.state = reduce(self.state, record)
@@ -164,13 +166,13 @@ class EventProjection:
     def _decided(
         self, run: str, seq: int, event: e.Decided
     ) -> Iterator[tuple[Name, dict[str, Any]]]:
-        action, place = self._slot(event.key, event.index).action, (event.key, event.index)
+        action, call = self._slot(event.key, event.index).action, (event.key, event.index)
         if event.verdict == "ask":
-            self._asked[place] = seq
+            self._asked[call] = seq
             yield "confirmation_request", self._question(run, seq, event)
             return
-        asked = self._asked.pop(place, None)
-        if asked is None:
+        question = self._asked.pop(call, None)
+        if question is None:
             return
         decision = _DECISIONS.get(event.verdict, event.verdict)
         if event.verdict == "allow" and action.tool == ASK_USER:
@@ -182,8 +184,8 @@ class EventProjection:
         yield (
             "confirmation_resolved",
             {
-                "actionId": f"{run}:{asked}",
-                "callId": _call(run, *place),
+                "actionId": f"{run}:{question}",
+                "callId": _call(run, *call),
                 "tool": action.tool,
                 "decision": decision,
                 "by": event.decider,
@@ -231,7 +233,7 @@ class EventProjection:
             yield "autonomous_action", {**call, "summary": summary}
 
     def _observed(self, run: str, event: e.Observed) -> Iterator[tuple[Name, dict[str, Any]]]:
-        slot, seen = self._slot(event.key, event.index), event.observation
+        slot, observation = self._slot(event.key, event.index), event.observation
         self._asked.pop((event.key, event.index), None)
         if slot.action.tool == FINISH:
             return
@@ -241,17 +243,17 @@ class EventProjection:
                 "callId": _call(run, event.key, event.index),
                 "step": self._steps.get(event.key, 0),
                 "tool": slot.action.tool,
-                "status": seen.status,
-                "result": seen.result,
-                "extraction": seen.extraction,
-                "refused": seen.refused,
-                "cut": seen.cut,
-                "blob": seen.blob,
-                "media": [_medium(part) for part in media_of(seen.parts)],
-                "durationMs": seen.duration_ms,
+                "status": observation.status,
+                "result": observation.result,
+                "extraction": observation.extraction,
+                "refused": observation.refused,
+                "cut": observation.cut,
+                "blob": observation.blob,
+                "media": [_medium(part) for part in media_of(observation.parts)],
+                "durationMs": observation.duration_ms,
             },
         )
-        if seen.refused == "limit":
+        if observation.refused == "limit":
             yield from self._limit("tool_calls", last=True)
 
     def _limit(self, limit: str, *, last: bool) -> Iterator[tuple[Name, dict[str, Any]]]:
@@ -339,15 +341,15 @@ def parse_position(text: str) -> Position:
     if len(text) > LONGEST:
         raise ValueError("a position is no longer than 4096 characters")
     root, *children = text.strip().split("~")
-    found = _PLACE.fullmatch(root)
-    if found is None:
+    parts = _PLACE.fullmatch(root)
+    if parts is None:
         raise ValueError(f"{text[:40]!r} is no position of a stream")
-    places: dict[str, Place] = {"": (int(found[1]), int(found[2] or 0))}
+    places: dict[str, Place] = {"": (int(parts[1]), int(parts[2] or 0))}
     for child in children:
-        said = _CHILD.fullmatch(child)
-        if said is None:
+        child_parts = _CHILD.fullmatch(child)
+        if child_parts is None:
             raise ValueError(f"{text[:40]!r} is no position of a stream")
-        places[said[1]] = (int(said[2]), int(said[3] or 0))
+        places[child_parts[1]] = (int(child_parts[2]), int(child_parts[3] or 0))
     return places
 
 
@@ -356,7 +358,7 @@ def position_text(position: Position) -> str:
     if "" not in position:
         return ""
     root = _place(position[""])
-    children = [f"~{name}:{_place(place)}" for name, place in position.items() if name]
+    children = [f"~{name}:{_place(reached)}" for name, reached in position.items() if name]
     return root + "".join(children)
 
 

@@ -73,8 +73,10 @@ class Hub:
     def poke(self, root: str) -> None:
         """Something was written to the run ("" = to any): look now."""
         channel = self._channels.get(root)
-        for one in (channel,) if channel is not None else () if root else self._channels.values():
-            one.poked.set()
+        for watched in (
+            (channel,) if channel is not None else () if root else self._channels.values()
+        ):
+            watched.poked.set()
 
     @asynccontextmanager
     async def watch(self, run: str) -> AsyncGenerator[RunChannel]:
@@ -164,10 +166,10 @@ async def allowed(call: ApiCall, run: str, frames: AsyncIterator[bytes]) -> Asyn
     It is asked before a frame, at most every `look_again_s` seconds: nothing is told later.
     """
     clock = asyncio.get_running_loop().time
-    asked = clock()
+    checked_at = clock()
     async for frame in frames:
-        if clock() - asked >= call.server.settings.look_again_s:
-            asked = clock()
+        if clock() - checked_at >= call.server.settings.look_again_s:
+            checked_at = clock()
             if not await _may(call, run):
                 return
         yield frame

@@ -39,12 +39,12 @@ async def stream(call: ApiCall, run: str, after: str, *, cancel: bool) -> Respon
     server = call.server
     server.watching.room(call.principal.id)
     try:
-        place = parse_position(after)
+        position = parse_position(after)
     except ValueError as error:
         raise Problem(400, "position", str(error)) from None
-    if place and await _finished(server, run, place):
+    if position and await _finished(server, run, position):
         return Response(status_code=204)
-    return sent(server, _frames(call, run, place, cancel=cancel))
+    return sent(server, _frames(call, run, position, cancel=cancel))
 
 
 def sent(server: Server, frames: AsyncIterator[bytes]) -> Response:
@@ -72,10 +72,10 @@ class _Events(EventSourceResponse):
 
 async def _finished(server: Server, run: str, place: Position) -> bool:
     async with server.hub.watch(run) as channel:
-        told = channel.told
+        delivered = channel.told
         if place[""][0] >= max(channel.head, 1):
             raise Problem(400, "position", "the run has no such event yet")
-        return bool(told) and read_already(channel, channel.entry(place))
+        return bool(delivered) and read_already(channel, channel.entry(place))
 
 
 async def _frames(
