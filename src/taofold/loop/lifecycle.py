@@ -33,115 +33,15 @@ from taofold.runtime import owner
 Word: TypeAlias = Literal["", "keep", "restore"]
 """What a person says about them; "" = nothing yet."""
 
-
-async def edits(
-    loop: str,
-    state: LoopState,
-    environment: LoopEnvironment,
-    word: Word,
-    by: str,
-    warn: Callable[[str], None] = lambda text: None,
-) -> list[loop_events.LoopEvent]:
-    """The facts about such files before a loop goes on: none, or the person's word.
-
-    Raises:
-        Refused: there are such files and nothing was said of them.
-    """
-    if state.baseline is None:
-        return []
-    touched = await environment.touched()
-    before = state.touched_before
-    paths = tuple([path for path in touched if before is None or before.get(path) != touched[path]])
-    if not paths:
-        if word:
-            warn("no protected file was changed while the loop stood still")
-        return []
-    if not word:
-        raise Refused(
-            _question(loop, state, environment, {path: touched[path] for path in paths}, before)
-        )
-    done = await environment.settle(paths, keep=word == "keep")
-    if done.lost:
-        some = ", ".join(done.dropped[:5]) + (", …" if done.lost > 5 else "")
-        warn(f"{done.lost} test{'s' * (done.lost != 1)} need not be there any more: {some}")
-    keep = word == "keep"
-    return [
-        loop_events.Edited(
-            paths=paths, kept=keep, baseline=done.baseline, dropped=done.dropped, by=by
-        )
-    ]
-
-
-def _question(
-    loop: str,
-    state: LoopState,
-    environment: LoopEnvironment,
-    found: Mapping[str, str],
-    before: Mapping[str, str] | None,
-) -> str:
-    named: list[str] = []
-    for path, mark in found.items():
-        did = "changed" if mark else "deleted"
-        also = ", and it was not as at the start when the loop paused" * (path in (before or {}))
-        named.append(f"  {path} ({did}{also})")
-    head = f"protected files were changed while loop {loop!r} stood still"
-    if before is None and state.open is not None:
-        head = (
-            f"protected files were changed, and loop {loop!r} stopped in the middle of iteration "
-            f"{state.open.number}: this may be its agent's work"
-        )
-    listed = "\n".join(named)
-    return (
-        f"{head}:\n{listed}\nlook at them in {environment.root}, and say which holds:\n"
-        "  --keep-edits  the gates are compared with these files from now on\n"
-        "  --restore     they are put back as they were; what is there is moved aside"
-    )
-
-
 RECENT = 20
 """Loops that are looked at, the newest first."""
-
-
-async def catch_up(dependencies: LoopDependencies, *, but: str = "") -> list[str]:
-    """Clear up after, and learn from, loops that were missed; the ids of those learnt from.
-
-    What cannot be done now is left.
-    """
-    caught: list[str] = []
-    for loop in (await ids(dependencies.journal))[:RECENT]:
-        if loop == but:
-            continue
-        # One loop that cannot be cleared must not keep others from starting.
-        with suppress(TaofoldError):
-            if await _caught(
-                dependencies, await load(dependencies.journal, loop, dependencies.now)
-            ):
-                caught.append(loop)
-    return caught
-
-
-async def _caught(dependencies: LoopDependencies, stream: LoopStream) -> bool:
-    state, loop = stream.state, stream.loop
-    move = decide(loop, state, dependencies.now())
-    if not isinstance(move, Learn | Clear):
-        return False
-    row = await dependencies.journal.row(stream.name)
-    if row is not None and row.held and not owner.gone(state.owner):
-        return False  # its driver is at it
-    # In a thread: opening a worktree or a copy of a large project blocks for seconds.
-    environment = await asyncio.to_thread(dependencies.environment, loop, state)
-    if isinstance(move, Clear):
-        await stream.append(loop_events.Cleared(left=await environment.clear()))
-        return await _caught(dependencies, stream)
-    learnt = await dependencies.learner.learn(loop, state, LoopWork(dependencies.log, environment))
-    with suppress(Conflict, Refused):  # somebody else was quicker
-        await stream.append(loop_events.Taught(learnt=learnt))
-    return True
-
 
 AT_ONCE: Final = 4
 """Loops that may run at the same time without force."""
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
+
+_PATIENCE: Final = 30.0
+"""Seconds to wait for the process of an aborted loop to let go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +142,81 @@ async def resume(
         return await Driver(stream, dependencies, environment, me)()
 
 
+async def pause(dependencies: LoopDependencies, loop: str, *, by: str = "local") -> LoopState:
+    """Ask whoever drives the loop to stop before the next iteration. To ask twice changes nothing.
+
+    Raises:
+        UnknownRun: there is no such loop.
+        Refused: nobody drives it, or it is about to end.
+    """
+    stream = await load(dependencies.journal, loop, now=dependencies.now)
+    while True:
+        state = stream.state
+        row = await dependencies.journal.row(stream.name)
+        gone = "" if frozen(state) else lost(dependencies.journal, state, row, dependencies.now())
+        why = _idle(state, gone)
+        if why:
+            raise Refused(f"loop {loop!r} {why}")
+        if state.asked is not None:
+            return state
+        try:
+            return await stream.append(loop_events.PauseAsked(by=by))
+        except Conflict:
+            continue
+
+
+async def abort(
+    dependencies: LoopDependencies,
+    loop: str,
+    *,
+    keep: bool = True,
+    force: bool = False,
+    by: str = "local",
+) -> tuple[LoopState, Sequence[str]]:
+    """End a loop for good; with `keep` off its files are put back as they were at the start.
+
+    One that was aborted already can still have its files put back. Returns the state and the
+    paths that were put back; `state.cleared` says what became of a worktree or a copy.
+
+    Raises:
+        UnknownRun: there is no such loop.
+        Refused: it has ended already, or files were changed by others since.
+    """
+    stream = await load(dependencies.journal, loop, now=dependencies.now)
+    while True:
+        state = stream.state
+        # A loop that was given up with its files kept may still have them put back later.
+        if not keep and state.status == "aborted" and not state.reverted:
+            break
+        if state.status not in LIVE and state.status != "crashed":
+            raise Refused(f"loop {loop!r} has ended already: {state.status}")
+        try:
+            word = loop_events.LoopEnded(ending="aborted", reason=f"aborted by {by}", by=by)
+            await stream.append(word, disk=True)
+            break
+        except Conflict:
+            continue
+    # The fact is written, but the driver may still be at work on the files until it sees it.
+    await _let_go(dependencies, stream.name, state)
+    if state.baseline is None:
+        return stream.state, ()
+    try:
+        environment = await asyncio.to_thread(dependencies.environment, loop, stream.state)
+    except ConfigError:
+        if keep:  # there is nothing left to keep
+            return stream.state, ()
+        raise
+    # The last snapshot is from before the iteration: what its agent did since would be lost.
+    if state.open is not None and state.status != "aborted":
+        await environment.snapshot("as it was given up")  # since the last one the agent worked
+    paths = await environment.leave(keep=keep, force=force)
+    left = await environment.clear(
+        keep="the changes are there, and were to be kept" if keep else ""
+    )
+    await stream.append(loop_events.Cleared(left=left, reverted=None if keep else tuple(paths)))
+    return stream.state, paths
+
+
 async def rows(dependencies: LoopDependencies) -> list[LoopRow]:
     """Every loop, the newest first. One whose process is gone is marked as crashed (RLP-12)."""
     listed: list[LoopRow] = []
@@ -280,6 +255,107 @@ def paths(loops: int) -> int:
     return loops * (loops - 1) // 2
 
 
+async def edits(
+    loop: str,
+    state: LoopState,
+    environment: LoopEnvironment,
+    word: Word,
+    by: str,
+    warn: Callable[[str], None] = lambda text: None,
+) -> list[loop_events.LoopEvent]:
+    """The facts about such files before a loop goes on: none, or the person's word.
+
+    Raises:
+        Refused: there are such files and nothing was said of them.
+    """
+    if state.baseline is None:
+        return []
+    touched = await environment.touched()
+    before = state.touched_before
+    paths = tuple([path for path in touched if before is None or before.get(path) != touched[path]])
+    if not paths:
+        if word:
+            warn("no protected file was changed while the loop stood still")
+        return []
+    if not word:
+        raise Refused(
+            _question(loop, state, environment, {path: touched[path] for path in paths}, before)
+        )
+    done = await environment.settle(paths, keep=word == "keep")
+    if done.lost:
+        some = ", ".join(done.dropped[:5]) + (", …" if done.lost > 5 else "")
+        warn(f"{done.lost} test{'s' * (done.lost != 1)} need not be there any more: {some}")
+    keep = word == "keep"
+    return [
+        loop_events.Edited(
+            paths=paths, kept=keep, baseline=done.baseline, dropped=done.dropped, by=by
+        )
+    ]
+
+
+async def catch_up(dependencies: LoopDependencies, *, but: str = "") -> list[str]:
+    """Clear up after, and learn from, loops that were missed; the ids of those learnt from.
+
+    What cannot be done now is left.
+    """
+    caught: list[str] = []
+    for loop in (await ids(dependencies.journal))[:RECENT]:
+        if loop == but:
+            continue
+        # One loop that cannot be cleared must not keep others from starting.
+        with suppress(TaofoldError):
+            if await _caught(
+                dependencies, await load(dependencies.journal, loop, dependencies.now)
+            ):
+                caught.append(loop)
+    return caught
+
+
+def _question(
+    loop: str,
+    state: LoopState,
+    environment: LoopEnvironment,
+    found: Mapping[str, str],
+    before: Mapping[str, str] | None,
+) -> str:
+    named: list[str] = []
+    for path, mark in found.items():
+        did = "changed" if mark else "deleted"
+        also = ", and it was not as at the start when the loop paused" * (path in (before or {}))
+        named.append(f"  {path} ({did}{also})")
+    head = f"protected files were changed while loop {loop!r} stood still"
+    if before is None and state.open is not None:
+        head = (
+            f"protected files were changed, and loop {loop!r} stopped in the middle of iteration "
+            f"{state.open.number}: this may be its agent's work"
+        )
+    listed = "\n".join(named)
+    return (
+        f"{head}:\n{listed}\nlook at them in {environment.root}, and say which holds:\n"
+        "  --keep-edits  the gates are compared with these files from now on\n"
+        "  --restore     they are put back as they were; what is there is moved aside"
+    )
+
+
+async def _caught(dependencies: LoopDependencies, stream: LoopStream) -> bool:
+    state, loop = stream.state, stream.loop
+    move = decide(loop, state, dependencies.now())
+    if not isinstance(move, Learn | Clear):
+        return False
+    row = await dependencies.journal.row(stream.name)
+    if row is not None and row.held and not owner.gone(state.owner):
+        return False  # its driver is at it
+    # In a thread: opening a worktree or a copy of a large project blocks for seconds.
+    environment = await asyncio.to_thread(dependencies.environment, loop, state)
+    if isinstance(move, Clear):
+        await stream.append(loop_events.Cleared(left=await environment.clear()))
+        return await _caught(dependencies, stream)
+    learnt = await dependencies.learner.learn(loop, state, LoopWork(dependencies.log, environment))
+    with suppress(Conflict, Refused):  # somebody else was quicker
+        await stream.append(loop_events.Taught(learnt=learnt))
+    return True
+
+
 async def _room(
     dependencies: LoopDependencies, loop: str, *, force: bool, warn: Callable[[str], None]
 ) -> None:
@@ -301,7 +377,7 @@ async def _was_room(
 ) -> None:
     """Of loops that started at the same moment the last ones give way."""
     # Both processes see the same order, so that exactly the loops beyond the limit give way.
-    rows = sorted(await running(dependencies), key=lambda one: (one.state.started_at, one.loop))
+    rows = sorted(await running(dependencies), key=lambda row: (row.state.started_at, row.loop))
     first = [row.loop for row in rows[:AT_ONCE]]
     if stream.loop in first:
         return
@@ -373,33 +449,6 @@ async def _loaded(dependencies: LoopDependencies, loop: str) -> LoopStream:
     return await load(dependencies.journal, loop, now=dependencies.now)
 
 
-_PATIENCE: Final = 30.0
-"""Seconds to wait for the process of an aborted loop to let go."""
-
-
-async def pause(dependencies: LoopDependencies, loop: str, *, by: str = "local") -> LoopState:
-    """Ask whoever drives the loop to stop before the next iteration. To ask twice changes nothing.
-
-    Raises:
-        UnknownRun: there is no such loop.
-        Refused: nobody drives it, or it is about to end.
-    """
-    stream = await load(dependencies.journal, loop, now=dependencies.now)
-    while True:
-        state = stream.state
-        row = await dependencies.journal.row(stream.name)
-        gone = "" if frozen(state) else lost(dependencies.journal, state, row, dependencies.now())
-        why = _idle(state, gone)
-        if why:
-            raise Refused(f"loop {loop!r} {why}")
-        if state.asked is not None:
-            return state
-        try:
-            return await stream.append(loop_events.PauseAsked(by=by))
-        except Conflict:
-            continue
-
-
 def _idle(state: LoopState, gone: str) -> str:
     """Why there is nothing to pause, "" if there is."""
     if gone or state.status == "crashed":
@@ -414,58 +463,6 @@ def _idle(state: LoopState, gone: str) -> str:
         case _:
             more = "; it can be resumed" if state.status in RESUMABLE else ""
             return f"has ended already: {state.status}{more}"
-
-
-async def abort(
-    dependencies: LoopDependencies,
-    loop: str,
-    *,
-    keep: bool = True,
-    force: bool = False,
-    by: str = "local",
-) -> tuple[LoopState, Sequence[str]]:
-    """End a loop for good; with `keep` off its files are put back as they were at the start.
-
-    One that was aborted already can still have its files put back. Returns the state and the
-    paths that were put back; `state.cleared` says what became of a worktree or a copy.
-
-    Raises:
-        UnknownRun: there is no such loop.
-        Refused: it has ended already, or files were changed by others since.
-    """
-    stream = await load(dependencies.journal, loop, now=dependencies.now)
-    while True:
-        state = stream.state
-        # A loop that was given up with its files kept may still have them put back later.
-        if not keep and state.status == "aborted" and not state.reverted:
-            break
-        if state.status not in LIVE and state.status != "crashed":
-            raise Refused(f"loop {loop!r} has ended already: {state.status}")
-        try:
-            word = loop_events.LoopEnded(ending="aborted", reason=f"aborted by {by}", by=by)
-            await stream.append(word, disk=True)
-            break
-        except Conflict:
-            continue
-    # The fact is written, but the driver may still be at work on the files until it sees it.
-    await _let_go(dependencies, stream.name, state)
-    if state.baseline is None:
-        return stream.state, ()
-    try:
-        environment = await asyncio.to_thread(dependencies.environment, loop, stream.state)
-    except ConfigError:
-        if keep:  # there is nothing left to keep
-            return stream.state, ()
-        raise
-    # The last snapshot is from before the iteration: what its agent did since would be lost.
-    if state.open is not None and state.status != "aborted":
-        await environment.snapshot("as it was given up")  # since the last one the agent worked
-    paths = await environment.leave(keep=keep, force=force)
-    left = await environment.clear(
-        keep="the changes are there, and were to be kept" if keep else ""
-    )
-    await stream.append(loop_events.Cleared(left=left, reverted=None if keep else tuple(paths)))
-    return stream.state, paths
 
 
 async def _let_go(dependencies: LoopDependencies, name: str, state: LoopState) -> None:
