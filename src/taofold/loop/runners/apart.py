@@ -48,8 +48,8 @@ def packed(value: Any) -> Any:
         return {"b": value.hex()}
     if kind is dict:
         return {"d": [[packed(key), packed(inner)] for key, inner in value.items()]}
-    for tag, known in TAGS.items():
-        if kind is known:
+    for tag, standard in TAGS.items():
+        if kind is standard:
             return {tag: [packed(inner) for inner in value]}
     raise Apart("a " + kind.__name__ + " is no plain data")
 
@@ -65,7 +65,7 @@ def unpacked(said: Any) -> Any:
         return bytes.fromhex(inner)
     if tag == "d":
         return {unpacked(key): unpacked(value) for key, value in inner}
-    return TAGS[tag](unpacked(one) for one in inner)
+    return TAGS[tag](unpacked(element) for element in inner)
 
 
 class Product:
@@ -108,12 +108,12 @@ class Product:
     def exception(self, module: str, name: str, above: Sequence[str]) -> type[BaseException]:
         """A class for an exception of the product; always the same for the same name."""
         if module == "builtins":
-            found: type[BaseException] = getattr(builtins, name)
-            return found
+            builtin: type[BaseException] = getattr(builtins, name)
+            return builtin
         if (module, name) not in self._raised:
-            bases = [getattr(builtins, one) for one in above if hasattr(builtins, one)]
-            made: Any = type(name, (bases[0] if bases else Exception,), {"__module__": module})
-            self._raised[module, name] = made
+            bases = [getattr(builtins, base) for base in above if hasattr(builtins, base)]
+            exception: Any = type(name, (bases[0] if bases else Exception,), {"__module__": module})
+            self._raised[module, name] = exception
         return self._raised[module, name]
 
 
@@ -125,13 +125,13 @@ class Proxy(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__all__":
             raise AttributeError(name)
-        said = self._product.ask("get", module=self.__name__, name=name)
-        if said["kind"] == "value":
-            return unpacked(said["value"])
-        if said["kind"] == "exception":
-            return self._product.exception(*said["is"])
-        if said["kind"] == "module":
-            return importlib.import_module(said["is"])
+        answer = self._product.ask("get", module=self.__name__, name=name)
+        if answer["kind"] == "value":
+            return unpacked(answer["value"])
+        if answer["kind"] == "exception":
+            return self._product.exception(*answer["is"])
+        if answer["kind"] == "module":
+            return importlib.import_module(answer["is"])
         return function(self._product, self.__name__, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -147,12 +147,12 @@ def function(product: Product, module: str, name: str) -> Any:
     """What is called in place of a function of the product."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = packed([list(args), kwargs])
-        said = product.ask("call", module=module, name=name, given=given)
-        sys.stdout.write(said["printed"])
-        for mine, theirs in zip(args, unpacked(said["given"])):  # noqa: B905 - 3.8
-            refill(mine, theirs)
-        return unpacked(said["value"])
+        arguments = packed([list(args), kwargs])
+        answer = product.ask("call", module=module, name=name, given=arguments)
+        sys.stdout.write(answer["printed"])
+        for argument, theirs in zip(args, unpacked(answer["given"])):  # noqa: B905 - 3.8
+            refill(argument, theirs)
+        return unpacked(answer["value"])
 
     call.__name__ = call.__qualname__ = name
     return call
@@ -179,15 +179,15 @@ class Finder:
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or os.path.realpath(spec.origin or "") not in self._sources:
             return None
-        found = importlib.machinery.ModuleSpec(name, self, origin=spec.origin)  # type: ignore[arg-type]
-        found.submodule_search_locations = spec.submodule_search_locations
-        return found
+        proxied = importlib.machinery.ModuleSpec(name, self, origin=spec.origin)  # type: ignore[arg-type]
+        proxied.submodule_search_locations = spec.submodule_search_locations
+        return proxied
 
     def create_module(self, spec: Any) -> Any:
         """The proxy."""
-        made = Proxy(spec.name)
-        made._product = self._product
-        return made
+        proxy = Proxy(spec.name)
+        proxy._product = self._product
+        return proxy
 
     def exec_module(self, module: Any) -> None:
         """Have the product load it."""
@@ -243,7 +243,7 @@ def raised(error: BaseException) -> dict[str, Any]:
 
 def named(kind: type[BaseException]) -> list[Any]:
     """Where an exception is from, and what standard ones it is."""
-    above = [one.__name__ for one in kind.__mro__ if one.__module__ == "builtins"]
+    above = [base.__name__ for base in kind.__mro__ if base.__module__ == "builtins"]
     return [kind.__module__, kind.__name__, above]
 
 

@@ -124,8 +124,8 @@ def _move(*places: str) -> None:
 
 def _beside(name: str) -> Any:
     """The module of that name beside this script, which is on no path."""
-    place = Path(__file__).resolve().with_name(name + ".py")
-    spec = importlib.util.spec_from_file_location("_gate_" + name, place)
+    script = Path(__file__).resolve().with_name(name + ".py")
+    spec = importlib.util.spec_from_file_location("_gate_" + name, script)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
