@@ -106,7 +106,7 @@ def decide(loop: str, state: LoopState, now: int) -> Move:
 
 def _between(loop: str, state: LoopState, now: int) -> Move:
     """No iteration is going on: close, wait, or begin the next."""
-    ended = _verdict(state) or _limit(state, now)
+    ended = _ending(state) or _limit(state, now)
     if ended is not None:
         # A limit that is reached after a verified iteration is not a failure: the loop kept
         # improving.
@@ -115,18 +115,15 @@ def _between(loop: str, state: LoopState, now: int) -> Move:
         return ended
     if state.asked is not None:
         return Wait(f"asked to by {state.asked.by}")
-    last = state.done[-1] if state.done else None
-    if last is not None and last.number > state.resumed_after:
-        for intervention in state.interventions:
-            if intervention.number == last.number and intervention.level == "pause":
-                return Wait(f"{intervention.kind}: {intervention.why}")
+    for event in state.raised("pause"):
+        return Wait(f"{event.kind}: {event.why}")
     number = len(state.iterations) + 1
     return Iterate(number, run_id(loop, number))
 
 
-def _verdict(state: LoopState) -> Close | None:
+def _ending(state: LoopState) -> Close | None:
     """The end that the gates, or detection, or the model's failure mean."""
-    last = state.done[-1] if state.done else None
+    last = state.last
     if last is None:
         return None
     # Comes before everything else: no later verdict can heal the proof.
@@ -135,22 +132,18 @@ def _verdict(state: LoopState) -> Close | None:
         return Close("tampered", f"protected files were changed: {paths[:300]}")
     if state.verified and not state.wish.keep_improving:
         return Close("completed", f"the gates passed after iteration {state.verified[0].number}")
-    recent = [iteration for iteration in state.done if iteration.number > state.resumed_after]
-    fruitless = [
-        iteration.status == "failed" and not iteration.spent.steps
-        for iteration in recent[-FRUITLESS:]
-    ]
     # A model that cannot answer twice in a row will not answer the third time either.
-    if len(fruitless) == FRUITLESS and all(fruitless):
+    tries = state.recent[-FRUITLESS:]
+    if len(tries) == FRUITLESS and all(map(_fruitless, tries)):
         return Close("failed", f"the model failed {FRUITLESS} times in a row: {last.said[:300]}")
-    flat = [
-        intervention
-        for intervention in state.interventions
-        if intervention.number == last.number and intervention.level == "abort"
-    ]
-    if flat and last.number > state.resumed_after:
-        return Close("no_progress", flat[0].why)
+    for event in state.raised("abort"):
+        return Close("no_progress", event.why)
     return None
+
+
+def _fruitless(iteration: IterationEnded) -> bool:
+    """Did its run end by an error before the first step?"""
+    return iteration.status == "failed" and not iteration.spent.steps
 
 
 def _limit(state: LoopState, now: int) -> Close | None:

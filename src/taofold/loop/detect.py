@@ -89,7 +89,7 @@ class _Course:
 
     def __init__(self, state: LoopState, ended: IterationEnded) -> None:
         self.state = state
-        self.done = (*state.done[state.resumed_after :], ended)
+        self.done = (*state.recent, ended)
         redirects = [event.number for event in state.interventions if event.level == "redirect"]
         turn = max(redirects, default=0)
         self.fresh = tuple([iteration for iteration in self.done if iteration.number > turn])

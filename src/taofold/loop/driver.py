@@ -49,6 +49,7 @@ from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.learner.protocol import Learner, NoLearner
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, Overtaken
+from taofold.loop.values import Ending
 from taofold.loop.verdict import Verdict
 
 TOLD: Final = 6000
@@ -412,18 +413,27 @@ class Driver:
                     number=choice.number, snapshot=choice.snapshot, reason=choice.reason
                 )
             )
-        delivered = closing.ending == "completed"
-        warning = GREEN if delivered and not state.iterations else ""
-        if delivered and state.iterations:
+        delivered, warning = await self._handed_over(closing.ending)
+        await self.record(_last_word(closing, choice, warning, delivered=delivered), disk=True)
+
+    async def _handed_over(self, ending: Ending) -> tuple[bool, str]:
+        """Bring finished work to the project: is all of it there, and what a person must know."""
+        state, environment = self.state, self.environment
+        if not state.iterations:
+            return ending == "completed", GREEN if ending == "completed" else ""
+        apart = state.wish.mode != "in-place"
+        warning = ""
+        if ending == "completed":
             warning = await self._delivered()
-            delivered = not warning
-        elif state.iterations and state.wish.mode != "in-place":
+            if not warning:
+                return True, ""
+        elif apart:
             warning = f"the work is in {environment.root}; it was not brought to {state.wish.root}"
         # A worktree or a copy with work that was not brought back is never removed here.
-        if state.iterations and not delivered and state.wish.mode != "in-place":
+        if apart:
             left = await environment.clear(keep=warning)
             warning += f". When you have what you want of it: {left.remove}"
-        await self.record(_last_word(closing, choice, warning, delivered=delivered), disk=True)
+        return False, warning
 
     async def _delivered(self) -> str:
         """Bring the work to the project; what is to be said if that cannot be done."""

@@ -443,19 +443,18 @@ def _lessons(state: LoopState) -> str:
             rows.append(f"* injected {how} (read from iteration {injection.number}): {ids}")
         elif injection.lessons.control:
             rows.append("* a control loop: nothing was injected, to measure what lessons are worth")
-    learnt = state.learnt
-    if learnt is not None:
-        rows += [
-            f"* `{_cell(use.pattern)}` applied in iteration {use.iteration}: "
-            + ("its check turned green" if use.successful else "without success")
-            for use in learnt.injected
-            if use.applied
-        ]
-        rows += [
-            f"* learnt `{_cell(extracted.pattern)}`" + ("" if extracted.new else " (known already)")
-            for extracted in learnt.extracted
-        ]
-        rows += [f"* {_cell(note, 200)}" for note in learnt.notes]
+    learnt = state.learnt or Learnt()
+    rows += [
+        f"* `{_cell(use.pattern)}` applied in iteration {use.iteration}: "
+        + ("its check turned green" if use.successful else "without success")
+        for use in learnt.injected
+        if use.applied
+    ]
+    rows += [
+        f"* learnt `{_cell(extracted.pattern)}`" + ("" if extracted.new else " (known already)")
+        for extracted in learnt.extracted
+    ]
+    rows += [f"* {_cell(note, 200)}" for note in learnt.notes]
     return "\n".join(["## Learning", "", *rows]) if rows else ""
 
 

@@ -13,7 +13,7 @@ from taofold.core.errors import Refused
 from taofold.core.values import Value
 from taofold.loop import events as loop_events
 from taofold.loop.learner.lessons import Learnt
-from taofold.loop.values import ENDED, RESUMABLE, LoopLimits, Spent, Status, Wish, check
+from taofold.loop.values import ENDED, RESUMABLE, Level, LoopLimits, Spent, Status, Wish, check
 from taofold.loop.verdict import Verdict
 
 
@@ -64,6 +64,31 @@ class LoopState(Value, frozen=True):
         """The iterations that ended."""
         return tuple(
             [iteration.ended for iteration in self.iterations if iteration.ended is not None]
+        )
+
+    @property
+    def last(self) -> loop_events.IterationEnded | None:
+        """The newest iteration that ended."""
+        done = self.done
+        return done[-1] if done else None
+
+    @property
+    def recent(self) -> tuple[loop_events.IterationEnded, ...]:
+        """The iterations that ended since the loop was last resumed."""
+        return self.done[self.resumed_after :]
+
+    def raised(self, level: Level) -> tuple[loop_events.Intervened, ...]:
+        """What detection raised to `level` after the last iteration; nothing once it is resumed."""
+        recent = self.recent
+        if not recent:
+            return ()
+        number = recent[-1].number
+        return tuple(
+            [
+                event
+                for event in self.interventions
+                if (event.number, event.level) == (number, level)
+            ]
         )
 
     @property
