@@ -5,7 +5,6 @@ from typing import Any
 from taofold.core.effects import Answer, Strategy, ask, begin, fork, step
 from taofold.core.values import Thought
 from taofold.reasoning import SelfCorrect, Task
-from taofold.reasoning.direct import opening
 from taofold.reasoning.nested import Solved, alone, closing
 
 from .kit import play
@@ -16,7 +15,7 @@ TASK = Task(goal="g")
 def careless(task: Task) -> Strategy[Any]:
     """Knows nothing of limits and returns a bare value."""
     yield from begin()
-    reply = yield from ask(opening(task, "", task.goal))
+    reply = yield from ask(task.opening("", task.goal))
     yield from step(Thought("mine"), "mine", reply.text)
     yield closing(Thought("done"), reply.text)
     return reply.text
@@ -25,7 +24,7 @@ def careless(task: Task) -> Strategy[Any]:
 def stubborn(task: Task) -> Strategy[Any]:
     """Goes on after a limit, which no strategy may."""
     try:
-        yield from ask(opening(task, "", task.goal))
+        yield from ask(task.opening("", task.goal))
     except Exception:
         yield from begin()
 

@@ -9,7 +9,7 @@ from tests.runtime.kit import act, batch, finish
 from taofold.core.effects import Act, Answer, Ask, Begin, Halt, Note, Outlook
 from taofold.core.values import Action, Message, Observation, Reply, Thought
 from taofold.reasoning import Offer, Output, Task, react
-from taofold.reasoning.conversation import Talk, system_prompt
+from taofold.reasoning.conversation import Talk
 
 LOOK = Offer("look", "Look at it.\nClosely.", {"type": "object", "properties": {"x": {}}}, "read")
 
@@ -159,15 +159,15 @@ def test_failures_and_key_lines_stay_when_older_steps_fold() -> None:
 
 @pytest.mark.scenario("TEA-13")
 def test_the_prompt_names_tools_with_their_whole_description_and_parameters() -> None:
-    said = system_prompt(task(instructions="Be good."))
+    said = task(instructions="Be good.").system_prompt()
     assert said.startswith("Be good.")
     assert "look(" in said
     assert "Closely." in said
     assert '"finish"' in said
     assert "ask_user" not in said
     assert "research" not in said
-    assert "ask_user" in system_prompt(task(ask_user=True))
-    assert "research" in system_prompt(task(research=True))
+    assert "ask_user" in task(ask_user=True).system_prompt()
+    assert "research" in task(research=True).system_prompt()
 
 
 @pytest.mark.scenario("TAO-05")

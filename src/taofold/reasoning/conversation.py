@@ -23,126 +23,14 @@ from taofold.core.content import (
 )
 from taofold.core.effects import Outlook
 from taofold.core.values import (
-    ASK_USER,
     FINISH,
-    THOUGHT_TYPES,
     Action,
     Message,
     Observation,
     Reply,
     Value,
 )
-from taofold.parsing import render_schema
-from taofold.reasoning.task import Offer, Task
-
-_QUESTION: dict[str, Any] = {
-    "type": "object",
-    "properties": {"question": {"type": "string"}},
-    "required": ["question"],
-    "additionalProperties": False,
-}
-
-
-def reply_schema(task: Task, *, toolless: bool) -> dict[str, Any]:
-    """One thought and one action out of those on offer; only `finish` if `toolless`."""
-    finish = task.output.finish_schema()
-    definitions = dict(finish.pop("$defs", {}))
-    offered: list[tuple[str, dict[str, Any]]] = []
-    if not toolless:
-        for offer in task.offers:
-            schema = dict(offer.schema)
-            definitions |= schema.pop("$defs", {})
-            offered.append((offer.name, schema))
-        if task.ask_user:
-            offered.append((ASK_USER, _QUESTION))
-    offered.append((FINISH, {**finish, "additionalProperties": False}))
-    types = sorted(THOUGHT_TYPES if task.research else THOUGHT_TYPES - {"research"})
-    schema = _object(
-        thought={"type": "string", "maxLength": 1000},
-        thought_type={"type": "string", "enum": types},
-        action={"anyOf": [_action(name, parameters) for name, parameters in offered]},
-    )
-    return schema | ({"$defs": definitions} if definitions else {})
-
-
-def _action(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    return _object(
-        tool={"type": "string", "enum": [name]},
-        parameters=parameters,
-        rationale={"type": "string", "maxLength": 300},
-    )
-
-
-def _object(**properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-_FORM: Final = """\
-Work in steps. Each reply is exactly one JSON object, nothing before or after it:
-{"thought": "<what you conclude and why this action is next>", "thought_type": "<type>", \
-"because": [<numbers of the steps you rely on>], \
-"action": {"tool": "<name>", "parameters": {…}, "rationale": "<why this tool>"}}
-Several independent calls: "actions": [ … ] instead of "action".
-Types: goal, progress, extraction, reasoning, exception, synthesis%s.
-Rules:
-- Every reply has a thought and an action. Quote concrete values from earlier observations.
-- Never write an observation yourself; it comes after your reply.
-- After a failure or a timeout the next thought is an exception: say why it failed and what \
-you change. Never repeat a failed action unchanged.
-- When the goal is reached: "action": {"tool": "finish", "parameters": {"answer": %s}}
-- When it cannot be reached: the same with "success": false beside the answer that says why."""
-_NATIVE: Final = """\
-Before each tool call say in a sentence or two what you conclude and why this call is next; \
-quote concrete values from earlier results. Never invent a tool's result. \
-After a failure say why it failed and what you change; never repeat a failed call unchanged."""
-_RESEARCH: Final = ", research (look things up; change nothing in that step)"
-_ASK_USER: Final = (
-    '\n- To ask the person: "action": {"tool": "ask_user", "parameters": {"question": "…"}}'
-)
-WRAP_UP: Final = (
-    "This is your last turn and no tool can be used any more. "
-    "Give the best answer you can from what you know%s."
-)
-
-
-def system_prompt(task: Task) -> str:
-    """Instructions, tools and protocol."""
-    parts = [task.instructions.strip()] if task.instructions.strip() else []
-    if task.native:
-        if task.offers:
-            parts.append(_NATIVE)
-        if not task.output.text:
-            parts.append(
-                f"When you are done call {FINISH} with an answer of this type: "
-                f"{task.output.rendered()}"
-            )
-        return "\n\n".join(parts)
-    if task.offers:
-        parts.append("Tools:\n" + "\n".join(signature(offer) for offer in task.offers))
-    answer = '"<text>"' if task.output.text else f"<{task.output.rendered()}>"
-    form = _FORM % (_RESEARCH if task.research else "", answer)
-    parts.append(form + (_ASK_USER if task.ask_user else ""))
-    return "\n\n".join(parts)
-
-
-def signature(offer: Offer) -> str:
-    """A tool as one line of signature and its full description."""
-    said = f"{offer.name}({render_schema(offer.schema)})"
-    description = offer.description.strip()
-    return f"- {said}: {description}" if description else f"- {said}"
-
-
-def wrap_up(task: Task) -> str:
-    """The notice that opens the last turn."""
-    if task.native:
-        return WRAP_UP % ""
-    return WRAP_UP % f' with "tool": "{FINISH}"'
-
+from taofold.reasoning.task import Task
 
 KEEP: Final = 3
 """Steps that a compaction leaves as they are."""
@@ -165,11 +53,11 @@ class _Told(Value, frozen=True):
         """One line that stands for the messages."""
         if not self.actions:
             return self.messages[0].text
-        said = "; ".join(
+        outcomes = "; ".join(
             f"{a.tool} [{o.status}] {o.extraction or o.result}"
             for a, o in zip(self.actions, self.observations, strict=True)
         )
-        return f"Step {self.number}: {said}"[:400]
+        return f"Step {self.number}: {outcomes}"[:400]
 
 
 class Talk:
@@ -181,7 +69,7 @@ class Talk:
         self._forms: dict[bool, dict[str, Any]] = {}
         names = [name for name in task.names if name != FINISH or not task.output.text]
         self._offer = tuple(names)
-        opening = [Message("system", system_prompt(task)), *task.history]
+        opening = [Message("system", task.system_prompt()), *task.history]
         if not opening[0].content:
             del opening[0]
         self._opening = (*opening, Message("user", task.content))
@@ -191,14 +79,15 @@ class Talk:
 
     def open(self, outlook: Outlook) -> None:
         """Add what a turn starts with: people's messages, the guard's hint, the last call."""
+        # People's words are steps of their own, so that folding keeps their place among the others.
         for message in outlook.heard:
             self.conversation.append(message)
             number = self._told[-1].number if self._told else 0
             self._told.append(_Told(number, (message,)))
         if outlook.wrap_up and self.task.offers:
-            self.conversation.append(Message("user", wrap_up(self.task)))
+            self.conversation.append(Message("user", self.task.wrap_up()))
         elif outlook.toolless:
-            notice = f"{outlook.hint}\n{wrap_up(self.task)}".strip()
+            notice = f"{outlook.hint}\n{self.task.wrap_up()}".strip()
             self.conversation.append(Message("user", notice))
         elif outlook.hint:
             self.conversation.append(Message("user", outlook.hint))
@@ -207,8 +96,9 @@ class Talk:
         """The schema of a reply, for models that decode under one; None for native callers."""
         if self.task.native:
             return None
+        # Built once: a schema that were built anew each turn would still be equal, but not cheap.
         if toolless not in self._forms:
-            self._forms[toolless] = reply_schema(self.task, toolless=toolless)
+            self._forms[toolless] = self.task.reply_schema(toolless=toolless)
         return self._forms[toolless]
 
     def offered(self) -> tuple[str, ...]:
@@ -240,14 +130,15 @@ class Talk:
     ) -> None:
         """Add a finished step: the reply (as far as it was `kept`) and what came back."""
         messages = [Message("assistant", reply.kept(kept), reply.issuer)]
-        told = zip(actions, observations, strict=True)
+        pairs = zip(actions, observations, strict=True)
+        # Each native call is answered under its id: providers refuse a history with a gap.
         if reply.calls:
             messages += [
                 result_message(a.id, show(number, a, o), error=o.status in ("failure", "timeout"))
-                for a, o in told
+                for a, o in pairs
             ]
         else:
-            messages.append(Message("user", _joined([show(number, a, o) for a, o in told])))
+            messages.append(Message("user", _joined([show(number, a, o) for a, o in pairs])))
         for message in messages:
             self.conversation.append(message)
         self._told.append(_Told(number, tuple(messages), actions, observations))
@@ -267,15 +158,15 @@ class Talk:
         if upto <= self._folded:
             return None
         before = self.conversation.chars
-        lines = "\n".join(told.line for told in self._told[:upto])
+        lines = "\n".join(step.line for step in self._told[:upto])
         folded = f"\n\n[earlier steps, shortened]\n{lines}"
         goal = self.task.content
         goal = goal + folded if isinstance(goal, str) else (*goal, TextPart(folded))
         # Another beginning is another conversation: what a provider signed does not hold in it.
         rest = [
             Message(message.role, unbound(message.content))
-            for told in self._told[upto:]
-            for message in told.messages
+            for step in self._told[upto:]
+            for message in step.messages
         ]
         self.conversation = Conversation((*self._opening[:-1], Message("user", goal), *rest))
         self._folded = upto
@@ -298,11 +189,11 @@ def corrections(reply: Reply, feedback: str) -> list[Message]:
     if reply.issuer is not None and reply.calls:
         refused = [result_message(call.id, feedback, error=True) for call in reply.calls]
         return [Message("assistant", reply.content, reply.issuer), *refused]
-    said = reply.text if len(reply.text) <= ECHO else reply.text[:ECHO] + " […]"
-    if not said and reply.calls:
-        said = "(a tool call that could not be used)"
-    said = said or "(empty reply)"
-    content = reply.kept(said) if reply.issuer is not None and bound(reply.content) else said
+    echo = reply.text if len(reply.text) <= ECHO else reply.text[:ECHO] + " […]"
+    if not echo and reply.calls:
+        echo = "(a tool call that could not be used)"
+    echo = echo or "(empty reply)"
+    content = reply.kept(echo) if reply.issuer is not None and bound(reply.content) else echo
     return [Message("assistant", content, reply.issuer), Message("user", feedback)]
 
 
@@ -317,11 +208,11 @@ def show(number: int, action: Action, observation: Observation) -> Content:
 
 def _joined(shown: Sequence[Content]) -> Content:
     """Several observations as one message."""
-    texts = [one for one in shown if isinstance(one, str)]
+    texts = [content for content in shown if isinstance(content, str)]
     if len(texts) == len(shown):
         return "\n\n".join(texts)
     parts: list[Part] = []
-    for one in shown:
+    for part in shown:
         parts += [TextPart("\n\n")] if parts else []
-        parts += parts_of(one)
+        parts += parts_of(part)
     return tuple(parts)

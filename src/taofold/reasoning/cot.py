@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import msgspec
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, ConfigDict, create_model
 
 from taofold.core.effects import Answer, Halt, Strategy, begin
 from taofold.core.errors import ConfigError
 from taofold.core.values import Reply, StepRole, Thought
 from taofold.parsing import Parsed, Repair, Unparsed, parse
-from taofold.reasoning.direct import Unread, ask_for, opening, stopped
+from taofold.reasoning.direct import Unread, ask_for, stopped
 from taofold.reasoning.nested import closing
 from taofold.reasoning.task import Output, Task
 
@@ -44,9 +44,10 @@ _LABELLED: Final = re.compile(
 _UNTHOUGHT: Final = "The answer was given without thinking."
 
 
-class Reasoned(BaseModel):
+class ReasonedReply(BaseModel):
     """Thinking and an answer, as the model writes them."""
 
+    model_config = ConfigDict(title="Reasoned")  # the schema is sent to models and recorded
     thinking: str = ""
     answer: Any
 
@@ -81,8 +82,10 @@ class Cot:
             raise ConfigError(
                 f"unknown thinking format {self.format!r}; allowed: {allowed}", path="format"
             )
-        shown = tuple([_example(one, place) for place, one in enumerate(self.examples)])
-        object.__setattr__(self, "examples", shown)
+        examples = tuple(
+            [_example(example, number) for number, example in enumerate(self.examples)]
+        )
+        object.__setattr__(self, "examples", examples)
 
     def __call__(self, task: Task) -> Strategy[Answer]:
         """The strategy for `task`."""
@@ -90,8 +93,10 @@ class Cot:
 
     def rules(self, output: Output) -> str:
         """What the model is told once: the format, the examples, the form of the reply."""
-        shown = "".join([_shown(one) for one in self.examples if isinstance(one, Example)])
-        return f"{FORMATS[self.format]}\n\n{shown}{form(output)}"
+        examples = "".join(
+            [_shown(example) for example in self.examples if isinstance(example, Example)]
+        )
+        return f"{FORMATS[self.format]}\n\n{examples}{form(output)}"
 
 
 def _example(given: Example | Mapping[str, Any], place: int) -> Example:
@@ -126,8 +131,8 @@ def _story(options: Cot, task: Task) -> Strategy[Answer]:
         if outlook.stop:
             return Answer(None, outlook.stop)
         got = yield from ask_for(
-            lambda reply: read_reasoned(task, reply),
-            opening(task, options.rules(task.output), task.goal, outlook.heard),
+            ReasonedReader(task),
+            task.opening(options.rules(task.output), task.goal, outlook.heard),
             attempts=task.attempts,
             role=options.role,
             schema=schema_of(task.output),
@@ -140,71 +145,77 @@ def _story(options: Cot, task: Task) -> Strategy[Answer]:
         return Answer(None, halt.reason)
 
 
-def thought_of(reasoned: Reasoned) -> Thought:
+def thought_of(reasoned: ReasonedReply) -> Thought:
     """The thinking as a thought; if there is none, one that says so."""
     return Thought(reasoned.thinking or _UNTHOUGHT, synthesized=not reasoned.thinking)
 
 
-def read_reasoned(task: Task, reply: Reply) -> Parsed[Reasoned] | Unparsed:
-    """Thinking and an answer of the task's type, the answer as JSON."""
-    read = _structured(task, reply)
-    if isinstance(read, Unparsed):
-        read = _loose(task, reply, read)
-    if isinstance(read, Parsed) and task.strict and not read.value.thinking:
-        return Unparsed("invalid", "The thinking is missing: say how you get to the answer.")
-    return read
+class ReasonedReader:
+    """Reads thinking and an answer of a task's type out of a reply."""
 
+    def __init__(self, task: Task) -> None:
+        self._task = task
 
-def _structured(task: Task, reply: Reply) -> Parsed[Reasoned] | Unparsed:
-    """The JSON object that was asked for, in whatever wrapping."""
-    parsed: Parsed[Reasoned] | Unparsed = parse(
-        reply.text, _model(task.output), finish_reason=reply.finish or None
-    )
-    if isinstance(parsed, Unparsed):
-        return parsed
-    answer = parsed.value.answer
-    if task.output.text:
-        accepted = task.output.accept(answer)
+    def __call__(self, reply: Reply) -> Parsed[ReasonedReply] | Unparsed:
+        """Thinking and an answer of the task's type, the answer as JSON."""
+        read = self._structured(reply)
+        if isinstance(read, Unparsed):
+            read = self._loose(reply, read)
+        if isinstance(read, Parsed) and self._task.strict and not read.value.thinking:
+            return Unparsed("invalid", "The thinking is missing: say how you get to the answer.")
+        return read
+
+    def _structured(self, reply: Reply) -> Parsed[ReasonedReply] | Unparsed:
+        """The JSON object that was asked for, in whatever wrapping."""
+        parsed: Parsed[ReasonedReply] | Unparsed = parse(
+            reply.text, _model(self._task.output), finish_reason=reply.finish or None
+        )
+        if isinstance(parsed, Unparsed):
+            return parsed
+        answer = parsed.value.answer
+        if self._task.output.text:
+            accepted = self._task.output.accept(answer)
+            if isinstance(accepted, Unparsed):
+                return accepted
+            answer = accepted.value
+        else:
+            answer = self._task.output.dump(answer)
+        tagged = _TAGGED.search(reply.text)
+        thinking = parsed.value.thinking or (tagged[2] if tagged else "") or reply.reasoning
+        return Parsed(ReasonedReply(thinking=thinking.strip(), answer=answer), parsed.repairs)
+
+    def _loose(self, reply: Reply, refused: Unparsed) -> Parsed[ReasonedReply] | Unparsed:
+        """`<thinking>` text, an `Answer:` label, or the bare answer (D6); else the refusal."""
+        text = reply.text.strip()
+        marked = '"answer"' in text or (
+            self._task.output.text and text.startswith(("{", "```json"))
+        )
+        if marked or refused.reason not in ("no_candidate", "invalid"):
+            return refused
+        tagged, labelled = _TAGGED.search(reply.text), _LABELLED.match(reply.text)
+        if tagged is not None:
+            inner = _ANSWER_TAG.fullmatch(tagged[3])
+            thinking, text, kind = tagged[2], inner[1] if inner else tagged[3], "thinking_tag"
+        elif labelled is not None:
+            thinking, text, kind = labelled[1], labelled[2], "answer_label"
+        elif refused.reason == "no_candidate" or not self._task.output.text:
+            thinking, kind = reply.reasoning, "bare_answer"
+        else:
+            return refused
+        accepted = self._task.output.accept(text.strip())
         if isinstance(accepted, Unparsed):
-            return accepted
-        answer = accepted.value
-    else:
-        answer = task.output.dump(answer)
-    tagged = _TAGGED.search(reply.text)
-    thinking = parsed.value.thinking or (tagged[2] if tagged else "") or reply.reasoning
-    return Parsed(Reasoned(thinking=thinking.strip(), answer=answer), parsed.repairs)
-
-
-def _loose(task: Task, reply: Reply, refused: Unparsed) -> Parsed[Reasoned] | Unparsed:
-    """`<thinking>` text, an `Answer:` label, or the bare answer (D6); else the refusal."""
-    said = reply.text.strip()
-    marked = '"answer"' in said or (task.output.text and said.startswith(("{", "```json")))
-    if marked or refused.reason not in ("no_candidate", "invalid"):
-        return refused
-    tagged, labelled = _TAGGED.search(reply.text), _LABELLED.match(reply.text)
-    if tagged is not None:
-        inner = _ANSWER_TAG.fullmatch(tagged[3])
-        thinking, said, kind = tagged[2], inner[1] if inner else tagged[3], "thinking_tag"
-    elif labelled is not None:
-        thinking, said, kind = labelled[1], labelled[2], "answer_label"
-    elif refused.reason == "no_candidate" or not task.output.text:
-        thinking, kind = reply.reasoning, "bare_answer"
-    else:
-        return refused
-    accepted = task.output.accept(said.strip())
-    if isinstance(accepted, Unparsed):
-        return refused if kind == "bare_answer" else accepted
-    repair = Repair(kind, "syntax")
-    value = Reasoned(thinking=thinking.strip(), answer=accepted.value)
-    return Parsed(value, (repair, *accepted.repairs))
+            return refused if kind == "bare_answer" else accepted
+        repair = Repair(kind, "syntax")
+        value = ReasonedReply(thinking=thinking.strip(), answer=accepted.value)
+        return Parsed(value, (repair, *accepted.repairs))
 
 
 @lru_cache(maxsize=128)
-def _model(output: Output) -> type[Reasoned]:
-    """`Reasoned` with the answer in the output's type. A text answer may be any JSON."""
+def _model(output: Output) -> type[ReasonedReply]:
+    """`ReasonedReply` with the answer in the output's type. A text answer may be any JSON."""
     if output.text:
-        return Reasoned
-    return create_model("Reasoned", __base__=Reasoned, answer=(output.type, ...))
+        return ReasonedReply
+    return create_model("Reasoned", __base__=ReasonedReply, answer=(output.type, ...))
 
 
 @lru_cache(maxsize=128)

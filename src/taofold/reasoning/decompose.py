@@ -17,9 +17,9 @@ from taofold.core.effects import Act, Answer, Halt, Outlook, Strategy, begin, fo
 from taofold.core.errors import ConfigError
 from taofold.core.values import Action, Message, Observation, Reply, Thought
 from taofold.parsing import Parsed, Unparsed, parse
-from taofold.reasoning.cot import Cot, form, read_reasoned, schema_of, thought_of
+from taofold.reasoning.cot import Cot, ReasonedReader, form, schema_of, thought_of
 from taofold.reasoning.dependencies import Tangle, waves
-from taofold.reasoning.direct import Read, Unread, Wrong, ask_for, opening, stopped
+from taofold.reasoning.direct import Read, Unread, Wrong, ask_for, stopped
 from taofold.reasoning.nested import Inner, Solved, closing, named
 from taofold.reasoning.self_correct import shown
 from taofold.reasoning.task import Output, Task
@@ -65,7 +65,7 @@ def split(task: Task, most: int, heard: Sequence[Message] = ()) -> Strategy[Read
     return (
         yield from ask_for(
             read,
-            opening(task, _RULES % most, task.goal, heard),
+            task.opening(_RULES % most, task.goal, heard),
             attempts=task.attempts,
             role="planner",
             schema=_SCHEMA,
@@ -120,21 +120,21 @@ class Decompose:
 
     def question(self, goal: str, answers: list[dict[str, Any]]) -> str:
         """What is asked once the parts are answered. Failed parts are always named."""
-        failed = [f"- {one['id']}: {one['error']}" for one in answers if "error" in one]
+        failed = [f"- {part['id']}: {part['error']}" for part in answers if "error" in part]
         if callable(self.synthesis_prompt):
-            asked = f"The problem:\n{goal}\n\n{self.synthesis_prompt(answers)}"
+            question = f"The problem:\n{goal}\n\n{self.synthesis_prompt(answers)}"
         else:
             how = self.synthesis_prompt.strip() or _SYNTHESIS
             solved = [
-                f"[{one['id']}] {one['description']}\n{shown(one['answer'])}"
-                for one in answers
-                if "error" not in one
+                f"[{part['id']}] {part['description']}\n{shown(part['answer'])}"
+                for part in answers
+                if "error" not in part
             ]
-            asked = f"The problem:\n{goal}\n\n{how}\n\n" + "\n\n".join(solved)
+            question = f"The problem:\n{goal}\n\n{how}\n\n" + "\n\n".join(solved)
         if failed:
-            asked += "\n\nThese parts could not be solved; say so where it matters:\n"
-            asked += "\n".join(failed)
-        return asked
+            question += "\n\nThese parts could not be solved; say so where it matters:\n"
+            question += "\n".join(failed)
+        return question
 
 
 class _Splitting:
@@ -190,9 +190,9 @@ class _Splitting:
         for first in range(0, len(ready), at_once):
             some = ready[first : first + at_once]
             solved = yield from fork([self._branch(part) for part in some])
-            for part, one in zip(some, solved, strict=True):
-                self.solved[part.id] = one
-                self.heard += one.heard
+            for part, outcome in zip(some, solved, strict=True):
+                self.solved[part.id] = outcome
+                self.heard += outcome.heard
 
     def _branch(self, part: Part) -> Strategy[Solved]:
         goal = f"This is one part of a larger problem:\n{self.task.goal}\n\n"
@@ -209,35 +209,37 @@ class _Splitting:
         return named(inner, task, "solve", id=part.id, path=path, level=self.level)
 
     def _told(self, id_: str) -> str:
-        one = self.solved[id_]
-        if one.usable:
-            return f"- {id_}: {shown(one.answer.output)}"
-        return f"- {id_}: (could not be solved: {one.error})"
+        outcome = self.solved[id_]
+        if outcome.usable:
+            return f"- {id_}: {shown(outcome.answer.output)}"
+        return f"- {id_}: (could not be solved: {outcome.error})"
 
     def answers(self) -> list[dict[str, Any]]:
         """The parts with their answers or errors, as they were listed."""
-        found: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
         for part in self.parts:
-            one = self.solved.get(part.id)
+            outcome = self.solved.get(part.id)
             entry: dict[str, Any] = {"id": part.id, "description": part.description}
-            if one is None or not one.usable:
-                found.append(entry | {"answer": None, "error": one.error if one else "not reached"})
+            if outcome is None or not outcome.usable:
+                answers.append(
+                    entry | {"answer": None, "error": outcome.error if outcome else "not reached"}
+                )
             else:
-                found.append(entry | {"answer": one.answer.output})
-        return found
+                answers.append(entry | {"answer": outcome.answer.output})
+        return answers
 
     def _synthesize(self) -> Strategy[Answer]:
         answers = self.answers()
         outlook = yield from self._turn()
         if outlook.stop:
             return Answer(self._partial(), outlook.stop)
-        if all(["error" in one for one in answers]):
-            said = "; ".join([f"{one['id']}: {one['error']}" for one in answers])
-            return Answer(None, "error", f"no part could be solved: {said}"[:1000])
+        # No model is asked to put nothing together: it would make an answer up.
+        if all(["error" in part for part in answers]):
+            errors = "; ".join([f"{part['id']}: {part['error']}" for part in answers])
+            return Answer(None, "error", f"no part could be solved: {errors}"[:1000])
         got = yield from ask_for(
-            lambda reply: read_reasoned(self.task, reply),
-            opening(
-                self.task,
+            ReasonedReader(self.task),
+            self.task.opening(
                 form(self.task.output),
                 self.options.question(self.task.goal, answers),
                 self.heard,
@@ -250,14 +252,14 @@ class _Splitting:
         if isinstance(got, Unread):
             return Answer(self._partial(), "error", got.error)
         output = got.value.answer
-        failed = [one["id"] for one in answers if "error" in one]
+        failed = [part["id"] for part in answers if "error" in part]
         action = Action("synthesize", {"path": self.path, "failed": failed})
-        seen = Observation(output, extraction="answers put together", auto=True)
+        observation = Observation(output, extraction="answers put together", auto=True)
         thought = thought_of(got.value)
         thought = Thought(thought.content, "synthesis", synthesized=thought.synthesized)
-        yield Act(thought, (action,), (seen,))
+        yield Act(thought, (action,), (observation,))
         yield closing(Thought("The parts are put together.", "synthesis", synthesized=True), output)
-        limit = next((one.limit for one in self.solved.values() if one.limit), "")
+        limit = next((outcome.limit for outcome in self.solved.values() if outcome.limit), "")
         return Answer(output, limit or "final_answer")
 
     def _direct(self) -> Strategy[Answer]:
@@ -270,7 +272,7 @@ class _Splitting:
         """What is known without a synthesis: for a text answer the answers of the parts."""
         if not self.task.output.text:
             return None
-        lines = [self._told(id_) for id_, one in self.solved.items() if one.usable]
+        lines = [self._told(id_) for id_, outcome in self.solved.items() if outcome.usable]
         return "\n".join(lines) or None
 
 

@@ -43,16 +43,16 @@ def waves(parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ())
             raise Tangle(
                 "unknown_dependency", f"{id_!r} depends on {unknown[0]!r}; there is only {have}"
             )
-    found: list[list[str]] = []
+    result: list[list[str]] = []
     while needs:
         wave = [id_ for id_, before in needs.items() if before <= done]
         if not wave:
             raise Tangle("cycle", f"the dependencies run in a circle: {_circle(needs, done)}")
-        found.append(wave)
+        result.append(wave)
         done.update(wave)
         for id_ in wave:
             del needs[id_]
-    return found
+    return result
 
 
 def _circle(needs: Mapping[str, set[str]], done: set[str]) -> str:
@@ -88,11 +88,11 @@ def referred(value: Any) -> Iterator[str]:
         for match in _REFERENCE.finditer(value):
             yield match[1]
     elif isinstance(value, dict):
-        for one in cast("dict[str, Any]", value).values():
-            yield from referred(one)
+        for member in cast("dict[str, Any]", value).values():
+            yield from referred(member)
     elif isinstance(value, list):
-        for one in cast("list[Any]", value):
-            yield from referred(one)
+        for member in cast("list[Any]", value):
+            yield from referred(member)
 
 
 def resolved(value: Any, lookup: Lookup, known: Container[str] = ()) -> Any:
@@ -106,26 +106,28 @@ def resolved(value: Any, lookup: Lookup, known: Container[str] = ()) -> Any:
     if isinstance(value, str):
         return _text(value, lookup, known)
     if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
-        return {key: resolved(one, lookup, known) for key, one in given.items()}
+        members = cast("dict[str, Any]", value)
+        return {key: resolved(member, lookup, known) for key, member in members.items()}
     if isinstance(value, list):
-        return [resolved(one, lookup, known) for one in cast("list[Any]", value)]
+        return [resolved(entry, lookup, known) for entry in cast("list[Any]", value)]
     return value
 
 
 def _text(value: str, lookup: Lookup, known: Container[str]) -> Any:
     for match in _MEANT.finditer(value):
-        meant = match[2] == ".output" or match[1] in known
-        if meant and _REFERENCE.match(value, match.start()) is None:
-            said = value[match.start() : match.start() + 60]
-            raise Unresolved(f"{said!r} is no reference: write {{{{ {match[1]}.output.key[0] }}}}")
+        is_reference = match[2] == ".output" or match[1] in known
+        if is_reference and _REFERENCE.match(value, match.start()) is None:
+            excerpt = value[match.start() : match.start() + 60]
+            raise Unresolved(
+                f"{excerpt!r} is no reference: write {{{{ {match[1]}.output.key[0] }}}}"
+            )
     alone = _REFERENCE.fullmatch(value.strip())
     if alone is not None:
         return _follow(alone, lookup)
 
     def put(match: re.Match[str]) -> str:
-        found = _follow(match, lookup)
-        return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+        target = _follow(match, lookup)
+        return target if isinstance(target, str) else msgspec.json.encode(target).decode()
 
     text = _REFERENCE.sub(put, value)
     if len(text) > _TEXT:
@@ -134,13 +136,13 @@ def _text(value: str, lookup: Lookup, known: Container[str]) -> Any:
 
 
 def _follow(match: re.Match[str], lookup: Lookup) -> Any:
-    found = lookup(match[1])
+    target = lookup(match[1])
     walked = f"{match[1]}.output"
     for step in _STEP.finditer(match[2]):
-        key, place = step[1] or step[3] or step[4], step[2]
-        found = _at(found, key, walked) if place is None else _place(found, int(place), walked)
+        key, index = step[1] or step[3] or step[4], step[2]
+        target = _at(target, key, walked) if index is None else _place(target, int(index), walked)
         walked += step[0]
-    return found
+    return target
 
 
 def _at(value: Any, key: str, walked: str) -> Any:
@@ -148,20 +150,20 @@ def _at(value: Any, key: str, walked: str) -> Any:
         return _place(cast("list[Any]", value), int(key), walked)
     if not isinstance(value, dict):
         raise Unresolved(f"{walked} is {_kind(value)}: it has no {key!r}")
-    found = cast("dict[str, Any]", value)
-    if key not in found:
-        keys = ", ".join(map(repr, list(found)[:10])) or "none"
+    members = cast("dict[str, Any]", value)
+    if key not in members:
+        keys = ", ".join(map(repr, list(members)[:10])) or "none"
         raise Unresolved(f"{walked} has no {key!r}; its keys: {keys}")
-    return found[key]
+    return members[key]
 
 
 def _place(value: Any, place: int, walked: str) -> Any:
     if not isinstance(value, list):
         raise Unresolved(f"{walked} is {_kind(value)}: it has no [{place}]")
-    found = cast("list[Any]", value)
-    if place >= len(found):
-        raise Unresolved(f"{walked} has {len(found)} entries: there is no [{place}]")
-    return found[place]
+    entries = cast("list[Any]", value)
+    if place >= len(entries):
+        raise Unresolved(f"{walked} has {len(entries)} entries: there is no [{place}]")
+    return entries[place]
 
 
 def _kind(value: Any) -> str:

@@ -8,7 +8,7 @@ strategy that asks nothing else: a text answer is the whole reply, so that code 
 escaping.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
@@ -86,6 +86,7 @@ def ask_for(
             return Unread("overflow", "the prompt does not fit the model's context window")
         if reply.finish in REFUSED:
             return Unread("refused", withheld(reply), reply.text[:RAW])
+        # The provider interrupted itself: what it has so far goes back, and it carries on.
         if reply.finish == "pause":
             conversation.append(Message("assistant", reply.content, reply.issuer))
             continue
@@ -102,23 +103,9 @@ def ask_for(
         for message in corrections(reply, feedback):
             conversation.append(message)
     yield from note("unread", reason=kind, raw=raw)
-    said = f"; the last one began {raw[:200]!r}" if raw else ""
-    error = f"{kind}: no usable reply in {attempts} attempts: {feedback}{said}"
+    excerpt = f"; the last one began {raw[:200]!r}" if raw else ""
+    error = f"{kind}: no usable reply in {attempts} attempts: {feedback}{excerpt}"
     return Unread(kind, error, raw)
-
-
-def opening(
-    task: Task, rules: str, text: str, heard: Sequence[Message] = (), *, history: bool = True
-) -> Conversation:
-    """A fresh conversation: instructions and rules, the session so far, the question.
-
-    `heard` is what people said since the run started; it comes last, as the newest word.
-    """
-    system = "\n\n".join([part for part in (task.instructions.strip(), rules.strip()) if part])
-    messages = [Message("system", system)] if system else []
-    before = task.history if history else ()
-    question = Message("user", task.with_media(text))
-    return Conversation([*messages, *before, question, *heard])
 
 
 def stopped(unread: Unread) -> Answer:
@@ -162,15 +149,15 @@ def answer(
     def read(reply: Reply) -> Parsed[object] | Unparsed:
         if not output.text:
             return output.accept(reply.text)
-        said: Parsed[str] | Unparsed = parse(
+        parsed: Parsed[str] | Unparsed = parse(
             reply.text, str, finish_reason=reply.finish or None
         )  # a reasoning model's thinking is no part of its answer
-        return said if isinstance(said, Unparsed) else output.accept(said.value)
+        return parsed if isinstance(parsed, Unparsed) else output.accept(parsed.value)
 
     rules = "Reply with the answer itself and nothing else."
     if not output.text:
         rules = f"Reply with one JSON value of this type and nothing else: {output.rendered()}"
-    conversation = opening(task, rules, text, heard)
+    conversation = task.opening(rules, text, heard)
     return (
         yield from ask_for(
             read, conversation, attempts=task.attempts, role=role, schema=output.schema

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import msgspec
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from taofold.core.effects import Act, Answer, Halt, Outlook, Strategy, act, begin, note
 from taofold.core.errors import ConfigError
 from taofold.core.rules import detect_action_loop, detect_alternation, fingerprint
 from taofold.core.values import Action, Message, Observation, Reply, StepRole, Thought, ThoughtType
 from taofold.parsing import Parsed, Unparsed, parse
-from taofold.reasoning.conversation import signature
 from taofold.reasoning.dependencies import Tangle, Unresolved, referred, resolved, waves
 from taofold.reasoning.direct import (
     Read,
@@ -29,7 +28,6 @@ from taofold.reasoning.direct import (
     Wrong,
     answer,
     ask_for,
-    opening,
     stopped,
     typed,
 )
@@ -87,9 +85,10 @@ class Tasks(BaseModel):
     tasks: list[PlannedTask]
 
 
-class Retry(BaseModel):
+class _Retry(BaseModel):
     """How a failed task is to be done otherwise."""
 
+    model_config = ConfigDict(title="Retry")  # the schema is sent to models and recorded
     thought: str = ""
     tool: str = ""
     args: dict[str, Any] = {}
@@ -106,64 +105,11 @@ class Evaluation(BaseModel):
     suggestions: list[str] = []
 
 
-def tools(task: Task) -> str:
-    """The tools, one line each."""
-    return "\n".join([signature(offer) for offer in task.offers]) or "(none)"
-
-
 def order(tasks: Sequence[PlannedTask], known: Iterable[str]) -> list[list[str]]:
     """The ids of the tasks in waves. Raises Tangle."""
     before = set(known)
     ids = before | {task.id for task in tasks}
     return waves([(task.id, task.needs(ids)) for task in tasks], before)
-
-
-def plan_reader(task: Task, known: Mapping[str, Observation]) -> Reader[Tasks]:
-    """Reads a plan: its tools exist, its ids are new, its order is possible."""
-
-    def read(reply: Reply) -> Parsed[Tasks] | Unparsed | Wrong:
-        parsed: Parsed[Tasks] | Unparsed = parse(
-            reply.text, Tasks, finish_reason=reply.finish or None
-        )
-        return parsed if isinstance(parsed, Unparsed) else _checked(parsed)
-
-    def _checked(parsed: Parsed[Tasks]) -> Parsed[Tasks] | Wrong:
-        for one in parsed.value.tasks:
-            wrong = unknown_tool(task, one.tool)
-            if wrong is not None:
-                return wrong
-            if one.id in known and known[one.id].status in ("success", "partial"):
-                return Wrong("duplicate_id", f"the id {one.id!r} has a result already: use new ids")
-        try:
-            order(parsed.value.tasks, known)
-        except Tangle as tangle:
-            return Wrong(tangle.kind, str(tangle))
-        return parsed
-
-    return read
-
-
-def retry_reader(task: Task) -> Reader[Retry]:
-    """Reads how to retry: its tool exists."""
-
-    def read(reply: Reply) -> Parsed[Retry] | Unparsed | Wrong:
-        parsed: Parsed[Retry] | Unparsed = parse(
-            reply.text, Retry, finish_reason=reply.finish or None
-        )
-        if isinstance(parsed, Unparsed) or parsed.value.give_up:
-            return parsed
-        return unknown_tool(task, parsed.value.tool) or parsed
-
-    return read
-
-
-def unknown_tool(task: Task, name: str) -> Wrong | None:
-    """What is wrong with the name of a tool, if anything."""
-    names = [offer.name for offer in task.offers]
-    if name in names:
-        return None
-    have = ", ".join(names) or "none; leave the tasks empty"
-    return Wrong("unknown_tool", f"there is no tool {name!r}; there is: {have}")
 
 
 def digest(tasks: Mapping[str, PlannedTask], seen: Mapping[str, Observation], budget: int) -> str:
@@ -195,27 +141,20 @@ def feedback(evaluation: Evaluation) -> str:
     """What the evaluator said, for the next plan."""
     parts = [f"The goal is not reached yet: {evaluation.feedback or 'no reason was given'}"]
     if evaluation.missing:
-        parts.append("Missing:\n" + "\n".join([f"- {one}" for one in evaluation.missing]))
+        parts.append("Missing:\n" + "\n".join([f"- {line}" for line in evaluation.missing]))
     if evaluation.suggestions:
-        parts.append("Suggestions:\n" + "\n".join([f"- {one}" for one in evaluation.suggestions]))
+        parts.append("Suggestions:\n" + "\n".join([f"- {line}" for line in evaluation.suggestions]))
     return "\n".join(parts)
-
-
-def strategy_hint(task: Task, used: Iterable[str]) -> str:
-    """The word to a planner that goes in circles: which tools were not tried."""
-    unused = sorted({offer.name for offer in task.offers} - set(used))
-    other = f"Tools not used yet: {', '.join(unused)}." if unused else "Every tool was used."
-    return f"This plan repeats an earlier one and was not run. Find another way. {other}"
 
 
 def question(goal: str, results: str, *words: str) -> str:
     """The goal, the results so far, and whatever else is to be said."""
-    said = "".join([f"\n\n{word}" for word in words if word])
-    return f"The goal:\n{goal}\n\nResults so far:\n{results}{said}"
+    rest = "".join([f"\n\n{word}" for word in words if word])
+    return f"The goal:\n{goal}\n\nResults so far:\n{results}{rest}"
 
 
 PLAN_SCHEMA: Final = Tasks.model_json_schema()
-RETRY_SCHEMA: Final = Retry.model_json_schema()
+RETRY_SCHEMA: Final = _Retry.model_json_schema()
 EVALUATION_SCHEMA: Final = Evaluation.model_json_schema()
 
 
@@ -223,7 +162,7 @@ _FINAL: Final = ("denied", "expired", "limit", "unresolved", "skipped")
 """Refusals that asking the executor cannot mend."""
 
 
-class Ended(Exception):
+class _Ended(Exception):
     """The story is over: with this answer."""
 
     def __init__(self, answer: Answer) -> None:
@@ -250,7 +189,7 @@ class Execution:
         outlook = yield from begin()
         self.heard += outlook.heard
         if outlook.stop:
-            raise Ended(Answer(None, outlook.stop))
+            raise _Ended(Answer(None, outlook.stop))
         if outlook.wrap_up and not last:
             yield from self.finish(outlook.wrap_up)
         return outlook
@@ -263,9 +202,9 @@ class Execution:
         schema: dict[str, Any],
         *words: str,
     ) -> Strategy[Read[Any] | Unread]:
-        asked = question(self.task.goal, self.results(), *words)
+        text = question(self.task.goal, self.results(), *words)
         planner = role == "planner"
-        conversation = opening(self.task, rules, asked, self.heard, history=planner)
+        conversation = self.task.opening(rules, text, self.heard, history=planner)
         return (
             yield from ask_for(
                 reader, conversation, attempts=self.task.attempts, role=role, schema=schema
@@ -281,27 +220,83 @@ class Execution:
 
     def finish(self, limit: str) -> Strategy[None]:
         """Put the results into the answer's form: the last call, and the last step."""
-        asked = question(self.task.goal, self.results(), FINALIZER)
-        got = yield from answer(self.task, asked, role="finalizer", heard=tuple(self.heard))
+        text = question(self.task.goal, self.results(), FINALIZER)
+        got = yield from answer(self.task, text, role="finalizer", heard=tuple(self.heard))
         if isinstance(got, Unread):
             error = f"the results could not be put into the answer's form: {got.error}"
-            raise Ended(Answer(None, limit or "error", error))
+            raise _Ended(Answer(None, limit or "error", error))
         kind = self.kind("synthesis")
         yield closing(Thought("The answer from the results.", kind, synthesized=True), got.value)
-        raise Ended(Answer(got.value, limit or "criteria_met"))
+        raise _Ended(Answer(got.value, limit or "criteria_met"))
 
     def wave(self, tasks: Sequence[PlannedTask], said: str) -> Strategy[None]:
         """Run independent tasks at once, as one batch. What cannot run is observed as such."""
         actions: list[Action] = []
         local: list[Observation | None] = []
-        for one in tasks:
-            action, refused = self._action(one)
+        for task in tasks:
+            action, refused = self._action(task)
             actions.append(action)
             local.append(refused)
-        content = said or f"Next: {', '.join([one.description or one.id for one in tasks])}."
+        content = said or f"Next: {', '.join([task.description or task.id for task in tasks])}."
         thought = Thought(content, self.kind("progress"), synthesized=not said)
         observations = yield Act(thought, tuple(actions), tuple(local))
         self.saw(tasks, observations)
+
+    def plan_reader(self) -> Reader[Tasks]:
+        """Reads a plan: its tools exist, its ids are new, its order is possible."""
+
+        def read(reply: Reply) -> Parsed[Tasks] | Unparsed | Wrong:
+            parsed: Parsed[Tasks] | Unparsed = parse(
+                reply.text, Tasks, finish_reason=reply.finish or None
+            )
+            return parsed if isinstance(parsed, Unparsed) else _checked(parsed)
+
+        def _checked(parsed: Parsed[Tasks]) -> Parsed[Tasks] | Wrong:
+            for planned in parsed.value.tasks:
+                wrong = self.unknown_tool(planned.tool)
+                if wrong is not None:
+                    return wrong
+                if planned.id in self.seen and self.seen[planned.id].status in (
+                    "success",
+                    "partial",
+                ):
+                    return Wrong(
+                        "duplicate_id", f"the id {planned.id!r} has a result already: use new ids"
+                    )
+            try:
+                order(parsed.value.tasks, self.seen)
+            except Tangle as tangle:
+                return Wrong(tangle.kind, str(tangle))
+            return parsed
+
+        return read
+
+    def retry_reader(self) -> Reader[_Retry]:
+        """Reads how to retry: its tool exists."""
+
+        def read(reply: Reply) -> Parsed[_Retry] | Unparsed | Wrong:
+            parsed: Parsed[_Retry] | Unparsed = parse(
+                reply.text, _Retry, finish_reason=reply.finish or None
+            )
+            if isinstance(parsed, Unparsed) or parsed.value.give_up:
+                return parsed
+            return self.unknown_tool(parsed.value.tool) or parsed
+
+        return read
+
+    def unknown_tool(self, name: str) -> Wrong | None:
+        """What is wrong with the name of a tool, if anything."""
+        names = [offer.name for offer in self.task.offers]
+        if name in names:
+            return None
+        have = ", ".join(names) or "none; leave the tasks empty"
+        return Wrong("unknown_tool", f"there is no tool {name!r}; there is: {have}")
+
+    def untried(self) -> str:
+        """The word to a planner that goes in circles: which tools were not tried."""
+        unused = sorted({offer.name for offer in self.task.offers} - self.used)
+        other = f"Tools not used yet: {', '.join(unused)}." if unused else "Every tool was used."
+        return f"This plan repeats an earlier one and was not run. Find another way. {other}"
 
     def _action(self, task: PlannedTask) -> tuple[Action, Observation | None]:
         """The call with its references resolved, or why it cannot be made."""
@@ -321,40 +316,41 @@ class Execution:
         return Action(task.tool, args, why, task.id, repairs, bool(repairs)), None
 
     def _good(self, id_: str) -> bool:
-        seen = self.seen.get(id_)
-        return seen is not None and seen.status in ("success", "partial")
+        observation = self.seen.get(id_)
+        return observation is not None and observation.status in ("success", "partial")
 
     def _output(self, id_: str) -> Any:
-        seen = self.seen.get(id_)
-        if seen is None:
+        observation = self.seen.get(id_)
+        if observation is None:
             raise Unresolved(f"there is no result of a task {id_!r}")
-        if seen.blob or seen.cut:
+        # A log holds large outputs apart and shows their beginning: half a value is none.
+        if observation.blob or observation.cut:
             raise Unresolved(f"the output of {id_!r} is too large to be passed on whole")
-        return seen.result
+        return observation.result
 
     def saw(self, tasks: Sequence[PlannedTask], observations: Sequence[Observation]) -> None:
-        for one, seen in zip(tasks, observations, strict=True):
-            self.seen[one.id] = seen
-            if not seen.refused:
-                self.used.add(one.tool)
-        self.failed = any([seen.status in ("failure", "timeout") for seen in observations])
+        for task, observation in zip(tasks, observations, strict=True):
+            self.seen[task.id] = observation
+            if not observation.refused:
+                self.used.add(task.tool)
+        self.failed = any(
+            [observation.status in ("failure", "timeout") for observation in observations]
+        )
 
     def mend(self, task: PlannedTask) -> Strategy[None]:
         """Try a failed task in another way, as often as allowed."""
         for _ in range(self.retries):
-            seen = self.seen[task.id]
-            if seen.status not in ("failure", "timeout") or seen.refused in _FINAL:
+            observation = self.seen[task.id]
+            if observation.status not in ("failure", "timeout") or observation.refused in _FINAL:
                 return
             yield from self.turn()
-            asked = f"The failed task: {task.id} {task.description}\ntool {task.tool}, args "
-            asked += f"{task.args!r}\nIt failed: {seen.result}"
-            rules = EXECUTOR % tools(self.task)
-            got = yield from self.ask(
-                "executor", rules, retry_reader(self.task), RETRY_SCHEMA, asked
-            )
+            problem = f"The failed task: {task.id} {task.description}\ntool {task.tool}, args "
+            problem += f"{task.args!r}\nIt failed: {observation.result}"
+            rules = EXECUTOR % self.task.tool_lines()
+            got = yield from self.ask("executor", rules, self.retry_reader(), RETRY_SCHEMA, problem)
             if isinstance(got, Unread) or got.value.give_up:
                 return
-            retry: Retry = got.value
+            retry: _Retry = got.value
             task = task.model_copy(update={"tool": retry.tool, "args": retry.args})
             self.guessed[task.id] = got.guessed
             action, refused = self._action(task)
@@ -421,7 +417,7 @@ class _Planning(Execution):
         try:
             while True:
                 yield from self._cycle()
-        except Ended as ended:
+        except _Ended as ended:
             return ended.answer
         except Halt as halt:
             return Answer(None, halt.reason)
@@ -430,16 +426,16 @@ class _Planning(Execution):
         yield from self.turn()
         got = yield from self.ask(
             "planner",
-            PLANNER % tools(self.task),
-            plan_reader(self.task, self.seen),
+            PLANNER % self.task.tool_lines(),
+            self.plan_reader(),
             PLAN_SCHEMA,
             self.feedback,
             self.hint,
         )
         if isinstance(got, Unread):
-            raise Ended(stopped(got))
+            raise _Ended(stopped(got))
         plan = got.value
-        self.guessed |= {one.id: got.guessed for one in plan.tasks}
+        self.guessed |= {planned.id: got.guessed for planned in plan.tasks}
         circles = self._circles(plan.tasks)
         yield self._step("plan", plan.thought, "goal", plan)
         if circles:
@@ -456,7 +452,7 @@ class _Planning(Execution):
 
     def _circles(self, tasks: Sequence[PlannedTask]) -> bool:
         """Is this plan the last one again, or one of two that take turns?"""
-        calls = [fingerprint(Action(one.tool, one.args)) for one in tasks]
+        calls = [fingerprint(Action(planned.tool, planned.args)) for planned in tasks]
         self.plans.append("\n".join(sorted(calls)))
         if not tasks:
             return False
@@ -465,21 +461,22 @@ class _Planning(Execution):
     def _flag(self) -> Strategy[None]:
         """Going in circles: a hint the first time, the end the second."""
         self.flags += 1
-        self.hint = strategy_hint(self.task, self.used)
+        self.hint = self.untried()
         yield from note("violation", rule="repetition", detail=self.hint)
+        # Once is bad luck; the second time another hint would not help.
         if self.flags > 1:
             yield from self.turn(last=True)
             yield from self.finish("loop_detected")
 
     def _execute(self, plan: Tasks) -> Strategy[None]:
         self.hint = ""
-        listed = {one.id: one for one in plan.tasks}
-        known = dict(self.seen)
+        listed = {planned.id: planned for planned in plan.tasks}
+        earlier = dict(self.seen)
         self.tasks.update(listed)
-        for number, wave in enumerate(order(plan.tasks, known)):
+        for number, wave in enumerate(order(plan.tasks, earlier)):
             yield from self.turn()
-            said = plan.thought if not number and plan.thought else ""
-            yield from self.wave([listed[id_] for id_ in wave], said)
+            thought = plan.thought if not number and plan.thought else ""
+            yield from self.wave([listed[id_] for id_ in wave], thought)
             for id_ in wave:
                 yield from self.mend(listed[id_])
 
@@ -501,7 +498,7 @@ class _Planning(Execution):
         self.rejected += 1
         self.feedback = feedback(verdict)
         if self.rejected >= self.options.rejections:
-            said = "; ".join([verdict.feedback, *verdict.missing]).strip("; ")
-            raise Ended(
-                Answer(None, error=f"not achieved after {self.rejected} rejections: {said}")
+            objections = "; ".join([verdict.feedback, *verdict.missing]).strip("; ")
+            raise _Ended(
+                Answer(None, error=f"not achieved after {self.rejected} rejections: {objections}")
             )

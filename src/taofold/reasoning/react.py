@@ -1,7 +1,7 @@
 """ReAct: think, act, observe, until the answer is there (Yao et al., 2022).
 
 A pure generator: limits, policy, tools and repetition are the runtime's; it hears of
-them as an `Outlook`. `take_turn` is the one place that retries unreadable replies and enforces
+them as an `Outlook`. `_Attempts` is the one place that retries unreadable replies and enforces
 the rules of the loop on them (D3, D4, D6). What it corrects, it records.
 """
 
@@ -38,6 +38,7 @@ def to_action(call: Call, whole: tuple[Repair, ...] = ()) -> Action:
     for repair in call.repairs:
         kinds[repair.kind] = None
         guessed = guessed or repair.content
+    # Kinds in the order of their first appearance: what is recorded must not vary.
     for repair in whole:
         if repair.content:
             kinds[repair.kind] = None
@@ -68,7 +69,7 @@ class Taken(Value, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class _Broken:
     """Why a reply cannot be acted on: the rule, and what to tell the model."""
 
     rule: str
@@ -77,111 +78,223 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """No usable reply within the attempts. `said` is the last thing the model wrote."""
+    """No usable reply within the attempts. `last` is what the model wrote last."""
 
     error: str
-    said: str = ""
+    last: str = ""
+
+    def answer(self, task: Task, wrap_up: str, *, toolless: bool) -> Answer:
+        """No usable reply: at a limit that is the limit's doing, else an error."""
+        if wrap_up and task.offers:
+            return Answer(None, wrap_up, f"the limit was reached, and then: {self.error}")
+        if toolless:
+            return Answer(None, "loop_detected", f"a loop was detected, and then: {self.error}")
+        return Answer(None, "error", self.error)
 
 
-def take_turn(
-    task: Task, talk: Talk, outlook: Outlook, *, after_failure: bool
-) -> Strategy[Taken | Lost]:
-    """Ask until a reply can be acted on, at most `task.attempts` times."""
-    toolless = bool(outlook.wrap_up) or outlook.toolless
-    corrected: set[str] = set()
-    broken = Broken("", "")
-    said = ""
-    # At the limit of steps: the wrap-up, and one more word if that was none.
-    attempts = min(task.attempts, 2) if outlook.wrap_up == "max_steps" else task.attempts
-    for _ in range(attempts):
-        reply: Reply = yield from _ask(talk, toolless)
-        if reply.finish == "overflow":
-            folded = talk.compact()
-            if folded is None:
-                return Lost("the conversation does not fit the model's context window")
-            upto, before, after = folded
-            yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
-            continue
-        if reply.finish in REFUSED and not reply.calls:
-            return Lost(withheld(reply), reply.text)
-        said = reply.text
-        read = read_turn(task, reply)
-        if isinstance(read, Taken):
-            read, cut = read, ""
-        elif isinstance(read, Turn):
-            cut = read.role_violation
-            if cut:
-                yield from note("violation", rule="role_violation", detail=cut[:500])
-            unread = _unread(read)
-            if unread is None:
-                read = yield from _check(task, reply, read, toolless, after_failure, corrected)
-            else:
-                read = unread
-        if isinstance(read, Taken):
-            return read
-        broken = read
-        corrected.add(broken.rule)
-        yield from note("violation", rule=broken.rule, detail=broken.feedback[:500])
-        talk.correct(reply, broken.feedback)
-    return Lost(f"no usable reply in {attempts} attempts: {broken.feedback}", said)
+class _Attempts:
+    """The attempts at one turn: the model is asked, its reply read, checked and corrected.
 
+    A rule that may be broken once per turn is noted in `_corrected`: the second time it is only
+    recorded, so that a model which cannot keep it still gets on.
+    """
 
-def _ask(talk: Talk, toolless: bool) -> Strategy[Reply]:
-    """Ask for a turn. A reply that its provider interrupted is carried on, not read."""
-    pauses = 0
-    while True:
-        reply: Reply = yield Ask(
-            talk.conversation,
-            tools=talk.offered(),
-            schema=talk.form(toolless),
-            allowed=talk.allowed(toolless),
+    def __init__(self, task: Task, talk: Talk, *, after_failure: bool) -> None:
+        self._task, self._talk = task, talk
+        self._after_failure = after_failure
+        self._corrected: set[str] = set()
+
+    def run(self, outlook: Outlook) -> Strategy[Taken | Lost]:
+        """Ask until a reply can be acted on, at most `Task.attempts` times."""
+        toolless = bool(outlook.wrap_up) or outlook.toolless
+        broken = _Broken("", "")
+        last = ""
+        # At the limit of steps: the wrap-up, and one more word if that was none.
+        attempts = (
+            min(self._task.attempts, 2) if outlook.wrap_up == "max_steps" else self._task.attempts
         )
-        pauses += 1
-        if reply.finish != "pause" or pauses == PAUSES:
-            return reply
-        talk.conversation.append(Message("assistant", reply.content, reply.issuer))
+        for _ in range(attempts):
+            reply: Reply = yield from self._ask(toolless)
+            if reply.finish == "overflow":
+                folded = self._talk.compact()
+                if folded is None:
+                    return Lost("the conversation does not fit the model's context window")
+                upto, before, after = folded
+                yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
+                continue
+            # With calls in it the reply is no refusal, whatever the provider calls its end.
+            if reply.finish in REFUSED and not reply.calls:
+                return Lost(withheld(reply), reply.text)
+            last = reply.text
+            read = self._read(reply)
+            if isinstance(read, Turn):
+                if read.role_violation:
+                    detail = read.role_violation[:500]
+                    yield from note("violation", rule="role_violation", detail=detail)
+                read = _unread(read) or (yield from self._check(reply, read, toolless))
+            if isinstance(read, Taken):
+                return read
+            broken = read
+            # Added before the next attempt is checked: a rule is insisted on once a turn.
+            self._corrected.add(broken.rule)
+            yield from note("violation", rule=broken.rule, detail=broken.feedback[:500])
+            self._talk.correct(reply, broken.feedback)
+        return Lost(f"no usable reply in {attempts} attempts: {broken.feedback}", last)
 
-
-def read_turn(task: Task, reply: Reply) -> Turn | Taken | Broken:
-    """What the reply says, before the rules of the loop are applied."""
-    if reply.calls:
-        text = reply.text.strip()
-        remark = Remark(text) if text else None
-        why = reply.finish or None
-        takes = task.schemas
-        calls = tuple(
-            [
-                read_call(c.name, c.arguments, c.id, finish_reason=why, schema=takes.get(c.name))
-                for c in reply.calls
-            ]
-        )
-        return Turn(remark, calls)
-    if reply.finish == "malformed":
-        return Broken("malformed", "Your tool call could not be read. Call the tool again.")
-    if not reply.text.strip():
-        return Broken("empty", "Your reply was empty. Reply with a thought and an action.")
-    read = read_reply(reply.text, task.signatures, finish_reason=reply.finish or None)
-    if isinstance(read, Turn):
-        return read
-    if isinstance(read, Prose):
-        if task.output.text:
-            return (
-                _prose(reply, read.text, read.text)
-                if read.text.strip()
-                else Broken("empty", "Your reply held no answer.")
+    def _ask(self, toolless: bool) -> Strategy[Reply]:
+        """Ask for a turn. A reply that its provider interrupted is carried on, not read."""
+        pauses = 0
+        while True:
+            reply: Reply = yield Ask(
+                self._talk.conversation,
+                tools=self._talk.offered(),
+                schema=self._talk.form(toolless),
+                allowed=self._talk.allowed(toolless),
             )
-        accepted = task.output.accept(read.text)
+            pauses += 1
+            if reply.finish != "pause" or pauses == PAUSES:
+                return reply
+            self._talk.conversation.append(Message("assistant", reply.content, reply.issuer))
+
+    def _read(self, reply: Reply) -> Turn | Taken | _Broken:
+        """What the reply says, before the rules of the loop are applied."""
+        if reply.calls:
+            text = reply.text.strip()
+            remark = Remark(text) if text else None
+            why = reply.finish or None
+            takes = self._task.schemas
+            calls = tuple(
+                [
+                    read_call(
+                        c.name, c.arguments, c.id, finish_reason=why, schema=takes.get(c.name)
+                    )
+                    for c in reply.calls
+                ]
+            )
+            return Turn(remark, calls)
+        if reply.finish == "malformed":
+            return _Broken("malformed", "Your tool call could not be read. Call the tool again.")
+        if not reply.text.strip():
+            return _Broken("empty", "Your reply was empty. Reply with a thought and an action.")
+        # With the schemas, not the names: they say whether `02134` is a number.
+        read = read_reply(reply.text, self._task.signatures, finish_reason=reply.finish or None)
+        if isinstance(read, Turn):
+            return read
+        if isinstance(read, Prose):
+            if self._task.output.text:
+                return (
+                    _prose(reply, read.text, read.text)
+                    if read.text.strip()
+                    else _Broken("empty", "Your reply held no answer.")
+                )
+            accepted = self._task.output.accept(read.text)
+            if isinstance(accepted, Unparsed):
+                return _Broken("output", accepted.feedback)
+            return _prose(reply, read.text, accepted.value)
+        # A typed answer may come without the protocol around it. What was cut off, ambiguous or
+        # full of marks may not: it could be half a call.
+        answers = read.reason in ("no_candidate", "invalid") and not has_marks(reply.text)
+        if answers and not self._task.output.text:
+            parsed = parse(reply.text, self._task.output.type, finish_reason=reply.finish or None)
+            if not isinstance(parsed, Unparsed):
+                accepted = self._task.output.accept(reply.text)
+                if not isinstance(accepted, Unparsed):
+                    return _prose(reply, "", accepted.value)
+        return _Broken("unreadable", read.feedback)
+
+    def _check(self, reply: Reply, turn: Turn, toolless: bool) -> Strategy[Taken | _Broken]:
+        """Apply the rules of the loop to a readable turn."""
+        if not turn.calls:
+            return _Broken(
+                "R2", "A thought needs an action: reply again with a thought and an action."
+            )
+        thought = self._unsaid(turn)
+        if thought is None:
+            thought = yield from self._thought(turn)
+        if isinstance(thought, _Broken):
+            return thought
+        others = [call for call in turn.calls if call.tool != FINISH]
+        finish = None
+        if len(others) < len(turn.calls):
+            finish = next(call for call in turn.calls if call.tool == FINISH)
+        if toolless and finish is None:
+            return _Broken(
+                "tools_withdrawn", 'No tool can be used any more: answer with "tool": "finish".'
+            )
+        if finish is not None and (toolless or not others):
+            return self._finish(reply, thought, finish)
+        # The answer was written before the results of the actions beside it were seen.
+        if finish is not None:
+            yield from note(
+                "violation", rule="finish_in_batch", detail="finish beside other actions; not taken"
+            )
+        for call in others if not self._task.native else ():
+            if not call.rationale:
+                yield from note("violation", rule="missing_rationale", detail=call.tool)
+        actions = tuple([to_action(call, turn.repairs) for call in others])
+        return Taken(reply, _kept(reply, turn), thought, actions)
+
+    def _finish(self, reply: Reply, thought: Thought, finish: Call) -> Taken | _Broken:
+        if finish.error:
+            return _Broken("output", finish.error)
+        parameters = {name: value for name, value in finish.parameters.items() if name != "success"}
+        answer = parameters.get("answer", parameters or None)
+        gave_up = finish.parameters.get("success") is False
+        # The words that say why need not be of the answer's type.
+        if gave_up and not self._task.output.text:
+            why = answer if isinstance(answer, str) else thought.content
+            action = Action(
+                FINISH, {"answer": answer, "success": False}, finish.rationale, finish.id
+            )
+            return Taken(reply, reply.text, thought, (action,), None, "final_answer", why)
+        if answer is None and not self._task.output.text:
+            accepted = self._task.output.accept("null")
+        else:
+            accepted = self._task.output.accept(answer if answer is not None else "")
         if isinstance(accepted, Unparsed):
-            return Broken("output", accepted.feedback)
-        return _prose(reply, read.text, accepted.value)
-    answers = read.reason in ("no_candidate", "invalid") and not has_marks(reply.text)
-    if answers and not task.output.text:
-        parsed = parse(reply.text, task.output.type, finish_reason=reply.finish or None)
-        if not isinstance(parsed, Unparsed):
-            accepted = task.output.accept(reply.text)
-            if not isinstance(accepted, Unparsed):
-                return _prose(reply, "", accepted.value)
-    return Broken("unreadable", read.feedback)
+            return _Broken("output", f"The answer is not accepted: {accepted.feedback}")
+        result = {"answer": accepted.value} | ({"success": False} if gave_up else {})
+        action = Action(FINISH, result, finish.rationale, finish.id)
+        failed = GAVE_UP if gave_up else ""
+        return Taken(reply, reply.text, thought, (action,), accepted.value, "final_answer", failed)
+
+    def _unsaid(self, turn: Turn) -> Thought | _Broken | None:
+        """What stands for a thought that was not given; None if there is one."""
+        if turn.remark is not None and turn.remark.content.strip():
+            return None
+        if self._task.strict:
+            return _Broken("R1", "No action without a thought: say why you act, then act.")
+        tools = ", ".join([call.tool for call in turn.calls])
+        return Thought(f"(no thought given) calls {tools}", "reasoning", synthesized=True)
+
+    def _thought(self, turn: Turn) -> Strategy[Thought | _Broken]:
+        """The turn's thought, typed; or what is wrong with it."""
+        remark = turn.remark
+        assert remark is not None
+        kind, problem = check_thought(remark.type, research=self._task.research)
+        if self._task.native and remark.type is None:
+            kind, problem = ("exception" if self._after_failure else "reasoning"), ""
+        if problem:
+            if self._task.strict and "thought_type" not in self._corrected:
+                return _Broken("thought_type", problem)
+            yield from note("violation", rule="thought_type", detail=problem)
+        if self._after_failure and kind != "exception":
+            feedback = (
+                "The last action failed. The next thought must be of type exception: "
+                "say why it failed and what you will change."
+            )
+            if self._task.strict and "exception" not in self._corrected:
+                return _Broken("exception", feedback)
+            detail = "no exception thought after a failure"
+            yield from note("violation", rule="exception", detail=detail)
+        return Thought(
+            remark.content,
+            kind or "reasoning",
+            because=remark.because,
+            confidence=remark.confidence,
+            critical=remark.critical,
+            synthesized=kind is None,
+        )
 
 
 def _prose(reply: Reply, text: str, answer: Any) -> Taken:
@@ -192,39 +305,7 @@ def _prose(reply: Reply, text: str, answer: Any) -> Taken:
     return Taken(reply, reply.text, thought, (finish,), answer, "no_tool_call")
 
 
-def _check(
-    task: Task, reply: Reply, turn: Turn, toolless: bool, after_failure: bool, corrected: set[str]
-) -> Strategy[Taken | Broken]:
-    """Apply the rules of the loop to a readable turn."""
-    if not turn.calls:
-        return Broken("R2", "A thought needs an action: reply again with a thought and an action.")
-    thought = _unsaid(task, turn)
-    if thought is None:
-        thought = yield from _thought(task, turn, after_failure, corrected)
-    if isinstance(thought, Broken):
-        return thought
-    others = [call for call in turn.calls if call.tool != FINISH]
-    finish = None
-    if len(others) < len(turn.calls):
-        finish = next(call for call in turn.calls if call.tool == FINISH)
-    if toolless and finish is None:
-        return Broken(
-            "tools_withdrawn", 'No tool can be used any more: answer with "tool": "finish".'
-        )
-    if finish is not None and (toolless or not others):
-        return _finish(task, reply, thought, finish)
-    if finish is not None:
-        yield from note(
-            "violation", rule="finish_in_batch", detail="finish beside other actions; not taken"
-        )
-    for call in others if not task.native else ():
-        if not call.rationale:
-            yield from note("violation", rule="missing_rationale", detail=call.tool)
-    actions = tuple([to_action(call, turn.repairs) for call in others])
-    return Taken(reply, _kept(reply, turn), thought, actions)
-
-
-def _unread(turn: Turn) -> Broken | None:
+def _unread(turn: Turn) -> _Broken | None:
     """A batch runs as a whole or not at all: what is wrong if one of its calls was not read."""
     if len(turn.calls) == 1:
         return None
@@ -235,72 +316,8 @@ def _unread(turn: Turn) -> Broken | None:
     ]
     if not errors:
         return None
-    told = "; ".join(errors)
-    return Broken("unreadable", f"No call of the batch was run. {told}. Send the batch again.")
-
-
-def _finish(task: Task, reply: Reply, thought: Thought, finish: Call) -> Taken | Broken:
-    if finish.error:
-        return Broken("output", finish.error)
-    parameters = {name: said for name, said in finish.parameters.items() if name != "success"}
-    answer = parameters.get("answer", parameters or None)
-    gave_up = finish.parameters.get("success") is False
-    if gave_up and not task.output.text:
-        why = answer if isinstance(answer, str) else thought.content
-        action = Action(FINISH, {"answer": answer, "success": False}, finish.rationale, finish.id)
-        return Taken(reply, reply.text, thought, (action,), None, "final_answer", why)
-    if answer is None and not task.output.text:
-        accepted = task.output.accept("null")
-    else:
-        accepted = task.output.accept(answer if answer is not None else "")
-    if isinstance(accepted, Unparsed):
-        return Broken("output", f"The answer is not accepted: {accepted.feedback}")
-    said = {"answer": accepted.value} | ({"success": False} if gave_up else {})
-    action = Action(FINISH, said, finish.rationale, finish.id)
-    failed = GAVE_UP if gave_up else ""
-    return Taken(reply, reply.text, thought, (action,), accepted.value, "final_answer", failed)
-
-
-def _unsaid(task: Task, turn: Turn) -> Thought | Broken | None:
-    """What stands for a thought that was not given; None if there is one."""
-    if turn.remark is not None and turn.remark.content.strip():
-        return None
-    if task.strict:
-        return Broken("R1", "No action without a thought: say why you act, then act.")
-    tools = ", ".join([call.tool for call in turn.calls])
-    return Thought(f"(no thought given) calls {tools}", "reasoning", synthesized=True)
-
-
-def _thought(
-    task: Task, turn: Turn, after_failure: bool, corrected: set[str]
-) -> Strategy[Thought | Broken]:
-    """The turn's thought, typed; or what is wrong with it."""
-    remark = turn.remark
-    assert remark is not None
-    kind, problem = check_thought(remark.type, research=task.research)
-    if task.native and remark.type is None:
-        kind, problem = ("exception" if after_failure else "reasoning"), ""
-    if problem:
-        if task.strict and "thought_type" not in corrected:
-            return Broken("thought_type", problem)
-        yield from note("violation", rule="thought_type", detail=problem)
-    if after_failure and kind != "exception":
-        feedback = (
-            "The last action failed. The next thought must be of type exception: "
-            "say why it failed and what you will change."
-        )
-        if task.strict and "exception" not in corrected:
-            return Broken("exception", feedback)
-        detail = "no exception thought after a failure"
-        yield from note("violation", rule="exception", detail=detail)
-    return Thought(
-        remark.content,
-        kind or "reasoning",
-        because=remark.because,
-        confidence=remark.confidence,
-        critical=remark.critical,
-        synthesized=kind is None,
-    )
+    faults = "; ".join(errors)
+    return _Broken("unreadable", f"No call of the batch was run. {faults}. Send the batch again.")
 
 
 def _kept(reply: Reply, turn: Turn) -> str:
@@ -308,8 +325,8 @@ def _kept(reply: Reply, turn: Turn) -> str:
     cut = turn.role_violation
     if not cut:
         return reply.text
-    place = reply.text.find(cut[:80])
-    return reply.text[:place].rstrip() if place > 0 else reply.text
+    at = reply.text.find(cut[:80])
+    return reply.text[:at].rstrip() if at > 0 else reply.text
 
 
 VERSION = 1
@@ -350,14 +367,14 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
                     upto, before, after = folded
                     yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
             talk.open(outlook)
-            taken = yield from take_turn(task, talk, outlook, after_failure=failed)
+            taken = yield from _Attempts(task, talk, after_failure=failed).run(outlook)
             if isinstance(taken, Lost):
                 wrap_up = outlook.wrap_up
                 if wrap_up == "max_tool_calls":
                     # The attempts may have reached the limit of model calls, which then ends it.
                     left: Outlook = yield Begin()
                     wrap_up = left.stop or wrap_up
-                return _lost(task, taken, wrap_up, outlook.toolless)
+                return taken.answer(task, wrap_up, toolless=outlook.toolless)
             if taken.final:
                 yield from _close(taken)
                 stop = "loop_detected" if outlook.toolless else taken.final
@@ -382,12 +399,3 @@ def _close(taken: Taken) -> Strategy[None]:
     """The last triplet: `finish`, whose observation is the accepted output (R2)."""
     observation = Observation(taken.answer, extraction="answer accepted", auto=True)
     yield Act(taken.thought, taken.actions, (observation,))
-
-
-def _lost(task: Task, lost: Lost, wrap_up: str, toolless: bool) -> Answer:
-    """No usable reply: at a limit that is the limit's doing, else an error."""
-    if wrap_up and task.offers:
-        return Answer(None, wrap_up, f"the limit was reached, and then: {lost.error}")
-    if toolless:
-        return Answer(None, "loop_detected", f"a loop was detected, and then: {lost.error}")
-    return Answer(None, "error", lost.error)

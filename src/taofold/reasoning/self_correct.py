@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import msgspec
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from taofold.core.effects import Act, Answer, Halt, Strategy, begin, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import Action, Message, Observation, Thought
-from taofold.reasoning.direct import Direct, Unread, ask_for, opening, typed
+from taofold.reasoning.direct import Direct, Unread, ask_for, typed
 from taofold.reasoning.nested import Inner, Solved, alone, closing, failure
 from taofold.reasoning.task import Task
 
@@ -27,9 +27,10 @@ Reply with exactly one JSON object, nothing before or after it:
 1 means that nothing can be improved. If nothing is wrong, "issues" is empty."""
 
 
-class Verdict(BaseModel):
+class Critique(BaseModel):
     """What a critic says of one version. `score` is 0 (useless) to 1 (perfect)."""
 
+    model_config = ConfigDict(title="Verdict")  # the schema is sent to models and recorded
     reasoning: str = ""
     score: float = Field(ge=0, le=1)
     issues: list[str] = []
@@ -42,7 +43,7 @@ class Version:
 
     number: int
     output: Any
-    verdict: Verdict | None = None
+    verdict: Critique | None = None
 
     @property
     def rank(self) -> tuple[bool, float, int]:
@@ -155,11 +156,11 @@ class _Correction:
         self.heard += solved.heard
         return solved
 
-    def _request(self, version: Version, verdict: Verdict) -> str:
-        suggested = "\n".join([f"- {one}" for one in verdict.suggestions])
+    def _request(self, version: Version, verdict: Critique) -> str:
+        suggested = "\n".join([f"- {line}" for line in verdict.suggestions])
         return (
             f"{self.task.goal}\n\nYour previous version:\n{shown(version.output)}\n\n"
-            "A critic found:\n" + "\n".join([f"- {one}" for one in verdict.issues])
+            "A critic found:\n" + "\n".join([f"- {line}" for line in verdict.issues])
             + (f"\nSuggestions:\n{suggested}" if suggested else "")
             + "\n\nWrite the improved version, complete."
         )  # fmt: skip
@@ -175,8 +176,8 @@ class _Correction:
             return outlook.stop or outlook.wrap_up
         question = self.options.question(self.task.goal, version.output)
         got = yield from ask_for(
-            typed(Verdict),
-            opening(self.task, _RULES, question, self.heard, history=False),
+            typed(Critique),
+            self.task.opening(_RULES, question, self.heard, history=False),
             attempts=self.task.attempts,
             role="critic",
             schema=_SCHEMA,
@@ -191,13 +192,13 @@ class _Correction:
         yield self._critique(got.value, parameters)
         return ""
 
-    def _critique(self, verdict: Verdict, parameters: dict[str, Any]) -> Act:
+    def _critique(self, verdict: Critique, parameters: dict[str, Any]) -> Act:
         content = verdict.reasoning or f"Judge version {parameters['version']}."
         thought = Thought(content, self._kind("reasoning"), synthesized=not verdict.reasoning)
-        said = verdict.model_dump(include={"score", "issues", "suggestions"})
+        judgement = verdict.model_dump(include={"score", "issues", "suggestions"})
         line = f"score {verdict.score:g}, {len(verdict.issues)} issues"
-        seen = Observation(said, extraction=line, auto=True)
-        return Act(thought, (Action("critique", parameters),), (seen,))
+        observation = Observation(judgement, extraction=line, auto=True)
+        return Act(thought, (Action("critique", parameters),), (observation,))
 
     def _kind(self, kind: Any) -> Any:
         """The type of the next thought: after a failure it is an exception."""
@@ -214,4 +215,4 @@ class _Correction:
         return Answer(best.output, limit or "final_answer")
 
 
-_SCHEMA = Verdict.model_json_schema()
+_SCHEMA = Critique.model_json_schema()

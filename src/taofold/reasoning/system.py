@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from taofold.core.effects import Answer, Strategy, note
 from taofold.core.values import Action, Observation, Thought
-from taofold.reasoning.direct import Read, Reader, Unread, answer, ask_for, opening, typed
+from taofold.reasoning.direct import Read, Reader, Unread, answer, ask_for, typed
 from taofold.reasoning.nested import closing
 from taofold.reasoning.plan import (
     EVALUATION_SCHEMA,
@@ -24,7 +24,6 @@ from taofold.reasoning.plan import (
     digest,
     feedback,
     question,
-    tools,
 )
 from taofold.reasoning.react import react
 from taofold.reasoning.task import Task
@@ -70,15 +69,18 @@ class SystemActions:
 
     def observed(self, actions: Sequence[Action]) -> Strategy[tuple[Observation | None, ...]]:
         """The observations of those of `actions` that are the strategy's own, else None."""
-        found: list[Observation | None] = []
+        observations: list[Observation | None] = []
         for action in actions:
             if action.tool not in self.names or action.error:
-                found.append(None)
+                observations.append(None)
+            # A judgement beside actions would be made before their results are there.
             elif len(actions) > 1:
-                found.append(Observation(_ALONE.format(action.tool), "failure", refused="batch"))
+                observations.append(
+                    Observation(_ALONE.format(action.tool), "failure", refused="batch")
+                )
             else:
-                found.append((yield from self._perform(action)))
-        return tuple(found)
+                observations.append((yield from self._perform(action)))
+        return tuple(observations)
 
     def saw(self, actions: Sequence[Action], observations: Sequence[Observation]) -> None:
         """Remember what came back, for the next judgement."""
@@ -115,7 +117,7 @@ class SystemActions:
     def _plan(self, action: Action) -> Strategy[Observation]:
         steps: Any = action.parameters.get("steps") or action.parameters.get("plan")
         if not steps:
-            got = yield from self._ask("planner", _PLAN % tools(self.task), typed(Steps))
+            got = yield from self._ask("planner", _PLAN % self.task.tool_lines(), typed(Steps))
             if isinstance(got, Unread):
                 return Observation(got.error, "failure")
             steps = got.value.steps
@@ -145,7 +147,7 @@ class SystemActions:
     def _ask(
         self, role: Any, rules: str, reader: Reader[Any], schema: dict[str, Any] | None = None
     ) -> Strategy[Read[Any] | Unread]:
-        conversation = opening(self.task, rules, self._question(), history=role == "planner")
+        conversation = self.task.opening(rules, self._question(), history=role == "planner")
         return (
             yield from ask_for(
                 reader, conversation, attempts=self.task.attempts, role=role, schema=schema

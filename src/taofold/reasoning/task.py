@@ -3,7 +3,7 @@
 Knows nothing about models, policy or storage.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -11,11 +11,43 @@ from typing import Any, Final
 import msgspec
 from pydantic import TypeAdapter
 
-from taofold.core.content import Content, Part, TextPart, described, media_of
-from taofold.core.values import FINISH, Message, Sideeffect
+from taofold.core.content import Content, Conversation, Part, TextPart, described, media_of
+from taofold.core.values import ASK_USER, FINISH, THOUGHT_TYPES, Message, Sideeffect
 from taofold.parsing import Parsed, Unparsed, parse, render_schema
 
 CHARS_PER_TOKEN: Final = 3.8
+_FORM: Final = """\
+Work in steps. Each reply is exactly one JSON object, nothing before or after it:
+{"thought": "<what you conclude and why this action is next>", "thought_type": "<type>", \
+"because": [<numbers of the steps you rely on>], \
+"action": {"tool": "<name>", "parameters": {…}, "rationale": "<why this tool>"}}
+Several independent calls: "actions": [ … ] instead of "action".
+Types: goal, progress, extraction, reasoning, exception, synthesis%s.
+Rules:
+- Every reply has a thought and an action. Quote concrete values from earlier observations.
+- Never write an observation yourself; it comes after your reply.
+- After a failure or a timeout the next thought is an exception: say why it failed and what \
+you change. Never repeat a failed action unchanged.
+- When the goal is reached: "action": {"tool": "finish", "parameters": {"answer": %s}}
+- When it cannot be reached: the same with "success": false beside the answer that says why."""
+_NATIVE: Final = """\
+Before each tool call say in a sentence or two what you conclude and why this call is next; \
+quote concrete values from earlier results. Never invent a tool's result. \
+After a failure say why it failed and what you change; never repeat a failed call unchanged."""
+_RESEARCH: Final = ", research (look things up; change nothing in that step)"
+_ASK_USER: Final = (
+    '\n- To ask the person: "action": {"tool": "ask_user", "parameters": {"question": "…"}}'
+)
+WRAP_UP: Final = (
+    "This is your last turn and no tool can be used any more. "
+    "Give the best answer you can from what you know%s."
+)
+_QUESTION: dict[str, Any] = {
+    "type": "object",
+    "properties": {"question": {"type": "string"}},
+    "required": ["question"],
+    "additionalProperties": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +59,12 @@ class Offer:
     schema: dict[str, Any]
     effect: Sideeffect = "once"
 
+    def signature(self) -> str:
+        """A tool as one line of signature and its full description."""
+        head = f"{self.name}({render_schema(self.schema)})"
+        description = self.description.strip()
+        return f"- {head}: {description}" if description else f"- {head}"
+
 
 class Output:
     """The type an answer must have, and how it is asked for and checked."""
@@ -34,16 +72,18 @@ class Output:
     def __init__(self, type_: Any = str) -> None:
         self.type = type_
         self.text = type_ is str
+        # Compiled once for each output: it costs milliseconds.
         self._adapter: TypeAdapter[Any] = TypeAdapter(type_)
         self.schema: dict[str, Any] | None = None if self.text else self._adapter.json_schema()
 
     def accept(self, answer: Any) -> Parsed[Any] | Unparsed:
         """The answer as JSON of the right type, or why it is none."""
         if self.text:
-            said = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
-            if not said.strip():
+            plain = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+            if not plain.strip():
                 return Unparsed("empty", "the answer is empty")
-            return Parsed(said)
+            return Parsed(plain)
+        # As text, whatever it came as: one reader, and one set of lossless changes.
         text = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
         parsed = parse(text, self.type)
         if isinstance(parsed, Unparsed):
@@ -130,7 +170,87 @@ class Task:
         """The JSON Schemas of the parameters of all that a model may call, `finish` included."""
         return self.schemas | {FINISH: self.output.finish_schema()}
 
+    def tool_lines(self) -> str:
+        """The tools on offer, one line each."""
+        return "\n".join([offer.signature() for offer in self.offers]) or "(none)"
+
+    def system_prompt(self) -> str:
+        """Instructions, tools and protocol."""
+        parts = [self.instructions.strip()] if self.instructions.strip() else []
+        if self.native:
+            if self.offers:
+                parts.append(_NATIVE)
+            if not self.output.text:
+                parts.append(
+                    f"When you are done call {FINISH} with an answer of this type: "
+                    f"{self.output.rendered()}"
+                )
+            return "\n\n".join(parts)
+        if self.offers:
+            parts.append("Tools:\n" + "\n".join(offer.signature() for offer in self.offers))
+        answer = '"<text>"' if self.output.text else f"<{self.output.rendered()}>"
+        form = _FORM % (_RESEARCH if self.research else "", answer)
+        parts.append(form + (_ASK_USER if self.ask_user else ""))
+        return "\n\n".join(parts)
+
+    def wrap_up(self) -> str:
+        """The notice that opens the last turn."""
+        if self.native:
+            return WRAP_UP % ""
+        return WRAP_UP % f' with "tool": "{FINISH}"'
+
+    def reply_schema(self, *, toolless: bool) -> dict[str, Any]:
+        """One thought and one action out of those on offer; only `finish` if `toolless`."""
+        finish = self.output.finish_schema()
+        definitions = dict(finish.pop("$defs", {}))
+        offered: list[tuple[str, dict[str, Any]]] = []
+        if not toolless:
+            for offer in self.offers:
+                schema = dict(offer.schema)
+                definitions |= schema.pop("$defs", {})
+                offered.append((offer.name, schema))
+            if self.ask_user:
+                offered.append((ASK_USER, _QUESTION))
+        offered.append((FINISH, {**finish, "additionalProperties": False}))
+        types = sorted(THOUGHT_TYPES if self.research else THOUGHT_TYPES - {"research"})
+        schema = _object(
+            thought={"type": "string", "maxLength": 1000},
+            thought_type={"type": "string", "enum": types},
+            action={"anyOf": [_action(name, parameters) for name, parameters in offered]},
+        )
+        return schema | ({"$defs": definitions} if definitions else {})
+
+    def opening(
+        self, rules: str, text: str, heard: Sequence[Message] = (), *, history: bool = True
+    ) -> Conversation:
+        """A fresh conversation: instructions and rules, the session so far, the question.
+
+        `heard` is what people said since the run started; it comes last, as the newest word.
+        """
+        system = "\n\n".join([part for part in (self.instructions.strip(), rules.strip()) if part])
+        messages = [Message("system", system)] if system else []
+        before = self.history if history else ()
+        question = Message("user", self.with_media(text))
+        return Conversation([*messages, *before, question, *heard])
+
     @property
     def budget(self) -> int:
         """Characters of conversation that fit the window."""
         return int((self.window - min(self.reserve, self.window // 4)) * CHARS_PER_TOKEN)
+
+
+def _action(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    return _object(
+        tool={"type": "string", "enum": [name]},
+        parameters=parameters,
+        rationale={"type": "string", "maxLength": 300},
+    )
+
+
+def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

@@ -25,27 +25,28 @@ def variables(records: Iterable[e.Record]) -> dict[str, Any]:
     one), `reasoning_success`, `reasoning_error`. Those of a strategy are there if the run
     used it, with empty values if it did not get that far.
     """
-    kept = live(records)
-    start = opening(kept)
-    told = turns(kept)
-    ends = [record.event for record in kept if isinstance(record.event, e.RunFinished)]
+    # Without what a rewind took back.
+    current = live(records)
+    start = opening(current)
+    steps = turns(current)
+    ends = [record.event for record in current if isinstance(record.event, e.RunFinished)]
     end = ends[-1] if ends else None
-    found: dict[str, Any] = {
-        "reasoning_trace": trace_entries(kept),
-        "reasoning_thinking": _thinking(told),
+    variables: dict[str, Any] = {
+        "reasoning_trace": trace_entries(current),
+        "reasoning_thinking": _thinking(steps),
         "reasoning_answer": end.output if end else None,
         "reasoning_success": end.success if end else False,
         "reasoning_error": end.error if end else "",
     }
-    names = {call.action.tool for turn in told for call in turn.calls if call.local}
+    names = {call.action.tool for turn in steps for call in turn.calls if call.local}
     used = start.strategy if start is not None else ""
     for strategy, marks, project in _PROJECTIONS:
         if used == strategy or names & marks:
-            found |= project(told)
-    found |= _stopped(kept)
-    if used == "react" or any([not call.local for turn in told for call in turn.calls]):
-        found["react_steps"] = react_steps(told)
-    return found
+            variables |= project(steps)
+    variables |= _stopped(current)
+    if used == "react" or any([not call.local for turn in steps for call in turn.calls]):
+        variables["react_steps"] = react_steps(steps)
+    return variables
 
 
 def trace_entries(records: Iterable[e.Record]) -> list[dict[str, Any]]:
@@ -112,16 +113,16 @@ def _corrected(told: Sequence[Turn]) -> dict[str, Any]:
     versions: dict[int, dict[str, Any]] = {}
     done = 0
     for turn, call in _own(told, "critique", *_VERSIONS):
-        tool, given = call.action.tool, call.action.parameters
+        tool, parameters = call.action.tool, call.action.parameters
         if not _ok(call):
-            history.append({"round": given.get("round"), "step": tool, "error": _result(call)})
+            history.append({"round": parameters.get("round"), "step": tool, "error": _result(call)})
             continue
         if tool == "critique":
-            entry = versions.get(cast("int", given.get("version")), {})
+            entry = versions.get(cast("int", parameters.get("version")), {})
             entry.update(cast("dict[str, Any]", _result(call)))
             continue
         done += tool == "revise"
-        entry = {"round": given.get("round"), "version": len(versions), "step": tool}
+        entry = {"round": parameters.get("round"), "version": len(versions), "step": tool}
         entry |= {"output": _result(call), "thinking": turn.thought.content}
         versions[len(versions)] = entry
         history.append(entry)
@@ -132,8 +133,8 @@ def _stopped(kept: Iterable[e.Record]) -> dict[str, Any]:
     """What a self-correction noted at its end: the best version, and why it stopped there."""
     for record in kept:
         if isinstance(record.event, e.Noted) and record.event.kind == "corrected":
-            said = record.event.data
-            return {"best_version": said["best"], "stopped": said["stopped"]}
+            data = record.event.data
+            return {"best_version": data["best"], "stopped": data["stopped"]}
     return {}
 
 
