@@ -21,31 +21,10 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from cases import BAD, CORPUS, GOOD, GROUPS, SCHEMAS, load  # noqa: E402
 from contestants import CONTESTANTS  # noqa: E402
+from others import VENV, prepare  # noqa: E402
 
-VENV = HERE.parent / ".venvs" / "parse"
-PACKAGES = ["json_repair", "fast_json_repair", "baml-py", "instructor", "pydantic-ai-slim", "dspy"]
 SHARED = Path("../shared/bench/parse")
 DESTRUCTIVE = ("delete_call", "write_call", "shell_call", "tao_delete", "tao_write", "edit_call")
-
-
-def prepare() -> None:
-    """Creates the environment of the other parsers and BAML's client, once."""
-    python = VENV / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-        pip = [
-            str(python),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "pydantic>=2.11",
-            "msgspec>=0.20",
-            *PACKAGES,
-        ]
-        subprocess.run(pip, check=True)
-    if not (VENV.parent / "baml" / "baml_client").exists():
-        subprocess.run([str(python), str(HERE / "baml_project.py")], check=True)
 
 
 def measure(name: str, python: str, args: argparse.Namespace, track: str) -> dict[str, Any]:

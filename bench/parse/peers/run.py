@@ -21,13 +21,14 @@ from typing import Any
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
+from others import VENV, prepare  # noqa: E402
 from python_suites import SUITES, copy, verdict_of  # noqa: E402
 from rows import verdict  # noqa: E402
+from scope import out_of_scope  # noqa: E402
 from sources import llama_cpp, local_ai, ollama, rust  # noqa: E402
 
 SOURCES = {"ollama": ollama, "smg": rust, "llama.cpp": llama_cpp, "localai": local_ai}
 OURS = ("taofold",)
-VENV = HERE.parents[1] / ".venvs" / "parse"
 KINDS = ("right", "missed", "prose", "marked", "wrong", "disputed")
 
 
@@ -118,6 +119,8 @@ def main() -> None:
     from contestants import READERS
 
     names = [name for name in READERS if not args.only or name in args.only.split(",")]
+    if set(names) - set(OURS):
+        prepare()
     print("| reader | rows | " + " | ".join(KINDS) + " | right % |")
     print("|" + "---|" * (len(KINDS) + 3))
     with tempfile.TemporaryDirectory() as folder:
@@ -129,19 +132,29 @@ def main() -> None:
                 kind = python_rows if suite in SUITES else source_rows
                 rows += kind(name, suite.partition("@")[0], root, scratch)
             _print(name, rows, [suite for suite, _ in suites])
+            _print_scope(name, rows)
             if args.show:
                 for row in rows:
                     if row["verdict"] != "right":
                         print(row["suite"], row["id"], row["verdict"])
 
 
-def _print(name: str, rows: list[dict[str, Any]], suites: list[str]) -> None:
-    for suite in [*suites, ""]:
+def _print(name: str, rows: list[dict[str, Any]], suites: list[str], total: bool = True) -> None:
+    for suite in [*suites, *([""] if total else [])]:
         chosen = [row for row in rows if not suite or row["suite"] == suite]
         tally = Counter(row["verdict"] for row in chosen)
         share = 100 * tally["right"] / max(1, len(chosen) - tally["disputed"])
         cells = " | ".join(str(tally[kind]) for kind in KINDS)
         print(f"| {name} {suite or 'all'} | {len(chosen)} | {cells} | {share:.1f} |", flush=True)
+
+
+def _print_scope(name: str, rows: list[dict[str, Any]]) -> None:
+    """The same over the rows in scope, and how many rows each rule of `scope.py` takes out."""
+    rules = Counter(map(out_of_scope, rows))
+    inside = [row for row in rows if not out_of_scope(row)]
+    _print(name, [{**row, "suite": "in scope"} for row in inside], ["in scope"], total=False)
+    taken = ", ".join(f"{count} {rule}" for rule, count in sorted(rules.items()) if rule)
+    print(f"\nout of scope: {taken}\n", flush=True)
 
 
 if __name__ == "__main__":
