@@ -37,13 +37,13 @@ def test_the_prefix_check_would_catch_a_parser_that_closes_what_is_open(monkeypa
     """A mutant: pretend that nothing was closed by the end of the text."""
     from taofold.parsing.jsonlike import reader as reader
 
-    plain = reader.Reader.read
+    plain = reader.JsonReader.read
 
     def careless(self, start, headless=False):
         out = plain(self, start, headless)
         out.open, out.cut = [], False
         return out
 
-    monkeypatch.setattr(reader.Reader, "read", careless)
+    monkeypatch.setattr(reader.JsonReader, "read", careless)
     with pytest.raises(AssertionError):
         test_every_prefix_is_refused_or_gives_the_whole_value("plain")

@@ -108,3 +108,61 @@ def test_a_list_of_calls_in_the_midst_of_prose_is_a_question_never_an_answer():
     reply = read_reply(text, TOOLS, finish_reason="stop")
     assert isinstance(reply, Unparsed)
     assert reply.reason == "ambiguous"
+
+
+TEXT = {"properties": {"text": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        ("\nline\n", "line"),
+        ("line\n\n", "line\n"),  # the template's break is the last one, whoever lost the first
+        ("\n  line\n\n", "  line\n"),
+        ("line", "line"),
+    ],
+)
+def test_the_breaks_that_a_template_puts_around_a_value_are_none_of_it(
+    value: str, content: str
+) -> None:
+    text = f"<tool_call><function=write><parameter=text>{value}</parameter></function></tool_call>"
+    turn = read_reply(text, {"write": TEXT}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].parameters == {"text": content}
+
+
+def test_a_break_at_the_end_is_the_values_own_where_no_template_puts_one() -> None:
+    """Mutant: a break at the end is always cut."""
+    text = '<invoke name="write"><parameter name="text">line\n</parameter></invoke>'
+    turn = read_reply(text, {"write": TEXT}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].parameters == {"text": "line\n"}
+
+
+def test_null_is_the_word_where_a_text_is_due() -> None:
+    text = '<｜DSML｜invoke name="write"><｜DSML｜parameter name="text" string="false">null'
+    text += "</｜DSML｜parameter></｜DSML｜invoke>"
+    turn = read_reply(text, {"write": TEXT}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].parameters == {"text": "null"}
+    nullable = {"properties": {"text": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}}
+    turn = read_reply(text, {"write": nullable}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].parameters == {"text": None}
+
+
+CALL = '<tool_call>{"name": "write", "arguments": {"text": "a"}}'
+
+
+def test_prose_on_a_new_line_behind_a_block_without_its_end_is_beside_the_call() -> None:
+    """Mutant: an unclosed block takes in the prose behind it."""
+    turn = read_reply(CALL + "\nI shall tell you.", {"write": TEXT}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].parameters == {"text": "a"}
+    assert any(each.content for each in turn.repairs)
+
+
+@pytest.mark.parametrize("rest", [" and more", "\nI shall tell you.</tool_call>", "\n</function"])
+def test_text_inside_a_block_is_an_error_and_never_beside_it(rest: str) -> None:
+    """Mutant: an unclosed block ends in the midst of its line."""
+    assert isinstance(read_reply(CALL + rest, {"write": TEXT}, finish_reason="stop"), Unparsed)

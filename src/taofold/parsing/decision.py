@@ -14,10 +14,10 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from taofold.core.value import is_array, is_object
-from taofold.parsing.markup.calls import Request
+from taofold.parsing.markup.calls import RawCall
 from taofold.parsing.outcome import Call, Remark, Repair, Turn
 from taofold.parsing.schema.coercion import Coercion, Misfit
-from taofold.parsing.schema.scalars import Text, plain
+from taofold.parsing.schema.scalars import LooseText, plain
 from taofold.parsing.schema.shape import ANY, Shape, plan_of_schema
 from taofold.parsing.spans import object_in
 
@@ -71,9 +71,11 @@ def given_in(
         return chosen, False, beside or any(item[key] != chosen for key in filled)
     if not inline and around is not None:
         outer = {key: value for key, value in around.items() if value is not item}
-        given, inside, doubtful = given_in(outer, "", name, None)
-        doubtful = doubtful or not all(map(_is_empty, given.values() if inside else [given]))
-        return ({} if inside else given), False, doubtful
+        parameters, inside, doubtful = given_in(outer, "", name, None)
+        doubtful = doubtful or not all(
+            map(_is_empty, parameters.values() if inside else [parameters])
+        )
+        return ({} if inside else parameters), False, doubtful
     if name == FINISH and inline.keys() == {"final_answer"}:
         return {"answer": inline["final_answer"]}, True, False
     doubtful = bool(keys) or not inline.keys().isdisjoint(ENVELOPE)
@@ -185,8 +187,8 @@ def calls_in(value: Any, tools: Tools) -> Iterator[Call]:
         if calls:
             yield from calls
         elif _is_named_by_keys(item):
-            for name, given in item.items():
-                yield Call(name, given or {})
+            for name, arguments in item.items():
+                yield Call(name, arguments or {})
         else:
             yield call_of(item, tools)
 
@@ -198,37 +200,37 @@ def _is_named_by_keys(item: Any) -> bool:
     return all(is_object(each) or each is None for each in item.values())
 
 
-def call_of_request(request: Request, tools: Tools) -> Call:
+def call_of_request(request: RawCall, tools: Tools) -> Call:
     """The call that was found in text, its arguments typed by the tool's schema if it is known."""
     if request.error:
         return Call(request.tool, {}, "", "", request.repairs, request.error)
-    given = request.parameters
-    if given is None:
+    arguments = request.parameters
+    if arguments is None:
         return Call(request.tool, {}, "", "", request.repairs)
-    if not is_object(given):
-        source = str(given) if isinstance(given, str) else given
+    if not is_object(arguments):
+        source = str(arguments) if isinstance(arguments, str) else arguments
         parameters, repairs, error = arguments_of(request.tool, source, tools)
         return Call(request.tool, parameters, "", "", request.repairs + repairs, error)
     tool = _offered_name(request.tool, tools)
     request = request if tool == request.tool else dataclass_replace(request, tool=tool)
     shape = plan_of_schema(schema_of(tool, tools) or {}).shape
-    given = _unwrapped(given, shape)
+    arguments = _unwrapped(arguments, shape)
     twice = [key for key in request.repeated if not _takes_list(shape.fields.get(key))]
     if twice:
         error = f"the parameter {twice[0]!r} of {request.tool!r} is given several times"
         return Call(request.tool, {}, "", "", request.repairs, error)
-    given = {key: _as_text(value, shape.fields.get(key)) for key, value in given.items()}
-    if not any(isinstance(each, Text) or is_array(each) for each in given.values()):
-        return Call(request.tool, given, "", "", request.repairs)
+    arguments = {key: _as_text(value, shape.fields.get(key)) for key, value in arguments.items()}
+    if not any(isinstance(each, LooseText) or is_array(each) for each in arguments.values()):
+        return Call(request.tool, arguments, "", "", request.repairs)
     values: Object = {}
     notes = list(request.repairs)
-    for key, value in given.items():
+    for key, value in arguments.items():
         coercion = Coercion(keeps=True)
         try:
             values[key] = coercion.fit(value, shape.fields.get(key) or ANY, ("parameters", key))
             notes += coercion.repairs
         except Misfit:  # the runtime's validator will say what is wrong
-            values[key] = plain(value) if isinstance(value, Text) else value
+            values[key] = plain(value) if isinstance(value, LooseText) else value
     return Call(request.tool, values, "", "", tuple(notes))
 
 
@@ -252,7 +254,7 @@ def _as_text(value: Any, shape: Shape | None) -> Any:
     """What was marked as a text, where the schema has none: typed as any text is."""
     if type(value) is not str or shape is None or _takes_text(shape):
         return value
-    return Text(value)
+    return LooseText(value)
 
 
 def _takes_text(shape: Shape) -> bool:
@@ -285,11 +287,11 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
     name = name.strip()
     if any(map(str.isspace, name)) and not is_offered(name, tools):
         return Call("", {}, rationale, identifier, error=f"{NAMELESS}: {name[:_LIMIT]!r} is none")
-    given, inline, doubtful = given_in(item, used, name, around)
+    arguments, inline, doubtful = given_in(item, used, name, around)
     notes = (Repair("inline_parameters", "none", doubtful),) if inline or doubtful else ()
     if inline:
-        return Call(name, given, rationale, identifier, notes)
-    parameters, repairs, error = arguments_of(name, given, tools)
+        return Call(name, arguments, rationale, identifier, notes)
+    parameters, repairs, error = arguments_of(name, arguments, tools)
     return Call(name, parameters, rationale, identifier, (*notes, *repairs), error)
 
 
@@ -327,8 +329,8 @@ def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Rep
     if only and not isinstance(given, list):
         repair = Repair("bare_parameter", "schema", content=True, path=f"parameters.{only}")
         return {only: given}, (repair,), ""
-    shown = given if isinstance(given, str) else json.dumps(given, default=str)
-    return {}, (), f"the arguments of {tool!r} must be an object, got: {shown[:_LIMIT]}"
+    excerpt = given if isinstance(given, str) else json.dumps(given, default=str)
+    return {}, (), f"the arguments of {tool!r} must be an object, got: {excerpt[:_LIMIT]}"
 
 
 def schema_of(tool: str, tools: Tools) -> Mapping[str, Any] | None:

@@ -47,23 +47,23 @@ def failing_checks(text: str) -> tuple[Check, ...]:
     is neither is a traceback or a shell's complaint taken for a check.
     """
     lines = [line[:_LONGEST_LINE] for line in _ANSI.sub("", text[-_LONGEST:]).splitlines()]
-    found = [check for reader in _RUNNERS for check in reader(lines)]
-    found += [check for reader in _FINDINGS for check in reader(lines)]
-    for reader in _UNCAUGHT if not found else ():
-        found += reader(lines)
-        if found:
+    checks = [check for reader in _RUNNERS for check in reader(lines)]
+    checks += [check for reader in _FINDINGS for check in reader(lines)]
+    for reader in _UNCAUGHT if not checks else ():
+        checks += reader(lines)
+        if checks:
             break
-    return _named_apart(found[:MOST])
+    return _named_apart(checks[:MOST])
 
 
 def _named_apart(found: list[Check]) -> tuple[Check, ...]:
     """Each check once; another error under a known id is named after its message as well."""
-    known: dict[str, Check] = {}
+    unique: dict[str, Check] = {}
     for check in found:
-        if known.setdefault(check.id, check).error != check.error:
+        if unique.setdefault(check.id, check).error != check.error:
             name = f"{check.id} {check.message}"[:500]
-            known.setdefault(name, structs.replace(check, id=name))
-    return tuple(known.values())
+            unique.setdefault(name, structs.replace(check, id=name))
+    return tuple(unique.values())
 
 
 def _check(
@@ -145,9 +145,9 @@ def _junit(lines: list[str]) -> Iterator[Check]:
         if failure is None:
             continue
         head = _attributes(case.partition(">")[0])
-        told = _attributes(failure[1])
+        attributes = _attributes(failure[1])
         body = unescape(case[failure.end() : failure.end() + 4000])
-        error, message = told.get("type", ""), told.get("message", "")
+        error, message = attributes.get("type", ""), attributes.get("message", "")
         cause = re.search(r"\b([A-Z]\w*(?:Error|Exception))\b(?: \[\w+\])?:", body)
         if cause and not error.endswith(("Error", "Exception")):
             error = cause[1]
@@ -174,11 +174,13 @@ def _cargo(lines: list[str]) -> Iterator[Check]:
                 break
             body.append(following)
         at = next(
-            (m for one in body if (m := re.search(r"panicked at (\S+?):(\d+):\d+", one))), None
+            (m for line in body if (m := re.search(r"panicked at (\S+?):(\d+):\d+", line))), None
         )
-        start = next((n for n, one in enumerate(body) if "panicked at" in one), -1)
-        said = " ".join(one.strip() for one in body[start + 1 :] if one.strip()[:5] != "note:")
-        yield _check(head[1], "panic", said, [Place(at[1], int(at[2]))] if at else [])
+        start = next((n for n, line in enumerate(body) if "panicked at" in line), -1)
+        message = " ".join(
+            line.strip() for line in body[start + 1 :] if line.strip()[:5] != "note:"
+        )
+        yield _check(head[1], "panic", message, [Place(at[1], int(at[2]))] if at else [])
 
 
 def _go(lines: list[str]) -> Iterator[Check]:
@@ -192,18 +194,18 @@ def _go(lines: list[str]) -> Iterator[Check]:
             if len(following) - len(following.lstrip()) <= margin and following.strip():
                 break
             body.append(following)
-        if any("--- FAIL:" in one for one in body):  # its subtests say what failed
+        if any("--- FAIL:" in line for line in body):  # its subtests say what failed
             continue
-        panic = next((m for one in lines[number:] if (m := re.match(r"panic: (.*)", one))), None)
-        said = next(
-            (m for one in body if (m := re.match(r"\s*([\w./-]+\.go):(\d+): ?(.*)", one))), None
+        panic = next((m for line in lines[number:] if (m := re.match(r"panic: (.*)", line))), None)
+        message = next(
+            (m for line in body if (m := re.match(r"\s*([\w./-]+\.go):(\d+): ?(.*)", line))), None
         )
-        if said is not None:
-            yield _check(head[1], "", said[3], [Place(said[1], int(said[2]))])
+        if message is not None:
+            yield _check(head[1], "", message[3], [Place(message[1], int(message[2]))])
         elif panic is not None:
             yield _check(head[1], "panic", panic[1].partition(" [recovered]")[0], [])
         else:
-            yield _check(head[1], "", " ".join(one.strip() for one in body), [])
+            yield _check(head[1], "", " ".join(line.strip() for line in body), [])
 
 
 # Compilers, linters, type checkers
@@ -239,10 +241,10 @@ _LINE_FINDINGS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Che
 
 def _line_findings(lines: list[str]) -> Iterator[Check]:
     for line in lines:
-        for form, made in _LINE_FINDINGS:
+        for form, build in _LINE_FINDINGS:
             match = form.match(line)
             if match is not None:
-                yield made(match)
+                yield build(match)
                 break
 
 
@@ -262,9 +264,9 @@ def _arrow_findings(lines: list[str]) -> Iterator[Check]:
 def _eslint(lines: list[str]) -> Iterator[Check]:
     path = ""
     for line in lines:
-        found = re.match(r"\s+(\d+):\d+\s+error\s+(\S.*?)(?:\s{2,}([\w@/-]+))?\s*$", line)
-        if found and path:
-            yield _finding(path, found[1], found[3] or "parsing", found[2])
+        match = re.match(r"\s+(\d+):\d+\s+error\s+(\S.*?)(?:\s{2,}([\w@/-]+))?\s*$", line)
+        if match and path:
+            yield _finding(path, match[1], match[3] or "parsing", match[2])
         elif re.match(r"(?:/|\.{0,2}/?[\w@.-]+[/.])\S*\.[cm]?[jt]sx?$", line):
             path = line.strip()
         elif not line.strip():
@@ -300,7 +302,7 @@ def _node(lines: list[str]) -> Iterator[Check]:
             places = _js_places(frames)
             if not places:  # a syntax error stands above its message only
                 at = next(
-                    (m for one in lines[:number] if (m := re.match(r"(/\S+):(\d+)$", one))), None
+                    (m for line in lines[:number] if (m := re.match(r"(/\S+):(\d+)$", line))), None
                 )
                 places = [Place(at[1], int(at[2]))] if at else []
             yield _uncaught(head[1], head[2], places)
@@ -331,20 +333,20 @@ def _uncaught(error: str, message: str, places: list[Place]) -> Check:
 
 
 def _py_places(lines: list[str]) -> list[Place]:
-    found = [match for line in lines if (match := _PY_FRAME.match(line))]
+    frames = [match for line in lines if (match := _PY_FRAME.match(line))]
     return [
         Place(match[1], int(match[2]), (match[3] or "").strip("<>").replace("module", ""))
-        for match in found
+        for match in frames
         if not match[1].startswith("<")
     ]
 
 
 def _js_places(lines: list[str]) -> list[Place]:
     """Frames of a JavaScript stack, the innermost last as everywhere here."""
-    found = [match for line in lines if (match := _JS_FRAME.match(line))]
+    frames = [match for line in lines if (match := _JS_FRAME.match(line))]
     return [
         Place(match[2], int(match[3]), (match[1] or "").rpartition(".")[2].strip("<>"))
-        for match in reversed(found)
+        for match in reversed(frames)
         if not any(part in match[2] for part in _FOREIGN)
     ]
 

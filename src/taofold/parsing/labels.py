@@ -23,12 +23,12 @@ from taofold.parsing.decision import (
     parameter_names,
     turn_of,
 )
-from taofold.parsing.jsonlike.reader import Reader, Reading
-from taofold.parsing.markup.calls import CallReader, Request
+from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
+from taofold.parsing.markup.calls import CallReader, RawCall
 from taofold.parsing.outcome import RAW_LIMIT, Call, Remark, Repair, Turn, Unparsed
 from taofold.parsing.outline import dedent, outline_in, scalar
 from taofold.parsing.schema.coercion import refusal
-from taofold.parsing.schema.scalars import Text
+from taofold.parsing.schema.scalars import LooseText
 from taofold.parsing.schema.shape import ANYTHING, fold
 from taofold.parsing.schema.target import request_of
 from taofold.parsing.spans import unescaped
@@ -90,8 +90,8 @@ def has_action(text: str) -> bool:
 
 def has_lead(text: str) -> bool:
     """Whether prose stands before the first labelled line."""
-    found = _MARKED.search(text)
-    return found is not None and bool(text[: found.start()].strip().strip("`"))
+    mark = _MARKED.search(text)
+    return mark is not None and bool(text[: mark.start()].strip().strip("`"))
 
 
 def is_labelled(text: str) -> bool:
@@ -123,19 +123,19 @@ class _Splitter:
 
     def split(self) -> None:
         for line in self._text.splitlines(keepends=True):
-            found = None if self._is_inside(line) else _LABEL.match(line)
-            while found and (found[3] or found[1].lower() == "observation"):
-                label = found[1].lower().replace(" ", "_")
+            match = None if self._is_inside(line) else _LABEL.match(line)
+            while match and (match[3] or match[1].lower() == "observation"):
+                label = match[1].lower().replace(" ", "_")
                 self._close()
                 if label == "observation" or (self._acted and label in _CYCLE):
                     self._end()
                     return
-                self.out.sections.append(Section(label, found[2] or "", "", self._position))
+                self.out.sections.append(Section(label, match[2] or "", "", self._position))
                 self._acted = self._acted or label in ("action", "final_answer")
                 self._margin = -1
-                line = line[found.end() :]
-                self._position += found.end()
-                found = _LABEL.match(line) if label == "thought" else None
+                line = line[match.end() :]
+                self._position += match.end()
+                match = _LABEL.match(line) if label == "thought" else None
             self._body.append(line)
             self._position += len(line)
         self._close()
@@ -197,11 +197,11 @@ def _until(lines: list[str], number: int, end: str, margin: bool = True) -> tupl
 
 
 @dataclass(slots=True)
-class Parameters:
+class _Parameters:
     """What `key: value` lines give.
 
     Attributes:
-        values: The parameters; what was not quoted is `Text`.
+        values: The parameters; what was not quoted is `LooseText`.
         error: Why they cannot be used, empty when every line was understood.
         trailing: Whether prose follows them.
         whole: Whether the last value says itself where it ends.
@@ -213,14 +213,14 @@ class Parameters:
     whole: bool = False
 
 
-def parameters_of(text: str, names: Collection[str] = ()) -> Parameters:
+def parameters_of(text: str, names: Collection[str] = ()) -> _Parameters:
     """Reads `key: value` lines; `|` opens a block, deeper indentation continues a value.
 
     A fence or triple quotes hold a value as it stands. A line that is no parameter ends them
     after a blank line, or after a value that said where it ends; elsewhere it is an error.
     `names` are the parameters of the tool, if they are known.
     """
-    out = Parameters()
+    out = _Parameters()
     lines = text.splitlines()
     number = 0
     while number < len(lines):
@@ -230,19 +230,22 @@ def parameters_of(text: str, names: Collection[str] = ()) -> Parameters:
         if not bare:
             continue
         indent = len(line) - len(bare)
-        found = _LINE.match(bare)
+        match = _LINE.match(bare)
         apart = out.whole or (number > 1 and not lines[number - 2].strip())
-        if out.values and apart and not (found and (not names or found[1] in names)):
+        # Prose behind the parameters, such as `Note: …`, must not become one: after a blank line
+        # only a name that the tool has goes on.
+        if out.values and apart and not (match and (not names or match[1] in names)):
             out.trailing = True
             return out
-        if not found:
+        if not match:
             out.error = f"expected 'key: value', got {bare[:80]!r}"
             return out
-        key, given = found[1], found[2].strip()
+        key, written = match[1], match[2].strip()
+        # As for tags: of two values none may win unseen.
         if key in out.values:
             out.error = f"the parameter {key!r} is given twice"
             return out
-        out.values[key], number, out.whole = _value(lines, number, indent, given)
+        out.values[key], number, out.whole = _value(lines, number, indent, written)
         if number < 0:
             out.error = f"the value of {key!r} has no end"
             return out
@@ -273,16 +276,16 @@ def _value(lines: list[str], number: int, indent: int, given: str) -> tuple[Any,
     if given in ("|", "|-", "|+", ">", ">-"):
         return dedent(block) + ("" if given.endswith("-") else "\n"), number, False
     if any(map(str.strip, block)):
-        return Text((given + "\n" if given else "") + dedent(block)), number, False
+        return LooseText((given + "\n" if given else "") + dedent(block)), number, False
     return literal(given), number - len(block), False
 
 
 def literal(text: str) -> Any:
-    """A value as it stands on a line: the text between quotes, or `Text`."""
+    """A value as it stands on a line: the text between quotes, or `LooseText`."""
     body = text.strip()
     if len(body) > 1 and body[0] in "\"'" and body[-1] == body[0]:
         return scalar(body)
-    return Text(body)
+    return LooseText(body)
 
 
 __all__ = ["NO_TOOL", "is_labelled", "labelled", "read_labelled"]
@@ -322,10 +325,10 @@ def read_labelled(text: str, tools: Tools, was_cut: bool, finished: bool) -> Tur
     if lead:
         notes = (*notes, BESIDE)
     if section.label == "final_answer":
-        answer = Request(FINISH, {"answer": section.text.strip()})
+        answer = RawCall(FINISH, {"answer": section.text.strip()})
         return Turn(remark, (call_of_request(answer, tools),), notes, violation)
-    given = parts.text("action_input")
-    turn = None if given else _described_turn(section.text, text, tools)
+    inputs = parts.text("action_input")
+    turn = None if inputs else _described_turn(section.text, text, tools)
     if isinstance(turn, Turn):
         return Turn(remark or turn.remark, turn.calls, (*notes, *turn.repairs), violation)
     if turn is not None:
@@ -344,25 +347,25 @@ def _called(
     if not request.closed:
         return refusal("incomplete", text)
     if finished:  # a stop sequence takes the end line away
-        kept = tuple(each for each in request.repairs if each.kind != _OPEN_END)
-        request = replace(request, repairs=kept)
+        repairs = tuple(each for each in request.repairs if each.kind != _OPEN_END)
+        request = replace(request, repairs=repairs)
     return cut(call_of_request(request, tools), rationale=_rationale(parts, section))
 
 
-def labelled(text: str, tools: Tools = ()) -> Request | None:
+def labelled(text: str, tools: Tools = ()) -> RawCall | None:
     """The first action of a TAO or ReAct text; `None` when it names no tool."""
     parts = sections_of(text)
     thought = parts.text("thought") or None
     section = next((each for each in parts.sections if each.label == "action"), None)
     if section is None:
         return None
-    blank = Request("", None, thought, section.at, closed=parts.ended)
+    blank = RawCall("", None, thought, section.at, closed=parts.ended)
     if section.text.lstrip().startswith(("{", "```")):
         return _described(section.text, blank)
     return _action(section.text, parts.text("action_input"), blank, tools)
 
 
-def _action(text: str, given: str | None, blank: Request, tools: Tools) -> Request | None:
+def _action(text: str, given: str | None, blank: RawCall, tools: Tools) -> RawCall | None:
     head = text.partition("\n")[0].strip().strip("`*\"'[]. ")
     if given is not None:
         return _encoded(given, replace(blank, tool=head)) if head else None
@@ -385,7 +388,7 @@ def _action(text: str, given: str | None, blank: Request, tools: Tools) -> Reque
     return _listed(below, request, tools)
 
 
-def _python(text: str, at: int, request: Request) -> Request | None:
+def _python(text: str, at: int, request: RawCall) -> RawCall | None:
     block = CallReader(text).python_block(at)
     if not block.calls:
         return None
@@ -396,17 +399,17 @@ def _python(text: str, at: int, request: Request) -> Request | None:
     return replace(call, thought=request.thought, at=request.at, repairs=repairs)
 
 
-def _on_one_line(rest: str, below: str, request: Request, tools: Tools) -> Request:
+def _on_one_line(rest: str, below: str, request: RawCall, tools: Tools) -> RawCall:
     """Parameters beside the name of the tool: `path: a.py, mode: r`."""
     names = parameter_names(request.tool, tools)
-    found = list(_keys_pattern(names).finditer(rest))
-    if not found or found[0].start() > 0:
+    keys = list(_keys_pattern(names).finditer(rest))
+    if not keys or keys[0].start() > 0:
         if below.strip() or not rest:
             return replace(request, error=f"expected parameters, got {rest[:80]!r}", closed=True)
-        return replace(request, parameters=Text(rest), closed=True)
+        return replace(request, parameters=LooseText(rest), closed=True)
     values: dict[str, Any] = {}
-    for number, each in enumerate(found):
-        end = found[number + 1].start() if number + 1 < len(found) else len(rest)
+    for number, each in enumerate(keys):
+        end = keys[number + 1].start() if number + 1 < len(keys) else len(rest)
         key = each["key"]
         if key in values:
             return replace(request, error=f"the parameter {key!r} is given twice", closed=True)
@@ -424,11 +427,11 @@ def _keys_pattern(names: Collection[str]) -> re.Pattern[str]:
     return re.compile(rf"(?:^|(?<=[\s,;|]))(?P<key>{key})\s{{0,3}}[:：=]\s{{0,3}}")
 
 
-def _listed(text: str, request: Request, tools: Tools) -> Request:
+def _listed(text: str, request: RawCall, tools: Tools) -> RawCall:
     """Parameters as `key: value` lines, which nothing but an end line closes."""
     bare = text.lstrip()
     if bare[:1] == '"':
-        reading = Reader(text, ANYTHING).read(len(text) - len(bare), headless=True)
+        reading = JsonReader(text, ANYTHING).read(len(text) - len(bare), headless=True)
         if not reading.failed and not reading.cut and request.closed:
             return replace(request, parameters=reading.value, repairs=tuple(reading.repairs))
     names = parameter_names(request.tool, tools)
@@ -441,7 +444,7 @@ def _listed(text: str, request: Request, tools: Tools) -> Request:
     return _with_parameters(request, parameters)
 
 
-def _with_parameters(request: Request, parameters: Parameters) -> Request:
+def _with_parameters(request: RawCall, parameters: _Parameters) -> RawCall:
     values = parameters.values
     for key in _REASONS:
         values.pop(key, None)
@@ -463,14 +466,14 @@ def _unwrapped(values: dict[str, Any]) -> dict[str, Any]:
         return values
     if len(values) == 1:
         inner = values[first]
-        outline = outline_in(inner) if isinstance(inner, Text) else (inner, True)
+        outline = outline_in(inner) if isinstance(inner, LooseText) else (inner, True)
         return outline[0] if outline is not None and is_object(outline[0]) else values
     if len(values) > 1 and values[first] == "":
         return {key: value for key, value in values.items() if key != first}
     return values
 
 
-def _encoded(text: str, request: Request) -> Request:
+def _encoded(text: str, request: RawCall) -> RawCall:
     """Arguments as one JSON object; other text stays for the caller to refuse."""
     if not text.strip():
         return replace(request, parameters={})
@@ -480,7 +483,7 @@ def _encoded(text: str, request: Request) -> Request:
     if outline is not None and is_object(outline[0]):
         return replace(request, parameters=outline[0], closed=True)
     if reading is None:
-        return replace(request, parameters=Text(text.strip()), closed=True)
+        return replace(request, parameters=LooseText(text.strip()), closed=True)
     after = body[reading.end :].strip().strip("`").strip()
     repairs = tuple(reading.repairs) + ((BESIDE,) if after else ())
     return replace(request, parameters=reading.value, repairs=repairs, closed=reading.whole)
@@ -505,7 +508,7 @@ def _described_turn(section: str, reply: str, tools: Tools) -> Turn | Unparsed |
     return turn if turn.calls else refusal("invalid", reply, note=NO_TOOL)
 
 
-def _described(text: str, request: Request) -> Request | None:
+def _described(text: str, request: RawCall) -> RawCall | None:
     """An action that is one object, tool and arguments together."""
     reading = _object(text)
     if reading is None:
@@ -513,19 +516,19 @@ def _described(text: str, request: Request) -> Request | None:
     if not reading.whole:
         return replace(request, closed=False)
     value = reading.value[0] if is_array(reading.value) and len(reading.value) == 1 else None
-    found = request_of(value or reading.value)
-    if found is None:
+    inner = request_of(value or reading.value)
+    if inner is None:
         return None
-    thought = request.thought or found.thought
+    thought = request.thought or inner.thought
     repairs = tuple(reading.repairs)
-    return replace(found, thought=thought, at=request.at, repairs=repairs)
+    return replace(inner, thought=thought, at=request.at, repairs=repairs)
 
 
-def _object(text: str) -> Reading | None:
+def _object(text: str) -> JsonReading | None:
     start = len(text) - len(text.lstrip(" \t\r\n`jsonJSON"))
     if text[start : start + 1] not in ("{", "["):
         return None
-    reading = Reader(text, ANYTHING).read(start)
+    reading = JsonReader(text, ANYTHING).read(start)
     return None if reading.failed else reading
 
 
@@ -537,6 +540,6 @@ def _remark(parts: Labelled) -> Remark | None:
 def _rationale(parts: Labelled, section: Section) -> str:
     reason = parts.text(*_REASONS)
     if reason is None:
-        given = parameters_of(section.text.partition("\n")[2]).values
-        reason = next((given[key] for key in _REASONS if key in given), "")
+        parameters = parameters_of(section.text.partition("\n")[2]).values
+        reason = next((parameters[key] for key in _REASONS if key in parameters), "")
     return str(reason)

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from taofold.parsing.jsonlike.reader import Reader
-from taofold.parsing.schema.scalars import Text
+from taofold.parsing.jsonlike.reader import JsonReader
+from taofold.parsing.schema.scalars import LooseText
 from taofold.parsing.schema.shape import ANYTHING
 
 _KEY = re.compile(r"([A-Za-z_][\w .-]{0,63}?)[ \t]*+[:：](?:[ \t]++(.*))?$")
@@ -33,7 +33,7 @@ def outline_in(text: str) -> tuple[Any, bool] | None:
     """Reads a text that is one outline.
 
     Returns:
-        The value, its scalars as `Text`, and whether a fence marks its end; `None` otherwise.
+        The value, its scalars as `LooseText`, and whether a fence marks its end; `None` otherwise.
     """
     fenced = _FENCED.match(text)
     body = fenced[2] if fenced else _block_in(text)
@@ -93,10 +93,10 @@ class _Layout:
             top.append(inner)
             self._stack.append(_Level(indent, inner))
             body = rest
-        found = _KEY.match(body)
-        if found is None:
+        match = _KEY.match(body)
+        if match is None:
             raise ValueError(body)
-        self._member(self._container(indent, is_item=False), found[1], found[2] or "", indent)
+        self._member(self._container(indent, is_item=False), match[1], match[2] or "", indent)
 
     def _member(self, top: dict[str, Any], key: str, given: str, indent: int) -> None:
         given = given.strip()
@@ -159,12 +159,12 @@ def scalar(text: str) -> Any:
     """One value as it stands on a line: quoted, in brackets, or bare text."""
     body = text.strip()
     if len(body) > 1 and body[0] in "\"'" and body[-1] == body[0]:
-        inner = Reader(f"[{body}]", ANYTHING).read(0)
+        inner = JsonReader(f"[{body}]", ANYTHING).read(0)
         if not inner.failed and not inner.cut and len(inner.value) == 1:
             return inner.value[0]
     if body[:1] in ("[", "{") and body[-1] in "]}":
-        inner = Reader(body, ANYTHING).read(0)
+        inner = JsonReader(body, ANYTHING).read(0)
         if not inner.failed and not inner.cut and not inner.open and inner.end == len(body):
             return inner.value
     comment = body.find(" #")
-    return Text(body[:comment].rstrip() if comment > 0 else body)
+    return LooseText(body[:comment].rstrip() if comment > 0 else body)

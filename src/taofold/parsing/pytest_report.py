@@ -75,10 +75,10 @@ def parse(text: str) -> Report | None:
 
 def _failures(text: str) -> tuple[Check, ...]:
     sections = _sections(text)
-    found: dict[str, Check] = {}
-    for kind, test, said in _SUMMARY.findall(text):
-        found.setdefault(test, _failure(test, kind == "ERROR", said, sections))
-    return tuple(found.values())
+    checks: dict[str, Check] = {}
+    for kind, test, message in _SUMMARY.findall(text):
+        checks.setdefault(test, _failure(test, kind == "ERROR", message, sections))
+    return tuple(checks.values())
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -107,17 +107,17 @@ def _failure(test: str, errored: bool, said: str, sections: dict[str, str]) -> C
 def _kind(lines: list[str], said: str) -> tuple[str, str]:
     """The exception's class and message; a bare `assert` is an AssertionError."""
     for line in [*reversed(lines), said]:
-        known = _KIND.match(line.strip())
-        if known and known[1] != "AssertionError":
-            return known[1], known[2] or ""
+        match = _KIND.match(line.strip())
+        if match and match[1] != "AssertionError":
+            return match[1], match[2] or ""
     first = lines[0] if lines else said
     return "AssertionError", first.removeprefix("AssertionError: ")
 
 
 def _places(body: str) -> tuple[Place, ...]:
-    found = [
+    places = [
         (match.start(), Place(match[1].removeprefix("./"), int(match[2]), match[3] or ""))
         for pattern in (_PLACE, _FILE)
         for match in pattern.finditer(body)
     ]
-    return tuple([place for _, place in sorted(found, key=lambda entry: entry[0])])
+    return tuple([location for _, location in sorted(places, key=lambda entry: entry[0])])

@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import Any, Final
 
 from msgspec.structs import replace
-from msgspec.structs import replace as cut
 
 from taofold.core.value import is_array, is_object
 from taofold.parsing.decision import (
@@ -36,11 +35,11 @@ from taofold.parsing.decision import (
 from taofold.parsing.jsonlike.seams import doubt_of
 from taofold.parsing.jsonlike.strict import DECODER, is_finite
 from taofold.parsing.labels import is_labelled, read_labelled
-from taofold.parsing.markup.calls import Block, CallReader, Request
+from taofold.parsing.markup.calls import Block, CallReader, RawCall
 from taofold.parsing.markup.families import CALL_CLOSE, FOREIGN, NOISE, UNKNOWN
 from taofold.parsing.outcome import RAW_LIMIT, Call, Prose, Reason, Remark, Repair, Turn, Unparsed
 from taofold.parsing.schema.coercion import refusal
-from taofold.parsing.schema.shape import ANY, Plan, fold
+from taofold.parsing.schema.shape import ANY, ReadingPlan, fold
 from taofold.parsing.schema.target import same
 from taofold.parsing.spans import Scan, Span, scan
 from taofold.parsing.typed import is_cut
@@ -90,7 +89,7 @@ _KEYS = (
     " action_input rationale tool_calls final_answer answer"
 )
 _PROTOCOL = tuple(_KEYS.split())
-_PLAN = Plan(ANY, frozenset(map(fold, _PROTOCOL)), open=True, lenient=False)
+_PLAN = ReadingPlan(ANY, frozenset(map(fold, _PROTOCOL)), open=True, lenient=False)
 _FORMED = re.compile(r"[{<(\[:：|｜‖◁]|assistantfinal|>>>", re.IGNORECASE)
 """No form of a decision, of reasoning or of another's words does without one of these."""
 _BEGUN = re.compile(
@@ -129,6 +128,7 @@ def read_reply(
         finish_reason: The provider's; `length` and its synonyms mean that the text was cut.
     """
     body = text.strip()
+    # A clean reply is one JSON object: decided here, in microseconds.
     if body[:1] == "{" and body[-1:] == "}":
         try:
             value = DECODER.decode(body)
@@ -139,6 +139,7 @@ def read_reply(
                 return turn_of(value, tools)
     if not body:
         return refusal("empty", text, note="The reply is empty. Send a thought and an action.")
+    # Plain prose, the other common case. If it was cut off, what is missing may be a call.
     if _FORMED.search(body) is None and not is_cut(finish_reason):
         return Prose(body)
     result = _Reply(text, tools, finish_reason).read()
@@ -149,7 +150,7 @@ def read_reply(
         return refusal("invalid", text, note=f"{_UNSURE}{doubt}. Send it again as valid JSON.")
     if all(is_finite(call.parameters) for call in result.calls):
         return result
-    return cut(result, calls=tuple(map(finite, result.calls)))
+    return replace(result, calls=tuple(map(finite, result.calls)))
 
 
 def _doubt_of(turn: Turn, tools: Tools) -> str | None:
@@ -192,92 +193,97 @@ class _Reply:
         reader = CallReader(self._text, self._names)
         start = len(self._text) - len(self._text.lstrip())
         if reader.is_python(start) and not self._text[reader.python_block(start).end :].strip():
-            visible = Scan(kept=[(start, len(self._text))], visible=self._text)
+            visible = Scan(stretches=[(start, len(self._text))], visible=self._text)
             turn = self._pythonic(visible)  # what its strings hold is no mark
             if turn is not None:
                 return turn
-        found = scan(self._text, _PLAN, reader)
-        if found.unfinished:
+        scanned = scan(self._text, _PLAN, reader)
+        if scanned.unfinished:
             return self._refuse("incomplete", "The reply ends inside its reasoning.")
-        if found.exhausted:
+        if scanned.exhausted:
             return refusal("too_large", self._text)
-        if not found.visible.strip():
+        if not scanned.visible.strip():
             return self._refuse("empty", "The reply holds only reasoning. Send an action.")
-        if is_labelled(found.visible) and not _starts_with_object(found.visible):
-            turn = read_labelled(found.visible, self._tools, self._cut, self._finished)
-            if turn is not None and (not isinstance(turn, Turn) or turn.calls or not found.blocks):
+        # Labels inside an object's strings are text; labels before calls in another form lose to
+        # them unless they hold a call of their own.
+        if is_labelled(scanned.visible) and not _starts_with_object(scanned.visible):
+            turn = read_labelled(scanned.visible, self._tools, self._cut, self._finished)
+            if turn is not None and (
+                not isinstance(turn, Turn) or turn.calls or not scanned.blocks
+            ):
                 return turn
-        foreign = self._foreign(found)
+        foreign = self._foreign(scanned)
         if foreign >= 0:
-            return self._until(foreign, found)
-        return self._decision(found)
+            return self._until(foreign, scanned)
+        return self._decision(scanned)
 
     def _refuse(self, reason: Reason, note: str) -> Unparsed:
         return refusal(reason, self._text, note=note)
 
-    def _until(self, foreign: int, found: Scan) -> Turn | Prose | Unparsed:
+    def _until(self, foreign: int, scanned: Scan) -> Turn | Prose | Unparsed:
         """What was said before the reply speaks in another's place."""
         own = self._text[:foreign]
         if not own.strip():
             return self._refuse("no_candidate", _NOT_YOURS)
+        # Without the finish reason: what was cut off was the invention, not the model's own words.
         result = _Reply(own, self._tools, None).read()
         if isinstance(result, Prose) and _SPEAKER.match(self._text, foreign):
             rest = _Reply(self._text[foreign:], self._tools, None)
             calls = scan(rest._text, _PLAN, CallReader(rest._text, self._names))
             if calls.blocks or any(map(self._is_call, calls.spans)):
                 return self._refuse("no_candidate", _NOT_YOURS)
-            return self._decision(found)  # a label of an answer: `User: bob`
+            return self._decision(scanned)  # a label of an answer: `User: bob`
         excerpt = self._text[foreign : foreign + RAW_LIMIT]
-        return cut(result, role_violation=excerpt) if isinstance(result, Turn) else result
+        return replace(result, role_violation=excerpt) if isinstance(result, Turn) else result
 
-    def _foreign(self, found: Scan) -> int:
+    def _foreign(self, scanned: Scan) -> int:
         """Where the model speaks in another's place, outside the values; -1 if it does not."""
-        ends = [(each.start, each.end) for each in found.spans]
-        ends += [(each.start, each.end) for each in found.blocks]
-        ends += [(found.cut.start, found.cut.end)] if found.cut else []
+        ends = [(each.start, each.end) for each in scanned.spans]
+        ends += [(each.start, each.end) for each in scanned.blocks]
+        ends += [(scanned.cut.start, scanned.cut.end)] if scanned.cut else []
         ends.sort()
-        kept = iter(found.kept)
-        shown = next(kept, None)
+        stretches = iter(scanned.stretches)
+        stretch = next(stretches, None)
         for match in FOREIGN.finditer(self._text):
             at = match.start()
             while ends and ends[0][1] <= at:
                 ends.pop(0)
-            while shown is not None and shown[1] <= at:
-                shown = next(kept, None)
+            while stretch is not None and stretch[1] <= at:
+                stretch = next(stretches, None)
             inside = ends and ends[0][0] <= at
-            if shown is not None and shown[0] <= at and not inside:
+            if stretch is not None and stretch[0] <= at and not inside:
                 return at
         return -1
 
-    def _decision(self, found: Scan) -> Turn | Prose | Unparsed:
-        spans = [each for each in found.spans if not each.quoted]
-        refused = self._completed(found, spans)
+    def _decision(self, scanned: Scan) -> Turn | Prose | Unparsed:
+        spans = [each for each in scanned.spans if not each.quoted]
+        refused = self._completed(scanned, spans)
         if refused is not None:
             return refused
         pieces = [self._piece(each) for each in spans if self._is_call(each)]
-        pieces += [_Piece(each.start, each.end, block=each) for each in found.blocks]
+        pieces += [_Piece(each.start, each.end, block=each) for each in scanned.blocks]
         pieces.sort(key=lambda each: each.start)
-        if found.blocks:
-            turn = self._marked(found, pieces)
+        if scanned.blocks:
+            turn = self._marked(scanned, pieces)
         elif pieces:
-            turn = self._alone(found, pieces, spans)
+            turn = self._alone(scanned, pieces, spans)
         else:
-            turn = self._pythonic(found)
+            turn = self._pythonic(scanned)
         if turn is not None:
             return turn
-        return self._prose(found)
+        return self._prose(scanned)
 
-    def _completed(self, found: Scan, spans: list[Span]) -> Unparsed | None:
+    def _completed(self, scanned: Scan, spans: list[Span]) -> Unparsed | None:
         """Takes in a value that the end of the text closed, or refuses it."""
-        last = found.cut
+        last = scanned.cut
         if last is None or last.quoted or not self._is_begun(last):
             return None
         if not self._finished or last.reading.cut or last.reading.open != [last.reading.value]:
             return refusal("incomplete", self._text)
         value = last.reading.value
-        given = is_object(value) and any(key in value for key in PARAMETER_KEYS)
+        has_arguments = is_object(value) and any(key in value for key in PARAMETER_KEYS)
         inner = is_object(value) and any(is_object(value.get(k)) for k in ("action", "function"))
-        if not given and not inner and "finish" not in str(value)[:400]:
+        if not has_arguments and not inner and "finish" not in str(value)[:400]:
             return refusal("incomplete", self._text)
         note = Repair("missing_closer", "syntax", content=True, at=len(self._text), cost=3)
         last.reading.repairs.append(note)
@@ -307,7 +313,7 @@ class _Reply:
 
     # ---- calls behind a mark
 
-    def _marked(self, found: Scan, pieces: list[_Piece]) -> Turn | Unparsed | None:
+    def _marked(self, scanned: Scan, pieces: list[_Piece]) -> Turn | Unparsed | None:
         calls: list[Call] = []
         for piece in pieces:
             block = piece.block
@@ -326,14 +332,17 @@ class _Reply:
         blocks = [each for each in pieces if each.block]
         unmarked = all(each.block and each.block.bare for each in blocks)
         offered = all(is_offered(call.tool, self._tools) for call in calls)
-        if unmarked and not offered and self._outside(found, blocks).strip():
+        # A bare tag in prose that names no tool is HTML, or a tool that was made up: either way
+        # nothing runs, and the model is told instead of the user.
+        if unmarked and not offered and self._outside(scanned, blocks).strip():
             return self._refuse("invalid", _INVALID)
         start = blocks[0].start
-        lead = self._shown(found, 0, start)
+        lead = self._shown(scanned, 0, start)
         edges = [*[each.start for each in blocks[1:]], len(self._text)]
         gaps = [
-            self._shown(found, left.end, right) for left, right in zip(blocks, edges, strict=True)
+            self._shown(scanned, left.end, right) for left, right in zip(blocks, edges, strict=True)
         ]
+        # A mark that is left over belongs to a call that was not understood: then none runs.
         rest = _strip_marks("".join(gaps))
         if rest is None:
             return self._refuse("invalid", _INVALID)
@@ -341,27 +350,28 @@ class _Reply:
         repairs = (Repair("dialect", "none", at=start), *((BESIDE,) if beside else ()))
         return Turn(_remark(lead), tuple(calls), repairs)
 
-    def _calls_of(self, request: Request) -> list[Call]:
+    def _calls_of(self, request: RawCall) -> list[Call]:
         if request.source is None:
             return [call_of_request(request, self._tools)]
         return [
-            cut(c, repairs=(*request.repairs, *c.repairs))
+            replace(c, repairs=(*request.repairs, *c.repairs))
             for c in calls_in(request.source, self._tools)
         ]
 
     # ---- calls without a mark
 
     def _alone(
-        self, found: Scan, pieces: list[_Piece], spans: list[Span]
+        self, scanned: Scan, pieces: list[_Piece], spans: list[Span]
     ) -> Turn | Unparsed | None:
         """Values that are decisions: the whole reply, or all that follows a lead-in."""
         turns = self._turns(pieces)
         first, last = pieces[0], pieces[-1]
-        lead = self._shown(found, 0, first.start)
-        trail = self._shown(found, last.end, len(self._text))
+        lead = self._shown(scanned, 0, first.start)
+        trail = self._shown(scanned, last.end, len(self._text))
         between = "".join(self._text[left.end : right.start] for left, right in pairwise(pieces))
         others = [s for s in spans if not first.start <= s.start < last.end]
         outside = _bare(lead) + _bare(between) + _bare(trail)
+        # `{A}, {B}` is a batch; `{A} {B}` is a decision and another one.
         if len(turns) > 1 and not _bare(between) and set(between) & {",", ";"}:
             turns = [_joined(turns)]
         if len(turns) > 1:
@@ -379,7 +389,7 @@ class _Reply:
         ):
             return self._question(turn)
         remark = turn.remark or _remark(lead)
-        return cut(turn, remark=remark, repairs=(*turn.repairs, BESIDE))
+        return replace(turn, remark=remark, repairs=(*turn.repairs, BESIDE))
 
     def _question(self, turn: Turn) -> Unparsed | None:
         """What is said of a call in the midst of prose; nothing of what is no tool's."""
@@ -410,9 +420,11 @@ class _Reply:
         turns = self._turns([_Piece(0, 0, value)])
         return any(is_offered(call.tool, self._tools) for turn in turns for call in turn.calls)
 
-    def _pythonic(self, found: Scan) -> Turn | Unparsed | None:
+    def _pythonic(self, scanned: Scan) -> Turn | Unparsed | None:
         """Calls in Python's notation: the whole reply, or all that follows a lead-in."""
-        body = NOISE.sub("", found.visible).strip().strip("`").removeprefix("python\n").strip()
+        if "(" not in scanned.visible and "{" not in scanned.visible:
+            return None
+        body = NOISE.sub("", scanned.visible).strip().strip("`").removeprefix("python\n").strip()
         body = _printed(body)
         reader = CallReader(body, self._names)
         named = _HEADED.match(body)
@@ -448,47 +460,53 @@ class _Reply:
 
     # ---- no calls
 
-    def _prose(self, found: Scan) -> Prose | Unparsed:
+    def _prose(self, scanned: Scan) -> Prose | Unparsed:
         if self._cut:
             return refusal("incomplete", self._text)
-        shown = "".join(
+        visible = "".join(
             self._text[begin:end]
-            for begin, end in _without(found.kept, [(each.start, each.end) for each in found.spans])
+            for begin, end in _without(
+                scanned.stretches, [(each.start, each.end) for each in scanned.spans]
+            )
         )
-        text = _strip_marks(shown)
+        text = _strip_marks(visible)
         if text is None:
-            mark = UNKNOWN.search(shown) or CALL_CLOSE.search(shown)
+            mark = UNKNOWN.search(visible) or CALL_CLOSE.search(visible)
             return self._refuse("invalid", f"{_MARKUP}{mark[0] if mark else ''}. Send it again.")
-        if not found.spans and _BEGUN.search(text):
+        # It begins like a decision, and no value was found: broken JSON is never shown as an
+        # answer.
+        if not scanned.spans and _BEGUN.search(text):
             return self._refuse("invalid", _INVALID)
-        answer = _strip_noise(found.visible).strip()
+        answer = _strip_noise(scanned.visible).strip()
         if not answer:
             return self._refuse("empty", "The reply holds only reasoning. Send an action.")
         return Prose(answer)
 
-    def _shown(self, found: Scan, start: int, end: int) -> str:
+    def _shown(self, scanned: Scan, start: int, end: int) -> str:
         """The text between two offsets without its reasoning and without marks that say nothing."""
         parts = [
             self._text[max(start, begin) : min(end, stop)]
-            for begin, stop in _without(found.kept, found.repeated)
+            for begin, stop in _without(scanned.stretches, scanned.repeated)
             if begin < end and stop > start
         ]
         return _strip_noise("".join(parts))
 
-    def _outside(self, found: Scan, pieces: list[_Piece]) -> str:
+    def _outside(self, scanned: Scan, pieces: list[_Piece]) -> str:
         edges = [0, *[edge for each in pieces for edge in (each.start, each.end)], len(self._text)]
         return "".join(
-            self._shown(found, start, end)
+            self._shown(scanned, start, end)
             for start, end in zip(edges[::2], edges[1::2], strict=True)
         )
 
 
-def _without(kept: list[tuple[int, int]], values: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The stretches of `kept` that no value covers."""
+def _without(
+    stretches: list[tuple[int, int]], values: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """The stretches of `stretches` that no value covers."""
     out: list[tuple[int, int]] = []
     edges = iter(values)
     value = next(edges, None)
-    for begin, end in kept:
+    for begin, end in stretches:
         while value is not None and value[0] < end:
             if value[0] >= begin:
                 out.append((begin, value[0]))
@@ -506,17 +524,26 @@ def _strip_noise(text: str) -> str:
     if "<" not in text and "[" not in text:
         return text
     text = NOISE.sub(lambda m: "" if _SPECIAL.match(m[0]) else m[0], text)
-    body = text.strip()
-    while (found := NOISE.match(body)) and found.end():
-        body = body[found.end() :].lstrip()
-    while True:
-        tail = body.rstrip()
-        last = max(tail.rfind("<"), tail.rfind("["))
-        found = NOISE.match(tail, last) if last >= 0 else None
-        if found is None or found.end() != len(tail):
+    whole = text.strip()
+    begin, end = 0, len(whole)
+    # By offsets: a copy of the rest for each mark would take time that grows with the square.
+    while (noise := NOISE.match(whole, begin)) and noise.end() > begin:
+        begin = _past_blanks(whole, noise.end())
+    while begin < end:
+        last = max(whole.rfind("<", begin, end), whole.rfind("[", begin, end))
+        noise = NOISE.match(whole, last, end) if last >= 0 else None
+        if noise is None or noise.end() != end:
             break
-        body = tail[:last]
-    return body if body != text.strip() else text
+        end = last
+        while end > begin and whole[end - 1].isspace():
+            end -= 1
+    return whole[begin:end] if end - begin < len(whole) else text
+
+
+def _past_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
 
 
 def _strip_marks(text: str) -> str | None:

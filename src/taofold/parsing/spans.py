@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taofold.core.value import is_object
-from taofold.parsing.jsonlike.reader import Reader, Reading
+from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
 from taofold.parsing.jsonlike.strict import DECODER, decoded, is_finite
-from taofold.parsing.markup.calls import Block, CallReader
+from taofold.parsing.markup.calls import Block, CallReader, Finder
 from taofold.parsing.markup.families import (
     CALL_OPEN,
     HEADER,
@@ -23,11 +23,11 @@ from taofold.parsing.markup.families import (
     closer_of,
 )
 from taofold.parsing.outcome import Repair
-from taofold.parsing.schema.shape import ANYTHING, Plan
+from taofold.parsing.schema.shape import ANYTHING, ReadingPlan
 
 _VALUE = (
     r"""\{(?=\s*+(?:["'“‘„`{}\\,/\#\ufeff\u200b]|[\w$][\w$.-]{0,63}+\s*+[:：=]|<\|"\|>))"""
-    r"""|\[(?=\s*+(?:["'“‘`\[{\]\d/\#-]|true|false|null|None|True|False))"""
+    r"""|\[(?=\s*+(?:["'“‘`\[{\]\d\#-]|/[/*]|true|false|null|None|True|False))"""
 )
 _MARK = re.compile(
     rf"(?P<value>{_VALUE})|(?P<open>{REASONING_OPEN.pattern})|(?P<close>{REASONING_CLOSE.pattern})"
@@ -35,12 +35,19 @@ _MARK = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _MARK_OR_CALL = re.compile(
-    rf"{_MARK.pattern}|(?P<call>{CALL_OPEN.pattern}|<(?=[A-Za-z_｜‖|])|\](?=<\]))",
+    rf"{_MARK.pattern}|(?P<call>{CALL_OPEN.pattern})",
     re.IGNORECASE | re.MULTILINE,
 )
 _MESSAGE_END = re.compile(r"<\|(?:end|channel|start|call|return|eom|eot)\|>")
 _FAILURES = 8
 _DISTINCT = 512
+_MARKS = 10_000
+"""The most marks of reasoning, messages and calls that are followed."""
+_ATTEMPTS = 20_000
+"""The most openings of values that turn out to be none."""
+_ANGLES = 100_000
+"""The most `<` that a text may hold: each costs several patterns a look. HTML has one in 15
+characters, so that a megabyte of it passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ class Span:
 
     start: int
     end: int
-    reading: Reading
+    reading: JsonReading
     quoted: bool = False
 
 
@@ -58,7 +65,7 @@ class Scan:
     """What a text holds.
 
     Attributes:
-        kept: The stretches of the text that are not reasoning, as offsets.
+        stretches: The stretches of the text that are not reasoning, as offsets.
         blocks: The blocks of calls, if they were looked for.
         spans: The complete values, outermost only, repetitions left out.
         repeated: Where those repetitions stand, as offsets.
@@ -68,7 +75,7 @@ class Scan:
         exhausted: Whether nesting or the work budget ended the scan.
     """
 
-    kept: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    stretches: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     blocks: list[Block] = field(default_factory=list[Block])
     spans: list[Span] = field(default_factory=list[Span])
     repeated: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -78,106 +85,117 @@ class Scan:
     exhausted: bool = False
 
 
-def scan(text: str, plan: Plan, calls: CallReader | None = None) -> Scan:
+def scan(text: str, plan: ReadingPlan, calls: CallReader | None = None) -> Scan:
     """Scans a text; the work is linear in its length.
 
     With a reader of `calls`, blocks of calls are stepped over as values are, and listed.
     """
+    if text.count("<") > _ANGLES:
+        return Scan(stretches=[(0, len(text))], visible=text, exhausted=True)
     scanner = _Scanner(text, plan, calls)
     scanner.run()
     return scanner.out
 
 
 class _Scanner:
-    def __init__(self, text: str, plan: Plan, calls: CallReader | None) -> None:
+    def __init__(self, text: str, plan: ReadingPlan, calls: CallReader | None) -> None:
         self.out = Scan()
         self._text = text
-        self._reader = Reader(text, plan)
+        self._reader = JsonReader(text, plan)
         self._calls = calls
         self._seen: set[str] = set()
         self._shown = 0
-        self._failures = 0
+        self._failures = self._attempts = 0
         self._waste = 4 * len(text) + 10_000
+        # The last closing mark: a brace before it that never closes is one of the reasoning.
         self._last_close = -1
         if "</" in text or "END_THINKING" in text or "[/" in text:
             for close in REASONING_CLOSE.finditer(text):
                 self._last_close = close.start()
 
     def run(self) -> None:
-        mark = _MARK if self._calls is None else _MARK_OR_CALL
-        position = 0
+        patterns = (_MARK,) if self._calls is None else (_MARK_OR_CALL, self._calls.tags)
+        marks = Finder(self._text, patterns)
+        position = followed = 0
         while not (self.out.unfinished or self.out.exhausted or self.out.cut):
-            found = mark.search(self._text, position)
-            if found is None:
+            match = marks.next(position)
+            if match is None:
                 break
-            kind = found.lastgroup
-            at = found.start()
+            kind = match.lastgroup
+            at = match.start()
             if kind == "value":
                 position = self._value(at)
-            elif kind == "open":
-                position = self._skip_reasoning(at, found.end(), closer_of(found[0]))
+                continue
+            followed += 1
+            self.out.exhausted = followed > _MARKS
+            if kind == "open":
+                position = self._skip_reasoning(at, match.end(), closer_of(match[0]))
             elif kind == "header":
-                position = self._message(found)
+                position = self._message(match)
             elif kind == "call":
-                position = self._block(found)
+                position = self._block(match)
             else:
-                position = self._start_over(found.end())
+                position = self._start_over(match.end())
         if self._shown < len(self._text):
-            self.out.kept.append((self._shown, len(self._text)))
-        self.out.visible = "".join([self._text[begin:end] for begin, end in self.out.kept])
+            self.out.stretches.append((self._shown, len(self._text)))
+        self.out.visible = "".join([self._text[begin:end] for begin, end in self.out.stretches])
 
     def _start_over(self, end: int) -> int:
         """Drops everything before a closing mark whose opener was in the prompt."""
         self.out.spans.clear()
         self.out.blocks.clear()
         self.out.repeated.clear()
-        self.out.kept.clear()
+        self.out.stretches.clear()
         self._seen.clear()
         self._shown = end
         return end
 
     def _skip_reasoning(self, at: int, begin: int, closer: re.Pattern[str] | None) -> int:
         if self._shown < at:
-            self.out.kept.append((self._shown, at))
+            self.out.stretches.append((self._shown, at))
         end = closer.search(self._text, begin) if closer else None
         self.out.unfinished = end is None
         self._shown = len(self._text) if end is None else end.end()
         return self._shown
 
-    def _message(self, found: re.Match[str]) -> int:
+    def _message(self, match: re.Match[str]) -> int:
         """The head of a message of harmony: reasoning, a call, or nothing but an envelope."""
-        block = self._calls.block_at(found.start()) if self._calls else None
+        block = self._calls.block_at(match.start()) if self._calls else None
         if block is not None:
             self.out.blocks.append(block)
-            return max(block.end, found.end())
-        if "to=" in found[0] and self._calls is None:
-            return found.end()  # the call is read later
-        if self._shown < found.start():
-            self.out.kept.append((self._shown, found.start()))
-        self._shown = found.end()
-        if "analysis" not in found[0].lower() or "to=" in found[0]:
-            return found.end()
-        end = _MESSAGE_END.search(self._text, found.end())
+            return max(block.end, match.end())
+        # `parse` reads such calls by `blocks_in`, once it knows what values there are.
+        if "to=" in match[0] and self._calls is None:
+            return match.end()  # the call is read later
+        if self._shown < match.start():
+            self.out.stretches.append((self._shown, match.start()))
+        self._shown = match.end()
+        # Only the analysis channel is reasoning; the final one and the commentary are shown.
+        if "analysis" not in match[0].lower() or "to=" in match[0]:
+            return match.end()
+        end = _MESSAGE_END.search(self._text, match.end())
         if end is None:
             self._shown = len(self._text)
             return self._shown
         self._shown = end.end() if end[0] in ("<|end|>", "<|eom|>") else end.start()
         return self._shown
 
-    def _block(self, found: re.Match[str]) -> int:
+    def _block(self, match: re.Match[str]) -> int:
         assert self._calls is not None
-        block = self._calls.block_at(found.start())
+        block = self._calls.block_at(match.start())
         if block is None:
-            return found.end()
+            return match.end()
         self.out.blocks.append(block)
-        self.out.exhausted = len(self.out.blocks) > _DISTINCT
-        return max(block.end, found.end())
+        self.out.exhausted = self.out.exhausted or len(self.out.blocks) > _DISTINCT
+        return max(block.end, match.end())
 
     def _value(self, start: int) -> int:
         reading = self._read(start)
         if reading.failed:
             self._waste -= max(self._reader.furthest, reading.end) - start
-            self.out.exhausted = reading.deep or self._waste < 0
+            self._attempts += 1
+            is_spent = self._waste < 0 or self._attempts > _ATTEMPTS
+            self.out.exhausted = reading.deep or is_spent
             return reading.end
         span = Span(start, reading.end, reading, _is_quoted(self._text, start))
         if not reading.whole:
@@ -186,6 +204,7 @@ class _Scanner:
             self.out.cut = span
             return reading.end
         body = self._text[start : reading.end]
+        # Models repeat themselves: the same value twice is one, and no reason to ask.
         if body not in self._seen:
             self._seen.add(body)
             self.out.spans.append(span)
@@ -194,21 +213,23 @@ class _Scanner:
             self.out.repeated.append((start, reading.end))
         return reading.end
 
-    def _read(self, start: int) -> Reading:
+    def _read(self, start: int) -> JsonReading:
+        # The C decoder is an order of magnitude faster, but of a text of many broken values each
+        # would be read twice.
         if self._failures < _FAILURES:
             try:
-                return Reading(*DECODER.raw_decode(self._text, start))
+                return JsonReading(*DECODER.raw_decode(self._text, start))
             except (ValueError, RecursionError):
                 self._failures += 1
         return self._reader.read(start)
 
 
-def without_opener(text: str, plan: Plan) -> Span | None:
+def without_opener(text: str, plan: ReadingPlan) -> Span | None:
     """Reads an object whose opening brace was left to the prompt."""
     start = len(text) - len(text.lstrip())
     if text[start : start + 1] != '"':
         return None
-    reading = Reader(text, plan).read(start, headless=True)
+    reading = JsonReader(text, plan).read(start, headless=True)
     if reading.failed or reading.cut or reading.deep:
         return None
     reading.repairs.append(Repair("missing_opener", "syntax", content=True, at=start, cost=3))
@@ -230,7 +251,7 @@ def object_in(text: str) -> tuple[dict[str, Any], tuple[Repair, ...]] | None:
         start = len(text) - len(text.lstrip())
         if text[start : start + 1] != "{":
             return None
-        reading = Reader(text, ANYTHING).read(start)
+        reading = JsonReader(text, ANYTHING).read(start)
         bad = not reading.whole or text[reading.end :].strip() or not is_finite(reading.value)
         return None if bad else (reading.value, (note, *reading.repairs))
     return (value, (note,)) if is_object(value) else None

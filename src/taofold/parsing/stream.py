@@ -168,17 +168,17 @@ class Envelope:
         return 1
 
     def _key(self, text: str, at: int) -> int:
-        found = _KEY.match(text, at)
-        if found is None:
+        key = _KEY.match(text, at)
+        if key is None:
             return self._fail() if len(text) - at > 402 else 0
         frame = self._frames[-1]
-        frame.key, frame.wants_key = found[1], False
+        frame.key, frame.wants_key = key[1], False
         if len(self._frames) == 1 and not self.is_plain:
             self._is_decision = self._is_decision or frame.key in _DECISIVE
             undecided = frame.key in ENVELOPE or frame.key in CALL_KEYS or frame.key in _MESSAGE
             if not self._is_decision and not undecided:
                 self._become_plain()
-        return self._collected(found[0])
+        return self._collected(key[0])
 
     def _become_plain(self) -> None:
         self.is_plain = True
@@ -263,6 +263,8 @@ class Envelope:
 _LONGEST: Final = 96
 """No mark is longer; what is longer is text."""
 _HEADER_LONGEST: Final = 300
+_STRETCH: Final = 4096
+"""Characters of a piece that are looked at together."""
 _SUSPECT = re.compile(r"[<\[◁{`\n]")
 _ENDS: Final = {"<": ">", "[": "]", "◁": "▷"}
 _LABELS: Final = (
@@ -324,24 +326,27 @@ class ReplyStream:
     def feed(self, piece: str) -> str:
         """Takes the next piece; returns what it adds to the answer."""
         self._pieces.append(piece)
-        self._rest += piece
-        while self._rest and self._state():
-            pass
+        # A state cuts what it decided off the rest: of a whole reply that would be a copy a mark.
+        for at in range(0, len(piece), _STRETCH):
+            self._rest += piece[at : at + _STRETCH]
+            while self._rest and self._state():
+                pass
         return self._take()
 
     def close(self, finish_reason: str | None = None) -> str:
         """The end of the reply; returns what is missing of the answer that it gives."""
+        # The whole reply decides. The stream only hurried ahead, and says so if it was wrong.
         reply = read_reply("".join(self._pieces), self._tools, finish_reason=finish_reason)
         final = _answer_of(reply)
-        shown = self.answer
+        answer = self.answer
         if final is None:
-            self.diverged = bool(shown)
+            self.diverged = bool(answer)
             return ""
-        if not final.startswith(shown):
+        if not final.startswith(answer):
             self.diverged = True
             return ""
         self._shown = [final]
-        return final[len(shown) :]
+        return final[len(answer) :]
 
     def partial(self, type_: Any) -> Parsed[Any] | Unparsed:
         """The value that the answer shows so far; always marked `partial`, never to be executed.
@@ -359,10 +364,10 @@ class ReplyStream:
     def _show(self, text: str) -> None:
         """Shows text; blanks at the edges of an answer are none of it."""
         body = self._held + text if self._shown or self._fresh else text.lstrip()
-        kept = body.rstrip()
-        if kept:
-            self._fresh.append(kept)
-        self._held = body[len(kept) :]
+        trimmed = body.rstrip()
+        if trimmed:
+            self._fresh.append(trimmed)
+        self._held = body[len(trimmed) :]
 
     # ---- states: each looks at what arrived and returns whether it could decide anything
 
@@ -377,15 +382,15 @@ class ReplyStream:
     def _prose(self) -> bool:
         if self._line_start:
             return self._begin_line()
-        found = _SUSPECT.search(self._rest)
-        if found is None:
+        suspect = _SUSPECT.search(self._rest)
+        if suspect is None:
             self._show(self._rest)
             self._rest = ""
             return False
-        if found.start():
-            self._advance(found.start())
+        if suspect.start():
+            self._advance(suspect.start())
             return True
-        char = found[0]
+        char = suspect[0]
         if char in _ENDS:
             return self._mark(_ENDS[char])
         self._advance(1)
@@ -425,8 +430,8 @@ class ReplyStream:
         if CALL_OPEN.match(bare) and bare[0] not in "<[":
             return self._stop()
         word = lead[1].lower().strip() if lead else ""
-        known = next((each for each in _LABELS if each.startswith(word)), "") if word else ""
-        begun = known or next((each for each in _LABELS if word.startswith(each)), "")
+        label = next((each for each in _LABELS if each.startswith(word)), "") if word else ""
+        begun = label or next((each for each in _LABELS if word.startswith(each)), "")
         if begun and len(line) < 2 * _LONGEST and not re.search(r"[:：\n]", line):
             return False
         if begun and (is_labelled(line.partition("\n")[0]) or _SPOKEN.match(line)):
@@ -481,6 +486,7 @@ class ReplyStream:
             self._closer = closer_of(token)
             self._state = self._reasoning
         elif REASONING_CLOSE.fullmatch(token):
+            # The opening mark was left to the prompt: what was shown so far was reasoning.
             self.diverged = bool(self._shown or self._fresh)
             self._rest = text[len(token) :]
         elif NOISE.fullmatch(token):
@@ -502,24 +508,25 @@ class ReplyStream:
 
     def _header(self) -> bool:
         """The head of a message of harmony: reasoning, the answer, or a call."""
-        found = HEADER.match(self._rest)
-        if found is None:
+        header = HEADER.match(self._rest)
+        if header is None:
             return len(self._rest) >= _HEADER_LONGEST and self._stop()
-        head = found[0].lower()
+        head = header[0].lower()
         if "to=" in head:
             return self._stop()
-        self._rest = self._rest[found.end() :]
+        self._rest = self._rest[header.end() :]
         if "analysis" in head:
             self._closer = re.compile(r"<\|(?:end|eom)\|>|(?=<\|(?:channel|start)\|>)")
             self._state = self._reasoning
         return True
 
     def _reasoning(self) -> bool:
-        found = self._closer.search(self._rest) if self._closer else None
-        if found is None:
+        closer = self._closer.search(self._rest) if self._closer else None
+        if closer is None:
+            # As much as the closing mark may have begun with; reasoning may be long.
             self._rest = self._rest[-_LONGEST:]
             return False
-        self._rest = self._rest[found.end() :]
+        self._rest = self._rest[closer.end() :]
         self._state = self._prose
         self._line_start = True
         return True

@@ -18,13 +18,13 @@ from pydantic_core import from_json
 
 from taofold.core.value import is_array
 from taofold.parsing.labels import has_action, has_lead, labelled
-from taofold.parsing.markup.calls import CallReader, Request, blocks_in
+from taofold.parsing.markup.calls import CallReader, RawCall, blocks_in
 from taofold.parsing.markup.families import CALL_OPEN, HEADER, NOISE, REASONING_CLOSE
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import Level, Parsed, Repair, Unparsed
 from taofold.parsing.outline import outline_in
 from taofold.parsing.schema.coercion import Misfit, refusal
-from taofold.parsing.schema.scalars import Text
+from taofold.parsing.schema.scalars import LooseText
 from taofold.parsing.schema.target import (
     Fit,
     Target,
@@ -79,6 +79,7 @@ def parse(
     """
     target = target_of(type_)
     try:
+        # Raises for lone surrogates: what is not Unicode goes the long way.
         body = text.encode()
         flat = body.translate(_FLAT)
         if (
@@ -86,7 +87,10 @@ def parse(
             and b"Infinity" not in body
             and not any([s in flat for s in _ENDLESS])
         ):
+            # To the validator `NaN` is valid, and what is too large for a float is infinity: a text
+            # that may hold either is read the long way.
             value = target.adapter.validate_json(body, strict=True)
+            # `birthYear` for an optional `birth_year` is valid too: the value would be lost unseen.
             if not target.plan.lenient or not is_overlooked(text, target.plan):
                 return Parsed(value)
     except ValueError:  # not valid, not Unicode, or a number without end
@@ -112,27 +116,29 @@ def _search(text: str, target: Target, cut: bool, depth: int) -> Fit | Unparsed:
             note = Repair("string_encoded", "none", cost=2)
             return replace(result, repairs=(note, *result.repairs), at=0)
         return result
-    found = scan(text, target.plan)
-    if found.unfinished:
+    scanned = scan(text, target.plan)
+    if scanned.unfinished:
         return refusal("incomplete", text, note="The reply ends inside its reasoning.")
-    if found.exhausted:
+    if scanned.exhausted:
         return refusal("too_large", text)
     if is_scalar:
-        return _scalar(found.visible, target, cut)
-    return _Search(found, text, target, cut).result()
+        return _scalar(scanned.visible, target, cut)
+    return _Search(scanned, text, target, cut).result()
 
 
 def _scalar(text: str, target: Target, cut: bool) -> Fit | Unparsed:
     if cut:
         return refusal("incomplete", text)
     body = text.strip()
+    # A lone number or word is all that is wanted: whatever decorates it is not part of it. Of a
+    # text everything is.
     if target.plan.shape.kind != "string":
         body = body.strip("`*\"'“”. \n")
     try:
-        one = fit(target, Text(body))
+        candidate = fit(target, LooseText(body))
     except Misfit as misfit:
         return refusal("invalid", text, misfit.faults)
-    return replace(one, repairs=(Repair("located", "none"), *one.repairs))
+    return replace(candidate, repairs=(Repair("located", "none"), *candidate.repairs))
 
 
 class _Search:
@@ -152,6 +158,7 @@ class _Search:
         incomplete = last is not None
         self._try_spans()
         if last is not None and any(each.at != last.start for each in self._fits):
+            # An earlier value may be a draft that the one which was cut off was to replace.
             return refusal("incomplete", self._text)  # the last word may be the one that was cut
         if not (self._fits or self._hedged) and (
             self._target.slots or self._found.spans or not incomplete
@@ -174,11 +181,11 @@ class _Search:
 
     def _add(self, value: Any, notes: tuple[Repair, ...], at: int, opened: Any = ()) -> bool:
         try:
-            one = fit(self._target, value, frozenset(map(id, opened)))
+            candidate = fit(self._target, value, frozenset(map(id, opened)))
         except Misfit as misfit:
             self._misfits.append(misfit)
             return False
-        self._fits.append(replace(one, repairs=notes + one.repairs, at=at))
+        self._fits.append(replace(candidate, repairs=notes + candidate.repairs, at=at))
         return True
 
     def _try_spans(self) -> None:
@@ -192,6 +199,7 @@ class _Search:
             spans.append(last)
         bare = self._text.strip().strip("`jsonJSON \r\n")
         for span in spans:
+            # Prose and code are full of empty brackets: they are a value only by themselves.
             if not span.reading.value and bare not in ("[]", "{}"):
                 continue
             envelope = span.end - span.start < len(self._text)
@@ -236,7 +244,7 @@ class _Search:
                 self._misfits.append(misfit)
         return False
 
-    def _requests(self, text: str, labels: bool) -> list[Request]:
+    def _requests(self, text: str, labels: bool) -> list[RawCall]:
         """The calls in a text that are not JSON: labelled, behind marks, in Python's notation."""
         if labels and has_action(text):
             if has_lead(text) and asks(text, 0):
@@ -245,19 +253,19 @@ class _Search:
             request = labelled(text)
             return [request] if request is not None else []
         names = self._target.names()
-        found: list[Request] = []
+        requests: list[RawCall] = []
         end = 0
         for block in blocks_in(text, names):
             if block.error or any(each.source is not None for each in block.calls):
                 continue
-            found += block.calls
+            requests += block.calls
             end = block.end
-        if found and self._target.slots and asks(text, end):
+        if requests and self._target.slots and asks(text, end):
             self._hedged = True
             return []
-        return found or self._python(text, names)
+        return requests or self._python(text, names)
 
-    def _python(self, text: str, names: list[str]) -> list[Request]:
+    def _python(self, text: str, names: list[str]) -> list[RawCall]:
         body = text.strip().strip("`").removeprefix("python\n").strip()
         reader = CallReader(body, names)
         if not body or not reader.is_python(0):
@@ -282,6 +290,7 @@ class _Search:
         if elements is not None:
             yield elements, (Repair("elements", "syntax", at=first, cost=2),), []
             return
+        # Indented lines have no end mark: of a text that was cut off the rest may be missing.
         outline = None if self._cut else outline_in(text)
         if outline is not None and (outline[1] or self._target.plan.names):
             yield outline[0], (Repair("outline", "syntax", not outline[1], 0, cost=2),), []
@@ -292,8 +301,10 @@ class _Search:
         limit = min(each.cost for each in self._fits) + _MARGIN
         distinct: list[Fit] = []
         for each in self._fits:
-            if each.cost <= limit and not any(same(each.plain, one.plain) for one in distinct):
+            if each.cost <= limit and not any(same(each.plain, other.plain) for other in distinct):
                 distinct.append(each)
+        # Several different values: only a label of the model's own says which one counts. The last
+        # one would often be right, and sometimes an example of what not to send.
         last = max(distinct, key=lambda each: each.at)
         label = _DECIDED.search(self._text[max(0, last.at - 80) : last.at])
         if len(distinct) == 1 or label:
@@ -346,12 +357,12 @@ def parse_partial(text: str, type_: Any) -> Parsed[Any] | Unparsed:
         `partial`, so nothing that respects receipts can run it.
     """
     target = target_of(type_)
-    found = scan(text, target.plan)
-    span = found.cut or (found.spans[-1] if found.spans else None)
+    scanned = scan(text, target.plan)
+    span = scanned.cut or (scanned.spans[-1] if scanned.spans else None)
     if span is None:
         return refusal("no_candidate" if text.strip() else "empty", text)
     value = span.reading.value
-    if span is found.cut:
+    if span is scanned.cut:
         with suppress(
             ValueError, TypeError
         ):  # else what the reader understood, without the open string

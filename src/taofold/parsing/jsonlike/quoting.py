@@ -45,21 +45,21 @@ class Quoting:
 
     def is_key(self, at: int, strict: bool = False) -> bool:
         """Whether a key with its colon stands at an offset; a `strict` one the schema knows."""
-        found = KEY.match(self._text, at)
-        if found is None:
+        key = KEY.match(self._text, at)
+        if key is None:
             return False
-        if found[4] is not None:
-            return self.bare_keys or fold(found[4]) in self._names
+        if key[4] is not None:
+            return self.bare_keys or fold(key[4]) in self._names
         if not strict or self._free:
             return True
-        return fold(next(each for each in found.groups() if each is not None)) in self._names
+        return fold(next(each for each in key.groups() if each is not None)) in self._names
 
     def is_known_key(self, at: int) -> bool:
         """Whether the quote at an offset opens a key; without a schema, any key of one word."""
-        found = KEY.match(self._text, at)
-        if found is None or found[4] is not None:
+        key = KEY.match(self._text, at)
+        if key is None or key[4] is not None:
             return False
-        name = next(each for each in found.groups() if each is not None)
+        name = next(each for each in key.groups() if each is not None)
         return fold(name) in self._names or (not self._names and name.isidentifier())
 
     def is_adjacent(self, after: int, at: int) -> bool:
@@ -104,14 +104,15 @@ class Quoting:
             if _COMMENT.match(self._text, at) or self._text.startswith(("...", "…", ","), at):
                 return True
             return self._text[at : at + 1] in ("", "}", "]")
-        found = _ITEM.match(self._text, at)
-        if found is None:
+        item = _ITEM.match(self._text, at)
+        if item is None:
             return _COMMENT.match(self._text[at : at + 40].lstrip()) is not None and not dirty
         return True
 
     def _closers(self, at: int, start: int, after: int) -> bool:
         """Whether closers after an inner quote belong to the structure, not to the string."""
         text = self._text
+        # Bounded, or a long string full of quotes would be copied for each of them.
         body = text[start:after] if after - start < 4000 else text[after - 4000 : after]
         opener = "{" if text[at] == "}" else "[" if text[at] == "]" else "("
         inner = [body.find(opener + each) for each in ('"', "'", ' "')]
@@ -127,6 +128,7 @@ class Quoting:
             return True
         if following in ",，":
             return self.is_key(end + 1) or text[end + 1 : end + 40].lstrip()[:1] in "{["
+        # The last quote before a closer in the whole text: looked for once, the rest is linear.
         if self._last < 0:
             self._last = max(text.rfind(quote + closer) for quote in "\"'" for closer in "}]")
         return self._last <= after

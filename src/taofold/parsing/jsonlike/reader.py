@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taofold.parsing.jsonlike.quoting import CLOSING, MARK
-from taofold.parsing.jsonlike.tokens import MISSING, RAW_QUOTE, TextEnd, Tokens
+from taofold.parsing.jsonlike.tokens import MISSING, RAW_QUOTE, TextEnd, TokenReader
 from taofold.parsing.outcome import Repair
-from taofold.parsing.schema.shape import Plan
+from taofold.parsing.schema.shape import ReadingPlan
 
 DEPTH = 100
 """The deepest nesting that is read; deeper text is refused as too large."""
@@ -23,7 +23,7 @@ _BARE_KEY = re.compile(r"[\w$][\w$.-]{0,63}+")
 
 
 @dataclass(slots=True)
-class Reading:
+class JsonReading:
     """One value with the way it was read.
 
     Attributes:
@@ -59,29 +59,30 @@ class _Frame:
     due: bool = False  # a key was read, its value is due
 
 
-class Reader:
+class JsonReader:
     """Reads values out of one text; make one for each text."""
 
-    def __init__(self, text: str, plan: Plan) -> None:
+    def __init__(self, text: str, plan: ReadingPlan) -> None:
         self._text = text
-        self._tokens = Tokens(text, plan)
+        self._tokens = TokenReader(text, plan)
 
     @property
     def furthest(self) -> int:
         """The furthest offset that a failed reading looked at."""
         return self._tokens.furthest
 
-    def read(self, start: int, headless: bool = False) -> Reading:
+    def read(self, start: int, headless: bool = False) -> JsonReading:
         """Reads the container that opens at an offset; a `headless` object lacks its brace."""
         opener = "{" if headless else self._text[start]
         root = _Frame([] if opener == "[" else {}, _CLOSER[opener])
         tokens = self._tokens
         tokens.repairs = []
         tokens.quoting.calls = opener == "("
-        out = Reading(root.container, repairs=tokens.repairs)
+        out = JsonReading(root.container, repairs=tokens.repairs)
         stack = [root]
         at = start if headless else start + 1
         try:
+            # A stack of our own: Python's would overflow on a text of brackets.
             while stack and len(stack) <= DEPTH:
                 at = tokens.blank(at)
                 if at >= len(self._text):
@@ -107,6 +108,7 @@ class Reader:
         char = self._text[at]
         if char in "}])" and not frame.due:
             return self._close(stack, char, at)
+        # The mark of a family, or a fence, ends whatever is open: it belongs to no value.
         if frame.filled and MARK.match(self._text, at):
             self._tokens.note("missing_closer", at, content=True, cost=3)
             stack.clear()
@@ -130,6 +132,7 @@ class Reader:
     def _close(self, stack: list[_Frame], char: str, at: int) -> int:
         frame = stack[-1]
         if char != frame.closer:
+            # A closer that nothing opened is dropped; an outer frame's ends the inner ones too.
             if not any(each.closer == char for each in stack):
                 self._tokens.note("stray_closer", at, cost=2)
                 return at + 1
@@ -202,8 +205,8 @@ class Reader:
         if frame.closer == "]":
             frame.container.append(value)
         else:
-            known = frame.container.get(frame.key, MISSING)
-            if known is not MISSING and known != value:
+            previous = frame.container.get(frame.key, MISSING)
+            if previous is not MISSING and previous != value:
                 self._tokens.note("duplicate_key", at, content=True, cost=5)
             frame.container[frame.key] = value
         frame.filled, frame.due = True, False

@@ -42,8 +42,10 @@ def doubt_of(
     if len(guesses) > 1:
         return "its quotes, commas and brackets can be read in several ways"
     keys = {*names, *_keys(parameters)}
-    known = "|".join(sorted(map(re.escape, keys), key=len, reverse=True))
-    seam = re.compile(rf"\"(?:{known})\"*\s*+:|\b(?:{known})\"+\s*+:" if known else r"(?!)")
+    alternatives = "|".join(sorted(map(re.escape, keys), key=len, reverse=True))
+    seam = re.compile(
+        rf"\"(?:{alternatives})\"*\s*+:|\b(?:{alternatives})\"+\s*+:" if alternatives else r"(?!)"
+    )
     path = next(_swallowed(parameters, seam, ()), None)
     if path is None:
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from taofold.parsing.jsonlike.quoting import BLANK, CLOSING, MARK, TRIPLE, Quoting, Role
 from taofold.parsing.outcome import Level, Repair
-from taofold.parsing.schema.shape import Plan
+from taofold.parsing.schema.shape import ReadingPlan
 
 LITERALS: dict[str, Any] = {
     "true": True, "false": False, "null": None,
@@ -47,6 +47,7 @@ def number_of(token: str) -> tuple[Any, bool]:
         The value (`MISSING` when it is none, or is longer than 400 characters) and whether the
         token is a number of JSON as it stands.
     """
+    # `int` takes time that grows with the square of the digits.
     if len(token) > _DIGITS:
         return MISSING, False
     plain = _JSON_NUMBER.fullmatch(token)
@@ -130,10 +131,10 @@ class TextEnd(Exception):
     """The text ended inside a token."""
 
 
-class Tokens:
+class TokenReader:
     """Reads tokens of one text; `repairs` collects what had to be changed, at most 100."""
 
-    def __init__(self, text: str, plan: Plan) -> None:
+    def __init__(self, text: str, plan: ReadingPlan) -> None:
         self.text = text
         self.quoting = Quoting(text, plan.names, plan.open)
         self.repairs: list[Repair] = []
@@ -143,19 +144,21 @@ class Tokens:
         self, kind: str, at: int, level: Level = "syntax", content: bool = False, cost: int = 1
     ) -> None:
         """Records a repair."""
+        # The receipt of a text full of errors would be larger than the text.
         if len(self.repairs) < _NOTES:
             self.repairs.append(Repair(kind, level, content, at, "", cost))
 
     def blank(self, at: int) -> int:
         """The offset of the next token, after blanks, comments and ellipses."""
         text = self.text
+        # One blank and then a token is what nearly every text has: a pattern costs more.
         if text[at : at + 1] == " ":
             at += 1
         if text[at : at + 1] in _SOLID:
             return at
         while True:
-            found = BLANK.match(text, at)
-            at = found.end() if found else at
+            blank = BLANK.match(text, at)
+            at = blank.end() if blank else at
             char = text[at : at + 1]
             if char == "#" or (char == "/" and text.startswith("//", at)):
                 end = text.find("\n", at)
@@ -232,9 +235,9 @@ class Tokens:
         text = self.text
         quote = text[at]
         if role == "key" and quote == '"':
-            found = _PLAIN_KEY.match(text, at)
-            if found is not None:
-                return found[1], found.end()
+            match = _PLAIN_KEY.match(text, at)
+            if match is not None:
+                return match[1], match.end()
         triple = text[at : at + 3]
         if triple in TRIPLE and role != "key" and text.find(triple, at + 3) >= 0:
             return self._triple(at, triple)
@@ -242,12 +245,14 @@ class Tokens:
             self.note("foreign_quotes", at)
         begin = position = at + 1
         dirty = False
-        while (found := _STOPS[quote].search(text, position)) is not None:
-            position = found.end()
+        while (match := _STOPS[quote].search(text, position)) is not None:
+            position = match.end()
+            # A key that long is prose whose quote was taken for a key's: without the bound each of
+            # many such quotes would be followed to the end of the text.
             if role == "key" and position - begin > _KEY_LENGTH:
                 self.furthest = max(self.furthest, position)
                 raise ValueError
-            if found[0][0] == "\\":
+            if match[0][0] == "\\":
                 continue
             if self.quoting.closes(position, role, dirty, begin):
                 return self._body(begin, position - 1, dirty), position
@@ -294,6 +299,7 @@ class Tokens:
         line = text.find("\n", begin)
         mark = MARK.search(text, max(line, begin)) if line >= 0 else None
         end = mark.start() if mark else len(text)
+        # Only the closers of the whole value may follow a lost quote. A longer rest is text.
         if role != "key" and line >= 0 and end - line < 400:
             head = text[begin:line].rstrip()
             body = head.rstrip("}]").rstrip()
@@ -315,19 +321,19 @@ class Tokens:
                 return value, token.end()
         position = at
         while True:
-            found = _STOP.search(text, position)
-            if found is None:
+            match = _STOP.search(text, position)
+            if match is None:
                 word = text[at:].strip()
                 if word not in LITERALS:
                     raise TextEnd
                 return self._literal(word, at), len(text)
-            position = found.end()
-            if found[0] == '"':
+            position = match.end()
+            if match[0] == '"':
                 if self.quoting.closes(position, role, dirty=True, start=at):
                     self.note("missing_quote", at, content=True, cost=3)
                     return text[at : position - 1].strip(), position
-            elif found[0] not in ",，;" or role == "item" or self._ends_member(position):
-                return self._word(at, found.start())
+            elif match[0] not in ",，;" or role == "item" or self._ends_member(position):
+                return self._word(at, match.start())
 
     def _word(self, at: int, end: int) -> tuple[Any, int]:
         word = self.text[at:end].strip()

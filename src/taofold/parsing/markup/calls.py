@@ -8,11 +8,11 @@ models mix the spellings. Knows nothing about types, nor where a block may stand
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from taofold.parsing.jsonlike.reader import Reader
+from taofold.parsing.jsonlike.reader import JsonReader
 from taofold.parsing.markup.families import (
     CALL_CLOSE,
     CALL_OPEN,
@@ -25,6 +25,7 @@ from taofold.parsing.markup.families import (
     SEPARATOR,
     closer_of,
     closing,
+    tags_of,
 )
 from taofold.parsing.markup.tags import TagReader
 from taofold.parsing.outcome import Repair
@@ -50,7 +51,7 @@ _TO_NOBODY = frozenset({"commentary", "self", "user", "all", "assistant"})
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RawCall:
     """A call found in a text, not yet fitted to anything.
 
     Attributes:
@@ -85,7 +86,7 @@ class Block:
 
     start: int
     end: int
-    calls: list[Request] = field(default_factory=list[Request])
+    calls: list[RawCall] = field(default_factory=list[RawCall])
     closed: bool = True
     error: str = ""
     bare: bool = False
@@ -97,8 +98,12 @@ class CallReader:
     def __init__(self, text: str, offered: Collection[str] = ()) -> None:
         self._text = text
         self._offered = offered
-        self._reader = Reader(text, ANYTHING)
+        self.tags = tags_of(tuple(offered))
+        """Finds the tags at which a call may begin that no family's mark opens."""
+        self._reader = JsonReader(text, ANYTHING)
         self._tags = TagReader(text)
+        self._last_close = -2
+        """Where the last closing mark of calls begins: -1 if there is none, -2 if not searched."""
 
     def block_at(self, at: int) -> Block | None:
         """The block whose opening mark, tag or name stands at an offset."""
@@ -110,7 +115,7 @@ class CallReader:
             return self._addressed(header)
         empty = EMPTY.match(self._text, at)
         if empty and empty["key"] in self._offered:
-            call = Request(empty["key"], {}, at=at)
+            call = RawCall(empty["key"], {}, at=at)
             return Block(at, empty.end(), [call], bare=True)
         if HEAD.match(self._text, at) or self._is_offered_tag(at):
             bare, end = self._item(at)
@@ -127,8 +132,8 @@ class CallReader:
 
     def is_python(self, at: int) -> bool:
         """Whether calls in Python's notation, of offered tools, begin at an offset."""
-        found = _PYTHON.match(self._text, self._blank(at + (self._text[at : at + 1] == "[")))
-        return found is not None and found["name"] in self._offered
+        call = _PYTHON.match(self._text, self._blank(at + (self._text[at : at + 1] == "[")))
+        return call is not None and call["name"] in self._offered
 
     def python_block(self, at: int) -> Block:
         """The calls in Python's notation at an offset: `[f(a=1), g()]`."""
@@ -144,8 +149,8 @@ class CallReader:
         return bool(CHILD.match(self._text, after)) or self._text.startswith("</", after)
 
     def _blank(self, at: int) -> int:
-        found = _BLANK.match(self._text, at)
-        return found.end() if found else at
+        blank = _BLANK.match(self._text, at)
+        return blank.end() if blank else at
 
     def _addressed(self, header: re.Match[str]) -> Block | None:
         """A message of harmony to a tool; `None` when it is to nobody."""
@@ -176,18 +181,21 @@ class CallReader:
             if at >= len(self._text):
                 block.closed = bool(block.calls)
                 break
+            # The closing mark of any open block ends those inside too: models forget them.
             closed = next((m for each in stack if each and (m := each.match(self._text, at))), None)
             if closed:
                 while not ((top := stack.pop()) and top.match(self._text, at)):
                     pass
                 at = closed.end()
                 continue
+            # `<tool_call name=…>` matches both: with a name it is a call, not a block around calls.
             inner = None if HEAD.match(self._text, at) else CALL_OPEN.match(self._text, at)
             if inner and inner.end() > at and len(stack) < _DEPTH:
                 stack.append(closer_of(inner[0]))
                 at = inner.end()
                 continue
-            if not any(stack) and (block.calls and not self._starts_call(at)):
+            is_open_ended = not any(stack) or self._is_left_open(at)
+            if is_open_ended and block.calls and not self._starts_call(at):
                 break
             at = self._append(block, at, open_ended=not any(stack))
         block.end = at
@@ -195,11 +203,24 @@ class CallReader:
             block.error = "a mark of a call without a call"
         return block
 
+    def _is_left_open(self, at: int) -> bool:
+        """Whether a new line begins, with no closing mark of any block from here on.
+
+        What follows is then no part of the block but prose beside it.
+        """
+        if self._last_close < -1:
+            self._last_close = max((m.start() for m in CALL_CLOSE.finditer(self._text)), default=-1)
+        before = self._text[max(0, at - 40) : at]
+        is_line = "\n" in before[len(before.rstrip()) :]
+        return is_line and self._last_close < at and self._text[at] not in "<[]|｜"
+
     def _append(self, block: Block, at: int, open_ended: bool) -> int:
         """Reads the next call of a block, or notes that it cannot be read."""
         if self._text[at] == "[" and self.is_python_list(at):
             return self._python(block, at)
         call, end = self._item(at)
+        # Up to the closing mark all of it is in doubt: what else stands in the block might be the
+        # second half of the call that could not be read.
         if call is None or len(block.calls) >= LIMIT:
             closer = CALL_CLOSE.search(self._text, end)
             excerpt = self._text[at : at + 60]
@@ -214,9 +235,9 @@ class CallReader:
         """Steps over what may stand between two calls of a block."""
         while True:
             begin = at
-            found = _BETWEEN.match(self._text, at)
-            if found and not (found[0].strip().startswith("```") and self._closes(found, stack)):
-                at = found.end()
+            gap = _BETWEEN.match(self._text, at)
+            if gap and not (gap[0].strip().startswith("```") and self._closes(gap, stack)):
+                at = gap.end()
             else:
                 at = self._blank(at)
             mark = SEPARATOR.match(self._text, at) or NOISE.match(self._text, at)
@@ -242,7 +263,7 @@ class CallReader:
         """Whether a list of calls in Python's notation opens at an offset."""
         return _PYTHON.match(self._text, self._blank(at + 1)) is not None
 
-    def _item(self, at: int) -> tuple[Request | None, int]:
+    def _item(self, at: int) -> tuple[RawCall | None, int]:
         """One call at an offset, and where it ends."""
         text = self._text
         if text[at : at + 1] in ("{", "["):
@@ -252,7 +273,7 @@ class CallReader:
             return self._tagged(head["name"], head)
         empty = EMPTY.match(text, at)
         if empty and empty["key"] in self._offered:
-            return Request(empty["key"], {}, at=at), empty.end()
+            return RawCall(empty["key"], {}, at=at), empty.end()
         if self._is_offered_tag(at):
             child = CHILD.match(text, at)
             assert child is not None
@@ -264,15 +285,15 @@ class CallReader:
             return (block.calls[0] if block.calls else None), end
         return self.named(at)
 
-    def _object(self, at: int) -> tuple[Request | None, int]:
+    def _object(self, at: int) -> tuple[RawCall | None, int]:
         reading = self._reader.read(at)
         if reading.failed or not (reading.value or not reading.whole):
             return None, reading.end
         repairs = tuple(reading.repairs)
-        request = Request("", None, at=at, repairs=repairs, closed=reading.whole)
+        request = RawCall("", None, at=at, repairs=repairs, closed=reading.whole)
         return replace(request, source=reading.value), reading.end
 
-    def _tagged(self, name: str, head: re.Match[str], tag: str = "") -> tuple[Request | None, int]:
+    def _tagged(self, name: str, head: re.Match[str], tag: str = "") -> tuple[RawCall | None, int]:
         tag = tag or head["tag"]
         end = re.compile(closing(re.escape(tag)))
         at = self._blank(head.end())
@@ -292,13 +313,13 @@ class CallReader:
         parameters = dict(entries.values)
         if not parameters and not entries.closed:
             entries.error = ""
-        call = Request(
+        call = RawCall(
             name, parameters, None, head.start(), tuple(entries.repairs), entries.closed,
             error=entries.error, repeated=frozenset(entries.repeated),
         )  # fmt: skip
         return call, entries.end
 
-    def named(self, at: int) -> tuple[Request | None, int]:
+    def named(self, at: int) -> tuple[RawCall | None, int]:
         """A name, then perhaps separators, then arguments."""
         named = _NAMED.match(self._text, at)
         if named is None:
@@ -324,17 +345,17 @@ class CallReader:
                 entries = self._tags.entries(after, _NOTHING, children=True)
                 repairs = tuple(r for r in entries.repairs if r.at != entries.end)
                 closed = bool(CALL_CLOSE.match(self._text, entries.end)) or bool(entries.error)
-                return Request(
+                return RawCall(
                     name, entries.values, None, at, repairs, closed, error=entries.error,
                     repeated=frozenset(entries.repeated),
                 ), entries.end  # fmt: skip
         if CALL_CLOSE.match(self._text, after) or CALL_OPEN.match(self._text, after):
-            return Request(name, {}, at=at), after
+            return RawCall(name, {}, at=at), after
         if after >= len(self._text):
-            return Request(name, {}, at=at, closed=False), after
+            return RawCall(name, {}, at=at, closed=False), after
         return None, after
 
-    def _written(self, name: str, start: int, at: int) -> tuple[Request | None, int]:
+    def _written(self, name: str, start: int, at: int) -> tuple[RawCall | None, int]:
         """A name and its object in parentheses: `f({"a": 1})`."""
         request, end = self._arguments(name, start, self._blank(at + 1))
         end = self._blank(end)
@@ -351,7 +372,7 @@ class CallReader:
             if at == begin:
                 return at
 
-    def _arguments(self, name: str, start: int, at: int) -> tuple[Request | None, int]:
+    def _arguments(self, name: str, start: int, at: int) -> tuple[RawCall | None, int]:
         fence = _FENCE.match(self._text, at)
         at = fence.end() if fence else at
         if self._text[at : at + 1] not in ("{", "[", "("):
@@ -363,20 +384,20 @@ class CallReader:
         end = reading.end
         if fence and self._text.startswith("```", self._blank(end)):
             end = self._blank(end) + 3
-        return Request(name, reading.value, None, start, repairs, reading.whole), end
+        return RawCall(name, reading.value, None, start, repairs, reading.whole), end
 
     def _python(self, block: Block, at: int, single: bool = False) -> int:
         """Calls in Python's notation: a list of them, or one after another."""
         listed = self._text[at] == "["
         at = self._blank(at + listed)
         while len(block.calls) <= LIMIT:
-            found = _PYTHON.match(self._text, at)
-            if found is None:
+            head = _PYTHON.match(self._text, at)
+            if head is None:
                 break
-            reading = self._reader.read(found.end())
+            reading = self._reader.read(head.end())
             whole = reading.whole
             notes = tuple(each for each in reading.repairs if each.content)
-            call = Request(found["name"], reading.value, None, at, notes, whole)
+            call = RawCall(head["name"], reading.value, None, at, notes, whole)
             block.calls.append(call)
             at = reading.end
             if reading.failed or not whole:
@@ -386,7 +407,7 @@ class CallReader:
                 )
                 return at
             at = self._blank(at)
-            if found[0].startswith("print") and self._text.startswith(")", at):
+            if head[0].startswith("print") and self._text.startswith(")", at):
                 at = self._blank(at + 1)
             if self._text[at : at + 1] in (",", ";") and not single:
                 at = self._blank(at + 1)
@@ -394,6 +415,7 @@ class CallReader:
                 return at
         if listed and self._text.startswith("]", at):
             return at + 1
+        # A list that lost its end may have lost calls.
         if listed:
             block.closed = False if at >= len(self._text) else block.closed
             block.error = "" if at >= len(self._text) else "a list of calls without its end"
@@ -406,13 +428,36 @@ _NOTHING = re.compile(r"(?!)")
 def blocks_in(text: str, offered: Collection[str]) -> Iterator[Block]:
     """Every block of calls in a text without reasoning, in order."""
     reader = CallReader(text, offered)
+    marks = Finder(text, (_BLOCK, reader.tags))
     at = count = 0
-    while count <= LIMIT and (found := _BLOCK.search(text, at)):
-        block = reader.block_at(found.start())
-        at = max(found.end(), block.end) if block else found.end()
+    while count <= LIMIT and (mark := marks.next(at)):
+        block = reader.block_at(mark.start())
+        at = max(mark.end(), block.end) if block else mark.end()
         if block:
             count += 1
             yield block
 
 
-_BLOCK = re.compile(rf"{CALL_OPEN.pattern}|{HEADER.pattern}|<(?=[A-Za-z_｜‖|])", re.MULTILINE)
+_BLOCK = re.compile(rf"{CALL_OPEN.pattern}|{HEADER.pattern}", re.MULTILINE)
+
+
+class Finder:
+    """Finds the next match of any of some patterns; none looks twice at one stretch of text.
+
+    Of two matches at one offset the earlier pattern's is found.
+    """
+
+    def __init__(self, text: str, patterns: Sequence[re.Pattern[str]]) -> None:
+        self._text = text
+        self._patterns = patterns
+        self._ahead = [pattern.search(text) for pattern in patterns]
+
+    def next(self, at: int) -> re.Match[str] | None:
+        """The first match at or after an offset, which must not decrease."""
+        first: re.Match[str] | None = None
+        for number, match in enumerate(self._ahead):
+            if match is not None and match.start() < at:
+                match = self._ahead[number] = self._patterns[number].search(self._text, at)
+            if match is not None and (first is None or match.start() < first.start()):
+                first = match
+        return first

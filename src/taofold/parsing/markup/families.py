@@ -119,7 +119,8 @@ FAMILIES: Final = (
 """The rows. Families that share a row's marks have none of their own."""
 
 HEADER = re.compile(
-    r"(?:<\|start\|>|<\|channel\|>|\bto=[\w.-])(?:(?!<\|(?:end|call|return)\|>)[^{}]){0,200}?<\|message\|>"
+    r"(?:(?:<\|start\|>|\bto=[\w.-])(?:[^{}<]{0,120}<\|channel\|>)?|<\|channel\|>)"
+    r"(?:[^{}<]|<(?!\|(?:end|call|return|start|channel)\|>)){0,200}?<\|message\|>"
 )
 """Harmony's head of a message: its channel and whom it is for."""
 
@@ -141,9 +142,11 @@ def closing(name: str) -> str:
     return rf"{_CLOSE}{name}(?::\w{{1,24}})?{_END}"
 
 
+_NAMED = r"(?::\w{1,24})?(?:=|[\sĠ]*(?:name|tool)=)"
+"""What follows the tag that names its tool: `=`, or an attribute."""
 NAME: Final = r"[^\W\d][\w.:-]{0,127}?"
 HEAD = re.compile(
-    rf"{_OPEN}(?P<tag>function|invoke|tool_call|tool|call)(?::\w{{1,24}})?(?:=\s*|[\sĠ]*(?:name|tool)=)[\"']?"
+    rf"{_OPEN}(?P<tag>function|invoke|tool_call|tool|call){_NAMED}\s*[\"']?"
     rf"(?P<name>{NAME})[\"']?(?:\s[^<>]{{0,120}}?)?{_END}"
 )
 """A tag that opens a call and names its tool; the blank may be lost, or be a tokenizer's."""
@@ -163,6 +166,19 @@ CHILD = re.compile(
     rf"{_OPEN}(?P<key>(?!(?:parameter|param|argument|arg|arg_key|arg_value)\b)[A-Za-z_][\w.-]{{0,63}})(?P<rest>\s[^<>]{{0,200}}?)?{_END}"
 )
 """An argument, or a part of one, whose tag is its name."""
+
+
+@lru_cache(maxsize=256)
+def tags_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds where a call may begin without a family's mark, at a tag that is or names its tool.
+
+    Only these tags are looked at closely: a text may be full of others.
+    """
+    own = rf"|{_factored(names)}(?![\w.-])" if names else ""
+    head = rf"(?:function|invoke|tool_call|tool|call){_NAMED}"
+    return re.compile(rf"(?P<call>{_OPEN}(?:{head}{own}))")
+
+
 EMPTY = re.compile(r"<(?P<key>[A-Za-z_][\w.-]{0,63})\s*/>")
 
 _TAG = re.compile(r"<(/?)([A-Za-z]\w*)>")
@@ -178,23 +194,55 @@ def _spelled(mark: str) -> str:
 
 
 def _any(marks: Iterable[str]) -> str:
-    """One pattern for all marks: the tags share theirs, and most characters can begin none.
+    """One pattern for all marks, written so that what is no mark fails at once.
 
-    Without the sharing each `<` of a text is tried against every mark in every spelling.
+    A text of a megabyte may hold half a million `<`: each is looked at by several of these
+    patterns, so none may try every mark there. A guard lets only the characters through that
+    begin a mark, all tags share one prefix, and literals are factored by their characters.
     """
     unique = sorted(set(marks), key=lambda mark: (-len(mark), mark))
-    patterns = [mark for mark in unique if mark.startswith("re:")]
     tags = [tag for mark in unique if (tag := _TAG.fullmatch(mark))]
-    literals = [mark for mark in unique if mark not in patterns and not _TAG.fullmatch(mark)]
-    bodies: list[str] = []
+    patterns = [mark[3:] for mark in unique if mark.startswith("re:")]
+    literals = [mark for mark in unique if not mark.startswith("re:") and not _TAG.fullmatch(mark)]
+    bodies = list(patterns)
     for spell, slash in ((opening, ""), (closing, "/")):
         names = [tag[2] for tag in tags if tag[1] == slash]
-        bodies += [spell(f"(?:{'|'.join(names)})")] if names else []
-    bodies += map(_spelled, literals)
+        bodies += [spell(_factored(names))] if names else []
+    bodies += [_factored(literals)] if literals else []
+    first = {mark[0] for mark in literals} | set("<]" if tags else "") | set(map(_first, patterns))
+    return rf"(?=[{re.escape(''.join(sorted(first)))}])(?:{'|'.join(bodies)})"
+
+
+_LEADING = re.compile(r"(?:\^|\\b|\(\?:\^\|\(\?<=[^()]*\)\)|\(\?[=:])*\\?(.)")
+"""What stands before the first character of a pattern of the table: anchors and openings."""
+
+
+def _first(pattern: str) -> str:
+    """The character that whatever a pattern matches begins with, or is followed by."""
+    lead = _LEADING.match(pattern)
+    assert lead is not None
+    return lead[1]
+
+
+def _factored(literals: Iterable[str]) -> str:
+    """A pattern of literals in which those that begin alike are looked at once.
+
+    Of two literals of which one begins the other the longer one is found.
+    """
+    groups: dict[str, list[str]] = {}
+    for literal in literals:
+        groups.setdefault(literal[:1], []).append(literal[1:])
+    is_end = groups.pop("", None) is not None
+    bodies = [
+        (re.escape(char) if char != "▁" else "[▁_]") + _factored(rests)
+        for char, rests in sorted(groups.items())
+    ]
     if not bodies:
-        return "|".join(map(_spelled, patterns))
-    first = re.escape("".join(sorted({mark[0] for mark in literals} | set("<]" if tags else ""))))
-    return "|".join([*map(_spelled, patterns), rf"(?=[{first}](?![\s\d]))(?:{'|'.join(bodies)})"])
+        return ""
+    body = "|".join(bodies)
+    if is_end:
+        return f"(?:{body})?"
+    return body if len(bodies) == 1 else f"(?:{body})"
 
 
 REASONING: Final = [pair for family in FAMILIES for pair in family.reasoning]
@@ -218,11 +266,10 @@ FOREIGN = re.compile(
 )
 """Where a text speaks in another's place."""
 UNKNOWN = re.compile(
-    r"<\|[A-Za-z_/][\w/ ]{0,40}\|?>|<[A-Za-z_]\w{0,40}\|>|<｜[^｜\n]{1,40}｜>|◁/?\w{1,20}▷"
-    r"|\[/?(?:TOOL|THINK|ARGS|CALL|AVAILABLE)_?[A-Z_]{0,20}\]"
-    r"|</?(?:\w{1,12}[:|])?(?:tool|function)_?calls?(?:\s[^<>]{0,80})?>|</?(?:\w{1,12}[:|])?arg_(?:key|value)>"
-    r"|</?(?:\w{1,12}[:|])?(?:invoke|parameter|function)(?:[= ][^<>]{1,80})?>"
-    r"|<(?:\w{1,12}[:|])?(?:invoke|parameter|function)(?:=|\sname=)"
+    r"<(?:\|[A-Za-z_/][\w/ ]{0,40}\|?>|｜[^｜\n]{1,40}｜>|[A-Za-z_]\w{0,40}\|>"
+    r"|/?(?:\w{1,12}[:|])?(?:(?:tool|function)_?calls?(?:\s[^<>]{0,80})?>|arg_(?:key|value)>"
+    r"|(?:invoke|parameter|function)(?:(?:[= ][^<>]{1,80})?>|=|\sname=)))"
+    r"|◁/?\w{1,20}▷|\[/?(?:TOOL|THINK|ARGS|CALL|AVAILABLE)_?[A-Z_]{0,20}\]"
     r"|[｜‖|]DSML[｜‖|]|\]<\]\w{1,12}\[>\["
 )
 """What looks like a mark of some family, known or not: no answer holds it."""

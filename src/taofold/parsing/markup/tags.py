@@ -2,7 +2,7 @@
 
 Every character between an opening and its closing tag belongs to one argument; what stands
 between two arguments is an error, and so is an argument that is given twice where no list is
-due. Every leaf is `Text`, typed later by a schema. Knows nothing about calls.
+due. Every leaf is `LooseText`, typed later by a schema. Knows nothing about calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from taofold.parsing.markup.families import (
     closing,
 )
 from taofold.parsing.outcome import Repair
-from taofold.parsing.schema.scalars import Text
+from taofold.parsing.schema.scalars import LooseText
 
 DEPTH = 40
 _BLANK = re.compile(r"[\s\ufeff\u200b]*")
@@ -89,7 +89,7 @@ class TagReader:
             if opener is None and children:
                 empty = EMPTY.match(self._text, at)
                 if empty:
-                    self._put(out, empty["key"], Text(""))
+                    self._put(out, empty["key"], LooseText(""))
                     at = empty.end()
                     continue
                 opener = CHILD.match(self._text, at)
@@ -102,8 +102,8 @@ class TagReader:
 
     def _blank(self, at: int) -> int:
         while True:
-            found = _BLANK.match(self._text, at)
-            at = found.end() if found else at
+            blank = _BLANK.match(self._text, at)
+            at = blank.end() if blank else at
             inner = _INNER.match(self._text, at)
             if inner is None:
                 return at
@@ -139,16 +139,17 @@ class TagReader:
         begin = opener.end()
         stop = self._search(closer, begin)
         following = self._search(follower, begin) if follower else None
+        # A closing tag inside the value (code that writes XML) is followed by more of the value;
+        # the argument's own by another argument, or by the end of the call.
         while stop and not (following and following.start() < stop.start()):
             after = self._blank(stop.end())
             if self._is_next(after, end, opener.re):
                 break
             stop = self._search(closer, stop.end())
         if stop and not (following and following.start() < stop.start()):
-            body, at = self._text[begin : stop.start()], stop.end()
-            body = body[1:] if body[:1] == "\n" else body
-            body = body.removesuffix("\n") if len(body) < stop.start() - begin else body
+            body, at = _unframed(self._text[begin : stop.start()], opener), stop.end()
         else:
+            # The closing tag was lost: the value ends where anything else begins, and is marked.
             ends = (following, self._search(end, begin), self._search(CALL_CLOSE, begin))
             edges = [each.start() for each in ends if each]
             if not edges:
@@ -167,13 +168,15 @@ class TagReader:
 
     def _search(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
         if pattern in self._known:
-            known = self._known[pattern]
-            if known is None or known.start() >= at:
-                return known
-        found = self._known[pattern] = pattern.search(self._text, at)
-        return found
+            previous = self._known[pattern]
+            if previous is None or previous.start() >= at:
+                return previous
+        match = self._known[pattern] = pattern.search(self._text, at)
+        return match
 
     def _put(self, out: Entries, key: str, value: Any) -> None:
+        # Never overwritten: `/tmp/a` and then `/etc/passwd` is a list where the schema wants one,
+        # and an error elsewhere.
         if key not in out.values:
             out.values[key] = value
         elif key in out.repeated:
@@ -202,10 +205,23 @@ def _leaf(body: str, attributes: str) -> Any:
         return body
     if attributes and _ENCODED.search(attributes):
         try:
-            return json.loads(body)
+            value = json.loads(body)
         except ValueError:
-            pass
-    return Text(body)
+            return LooseText(body)
+        return LooseText(body) if value is None else value  # of a text's schema it is the word
+    return LooseText(body)
+
+
+def _unframed(body: str, opener: re.Match[str]) -> str:
+    """The value without the line breaks that only set it apart from its tags.
+
+    A break at the end alone may be the value's own, the last one of a file. But the templates of
+    the families that write `<parameter=key>` frame every value, and their models often lose the
+    first break and keep the last.
+    """
+    inner = body.removeprefix("\n")
+    assigned = "tag" in opener.re.groupindex and opener.string.startswith("=", opener.end("tag"))
+    return inner.removesuffix("\n") if assigned or inner != body else body
 
 
 def elements_in(text: str, wants: str = "any") -> Any:
@@ -221,15 +237,15 @@ def elements_in(text: str, wants: str = "any") -> Any:
     root: list[tuple[str, Any]] = []
     stack: list[tuple[str, list[tuple[str, Any]], int]] = []
     at = 0
-    for found in _ELEMENT.finditer(text):
-        name = found["name"]
-        loose = text[at : found.start()].strip()
-        if not found["close"]:
+    for tag in _ELEMENT.finditer(text):
+        name = tag["name"]
+        loose = text[at : tag.start()].strip()
+        if not tag["close"]:
             if len(stack) >= DEPTH or loose:
                 return None
-            at = found.end()
-            if found["empty"]:
-                (stack[-1][1] if stack else root).append((name, Text("")))
+            at = tag.end()
+            if tag["empty"]:
+                (stack[-1][1] if stack else root).append((name, LooseText("")))
             else:
                 stack.append((name, [], at))
             continue
@@ -238,13 +254,13 @@ def elements_in(text: str, wants: str = "any") -> Any:
         _, children, begin = stack.pop()
         if children and loose:
             return None
-        body = unescape(text[begin : found.start()])
+        body = unescape(text[begin : tag.start()])
         framed = len(body) > 1 and body[0] == "\n" == body[-1]
-        value: Any = Text(body[1:-1] if framed else body)
+        value: Any = LooseText(body[1:-1] if framed else body)
         if children:
             value = _value(name, children)
         (stack[-1][1] if stack else root).append((name, value))
-        at = found.end()
+        at = tag.end()
     if stack or not root or text[at:].strip():
         return None
     if wants == "array" and len({name for name, _ in root}) == 1:

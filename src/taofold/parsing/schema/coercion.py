@@ -13,12 +13,12 @@ from math import isfinite
 from typing import Any
 
 from taofold.core.value import is_array, is_object
-from taofold.parsing.jsonlike.reader import Reader
+from taofold.parsing.jsonlike.reader import JsonReader
 from taofold.parsing.jsonlike.tokens import MISSING
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import RAW_LIMIT, Reason, Repair, Unparsed
 from taofold.parsing.outline import outline_in
-from taofold.parsing.schema.scalars import Text, convert, expectation, plain
+from taofold.parsing.schema.scalars import LooseText, convert, expectation, plain
 from taofold.parsing.schema.shape import ANY, ANYTHING, Shape, fold
 
 Path = tuple[str | int, ...]
@@ -28,7 +28,7 @@ _RANK = {"null": 0, "integer": 1, "number": 2, "boolean": 3, "string": 9}
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Mismatch:
     """One path that does not fit; `got` is `MISSING` when nothing was there."""
 
     path: Path
@@ -39,7 +39,7 @@ class Fault:
 class Misfit(Exception):
     """A value does not fit its shape; `cut` when the end of the text is the reason."""
 
-    def __init__(self, faults: list[Fault], cut: bool = False) -> None:
+    def __init__(self, faults: list[Mismatch], cut: bool = False) -> None:
         super().__init__()
         self.faults = faults
         self.cut = cut
@@ -69,8 +69,10 @@ class Coercion:
         """
         self._budget -= 1
         if len(path) > _DEPTH or self._budget < 0:
-            raise Misfit([Fault(path, "a smaller value", value)])
+            raise Misfit([Mismatch(path, "a smaller value", value)])
         kind = shape.kind
+        # The commonest case first: `type(...) is str` leaves out `LooseText`, which must lose its
+        # class, and a format such as a date has its own rules for null.
         if kind == "string" and type(value) is str and not shape.format:
             return value
         if kind == "object":
@@ -83,7 +85,7 @@ class Coercion:
             return self._union(value, shape, path)
         converted = convert(value, shape)
         if converted.value is MISSING:
-            raise Misfit([Fault(path, expectation(shape), value)])
+            raise Misfit([Mismatch(path, expectation(shape), value)])
         if converted.kind:
             self._note(converted.kind, path, converted.cost)
         return converted.value
@@ -93,13 +95,13 @@ class Coercion:
 
     def _any(self, value: Any, path: Path) -> Any:
         if self._opened and id(value) in self._opened:
-            raise Misfit([Fault(path, "the end of the value", value)], cut=True)
-        if isinstance(value, Text):
+            raise Misfit([Mismatch(path, "the end of the value", value)], cut=True)
+        if isinstance(value, LooseText):
             is_laid_out = value[:1] in ("{", "[") or value.startswith("]<]")
             decoded = self._decoded(value, path) if is_laid_out else value
             value = plain(value) if isinstance(decoded, str) else decoded
         if isinstance(value, float) and not isfinite(value):
-            raise Misfit([Fault(path, "a finite number", value)])
+            raise Misfit([Mismatch(path, "a finite number", value)])
         if is_object(value):
             return {key: self.fit(each, ANY, (*path, key)) for key, each in value.items()}
         if is_array(value):
@@ -110,20 +112,22 @@ class Coercion:
         if isinstance(value, str):
             value = self._decoded(value, path, "object")
         if not is_object(value):
-            raise Misfit([Fault(path, "an object", value)])
+            raise Misfit([Mismatch(path, "an object", value)])
         opened = bool(self._opened) and id(value) in self._opened
         if opened and (shape.extra is not None or not shape.fields):
-            raise Misfit([Fault(path, "the end of the object", value)], cut=True)
+            raise Misfit([Mismatch(path, "the end of the object", value)], cut=True)
         out, faults, cut = self._members(value, shape, path)
+        # Of an object that only the end of the text closed, every declared field must be there:
+        # `{"path": "/home"` would else run without the `recursive: false` that was to follow.
         needed = shape.fields.keys() if opened else shape.required
         absent = [name for name in shape.fields if name in needed and name not in value]
         failed = {fault.path[: len(path) + 1] for fault in faults}
         absent = [name for name in absent if name not in out and (*path, name) not in failed]
         faults += [
-            Fault((*path, name), expectation(shape.fields[name]), MISSING) for name in absent
+            Mismatch((*path, name), expectation(shape.fields[name]), MISSING) for name in absent
         ]
         if not out and value and shape.fields and not faults:
-            faults.append(Fault(path, f"one of the keys {', '.join(shape.fields)}", value))
+            faults.append(Mismatch(path, f"one of the keys {', '.join(shape.fields)}", value))
         if faults:
             raise Misfit(faults, cut or (opened and bool(absent)))
         if opened:
@@ -132,20 +136,21 @@ class Coercion:
 
     def _members(
         self, value: dict[str, Any], shape: Shape, path: Path
-    ) -> tuple[dict[str, Any], list[Fault], bool]:
+    ) -> tuple[dict[str, Any], list[Mismatch], bool]:
         out: dict[str, Any] = {}
-        faults: list[Fault] = []
+        faults: list[Mismatch] = []
         cut = False
         for key, entry in value.items():
             name = key
             if key not in shape.fields:
                 name = shape.folded.get(fold(key), key)
+                # Two spellings of one key: neither may overwrite the other.
                 if name in value or name in out:
                     name = key
             target = shape.fields.get(name) or shape.extra
             if target is None:
                 if shape.closed:
-                    faults.append(Fault((*path, key), "no such key", entry))
+                    faults.append(Mismatch((*path, key), "no such key", entry))
                     continue
                 if not self._keeps:
                     continue
@@ -165,14 +170,14 @@ class Coercion:
             value = self._listed(value, path)
         if not is_array(value):
             if value is None or id(value) in self._opened:
-                raise Misfit([Fault(path, "a list", value)], cut=value is not None)
+                raise Misfit([Mismatch(path, "a list", value)], cut=value is not None)
             fitted = self.fit(value, item, (*path, 0))
             self._note("list_of_one", path, 4)
             return [fitted]
         if self._opened and id(value) in self._opened:
-            raise Misfit([Fault(path, "the end of the list", value)], cut=True)
+            raise Misfit([Mismatch(path, "the end of the list", value)], cut=True)
         out: list[Any] = []
-        faults: list[Fault] = []
+        faults: list[Mismatch] = []
         cut = False
         for index, entry in enumerate(value):
             target = shape.prefix[index] if index < len(shape.prefix) else item
@@ -192,10 +197,11 @@ class Coercion:
         decoded = self._decoded(value, path, "array")
         if is_array(decoded):
             return decoded
-        if isinstance(value, Text) and not value.strip():
+        if isinstance(value, LooseText) and not value.strip():
             return []
+        # `a, b` may be one item or two: nobody but the model knows.
         if any(each in value for each in ",;\n") or not value.strip():
-            raise Misfit([Fault(path, "a list", value)])
+            raise Misfit([Mismatch(path, "a list", value)])
         return value
 
     def _union(self, value: Any, shape: Shape, path: Path) -> Any:
@@ -203,7 +209,8 @@ class Coercion:
         if shape.tag and is_object(value):
             chosen = shape.tags.get(str(value.get(shape.tag)))
             options = (chosen,) if chosen is not None else options
-        if isinstance(value, Text):
+        if isinstance(value, LooseText):
+            # Anything fits a text: where all values are text the narrower types are tried first.
             options = tuple(sorted(options, key=lambda each: _RANK.get(each.kind, 4)))
         best: tuple[int, Any, list[Repair]] | None = None
         rival = False
@@ -221,6 +228,7 @@ class Coercion:
                 best, rival = (cost, fitted, self.repairs), False
             elif cost == best[0]:
                 rival = rival or fitted != best[1] or type(fitted) is not type(best[1])
+            # Declared order decides between options that fit as they stand.
             if cost == 0:
                 break
         self.repairs = before
@@ -230,7 +238,7 @@ class Coercion:
         return best[1]
 
     def _decoded(self, value: str, path: Path, wants: str = "any") -> Any:
-        if isinstance(value, Text):
+        if isinstance(value, LooseText):
             inner = _laid_out(value, wants)
             if inner is not None:
                 return inner
@@ -244,13 +252,13 @@ class Coercion:
         return decoded
 
 
-def _laid_out(value: Text, wants: str) -> Any:
+def _laid_out(value: LooseText, wants: str) -> Any:
     """What a text spells as tags, as JSON or like it, or as an outline; `None` for plain text."""
     body = value.strip()
     if body[:1] in ("<", "]") and body[-1:] == ">":
         return elements_in(body, wants)
     if body[:1] in ("{", "["):
-        reading = Reader(body, ANYTHING).read(0)
+        reading = JsonReader(body, ANYTHING).read(0)
         if reading.whole and reading.end == len(body):
             return reading.value
         return None
@@ -263,7 +271,7 @@ def _nearest(misfits: list[Misfit], shape: Shape, value: Any, path: Path, rival:
     few = 2  # of an optional value, the one real alternative is the message
     if near is None or rival or len(shape.options) > few:
         cut = any(each.cut for each in misfits)
-        return Misfit([Fault(path, expectation(shape), value)], cut)
+        return Misfit([Mismatch(path, expectation(shape), value)], cut)
     return near
 
 
@@ -279,7 +287,7 @@ _WORDS: dict[Reason, str] = {
 }
 
 
-def refusal(reason: Reason, text: str, faults: Sequence[Fault] = (), note: str = "") -> Unparsed:
+def refusal(reason: Reason, text: str, faults: Sequence[Mismatch] = (), note: str = "") -> Unparsed:
     """Builds a refusal; `faults` name the failing paths, `note` replaces the standard words."""
     if faults:
         parts = [_sentence(fault) for fault in faults[:_FAULTS_TOLD]]
@@ -289,7 +297,7 @@ def refusal(reason: Reason, text: str, faults: Sequence[Fault] = (), note: str =
     return Unparsed(reason, note or _WORDS[reason], text[:RAW_LIMIT])
 
 
-def _sentence(fault: Fault) -> str:
+def _sentence(fault: Mismatch) -> str:
     path = ".".join(map(str, fault.path)) or "the value"
     if fault.got is MISSING:
         return f"{path} is missing ({fault.expected})"
@@ -305,7 +313,7 @@ def echo(value: object) -> str:
     if isinstance(value, str):
         value = value[: _ECHO + 1]
     try:
-        shown = json.dumps(value, ensure_ascii=False, default=str)
+        excerpt = json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):
-        shown = type(value).__name__
-    return shown if len(shown) <= _ECHO else shown[:_ECHO] + "…"
+        excerpt = type(value).__name__
+    return excerpt if len(excerpt) <= _ECHO else excerpt[:_ECHO] + "…"

@@ -85,9 +85,9 @@ def _object(schema: Schema, root: Schema, trail: tuple[str, ...], indent: int) -
     fields: list[str] = []
     commented = False
     for name, each in properties.items():
-        shown = name if _WORD.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+        label = name if _WORD.fullmatch(name) else json.dumps(name, ensure_ascii=False)
         mark = "" if name in required else "?"
-        text = f"{shown}{mark}: {_render(each, root, trail, indent + 1)}"
+        text = f"{label}{mark}: {_render(each, root, trail, indent + 1)}"
         if isinstance(each, Mapping):
             field = cast("Schema", each)
             if field.get("default") is not None:

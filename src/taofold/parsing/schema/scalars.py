@@ -21,7 +21,7 @@ _NAMESPACES = ("functions.", "default_api.", "tools.")
 _EXACT = 2**53
 
 
-class Text(str):
+class LooseText(str):
     """A value from a form that writes everything as text (YAML, XML, TAO): typed freely."""
 
     __slots__ = ()
@@ -44,7 +44,7 @@ def convert(value: Any, shape: Shape) -> Conversion:
     return _TABLE[shape.kind](value, shape)
 
 
-def plain(value: Text) -> Any:
+def plain(value: LooseText) -> Any:
     """The JSON scalar that a text spells, or the text itself."""
     word = value.strip()
     if word in LITERALS and word.lower() in ("true", "false", "null", "none"):
@@ -64,6 +64,7 @@ def expectation(shape: Shape) -> str:
 
 def _string(value: Any, shape: Shape) -> Conversion:
     if isinstance(value, str):
+        # "null" is a fine name and no date.
         is_null = shape.format and value.strip().lower() in _NULL
         return _REFUSED if is_null else Conversion(str(value))
     if isinstance(value, int) and not isinstance(value, bool):
@@ -73,13 +74,15 @@ def _string(value: Any, shape: Shape) -> Conversion:
 
 def _number(value: Any, shape: Shape) -> Conversion:
     number: Any = quantity_of(value) if isinstance(value, str) else value
+    # `True` is an int to Python and no number to a model.
     if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
         return _REFUSED
     if shape.kind == "integer" and isinstance(number, float):
+        # Above 2**53 a float stands for several integers: which one was meant is lost.
         if not number.is_integer() or abs(number) > _EXACT:
             return _REFUSED
         number = int(number)
-    same = isinstance(value, Text) or type(number) is type(value)
+    same = isinstance(value, LooseText) or type(number) is type(value)
     return Conversion(number, "" if same else "number_format")
 
 
@@ -89,13 +92,13 @@ def _boolean(value: Any, shape: Shape) -> Conversion:
     word = str(value).strip().lower() if isinstance(value, str | int) else ""
     if word not in _TRUE and word not in _FALSE:
         return _REFUSED
-    return Conversion(word in _TRUE, "" if isinstance(value, Text) else "boolean_word")
+    return Conversion(word in _TRUE, "" if isinstance(value, LooseText) else "boolean_word")
 
 
 def _null(value: Any, shape: Shape) -> Conversion:
     if value is None:
         return Conversion(None)
-    if isinstance(value, Text):
+    if isinstance(value, LooseText):
         return Conversion(None) if value in ("null", "~", "None") else _REFUSED
     if isinstance(value, str) and value.strip().lower() in _NULL:
         return Conversion(None, "null_word", 3)

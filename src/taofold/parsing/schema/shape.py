@@ -62,7 +62,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReadingPlan:
     """A compiled type.
 
     Attributes:
@@ -78,17 +78,17 @@ class Plan:
 
 
 ANY = Shape("any")
-ANYTHING = Plan(ANY, frozenset(), open=True, lenient=False)
+ANYTHING = ReadingPlan(ANY, frozenset(), open=True, lenient=False)
 
 
-def plan_of_schema(schema: Schema) -> Plan:
+def plan_of_schema(schema: Schema) -> ReadingPlan:
     """Compiles a JSON schema; parts that it does not understand become `any`."""
     compiler = _Compiler(schema)
     shape = compiler.shape(schema, 0)
-    return Plan(shape, frozenset(compiler.names), compiler.open, compiler.lenient)
+    return ReadingPlan(shape, frozenset(compiler.names), compiler.open, compiler.lenient)
 
 
-def plan_of_type(adapter: TypeAdapter[Any]) -> Plan:
+def plan_of_type(adapter: TypeAdapter[Any]) -> ReadingPlan:
     """Compiles a type; one without a JSON schema is left wholly to its validator."""
     try:
         schema = adapter.json_schema(mode="validation")
@@ -153,9 +153,9 @@ class _Compiler:
         if isinstance(target, Mapping) and "properties" in target:
             shape.kind = "object"
             return self._object(shape, cast("Schema", target), depth + 1)
-        found = self.shape(target, depth + 1)
+        resolved = self.shape(target, depth + 1)
         for name in Shape.__slots__:
-            setattr(shape, name, getattr(found, name))
+            setattr(shape, name, getattr(resolved, name))
         return shape
 
     def _union(self, node: Schema, parts: list[Any], depth: int) -> Shape:
@@ -174,12 +174,12 @@ class _Compiler:
         shape.title = str(node.get("title", ""))
         properties: Mapping[str, Any] = node.get("properties") or {}
         shape.required = frozenset(node.get("required", ()))
-        seen: dict[str, list[str]] = {}
+        spellings: dict[str, list[str]] = {}
         for name, each in properties.items():
             shape.fields[name] = self.shape(each, depth + 1)
-            seen.setdefault(fold(name), []).append(name)
-        shape.folded = {key: names[0] for key, names in seen.items() if len(names) == 1}
-        self.names.update(seen)
+            spellings.setdefault(fold(name), []).append(name)
+        shape.folded = {key: names[0] for key, names in spellings.items() if len(names) == 1}
+        self.names.update(spellings)
         extra = node.get("additionalProperties")
         shape.closed = extra is False
         if extra is not False and (extra is not None or not properties):

@@ -23,10 +23,16 @@ from taofold.parsing.decision import (
     THOUGHT_KEYS,
     TOOL_KEYS,
 )
-from taofold.parsing.markup.calls import Request
+from taofold.parsing.markup.calls import RawCall
 from taofold.parsing.outcome import Repair
-from taofold.parsing.schema.coercion import Coercion, Fault, Misfit
-from taofold.parsing.schema.shape import ANYTHING, Plan, Shape, fold, plan_of_type
+from taofold.parsing.schema.coercion import Coercion, Misfit, Mismatch
+from taofold.parsing.schema.shape import (
+    ANYTHING,
+    ReadingPlan,
+    Shape,
+    fold,
+    plan_of_type,
+)
 from taofold.parsing.spans import scan
 
 _CACHE = 512
@@ -34,7 +40,7 @@ _NESTING = frozenset({"object", "array", "union"})
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class CallSlot:
     """An object shape that describes a call: where its name, arguments and thought go."""
 
     shape: Shape
@@ -48,8 +54,8 @@ class Target:
     """A compiled type; `slots` is empty for one that describes no call."""
 
     adapter: TypeAdapter[Any]
-    plan: Plan
-    slots: tuple[Slot, ...]
+    plan: ReadingPlan
+    slots: tuple[CallSlot, ...]
 
     def titles(self) -> list[str]:
         """The names of the type and of its alternatives."""
@@ -84,17 +90,17 @@ def target_of(type_: Any) -> Target:
 def _compiled(type_: Any) -> Target:
     adapter: TypeAdapter[Any] = TypeAdapter(type_)
     plan = plan_of_type(adapter)
-    slots: list[Slot] = []
+    slots: list[CallSlot] = []
     for option in plan.shape.options or (plan.shape,):
         tool = next((key for key in TOOL_KEYS if key in option.fields), "")
         parameters = next((key for key in PARAMETER_KEYS if key in option.fields), "")
         thought = next((key for key in THOUGHT_KEYS if key in option.fields), "")
         if tool and parameters:
-            slots.append(Slot(option, tool, parameters, thought))
+            slots.append(CallSlot(option, tool, parameters, thought))
     return Target(adapter, plan, tuple(slots))
 
 
-def is_overlooked(text: str, plan: Plan) -> bool:
+def is_overlooked(text: str, plan: ReadingPlan) -> bool:
     """Whether a validator ignored a key of a JSON text that is a declared one in another case.
 
     Validators drop keys that they do not know; a declared one that is optional then silently
@@ -199,43 +205,43 @@ def fit(target: Target, value: Any, opened: Set[int] = frozenset(), depth: int =
     fits: list[Fit] = []
     for inner, kind in _wrapped(value, wants_list=target.plan.shape.kind == "array"):
         try:
-            found = fit(target, inner, depth=depth + 1)
+            candidate = fit(target, inner, depth=depth + 1)
         except Misfit:
             continue
-        if not any(same(found.plain, each.plain) for each in fits):
+        if not any(same(candidate.plain, each.plain) for each in fits):
             note = Repair(kind, "none", cost=4)
-            fits.append(replace(found, repairs=(note, *found.repairs)))
+            fits.append(replace(candidate, repairs=(note, *candidate.repairs)))
     if len(fits) == 1:
         return fits[0]
     raise first
 
 
-def fit_request(target: Target, request: Request) -> Fit:
+def fit_request(target: Target, request: RawCall) -> Fit:
     """Fits a call: into the type's own fields for calls, or its arguments into the type.
 
     Raises:
         Misfit: It names another tool, or its arguments do not fit.
     """
     notes = (*request.repairs, Repair("call_form", "none", at=request.at))
-    misfit = Misfit([Fault((), "an offered tool", request.tool)])
+    misfit = Misfit([Mismatch((), "an offered tool", request.tool)])
     for slot in target.slots:
         call: dict[str, Any] = {slot.tool: request.tool, slot.parameters: request.parameters}
         if slot.thought and request.thought is not None:
             call[slot.thought] = request.thought
         try:
-            found = _direct(target, call)
+            candidate = _direct(target, call)
         except Misfit as error:
             misfit = error
             continue
-        return replace(found, repairs=notes + found.repairs, at=request.at)
+        return replace(candidate, repairs=notes + candidate.repairs, at=request.at)
     name = fold(request.tool)
     if name in _ANSWERS or (not target.slots and name in map(fold, target.titles())):
-        found = _direct(target, request.parameters)
-        return replace(found, repairs=notes + found.repairs, at=request.at)
+        candidate = _direct(target, request.parameters)
+        return replace(candidate, repairs=notes + candidate.repairs, at=request.at)
     raise misfit
 
 
-def request_of(value: Any) -> Request | None:
+def request_of(value: Any) -> RawCall | None:
     """The call that an object describes, in any of the spellings of `decision`."""
     call = value
     for _ in range(WRAPPINGS + 1):
@@ -250,13 +256,13 @@ def request_of(value: Any) -> Request | None:
     if not is_object(call):
         return None
     tool = next((key for key in TOOL_KEYS if isinstance(call.get(key), str)), "")
-    given = next((key for key in PARAMETER_KEYS if isinstance(call.get(key), dict | str)), "")
-    if not tool or not given:
+    arguments = next((key for key in PARAMETER_KEYS if isinstance(call.get(key), dict | str)), "")
+    if not tool or not arguments:
         return None
-    if any(fold(k) not in _BENIGN for k in call if k not in (tool, given, *THOUGHT_KEYS)):
+    if any(fold(k) not in _BENIGN for k in call if k not in (tool, arguments, *THOUGHT_KEYS)):
         return None
     thought = next((call[key] for key in THOUGHT_KEYS if isinstance(call.get(key), str)), None)
-    return Request(call[tool], call[given], thought)
+    return RawCall(call[tool], call[arguments], thought)
 
 
 def same(left: Any, right: Any) -> bool:
@@ -271,17 +277,17 @@ def _direct(target: Target, value: Any, opened: Set[int] = frozenset()) -> Fit:
     coercion = Coercion(opened)
     fitted = coercion.fit(value, target.plan.shape)
     if _is_echo(fitted):
-        raise Misfit([Fault((), "values instead of the schema", value)])
+        raise Misfit([Mismatch((), "values instead of the schema", value)])
     try:
         typed = target.adapter.validate_json(to_json(fitted))
     except ValidationError as error:
         faults = [
-            Fault(tuple(each["loc"]), each["msg"], each.get("input"))
+            Mismatch(tuple(each["loc"]), each["msg"], each.get("input"))
             for each in error.errors(include_url=False, include_context=False)
         ]
         raise Misfit(faults) from None
     except (PydanticSerializationError, ValueError, RecursionError):
-        raise Misfit([Fault((), "Unicode text of bounded depth", "…")]) from None
+        raise Misfit([Mismatch((), "Unicode text of bounded depth", "…")]) from None
     return Fit(typed, fitted, tuple(coercion.repairs))
 
 
@@ -312,9 +318,9 @@ def _content(entry: Any, named: bool, wants_list: bool) -> Iterator[tuple[Any, s
 
 
 def _decoded(text: str) -> Any:
-    found = scan(text, ANYTHING)
-    if len(found.spans) == 1 and found.cut is None and not found.exhausted:
-        return found.spans[0].reading.value
+    scanned = scan(text, ANYTHING)
+    if len(scanned.spans) == 1 and scanned.cut is None and not scanned.exhausted:
+        return scanned.spans[0].reading.value
     return None
 
 
