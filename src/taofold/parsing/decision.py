@@ -18,14 +18,21 @@ from taofold.parsing.markup.calls import RawCall
 from taofold.parsing.outcome import Call, Remark, Repair, Turn
 from taofold.parsing.schema.coercion import Coercion, Misfit
 from taofold.parsing.schema.scalars import LooseText, plain
-from taofold.parsing.schema.shape import ANY, Shape, plan_of_schema
+from taofold.parsing.schema.shape import ANY, TypeShape, plan_of_schema
 from taofold.parsing.spans import object_in
 
 THOUGHT_KEYS = ("thought", "reasoning", "thoughts", "thinking", "reflection")
 TOOL_KEYS = ("tool", "name", "tool_name", "function", "function_name", "action", "recipient_name")
 PARAMETER_KEYS = (
-    "parameters", "params", "arguments", "args", "action_input", "input", "tool_input", "kwargs",
-)  # fmt: skip
+    "parameters",
+    "params",
+    "arguments",
+    "args",
+    "action_input",
+    "input",
+    "tool_input",
+    "kwargs",
+)
 BATCH_KEYS = ("actions", "tool_calls", "calls", "tool_uses")
 CALL_KEYS = ("function_call", "functionCall", "tool_call", "function")
 ANSWER_KEYS = ("final_answer", "answer")
@@ -35,8 +42,13 @@ _NOTES = ("rationale", "justification", "thought_type", "because", "confidence",
 _SAID = frozenset([*THOUGHT_KEYS, *_NOTES])
 """What is said about a call, never to its tool."""
 ENVELOPE = _SAID | {
-    *TOOL_KEYS, *PARAMETER_KEYS, *BATCH_KEYS, *ANSWER_KEYS, "id", "type",
-}  # fmt: skip
+    *TOOL_KEYS,
+    *PARAMETER_KEYS,
+    *BATCH_KEYS,
+    *ANSWER_KEYS,
+    "id",
+    "type",
+}
 _FORMS = GENERIC_ACTIONS | {"function", "function_call", "tool_use", "action"}
 """Values of `type` and of a second name that only say that this is a call."""
 _THOUGHTS = frozenset(
@@ -240,7 +252,7 @@ def _offered_name(name: str, tools: Tools) -> str:
     return last if space == last and name not in tools and last in tools else name
 
 
-def _unwrapped(given: Object, shape: Shape) -> Object:
+def _unwrapped(given: Object, shape: TypeShape) -> Object:
     """Arguments without the one parameter around them that the tool does not have."""
     key, value = next(iter(given.items())) if len(given) == 1 else ("", None)
     if key not in (*PARAMETER_KEYS, "properties") or not shape.fields or key in shape.fields:
@@ -250,18 +262,18 @@ def _unwrapped(given: Object, shape: Shape) -> Object:
     return inner if is_object(inner) and inner.keys() <= shape.fields.keys() else given
 
 
-def _as_text(value: Any, shape: Shape | None) -> Any:
+def _as_text(value: Any, shape: TypeShape | None) -> Any:
     """What was marked as a text, where the schema has none: typed as any text is."""
     if type(value) is not str or shape is None or _takes_text(shape):
         return value
     return LooseText(value)
 
 
-def _takes_text(shape: Shape) -> bool:
+def _takes_text(shape: TypeShape) -> bool:
     return shape.kind in ("string", "any", "enum") or any(map(_takes_text, shape.options))
 
 
-def _takes_list(shape: Shape | None) -> bool:
+def _takes_list(shape: TypeShape | None) -> bool:
     return shape is not None and (shape.kind == "array" or any(map(_takes_list, shape.options)))
 
 

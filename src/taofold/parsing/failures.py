@@ -70,9 +70,13 @@ def _check(
     name: str, error_type: str, message: str, places: list[Place], printed: str = ""
 ) -> Check:
     return Check(
-        name[:500], "failed", error_type[:200], message.strip()[:_MESSAGE], tuple(places),
+        name[:500],
+        "failed",
+        error_type[:200],
+        message.strip()[:_MESSAGE],
+        tuple(places),
         printed[:_MESSAGE],
-    )  # fmt: skip
+    )
 
 
 def _finding(path: str, line: str, code: str, message: str) -> Check:

@@ -14,7 +14,7 @@ from typing import Any
 from taofold.core.value import is_object
 from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
 from taofold.parsing.jsonlike.strict import DECODER, decoded, is_finite
-from taofold.parsing.markup.calls import Block, CallReader, Finder
+from taofold.parsing.markup.calls import Block, CallReader, MarkFinder
 from taofold.parsing.markup.families import (
     CALL_OPEN,
     HEADER,
@@ -115,7 +115,7 @@ class _Scanner:
 
     def run(self) -> None:
         patterns = (_MARK,) if self._calls is None else (_MARK_OR_CALL, self._calls.tags)
-        marks = Finder(self._text, patterns)
+        marks = MarkFinder(self._text, patterns)
         position = followed = 0
         while not (self.out.unfinished or self.out.exhausted or self.out.cut):
             match = marks.next(position)

@@ -268,9 +268,19 @@ _STRETCH: Final = 4096
 _SUSPECT = re.compile(r"[<\[◁{`\n]")
 _ENDS: Final = {"<": ">", "[": "]", "◁": "▷"}
 _LABELS: Final = (
-    "thought", "action", "final answer", "final_answer", "observation", "user", "human",
-    "tool", "functools", "function call", "call", "assistantfinal",
-)  # fmt: skip
+    "thought",
+    "action",
+    "final answer",
+    "final_answer",
+    "observation",
+    "user",
+    "human",
+    "tool",
+    "functools",
+    "function call",
+    "call",
+    "assistantfinal",
+)
 """What the first word of a line may be, if the line is more than prose."""
 _LEAD_LONGEST: Final = 24
 _LEAD = re.compile(r"[ \t#*_>\d.)-]{0,12}([A-Za-z_ ]{0,16})")

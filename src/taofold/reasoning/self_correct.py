@@ -160,10 +160,11 @@ class _Correction:
         suggested = "\n".join([f"- {line}" for line in verdict.suggestions])
         return (
             f"{self.task.goal}\n\nYour previous version:\n{shown(version.output)}\n\n"
-            "A critic found:\n" + "\n".join([f"- {line}" for line in verdict.issues])
+            "A critic found:\n"
+            + "\n".join([f"- {line}" for line in verdict.issues])
             + (f"\nSuggestions:\n{suggested}" if suggested else "")
             + "\n\nWrite the improved version, complete."
-        )  # fmt: skip
+        )
 
     def _judge(self) -> Strategy[str]:
         """Ask the critic about the newest version, once. Returns the limit that forbids it."""

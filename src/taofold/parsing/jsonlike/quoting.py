@@ -15,8 +15,14 @@ from taofold.parsing.schema.shape import fold
 Role = Literal["key", "member", "item"]
 
 CLOSING = {
-    '"': '"', "'": "'", "`": "`", "“": "”“\"", "‘": "’‘'", "„": "”“\"", "«": "»",
-}  # fmt: skip
+    '"': '"',
+    "'": "'",
+    "`": "`",
+    "“": '”“"',
+    "‘": "’‘'",
+    "„": '”“"',
+    "«": "»",
+}
 """Which characters may close a string that the key opened."""
 TRIPLE = ('"""', "'''", "```")
 BLANK = re.compile(r"[\s\ufeff\u200b\u2060]*+")

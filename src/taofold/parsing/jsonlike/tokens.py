@@ -14,11 +14,21 @@ from taofold.parsing.outcome import Level, Repair
 from taofold.parsing.schema.shape import ReadingPlan
 
 LITERALS: dict[str, Any] = {
-    "true": True, "false": False, "null": None,
-    "True": True, "False": False, "None": None, "undefined": None,
-    "TRUE": True, "FALSE": False, "NULL": None,
-    "NaN": float("nan"), "nan": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf"),
-}  # fmt: skip
+    "true": True,
+    "false": False,
+    "null": None,
+    "True": True,
+    "False": False,
+    "None": None,
+    "undefined": None,
+    "TRUE": True,
+    "FALSE": False,
+    "NULL": None,
+    "NaN": float("nan"),
+    "nan": float("nan"),
+    "Infinity": float("inf"),
+    "-Infinity": -float("inf"),
+}
 NUMBER = re.compile(r"[-+]?(?:\d[\d_]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?")
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(\.\d++)?([eE][-+]?\d++)?")
 _HEX = re.compile(r"[-+]?0[xX][0-9a-fA-F]{1,32}")

@@ -314,9 +314,15 @@ class CallReader:
         if not parameters and not entries.closed:
             entries.error = ""
         call = RawCall(
-            name, parameters, None, head.start(), tuple(entries.repairs), entries.closed,
-            error=entries.error, repeated=frozenset(entries.repeated),
-        )  # fmt: skip
+            name,
+            parameters,
+            None,
+            head.start(),
+            tuple(entries.repairs),
+            entries.closed,
+            error=entries.error,
+            repeated=frozenset(entries.repeated),
+        )
         return call, entries.end
 
     def named(self, at: int) -> tuple[RawCall | None, int]:
@@ -346,9 +352,15 @@ class CallReader:
                 repairs = tuple(r for r in entries.repairs if r.at != entries.end)
                 closed = bool(CALL_CLOSE.match(self._text, entries.end)) or bool(entries.error)
                 return RawCall(
-                    name, entries.values, None, at, repairs, closed, error=entries.error,
+                    name,
+                    entries.values,
+                    None,
+                    at,
+                    repairs,
+                    closed,
+                    error=entries.error,
                     repeated=frozenset(entries.repeated),
-                ), entries.end  # fmt: skip
+                ), entries.end
         if CALL_CLOSE.match(self._text, after) or CALL_OPEN.match(self._text, after):
             return RawCall(name, {}, at=at), after
         if after >= len(self._text):
@@ -428,7 +440,7 @@ _NOTHING = re.compile(r"(?!)")
 def blocks_in(text: str, offered: Collection[str]) -> Iterator[Block]:
     """Every block of calls in a text without reasoning, in order."""
     reader = CallReader(text, offered)
-    marks = Finder(text, (_BLOCK, reader.tags))
+    marks = MarkFinder(text, (_BLOCK, reader.tags))
     at = count = 0
     while count <= LIMIT and (mark := marks.next(at)):
         block = reader.block_at(mark.start())
@@ -441,7 +453,7 @@ def blocks_in(text: str, offered: Collection[str]) -> Iterator[Block]:
 _BLOCK = re.compile(rf"{CALL_OPEN.pattern}|{HEADER.pattern}", re.MULTILINE)
 
 
-class Finder:
+class MarkFinder:
     """Finds the next match of any of some patterns; none looks twice at one stretch of text.
 
     Of two matches at one offset the earlier pattern's is found.

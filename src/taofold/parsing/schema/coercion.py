@@ -19,7 +19,7 @@ from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import RAW_LIMIT, Reason, Repair, Unparsed
 from taofold.parsing.outline import outline_in
 from taofold.parsing.schema.scalars import LooseText, convert, expectation, plain
-from taofold.parsing.schema.shape import ANY, ANYTHING, Shape, fold
+from taofold.parsing.schema.shape import ANY, ANYTHING, TypeShape, fold
 
 Path = tuple[str | int, ...]
 _DEPTH = 110
@@ -61,7 +61,7 @@ class Coercion:
         self._opened = opened
         self._budget = budget
 
-    def fit(self, value: Any, shape: Shape, path: Path = ()) -> Any:
+    def fit(self, value: Any, shape: TypeShape, path: Path = ()) -> Any:
         """Returns the fitting value.
 
         Raises:
@@ -108,7 +108,7 @@ class Coercion:
             return [self.fit(each, ANY, (*path, index)) for index, each in enumerate(value)]
         return value
 
-    def _object(self, value: Any, shape: Shape, path: Path) -> Any:
+    def _object(self, value: Any, shape: TypeShape, path: Path) -> Any:
         if isinstance(value, str):
             value = self._decoded(value, path, "object")
         if not is_object(value):
@@ -135,7 +135,7 @@ class Coercion:
         return out
 
     def _members(
-        self, value: dict[str, Any], shape: Shape, path: Path
+        self, value: dict[str, Any], shape: TypeShape, path: Path
     ) -> tuple[dict[str, Any], list[Mismatch], bool]:
         out: dict[str, Any] = {}
         faults: list[Mismatch] = []
@@ -164,7 +164,7 @@ class Coercion:
                 self._note("key_case", (*path, name), 1, content=False)
         return out, faults, cut
 
-    def _array(self, value: Any, shape: Shape, path: Path) -> Any:
+    def _array(self, value: Any, shape: TypeShape, path: Path) -> Any:
         item = shape.item or ANY
         if isinstance(value, str):
             value = self._listed(value, path)
@@ -204,8 +204,8 @@ class Coercion:
             raise Misfit([Mismatch(path, "a list", value)])
         return value
 
-    def _union(self, value: Any, shape: Shape, path: Path) -> Any:
-        options: tuple[Shape, ...] = shape.options
+    def _union(self, value: Any, shape: TypeShape, path: Path) -> Any:
+        options: tuple[TypeShape, ...] = shape.options
         if shape.tag and is_object(value):
             chosen = shape.tags.get(str(value.get(shape.tag)))
             options = (chosen,) if chosen is not None else options
@@ -266,7 +266,9 @@ def _laid_out(value: LooseText, wants: str) -> Any:
     return None if outline is None else outline[0]
 
 
-def _nearest(misfits: list[Misfit], shape: Shape, value: Any, path: Path, rival: bool) -> Misfit:
+def _nearest(
+    misfits: list[Misfit], shape: TypeShape, value: Any, path: Path, rival: bool
+) -> Misfit:
     near = min(misfits, key=lambda each: len(each.faults), default=None)
     few = 2  # of an optional value, the one real alternative is the message
     if near is None or rival or len(shape.options) > few:

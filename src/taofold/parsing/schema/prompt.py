@@ -17,10 +17,17 @@ Schema = Mapping[str, Any]
 _DEPTH = 12
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _BOUNDS = (
-    ("minimum", ">="), ("maximum", "<="), ("exclusiveMinimum", ">"), ("exclusiveMaximum", "<"),
-    ("minLength", "length >="), ("maxLength", "length <="), ("pattern", "matches"),
-    ("minItems", "items >="), ("maxItems", "items <="), ("format", ""),
-)  # fmt: skip
+    ("minimum", ">="),
+    ("maximum", "<="),
+    ("exclusiveMinimum", ">"),
+    ("exclusiveMaximum", "<"),
+    ("minLength", "length >="),
+    ("maxLength", "length <="),
+    ("pattern", "matches"),
+    ("minItems", "items >="),
+    ("maxItems", "items <="),
+    ("format", ""),
+)
 
 
 def render_schema(schema_or_type: Any) -> str:

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any
 
 from taofold.parsing.jsonlike.tokens import LITERALS, MISSING, number_of, quantity_of
-from taofold.parsing.schema.shape import Shape, fold
+from taofold.parsing.schema.shape import TypeShape, fold
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
@@ -39,7 +39,7 @@ class Conversion:
 _REFUSED = Conversion(MISSING)
 
 
-def convert(value: Any, shape: Shape) -> Conversion:
+def convert(value: Any, shape: TypeShape) -> Conversion:
     """Converts a scalar to the kind of a shape; `MISSING` as the value when it does not fit."""
     return _TABLE[shape.kind](value, shape)
 
@@ -53,7 +53,7 @@ def plain(value: LooseText) -> Any:
     return number if is_json else str(value)
 
 
-def expectation(shape: Shape) -> str:
+def expectation(shape: TypeShape) -> str:
     """What a shape wants, in a few words for the model."""
     if shape.kind == "enum":
         return "one of " + ", ".join(json.dumps(each, default=str) for each in shape.values[:12])
@@ -62,7 +62,7 @@ def expectation(shape: Shape) -> str:
     return _WANTED.get(shape.kind, f"a {shape.kind}")
 
 
-def _string(value: Any, shape: Shape) -> Conversion:
+def _string(value: Any, shape: TypeShape) -> Conversion:
     if isinstance(value, str):
         # "null" is a fine name and no date.
         is_null = shape.format and value.strip().lower() in _NULL
@@ -72,7 +72,7 @@ def _string(value: Any, shape: Shape) -> Conversion:
     return _REFUSED
 
 
-def _number(value: Any, shape: Shape) -> Conversion:
+def _number(value: Any, shape: TypeShape) -> Conversion:
     number: Any = quantity_of(value) if isinstance(value, str) else value
     # `True` is an int to Python and no number to a model.
     if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
@@ -86,7 +86,7 @@ def _number(value: Any, shape: Shape) -> Conversion:
     return Conversion(number, "" if same else "number_format")
 
 
-def _boolean(value: Any, shape: Shape) -> Conversion:
+def _boolean(value: Any, shape: TypeShape) -> Conversion:
     if isinstance(value, bool):
         return Conversion(value)
     word = str(value).strip().lower() if isinstance(value, str | int) else ""
@@ -95,7 +95,7 @@ def _boolean(value: Any, shape: Shape) -> Conversion:
     return Conversion(word in _TRUE, "" if isinstance(value, LooseText) else "boolean_word")
 
 
-def _null(value: Any, shape: Shape) -> Conversion:
+def _null(value: Any, shape: TypeShape) -> Conversion:
     if value is None:
         return Conversion(None)
     if isinstance(value, LooseText):
@@ -105,7 +105,7 @@ def _null(value: Any, shape: Shape) -> Conversion:
     return _REFUSED
 
 
-def _enum(value: Any, shape: Shape) -> Conversion:
+def _enum(value: Any, shape: TypeShape) -> Conversion:
     for each in shape.values:
         if type(each) is type(value) and each == value:
             return Conversion(each)
@@ -128,7 +128,7 @@ def _enum(value: Any, shape: Shape) -> Conversion:
     return _REFUSED
 
 
-_TABLE: dict[str, Callable[[Any, Shape], Conversion]] = {
+_TABLE: dict[str, Callable[[Any, TypeShape], Conversion]] = {
     "string": _string,
     "integer": _number,
     "number": _number,

@@ -30,7 +30,7 @@ def fold(name: str) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class Shape:
+class TypeShape:
     """What a value must look like; a tree that may hold cycles.
 
     Attributes:
@@ -48,16 +48,16 @@ class Shape:
     kind: Kind
     title: str = ""
     format: str = ""
-    fields: dict[str, Shape] = field(default_factory=dict[str, "Shape"])
+    fields: dict[str, TypeShape] = field(default_factory=dict[str, "TypeShape"])
     required: frozenset[str] = frozenset()
     closed: bool = False
-    extra: Shape | None = None
-    item: Shape | None = None
-    prefix: tuple[Shape, ...] = ()
+    extra: TypeShape | None = None
+    item: TypeShape | None = None
+    prefix: tuple[TypeShape, ...] = ()
     values: tuple[Any, ...] = ()
-    options: tuple[Shape, ...] = ()
+    options: tuple[TypeShape, ...] = ()
     tag: str = ""
-    tags: dict[str, Shape] = field(default_factory=dict[str, "Shape"])
+    tags: dict[str, TypeShape] = field(default_factory=dict[str, "TypeShape"])
     folded: dict[str, str] = field(default_factory=dict[str, str])
 
 
@@ -71,13 +71,13 @@ class ReadingPlan:
         lenient: Whether the validator may drop an undeclared key while a declared one is absent.
     """
 
-    shape: Shape
+    shape: TypeShape
     names: frozenset[str]
     open: bool
     lenient: bool
 
 
-ANY = Shape("any")
+ANY = TypeShape("any")
 ANYTHING = ReadingPlan(ANY, frozenset(), open=True, lenient=False)
 
 
@@ -100,24 +100,24 @@ def plan_of_type(adapter: TypeAdapter[Any]) -> ReadingPlan:
 class _Compiler:
     def __init__(self, root: Schema) -> None:
         self._root = root
-        self._done: dict[str, Shape] = {}
+        self._done: dict[str, TypeShape] = {}
         self.names: set[str] = set()
         self.open = False
         self.lenient = False
 
-    def shape(self, schema: Any, depth: int) -> Shape:
+    def shape(self, schema: Any, depth: int) -> TypeShape:
         if not isinstance(schema, Mapping) or depth > _DEPTH:
             self.open = True
             return ANY
         return self._shape(cast("Schema", schema), depth)
 
-    def _shape(self, node: Schema, depth: int) -> Shape:
+    def _shape(self, node: Schema, depth: int) -> TypeShape:
         if "$ref" in node:
             return self._reference(str(node["$ref"]), depth)
         if "const" in node:
-            return Shape("enum", values=(node["const"],))
+            return TypeShape("enum", values=(node["const"],))
         if isinstance(node.get("enum"), list):
-            return Shape("enum", values=tuple(node["enum"]), title=str(node.get("title", "")))
+            return TypeShape("enum", values=tuple(node["enum"]), title=str(node.get("title", "")))
         for key in ("oneOf", "anyOf", "allOf"):
             parts = node.get(key)
             if is_array(parts) and len(parts) == 1:
@@ -129,19 +129,19 @@ class _Compiler:
             return self._union(node, [{**node, "type": each} for each in kind], depth)
         return self._typed(node, kind, depth)
 
-    def _typed(self, node: Schema, kind: Any, depth: int) -> Shape:
+    def _typed(self, node: Schema, kind: Any, depth: int) -> TypeShape:
         if kind == "object" or "properties" in node:
-            return self._object(Shape("object"), node, depth)
+            return self._object(TypeShape("object"), node, depth)
         if kind == "array":
             prefix = tuple(self.shape(each, depth + 1) for each in node.get("prefixItems", ()))
             item = self.shape(node.get("items", {}), depth + 1)
-            return Shape("array", item=item, prefix=prefix)
+            return TypeShape("array", item=item, prefix=prefix)
         if kind in _PLAIN:
-            return Shape(kind, format=str(node.get("format", "")))
+            return TypeShape(kind, format=str(node.get("format", "")))
         self.open = True
         return ANY
 
-    def _reference(self, reference: str, depth: int) -> Shape:
+    def _reference(self, reference: str, depth: int) -> TypeShape:
         if reference in self._done:
             return self._done[reference]
         target: Any = self._root
@@ -149,28 +149,28 @@ class _Compiler:
             if part:
                 part = part.replace("~1", "/").replace("~0", "~")
                 target = target.get(part) if is_object(target) else None
-        shape = self._done[reference] = Shape("any")
+        shape = self._done[reference] = TypeShape("any")
         if isinstance(target, Mapping) and "properties" in target:
             shape.kind = "object"
             return self._object(shape, cast("Schema", target), depth + 1)
         resolved = self.shape(target, depth + 1)
-        for name in Shape.__slots__:
+        for name in TypeShape.__slots__:
             setattr(shape, name, getattr(resolved, name))
         return shape
 
-    def _union(self, node: Schema, parts: list[Any], depth: int) -> Shape:
+    def _union(self, node: Schema, parts: list[Any], depth: int) -> TypeShape:
         options = tuple(self.shape(each, depth + 1) for each in parts)
         discriminator = node.get("discriminator")
         tag = ""
-        tags: dict[str, Shape] = {}
+        tags: dict[str, TypeShape] = {}
         if is_object(discriminator):
             tag = str(discriminator.get("propertyName", ""))
             mapping: dict[str, Any] = discriminator.get("mapping") or {}
             for name, reference in mapping.items():
                 tags[name] = self._reference(str(reference), depth + 1)
-        return Shape("union", options=options, tag=tag, tags=tags)
+        return TypeShape("union", options=options, tag=tag, tags=tags)
 
-    def _object(self, shape: Shape, node: Schema, depth: int) -> Shape:
+    def _object(self, shape: TypeShape, node: Schema, depth: int) -> TypeShape:
         shape.title = str(node.get("title", ""))
         properties: Mapping[str, Any] = node.get("properties") or {}
         shape.required = frozenset(node.get("required", ()))

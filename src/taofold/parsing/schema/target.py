@@ -29,7 +29,7 @@ from taofold.parsing.schema.coercion import Coercion, Misfit, Mismatch
 from taofold.parsing.schema.shape import (
     ANYTHING,
     ReadingPlan,
-    Shape,
+    TypeShape,
     fold,
     plan_of_type,
 )
@@ -43,7 +43,7 @@ _NESTING = frozenset({"object", "array", "union"})
 class CallSlot:
     """An object shape that describes a call: where its name, arguments and thought go."""
 
-    shape: Shape
+    shape: TypeShape
     tool: str
     parameters: str
     thought: str
@@ -106,7 +106,7 @@ def is_overlooked(text: str, plan: ReadingPlan) -> bool:
     Validators drop keys that they do not know; a declared one that is optional then silently
     keeps its default.
     """
-    pending: list[tuple[Any, Shape]] = [(json.loads(text), plan.shape)]
+    pending: list[tuple[Any, TypeShape]] = [(json.loads(text), plan.shape)]
     while pending:
         value, shape = pending.pop()
         if shape.kind == "union":
@@ -122,7 +122,7 @@ def is_overlooked(text: str, plan: ReadingPlan) -> bool:
     return False
 
 
-def _misspelt(value: dict[str, Any], shape: Shape) -> bool:
+def _misspelt(value: dict[str, Any], shape: TypeShape) -> bool:
     names = [shape.folded.get(fold(key), "") for key in value if key not in shape.fields]
     if any(name and name not in value for name in names):
         return True
