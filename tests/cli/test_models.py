@@ -8,8 +8,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from tests.terminal import Taofold
 
+from taofold.files.document import load
 from taofold.runtime import model as registry
-from taofold.spec.document import load
 from taofold.testing.models import ScriptedModel
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

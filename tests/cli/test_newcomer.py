@@ -12,7 +12,7 @@ from tests.cli.test_run import until
 from tests.terminal import Taofold
 
 from taofold.cli.project import KNOWN, unknown
-from taofold.spec.config_file import LimitKeys
+from taofold.files.config import LimitKeys
 
 __all__ = ["terminal"]
 Start = Callable[..., subprocess.Popen[str]]

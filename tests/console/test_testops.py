@@ -17,7 +17,7 @@ from taofold import (
     Toolset,
     tool,
 )
-from taofold.spec import Config, build, read_agent
+from taofold.files import Config, build, read_agent
 from taofold.testing.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.worker import RUN, Side, tools
-from tests.spec_flow.kit import with_model
-from tests.spec_flow.test_resuming import FLOW, say
+from tests.files.flow.kit import with_model
+from tests.files.flow.test_resuming import FLOW, say
 
 from taofold import Agent, Decision
 from taofold.core.errors import UnknownRun
 from taofold.core.values import Principal
+from taofold.files import Config, build, read_agent
 from taofold.log.sqlite.log import SqliteLog
 from taofold.runtime.control import decide, pending
-from taofold.spec import Config, build, read_agent
 from taofold.testing.crash import CrashLog, CrashModel, Points, crashing
 from taofold.testing.models import FunctionModel
 

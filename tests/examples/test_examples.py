@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spec_flow.kit import reasoned, with_model
+from tests.files.flow.kit import reasoned, with_model
 
 from taofold import Agent
 from taofold.cli.agents import chosen, make
+from taofold.files import Config, build, read_agent
+from taofold.files.references import load
 from taofold.log.formats import react_json as react_json
 from taofold.runtime import model as registry
 from taofold.runtime.model import Request
-from taofold.spec import Config, build, read_agent
-from taofold.spec.names import load
 from taofold.testing.models import FunctionModel, ScriptedModel
 
 HERE = Path(__file__).parents[2] / "examples"

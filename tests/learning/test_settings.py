@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from taofold.files import read_config
+from taofold.files.learning import ExtractionKeys, InjectionKeys, read_learning
 from taofold.learning.settings import Extraction, Injection, Learning
-from taofold.spec import read_config
-from taofold.spec.learning_file import ExtractionKeys, InjectionKeys, read_learning
 
 WHOLE = """\
 model: other tools read this

@@ -15,8 +15,8 @@ from taofold import Limits, Outcome, Store, tool
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, LogError
 from taofold.core.events import encode
+from taofold.files.expressions.template import Template, Unrenderable
 from taofold.log.formats.ndjson import dumps
-from taofold.spec.template import Template, Unrenderable
 from taofold.testing.replay import assert_replays
 
 from .kit import LOGS, act, finish, sqlite

@@ -1,10 +1,8 @@
-"""What a node of a flow may do: a registry of named actions, ours and other people's.
+"""The documented names of what a package needs that brings actions to flows.
 
-An action is a schema of its keys and a generator of effects, so it runs on the same log as
-everything else. Knows nothing about YAML, templates or files.
+They live in `taofold.files.actions`; this package knows nothing of its own.
 """
 
-from taofold.actions.kind import Call, Done, Keys, Kind
-from taofold.actions.registry import Actions, build_actions_registry
+from taofold.files.actions import Actions, Call, Done, Keys, Kind, build_actions_registry
 
 __all__ = ["Actions", "Call", "Done", "Keys", "Kind", "build_actions_registry"]

@@ -24,9 +24,9 @@ from taofold.tools.discovery import DiscoveryWarning, discovered
 if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.core.events import RunStarted
+    from taofold.files import AgentFile, Config, FlowFile
     from taofold.policy import Policy
     from taofold.runtime.model import Model, OnText, Request
-    from taofold.spec import AgentFile, Config, FlowFile
 
 
 NO_MODEL: Final = (
@@ -88,7 +88,7 @@ def everywhere(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":
 
 def spared(agent: "Agent[Any, Any]", file: "AgentFile") -> "Agent[Any, Any]":
     """The agent; where its flow names every model it asks and none is set, nobody in its place."""
-    from taofold.spec import FlowFile
+    from taofold.files import FlowFile
 
     if agent.model or not isinstance(file, FlowFile) or any(_asks(file)):
         return agent
@@ -264,7 +264,7 @@ def _with_discovered(agent: "Agent[Any, Any]", choice: Choice) -> "Agent[Any, An
 
 
 def _described(choice: Choice, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
-    from taofold.spec import build, read_agent, refuse
+    from taofold.files import build, read_agent, refuse
 
     folder, root = Path(choice.folder), Path(choice.root)
     if not choice.agent:
@@ -287,7 +287,7 @@ def is_file(agent: str) -> bool:
 
 def _imported(name: str, folder: Path, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
     from taofold.agent import Agent
-    from taofold.spec.names import is_name, load
+    from taofold.files.references import is_name, load
 
     if not is_name(name):
         raise ConfigError(

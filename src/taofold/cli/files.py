@@ -9,8 +9,8 @@ from taofold.cli import options
 from taofold.cli.outcome import USAGE, fail, give, give_json, invocation, say
 
 if TYPE_CHECKING:
+    from taofold.files import Fault
     from taofold.policy import Policy
-    from taofold.spec import Fault
 
 
 def check(
@@ -29,7 +29,7 @@ def check(
 ) -> None:
     """Check files without running anything: all faults at once, each with its line."""
     from taofold.cli.project import operator_policy
-    from taofold.spec.schema import published
+    from taofold.files.export import published
 
     if schema and not files:
         give_json(published())
@@ -57,10 +57,10 @@ def check(
 
 
 def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
-    from taofold.spec import Config, read_agent
-    from taofold.spec.document import check as against
-    from taofold.spec.document import load
-    from taofold.spec.policy_file import PolicyFile
+    from taofold.files import Config, read_agent
+    from taofold.files.config import PolicyFile
+    from taofold.files.document import check as against
+    from taofold.files.document import load
 
     document, faults = load(path)
     if document is None:
@@ -80,7 +80,7 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
 
 def _build(path: Path, operator: "Policy") -> "list[Fault]":
     from taofold.core.errors import ConfigError
-    from taofold.spec import Config, Fault, build, read_agent
+    from taofold.files import Config, Fault, build, read_agent
 
     file, faults = read_agent(path, operator)
     if file is None:
@@ -98,8 +98,8 @@ def graph(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A flow file (.yaml).")],
 ) -> None:
     """Draw a flow: prints Mermaid text, which GitHub and most editors show as a picture."""
-    from taofold.spec import FlowFile, read_agent, refuse
-    from taofold.spec.flow_graph import mermaid
+    from taofold.files import FlowFile, read_agent, refuse
+    from taofold.files.export import mermaid
 
     read, faults = read_agent(file, source=str(file))
     if read is None:
@@ -179,9 +179,9 @@ def init(
     import json
 
     from taofold.cli.project import FOLDER
+    from taofold.files.config import PolicyFile
+    from taofold.files.export import published
     from taofold.log.adapters import make_home
-    from taofold.spec.policy_file import PolicyFile
-    from taofold.spec.schema import published
 
     if not folder.is_dir():
         fail(f"{str(folder)!r} is no directory")

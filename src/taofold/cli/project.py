@@ -17,11 +17,11 @@ from taofold.core.errors import ConfigError
 from taofold.reserved import operator_folder
 
 if TYPE_CHECKING:
+    from taofold.files import Config
     from taofold.learning.registry import Registry
     from taofold.learning.retrieval.meaning import Embedder
     from taofold.log.log import Log
     from taofold.policy import Policy
-    from taofold.spec import Config
 
 
 FOLDER: Final = ".taofold"
@@ -70,8 +70,8 @@ def operator_policy() -> "Policy":
     Raises:
         ExceptionGroup: every fault of the file.
     """
+    from taofold.files import read_policy, refuse
     from taofold.policy import Policy
-    from taofold.spec import read_policy, refuse
 
     path = operator_folder() / "policy.yaml"
     if not path.exists():
@@ -99,7 +99,7 @@ def config() -> "Config":
     Raises:
         ExceptionGroup: every fault of the file and the environment.
     """
-    from taofold.spec import read_config, refuse
+    from taofold.files import read_config, refuse
 
     read, faults = read_config(config_path(), os.environ)
     if read is None:

@@ -30,8 +30,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.state import RunState
 from taofold.core.text import near
 from taofold.evals.scorers import Scorer, command, contains, exact, judge, schema, success
-from taofold.spec.document import Document, Place, Strict, check, load
-from taofold.spec.faults import Fault, refuse
+from taofold.files.document import Document, Fault, Place, Strict, check, load, refuse
 
 UNSET: Final = msgspec.UNSET
 _LONGEST_NAME: Final = 40

@@ -17,10 +17,10 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from taofold.actions.types import NoType, type_of
 from taofold.agent import Agent, RunResult
 from taofold.core.errors import ConfigError
 from taofold.core.values import JSON
+from taofold.files.actions.types import NoType, type_of
 
 if TYPE_CHECKING:
     from taofold.evals.cases import Case

@@ -9,16 +9,16 @@ from typing import Any, Literal
 import msgspec
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter
-from tests.spec_flow.kit import faults, flow
+from tests.files.flow.kit import faults, flow
 
 from taofold import Agent, Limits, tool
 from taofold.actions import build_actions_registry
-from taofold.actions.types import type_of
 from taofold.bridges import dspy
 from taofold.bridges.dspy.compilation import Score, metric_of, read_score
 from taofold.bridges.dspy.program import plain
 from taofold.bridges.dspy.signature import written_of
 from taofold.core.errors import ConfigError, ModelError
+from taofold.files.actions.types import type_of
 from taofold.log.memory import MemoryLog
 from taofold.runtime.control import steer
 from taofold.testing.models import FunctionModel, ScriptedModel

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from taofold.core.errors import ConfigError
-from taofold.spec import Config, build, read_agent
-from taofold.spec.schema import published
+from taofold.files import Config, build, read_agent
+from taofold.files.export import published
 
 from .kit import SCRIPTS
 

@@ -11,8 +11,8 @@ from tests.runtime.kit import Memo
 from taofold import Agent, Decision, decide
 from taofold.bridges.mcp import connection as mcp_connection
 from taofold.core.errors import ConfigError
+from taofold.files import Config, build, read_agent
 from taofold.log.sqlite.log import SqliteLog
-from taofold.spec import Config, build, read_agent
 
 from .kit import SCRIPTS
 

@@ -10,9 +10,6 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import Field
 
-from taofold.actions.kind import Asking, Call, Done, Keys, Kind, Text
-from taofold.actions.reason_keys import Count
-from taofold.actions.thinking import Ended, Unusable, offered, roles, think
 from taofold.bridges.dspy.compilation import COMPILED, Compile
 from taofold.bridges.dspy.engine import missing
 from taofold.bridges.dspy.program import NAMES, Module, Program, imported, plain
@@ -21,6 +18,9 @@ from taofold.bridges.dspy.strategies import STEPS, Compiled, Through, answer_typ
 from taofold.core.effects import Strategy, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH
+from taofold.files.actions.kind import Asking, Call, Done, Keys, Kind, Text
+from taofold.files.actions.reason import Count
+from taofold.files.actions.strategy import Ended, Unusable, offered, roles, think
 from taofold.reasoning import Output, react
 from taofold.reasoning.nested import Inner
 

@@ -31,9 +31,9 @@ from taofold.bridges.dspy.thread import Channel, threaded
 from taofold.core.effects import Answer, Halt, Strategy, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import Thought
+from taofold.files.references import is_name, load
 from taofold.reasoning import Task
 from taofold.reasoning.nested import closing
-from taofold.spec.names import is_name, load
 
 # Values here are JSON of any shape, or come from a library without types.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false

@@ -13,7 +13,6 @@ from functools import cache
 from importlib import import_module, metadata
 from typing import Any, Final
 
-from taofold.actions.types import type_of
 from taofold.bridges.dspy.program import (
     Module,
     Predictor,
@@ -36,6 +35,7 @@ from taofold.bridges.dspy.signature import signature as signature_of
 from taofold.bridges.dspy.thread import Channel
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH, JSON, Message, Role, StepRole
+from taofold.files.actions.types import type_of
 from taofold.reasoning import Offer
 
 # Values here are JSON of any shape, or come from a library without types.

@@ -19,10 +19,10 @@ import msgspec
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 from pydantic_core import to_jsonable_python
 
-from taofold.actions.types import NoType, type_of
 from taofold.bridges.dspy.signature import REASONING, Signature, Slot, name_of
 from taofold.core.errors import ConfigError
 from taofold.core.values import JSON, Message, Reply, Value
+from taofold.files.actions.types import NoType, type_of
 from taofold.parsing import Parsed, Unparsed, parse
 from taofold.reasoning import Output
 

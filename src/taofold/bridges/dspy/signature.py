@@ -16,9 +16,9 @@ from typing import Any, Final, get_args
 
 from pydantic import TypeAdapter
 
-from taofold.actions.types import NoType, type_of
 from taofold.core.errors import ConfigError
 from taofold.core.values import JSON, Value
+from taofold.files.actions.types import NoType, type_of
 
 REASONING: Final = "reasoning"
 """The output that a chain of thought puts before the others."""
@@ -27,7 +27,7 @@ _NONE: Final = re.compile(r"\bNone\b")
 
 
 class Slot(Value, frozen=True, forbid_unknown_fields=True):
-    """A field: its name, its type as `taofold.actions.types` reads it, what it is."""
+    """A field: its name, its type as `taofold.files.actions.types` reads it, what it is."""
 
     name: str
     type: JSON = "str"

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from taofold.actions.types import type_of
 from taofold.bridges.dspy.engine import loaded, module_of, session
 from taofold.bridges.dspy.program import (
     ARGUMENTS,
@@ -39,6 +38,7 @@ from taofold.bridges.dspy.signature import signature as signature_of
 from taofold.bridges.dspy.thread import Channel, threaded
 from taofold.core.effects import Answer, Halt, Strategy
 from taofold.core.values import FINISH, JSON, Thought
+from taofold.files.actions.types import type_of
 from taofold.parsing import Unparsed
 from taofold.reasoning import Task
 from taofold.reasoning.nested import closing

@@ -127,8 +127,8 @@ def learning() -> "Learning":
     Raises:
         ExceptionGroup: every fault, with its path.
     """
-    from taofold.spec import refuse
-    from taofold.spec.learning_file import AIWG, read_learning
+    from taofold.files import refuse
+    from taofold.files.learning import AIWG, read_learning
 
     configuration = project.config_path()
     paths = [project.home().parent / name for name in AIWG] + (

@@ -164,7 +164,7 @@ def run(
 def _arguments(agent: str, goal: str) -> tuple[str, str]:
     """AGENT may be left out: then the one argument is the goal."""
     from taofold.cli.agents import is_file
-    from taofold.spec.names import is_name
+    from taofold.files.references import is_name
 
     if not goal:
         if is_file(agent) or is_name(agent):

@@ -27,10 +27,10 @@ from taofold.bridges.dspy import (
 from taofold.bridges.dspy import compile as compile_
 from taofold.bridges.dspy.compilation import KNOWN, REFUSED
 from taofold.core.errors import ConfigError
+from taofold.files import Config, build, read_agent
 from taofold.log.open import open_log
 from taofold.runtime.control import decide
 from taofold.runtime.setup import Decision
-from taofold.spec import Config, build, read_agent
 from taofold.testing.models import FunctionModel, ScriptedModel
 
 ROOT = Path(__file__).resolve().parents[4]

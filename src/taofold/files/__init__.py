@@ -1,0 +1,24 @@
+"""What people write in YAML: agent files, policy files, configuration.
+
+Reading never imports or runs what a file names; building an agent does. Knows nothing
+about models' adapters, logs or terminals.
+"""
+
+from taofold.files.agent import AgentFile
+from taofold.files.config import Config, PolicyFile, read_config, read_policy
+from taofold.files.document import Fault, refuse
+from taofold.files.flow.build import build
+from taofold.files.flow.file import FlowFile, read_agent
+
+__all__ = [
+    "AgentFile",
+    "Config",
+    "Fault",
+    "FlowFile",
+    "PolicyFile",
+    "build",
+    "read_agent",
+    "read_config",
+    "read_policy",
+    "refuse",
+]

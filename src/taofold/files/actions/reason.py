@@ -1,0 +1,294 @@
+"""`reason.*`: the strategies of `taofold.reasoning` as actions, with the seed's names."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from taofold.core.effects import Strategy
+from taofold.core.values import FINISH
+from taofold.files.actions.kind import Asking, Call, Done, Keys, Kind, Text
+from taofold.files.actions.strategy import Ended, offered, output_of, roles, think
+from taofold.reasoning import Cot, Decompose, Inner, Plan, SelfCorrect, react
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class ShownCase(Keys):
+    """A worked case that the model is shown."""
+
+    problem: Text
+    thinking: str
+    answer: Any
+
+
+class CotKeys(Asking):
+    """Of `reason.cot`."""
+
+    problem: Text
+    thinking_format: Literal["step_by_step", "pros_cons", "tree", "first_principles"] = (
+        "step_by_step"
+    )
+    few_shot_examples: list[ShownCase] = []
+    output_format: Any = None
+
+
+class ReactKeys(Asking):
+    """Of `reason.react`."""
+
+    goal: Text
+    tools: list[str] | None = None
+    max_steps: Count = 10
+    instructions: str = ""
+    output_format: Any = None
+
+
+class SelfCorrectKeys(Asking):
+    """Of `reason.self_correct`."""
+
+    task: Text
+    generator_model: str = ""
+    critic_model: str = ""
+    improvement_rounds: Count = 2
+    critic_prompt: str = ""
+    inner: Literal["", "cot", "react"] = ""
+    """The strategy that drafts: cot or react; "" = a plain answer."""
+    tools: list[str] = []
+    """For `inner: react`."""
+    output_format: Any = None
+
+
+class DecomposeKeys(Asking):
+    """Of `reason.decompose`."""
+
+    problem: Text
+    max_depth: Count = 2
+    parallel: bool = True
+    synthesis_prompt: str = ""
+    inner: Literal["", "cot", "react"] = ""
+    """The strategy that solves a part: cot (the default) or react."""
+    tools: list[str] = []
+    """For `inner: react`."""
+    output_format: Any = None
+
+
+class PlanKeys(Asking):
+    """Of `reason.plan`."""
+
+    goal: Text
+    planner_model: str = ""
+    evaluator_model: str = ""
+    tools: list[str] | None = None
+    max_steps: Annotated[int, Field(ge=0)] | None = None
+    output_format: Any = None
+
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+
+_THINKING: Final = {"executor": "model"}
+
+
+def _cot(call: Call[CotKeys]) -> Strategy[Done]:
+    keys = call.keys
+    shown = [one.model_dump() for one in keys.few_shot_examples]
+    inner = Cot(format=keys.thinking_format, examples=shown)
+    ended = yield from think(
+        inner, call, "reason.cot", keys.problem, models=roles(call, **_THINKING),
+        output=output_of(keys.output_format), settings=keys.settings,
+    )  # fmt: skip
+    steps = ended.trace.steps
+    thinking = steps[-1]["thought"] if steps and not ended.error else ""
+    value = {
+        "thinking": thinking,
+        "answer": ended.output,
+        "model": ended.trace.model("executor"),
+        "thinking_format": keys.thinking_format,
+        **_traced(ended),
+        "reasoning_thinking": thinking,
+        "reasoning_answer": ended.output,
+    }
+    return ended.done(value, **_traced(ended), reasoning_thinking=thinking)
+
+
+def _react(call: Call[ReactKeys]) -> Strategy[Done]:
+    keys = call.keys
+    ended = yield from think(
+        react, call, "reason.react", keys.goal, models=roles(call, **_THINKING),
+        output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
+        instructions=keys.instructions, steps=keys.max_steps, settings=keys.settings,
+    )  # fmt: skip
+    return _stepped(call, ended)
+
+
+def _plan(call: Call[PlanKeys]) -> Strategy[Done]:
+    keys = call.keys
+    named = roles(call, executor="model", planner="planner_model", evaluator="evaluator_model")
+    ended = yield from think(
+        Plan(), call, "reason.plan", keys.goal, models=named,
+        output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
+        steps=keys.max_steps, settings=keys.settings,
+    )  # fmt: skip
+    return _stepped(call, ended)
+
+
+def _stepped(call: Call[Any], ended: Ended) -> Done:
+    last = f"reason.{'plan' if isinstance(call.keys, PlanKeys) else 'react'}"
+    steps = [one for one in ended.trace.steps if one["action"] not in (last, FINISH)]
+    value = {
+        "steps": steps,
+        "final_answer": ended.output,
+        "total_steps": len(steps),
+        "model": ended.trace.model("executor", "finalizer", "planner"),
+        **_traced(ended),
+        "react_steps": steps,
+        "reasoning_answer": ended.output,
+    }
+    return ended.done(value, **_traced(ended), react_steps=steps)
+
+
+def _self_correct(call: Call[SelfCorrectKeys]) -> Strategy[Done]:
+    keys = call.keys
+    critic: Any = ""
+    if "critic_prompt" in call.deferred:
+        critic = lambda output: call.render("critic_prompt", {"output": output})  # noqa: E731
+    options = SelfCorrect(
+        inner=_inner(keys.inner) if keys.inner else SelfCorrect().inner,
+        rounds=keys.improvement_rounds,
+        critic_prompt=critic,
+    )
+    named = {
+        **roles(call, executor="model", critic="model"),
+        **roles(call, executor="generator_model", critic="critic_model"),
+    }
+    ended = yield from think(
+        options, call, "reason.self_correct", keys.task, models=named,
+        output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
+        settings=keys.settings,
+    )  # fmt: skip
+    history = versions(ended.trace.steps)
+    value = {
+        "output": ended.output,
+        "improvement_history": history,
+        "rounds_completed": max(0, len(history) - 1),
+        "generator_model": ended.trace.model("executor"),
+        "critic_model": ended.trace.model("critic"),
+        **_traced(ended),
+        "reasoning_answer": ended.output,
+    }
+    return ended.done(value, **_traced(ended), improvement_history=history)
+
+
+def versions(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The versions of a self-correction with what the critic said of each; 0 is the draft."""
+    history: list[dict[str, Any]] = []
+    for step in steps:
+        if step["action"] in ("draft", "revise") and step["status"] == "success":
+            history.append({"round": len(history), "output": step["observation"]})
+        elif step["action"] == "critique" and step["status"] == "success":
+            said = step["observation"]
+            history[step["action_input"]["version"]] |= {
+                "improvement_score": said["score"],
+                "issues_found": said["issues"],
+                "suggestions": said["suggestions"],
+            }
+    return history
+
+
+def _decompose(call: Call[DecomposeKeys]) -> Strategy[Done]:
+    keys = call.keys
+    synthesis: Any = ""
+    if "synthesis_prompt" in call.deferred:
+        synthesis = lambda answers: call.render("synthesis_prompt", {"sub_answers": answers})  # noqa: E731
+    options = Decompose(
+        inner=_inner(keys.inner or "cot"),
+        max_depth=keys.max_depth,
+        parallel=keys.parallel,
+        synthesis_prompt=synthesis,
+    )
+    ended = yield from think(
+        options, call, "reason.decompose", keys.problem, models=roles(call, **_THINKING),
+        output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
+        settings=keys.settings,
+    )  # fmt: skip
+    value = {
+        **parts(ended.trace.steps),
+        "final_answer": ended.output,
+        "model": ended.trace.model("executor", "finalizer", "planner"),
+        **_traced(ended),
+        "reasoning_answer": ended.output,
+    }
+    return ended.done(value, **_traced(ended))
+
+
+def parts(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """The sub-problems and their answers, and how deep the decomposition went."""
+    split = [one for one in steps if one["action"] == "decompose"]
+    whole = [one for one in split if not one["action_input"]["path"]]
+    put = [
+        one for one in steps if one["action"] == "synthesize" and not one["action_input"]["path"]
+    ]
+    answers: list[dict[str, Any]] = []
+    for step in steps:
+        if step["action"] == "solve" and step["action_input"].get("level") == 1:
+            good = step["status"] == "success"
+            answer = {"id": step["action_input"]["id"], "reasoning": step["thought"]}
+            told = {"answer": step["observation"]} if good else {"error": step["observation"]}
+            answers.append(answer | told)
+    return {
+        "sub_problems": whole[0]["observation"] if whole else [],
+        "sub_answers": answers,
+        "synthesis_reasoning": put[-1]["thought"] if put else "",
+        "depth_used": max([one["action_input"]["level"] for one in split], default=0),
+    }
+
+
+def _traced(ended: Ended) -> dict[str, Any]:
+    return {"reasoning_trace": ended.trace.steps}
+
+
+def _inner(name: str) -> Inner:
+    return react if name == "react" else Cot()
+
+
+BUILT_IN: Final = (
+    Kind(
+        "reason.cot",
+        "Think in a given format, then answer.",
+        CotKeys,
+        _cot,
+        models=("model",),
+    ),
+    Kind(
+        "reason.react",
+        "Think, act with tools and observe until the goal is reached.",
+        ReactKeys,
+        _react,
+        models=("model",),
+    ),
+    Kind(
+        "reason.self_correct",
+        "Draft, let a critic judge, revise; the best version is the output.",
+        SelfCorrectKeys,
+        _self_correct,
+        deferred=frozenset({"critic_prompt"}),
+        models=("model", "generator_model", "critic_model"),
+    ),
+    Kind(
+        "reason.decompose",
+        "Split a problem, solve the parts, put the answers together.",
+        DecomposeKeys,
+        _decompose,
+        deferred=frozenset({"synthesis_prompt"}),
+        models=("model",),
+    ),
+    Kind(
+        "reason.plan",
+        "Plan tasks, execute them, evaluate, and plan again with the objections.",
+        PlanKeys,
+        _plan,
+        models=("model", "planner_model", "evaluator_model"),
+    ),
+)

@@ -1,0 +1,113 @@
+"""The registry of actions: ours, those that other packages bring, and one for every tool.
+
+Every action has two names: `reason.cot` and, as the seed has it, `actions.reason_cot`.
+"""
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from taofold.core.errors import ConfigError
+from taofold.files.actions.kind import Kind
+from taofold.files.actions.llm import BUILT_IN as LLM_KINDS
+from taofold.files.actions.reason import BUILT_IN as REASON_KINDS
+from taofold.files.actions.tools import BUILT_IN as TOOL_KINDS
+from taofold.files.actions.tools import calls
+
+GROUP: Final = "taofold.actions"
+"""Entry points: each gives a `Kind`, or a sequence of them."""
+TOOL: Final = "tool."
+_ALIAS: Final = "actions."
+_SPACES: Final = ("reason.dspy",)
+"""The first words of names that have three."""
+_BRIDGED: Final = ("taofold.bridges.dspy.actions:KINDS",)
+"""Our actions over other people's packages, by name: they are above this layer."""
+_BUILT_IN: Final = (*REASON_KINDS, *LLM_KINDS, *TOOL_KINDS)
+
+
+class Actions(Mapping[str, Kind]):
+    """Actions by name. `tool.NAME` is there for every NAME: whether the tool is, the agent knows.
+
+    Raises:
+        ConfigError: a name occurs twice or cannot be one.
+    """
+
+    def __init__(self, kinds: Iterable[Kind] = _BUILT_IN) -> None:
+        self._kinds: dict[str, Kind] = {}
+        for kind in kinds:
+            _check(kind)
+            if kind.name in self._kinds:
+                raise ConfigError(f"two actions are named {kind.name!r}")
+            self._kinds[kind.name] = kind
+
+    def __getitem__(self, name: str) -> Kind:
+        name = canonical(name)
+        if name.startswith(TOOL) and name != TOOL:
+            return calls(name.removeprefix(TOOL))
+        return self._kinds[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def plus(self, *kinds: Kind) -> "Actions":
+        """These and more."""
+        return Actions((*self._kinds.values(), *kinds))
+
+
+def canonical(name: str) -> str:
+    """`reason.cot` for `actions.reason_cot`."""
+    if not name.startswith(_ALIAS):
+        return name
+    found = name.removeprefix(_ALIAS).replace("_", ".", 1)
+    for space in _SPACES:
+        if found.startswith(f"{space}_"):
+            return f"{space}.{found.removeprefix(f'{space}_')}"
+    return found
+
+
+def alias(name: str) -> str:
+    """`actions.reason_cot` for `reason.cot`."""
+    three = any(name.startswith(f"{space}.") for space in _SPACES)
+    return _ALIAS + name.replace(".", "_", 2 if three else 1)
+
+
+def build_actions_registry(*kinds: Kind, installed: bool = True) -> Actions:
+    """Every action there is: ours, `kinds`, and with `installed` those of other packages.
+
+    Raises:
+        ConfigError: a package brings something that is no action, or takes a name twice.
+    """
+    found = list(_installed()) if installed else []
+    return Actions((*_BUILT_IN, *_bridged(), *found, *kinds))
+
+
+def _bridged() -> Iterator[Kind]:
+    for place in _BRIDGED:
+        module, _, name = place.partition(":")
+        yield from getattr(importlib.import_module(module), name)
+
+
+def _installed() -> Iterator[Kind]:
+    metadata = importlib.import_module("importlib.metadata")
+    entries: Iterable[Any] = metadata.entry_points(group=GROUP)
+    for entry in entries:
+        try:
+            given: Any = entry.load()
+        except Exception as error:
+            raise ConfigError(f"actions {entry.value!r} cannot be loaded: {error}") from error
+        for kind in (given,) if isinstance(given, Kind) else given:
+            if not isinstance(kind, Kind):
+                raise ConfigError(f"{entry.value!r} gives {kind!r}, which is no action")
+            yield kind
+
+
+def _check(kind: Kind) -> None:
+    space, dot, name = kind.name.partition(".")
+    plain = space.isidentifier() and name.replace(".", "_").isidentifier()
+    if not dot or not plain or "_" in space:
+        raise ConfigError(f"{kind.name!r} is no name of an action: it is two words with a dot")
+    if space in ("tool", "actions", "agent", "flow"):
+        raise ConfigError(f"{kind.name!r}: names that begin with {space!r} are given")

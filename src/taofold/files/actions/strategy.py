@@ -1,0 +1,303 @@
+"""How an action runs a strategy: on a task of its own, watched, in a branch of its own.
+
+Watched means: sent to the node's models, kept to its tools and steps, and traced. Effects are
+changed on their way out and results on their way in; what runs inside knows nothing of it. Branches
+of a fork are watched too, and their traces are joined in order.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+
+from taofold.core.effects import (
+    Act,
+    Answer,
+    Ask,
+    Begin,
+    Effect,
+    Fork,
+    Halt,
+    Note,
+    Outlook,
+    Strategy,
+)
+from taofold.core.values import RESERVED, Action, ModelSettings, Observation, Reply
+from taofold.files.actions.kind import Call, Done
+from taofold.files.actions.types import NoType, type_of
+from taofold.reasoning import Offer, Output, Task
+from taofold.reasoning.nested import Inner, alone
+
+_SPARE = 3
+"""Model calls that a node may make beyond its steps: replies that could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a node's file says about the strategy inside it."""
+
+    models: Mapping[str, str] = field(default_factory=dict[str, str])
+    """From roles to the run's models; `executor` also stands for roles not named."""
+    settings: ModelSettings = ModelSettings()
+    seconds: float | None = None
+    """For one call of a model."""
+    allowed: frozenset[str] | None = None
+    """The only tools it may call; None = all."""
+    steps: int | None = None
+    """Turns; the last of them is without tools. Model calls: `_SPARE` more."""
+
+
+@dataclass(slots=True)
+class Trace:
+    """What happened inside."""
+
+    steps: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """As the ReAct seed has them: step, thought, action, action_input, observation."""
+    notes: list[tuple[str, dict[str, Any]]] = field(
+        default_factory=list[tuple[str, dict[str, Any]]]
+    )
+    models: dict[str, str] = field(default_factory=dict[str, str])
+    """Who answered last, by role."""
+    failures: list[str] = field(default_factory=list[str])
+    """What the models' providers said when they failed."""
+
+    def failed(self, name: str, error: str) -> None:
+        """Add how it ended, if it ended without an answer."""
+        self.steps.append(
+            {
+                "step": len(self.steps) + 1,
+                "thought": f"{name} could not be done",
+                "action": name,
+                "action_input": {},
+                "observation": error,
+                "status": "failure",
+            }
+        )
+
+    def joined(self, other: "Trace") -> None:
+        """Add what happened in a branch."""
+        for entry in other.steps:
+            self.steps.append({**entry, "step": len(self.steps) + 1})
+        self.notes += other.notes
+        self.failures += other.failures
+        self.models |= other.models
+
+    def model(self, *roles: str) -> str:
+        """The model that answered in the first of these roles that somebody played, or ""."""
+        return next((self.models[role] for role in roles if role in self.models), "")
+
+
+def watched(strategy: Strategy[Any], rules: Rules, trace: Trace) -> Strategy[Any]:
+    """`strategy`, under `rules`; what it does is added to `trace`."""
+    turns = asked = 0
+    try:
+        effect = next(strategy)
+        while True:
+            asked += isinstance(effect, Ask)
+            if rules.steps is not None and asked > rules.steps + _SPARE:
+                effect = strategy.throw(Halt("max_steps"))
+                continue
+            branches: list[Trace] = []
+            try:
+                result = yield _changed(effect, rules, branches)
+                if isinstance(effect, Begin):
+                    result = _outlook(result, turns, rules.steps)
+                    turns += 1
+                _see(effect, result, trace, branches)
+            except Halt as halt:
+                effect = strategy.throw(halt)
+            else:
+                effect = strategy.send(result)
+    except StopIteration as stop:
+        return stop.value
+    finally:
+        strategy.close()
+
+
+def _changed(effect: Effect, rules: Rules, branches: list[Trace]) -> Effect:
+    match effect:
+        case Ask():
+            model = rules.models.get(effect.role) or rules.models.get("executor", "")
+            return msgspec.structs.replace(
+                effect,
+                model=effect.model or model,
+                settings=rules.settings.over(effect.settings),
+                seconds=rules.seconds if effect.seconds is None else effect.seconds,
+                tolerant=True,
+            )
+        case Act() if rules.allowed is not None:
+            return _kept_to(effect, rules.allowed)
+        case Fork():
+            branches += [Trace() for _ in effect.branches]
+            pairs = zip(effect.branches, branches, strict=True)
+            return Fork(tuple([watched(one, rules, trace) for one, trace in pairs]))
+        case _:
+            return effect
+
+
+def _kept_to(effect: Act, allowed: frozenset[str]) -> Act:
+    """Calls of tools that this node does not have are answered here."""
+    local: list[Observation | None] = list(effect.local)
+    local += [None] * (len(effect.actions) - len(local))
+    for place, action in enumerate(effect.actions):
+        if local[place] is None and action.tool not in allowed and action.tool not in RESERVED:
+            names = ", ".join(sorted(allowed)) or "none"
+            said = f"unknown tool {action.tool!r}; available tools: {names}"
+            local[place] = Observation(said, "failure", refused="unknown")
+    return msgspec.structs.replace(effect, local=tuple(local))
+
+
+def _outlook(outlook: Outlook, turns: int, steps: int | None) -> Outlook:
+    if steps is None or outlook.stop:
+        return outlook
+    if turns >= steps:
+        return msgspec.structs.replace(outlook, stop="max_steps")
+    if turns == steps - 1 and not outlook.wrap_up:
+        return msgspec.structs.replace(outlook, wrap_up="max_steps")
+    return outlook
+
+
+def _see(effect: Effect, result: Any, trace: Trace, branches: list[Trace]) -> None:
+    match effect:
+        case Ask():
+            reply: Reply = result
+            if reply.finish == "error":
+                trace.failures.append(reply.reasoning)
+                raise Halt("error")
+            trace.models[effect.role] = reply.model
+        case Act():
+            for action, observation in zip(effect.actions, result, strict=True):
+                trace.steps.append(entry(len(trace.steps) + 1, effect, action, observation))
+        case Note():
+            trace.notes.append((effect.kind, effect.data))
+        case Fork():
+            for branch in branches:
+                trace.joined(branch)
+        case Begin():
+            pass
+
+
+def entry(number: int, effect: Act, action: Action, observation: Observation) -> dict[str, Any]:
+    """One step as the ReAct seed writes it, and how it went."""
+    return {
+        "step": number,
+        "thought": effect.thought.content,
+        "action": action.tool,
+        "action_input": action.parameters,
+        "observation": observation.result,
+        "status": observation.status,
+    }
+
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+
+STEP_KEYS: Final = frozenset({"thought", "action", "action_input", "observation", "final_answer"})
+"""An `output_format` with these types the steps; only its `final_answer` types the answer."""
+
+
+class Unusable(ValueError):
+    """A key says something that cannot be done; the message says what and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a strategy inside an action ended."""
+
+    output: Any
+    error: str
+    stop: str
+    trace: Trace
+
+    def done(self, value: Any, **state: Any) -> Done:
+        """As the end of the action: the variables are set on success and on failure."""
+        return Done(value, self.error, self.stop, {**state, "reasoning_answer": self.output})
+
+
+def output_of(written: Any) -> Output:
+    """The type of the answer that `output_format` asks for."""
+    if written is None:
+        return Output()
+    if isinstance(written, Mapping) and "final_answer" in written and set(written) <= STEP_KEYS:
+        written = written["final_answer"]
+    try:
+        return Output(type_of(written))
+    except NoType as error:
+        where = f" at {'.'.join(error.path)}" if error.path else ""
+        raise Unusable(f"output_format{where}: {error}") from None
+
+
+def offered(task: Task, names: list[str] | None) -> tuple[Offer, ...]:
+    """The run's tools of these names; all, if nothing is said."""
+    if names is None:
+        return task.offers
+    known = {offer.name: offer for offer in task.offers}
+    missing = [name for name in names if plain(name) not in known]
+    if missing:
+        raise Unusable(f"tools: there is no {missing[0]!r}; there are {', '.join(known) or 'none'}")
+    return tuple(known[name] for name in dict.fromkeys(map(plain, names)))
+
+
+def plain(name: str) -> str:
+    """The tool's own name: `tool.` before it says only that it is one."""
+    return name.removeprefix("tool.")
+
+
+def roles(call: Call[Any], **keys: str) -> dict[str, str]:
+    """From roles to the run's models, by the keys that name them."""
+    return {role: call.models[key] for role, key in keys.items() if key in call.models}
+
+
+def think(
+    inner: Inner,
+    call: Call[Any],
+    name: str,
+    goal: str,
+    *,
+    models: Mapping[str, str],
+    output: Output | None = None,
+    offers: tuple[Offer, ...] = (),
+    instructions: str = "",
+    steps: int | None = None,
+    settings: ModelSettings = ModelSettings(),
+) -> Strategy[Ended]:
+    """Run `inner` on `goal`."""
+    base = call.task
+    own_words = "\n\n".join([part for part in (base.instructions, instructions) if part])
+    task = replace(
+        base,
+        goal=goal,
+        instructions=own_words,
+        offers=offers,
+        output=output or Output(),
+        native=base.native and bool(offers) and not models,
+        ask_user=False,
+        data={},
+    )
+    trace = Trace()
+    allowed = frozenset([offer.name for offer in offers])
+    rules = Rules(models, settings, call.seconds, allowed, steps)
+
+    def inside(task: Task) -> Strategy[Answer]:
+        answer: Any = yield from watched(inner(task), rules, trace)
+        if isinstance(answer, Answer) and answer.stop == "error" and not answer.error:
+            failures = trace.failures[-1:] or ["the strategy gave up"]
+            return Answer(answer.output, "error", f"the model could not be asked: {failures[0]}")
+        return answer if isinstance(answer, Answer) else Answer(answer)
+
+    solved = yield from alone(inside, task, name, node=call.node)
+    answer = solved.answer
+    if solved.good:
+        return Ended(answer.output, "", "", trace)
+    trace.failed(name, solved.error)
+    # What a node's own bound stopped is the node's failure, not the end of the run.
+    if solved.limit and not (steps is not None and solved.limit == "max_steps"):
+        return Ended(answer.output, "", solved.limit, trace)
+    said = solved.error
+    if solved.limit and solved.limit not in said:
+        said = f"{solved.limit}: {said}"
+    return Ended(answer.output, said, "", trace)

@@ -1,0 +1,147 @@
+"""Actions that call one of the run's tools, and the tools behind our own: memory, wait, approve.
+
+Actions call tools of the run so that policy, tiers and approvals apply.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from taofold.core.effects import Act, Strategy
+from taofold.core.values import Action, Observation, Thought
+from taofold.files.actions.kind import Call, Done, Kind, Open
+from taofold.tools import Outcome, RunContext, Tool
+from taofold.tools.tool import make
+
+WAIT: Final = "flow.wait"
+APPROVE: Final = "flow.approve"
+LONGEST: Final = 600.0
+"""Seconds that a flow may wait before it tries again."""
+
+
+def store(ctx: RunContext[Any], key: str, value: Any) -> Outcome:
+    """Keep a value under a name for the rest of the run.
+
+    Args:
+        ctx: Of the call.
+        key: The name.
+        value: Any JSON value.
+    """
+    return Outcome(f"stored {key!r}", extraction=key, update=(f"memory.{key}", value))
+
+
+def recall(ctx: RunContext[Any], key: str, default: Any = None) -> Outcome:
+    """Get what was kept under a name.
+
+    Args:
+        ctx: Of the call.
+        key: The name.
+        default: What to return if nothing was kept.
+    """
+    place = f"memory.{key}"
+    if place in ctx.data:
+        return Outcome(ctx.data[place])
+    if default is not None:
+        return Outcome(default)
+    known = [name[7:] for name in ctx.data if name.startswith("memory.")]
+    return Outcome(f"nothing is kept as {key!r}; kept are {known}", "failure")
+
+
+async def _wait(seconds: float) -> str:
+    """Wait before the next attempt.
+
+    Args:
+        seconds: How long.
+    """
+    await asyncio.sleep(min(seconds, LONGEST))
+    return f"waited {seconds:g} s"
+
+
+def _approve(node: str, question: str = "") -> str:
+    """Ask a person for a go-ahead.
+
+    Args:
+        node: The node that wants to go on.
+        question: What the person should know.
+    """
+    return f"{node} may go on"
+
+
+def memory() -> tuple[Tool, ...]:
+    """`memory.store` and `memory.recall`: values in the run's state."""
+    return (
+        make(store, name="memory.store", effect="idempotent", tier=1, reversible=True,
+             thread=False, toolset="memory"),
+        make(recall, name="memory.recall", effect="read", thread=False, toolset="memory"),
+    )  # fmt: skip
+
+
+def wait() -> Tool:
+    """Lets a flow wait between attempts; on resume it does not wait again."""
+    return make(_wait, name=WAIT, effect="read", timeout=LONGEST + 1, toolset="flow")
+
+
+def approve() -> Tool:
+    """Stops until a person said yes: tier 3, so no dial skips it."""
+    return make(
+        _approve, name=APPROVE, effect="read", tier=3, thread=False, toolset="flow",
+        preview=lambda p: f"{p.get('node')}: {p.get('question') or 'go on?'}",
+    )  # fmt: skip
+
+
+_SAID: Final = "the flow says so"
+
+
+def perform(
+    node: str, tool: str, parameters: Mapping[str, Any], thought: str = ""
+) -> Strategy[Observation]:
+    """Call `tool` once, as a step of its own. Whoever wrote the flow planned the call."""
+    why = Thought(thought or f"The next node of the flow is {node}.", "progress", synthesized=True)
+    action = Action(tool, dict(parameters), _SAID)
+    observations: tuple[Observation, ...] = yield Act(why, (action,), planned=True)
+    return observations[0]
+
+
+def done(observation: Observation) -> Done:
+    """What came back, as the end of an action."""
+    if observation.status in ("success", "partial"):
+        return Done(observation.result)
+    said = observation.result
+    text = said if isinstance(said, str) else observation.extraction or repr(said)
+    return Done(said, error=text or observation.status)
+
+
+def _run(tool: str, call: Call[Any]) -> Strategy[Done]:
+    parameters: dict[str, Any] = dict(call.keys.model_extra or {})
+    if call.seconds is not None:
+        parameters.setdefault("timeout_s", call.seconds)
+    observation = yield from perform(call.node, tool, parameters, call.thought)
+    return done(observation)
+
+
+def calls(tool: str, name: str = "", description: str = "") -> Kind:
+    """The action that calls `tool` with the keys under `with`."""
+    return Kind(
+        name or f"tool.{tool}",
+        description or f"Call the tool {tool}.",
+        Open,
+        partial(_run, tool),
+        tools=(tool,),
+    )
+
+
+BUILT_IN: Final[tuple[Kind, ...]] = (
+    calls("list_files", "file.list", "List the files of a directory below the work root."),
+    calls("read_file", "file.read", "Read a file below the work root."),
+    calls("search", "file.search", "Search the files below the work root."),
+    calls("write_file", "file.write", "Write a file below the work root."),
+    calls("edit_file", "file.edit", "Replace an exact text in a file."),
+    calls("run_command", "command.run", "Run a program, contained where that works."),
+    calls("memory.store", "memory.store", "Keep a value under a name for the rest of the run."),
+    calls("memory.recall", "memory.recall", "Get what was kept under a name."),
+    calls("http.get", "http.get", "Get a page of the public web."),
+    calls("web.search", "web.search", "Search the web, or what the backend searches."),
+    calls("web.scrape", "web.scrape", "Get the readable text of a page."),
+    calls("ask_user", "person.ask", "Ask the person a question and wait for the answer."),
+)

@@ -1,0 +1,136 @@
+"""Types as people write them in files: `str`, `list[int]`, `{name: str}`, or JSON Schema. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Optional
+
+from pydantic import ConfigDict, Field, create_model
+
+from taofold.core.values import JSON
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+
+PLAIN: Final[dict[str, Any]] = {
+    "any": Any,
+    "bool": bool,
+    "boolean": bool,
+    "dict": dict[str, Any],
+    "float": float,
+    "int": int,
+    "integer": int,
+    "list": list[Any],
+    "null": type(None),
+    "number": float,
+    "object": dict[str, Any],
+    "str": str,
+    "string": str,
+    "array": list[Any],
+}
+_LIST: Final = re.compile(r"(?:list|array)\[(.+)\]")
+_DICT: Final = re.compile(r"dict\[\s*str\s*,(.+)\]")
+_SCHEMA: Final = frozenset({"type", "properties", "enum", "items"})
+_KNOWN: Final = _SCHEMA | {"required", "description", "title", "default", "additionalProperties"}
+
+
+class NoType(ValueError):
+    """What was written is no type. `path` is where in it."""
+
+    def __init__(self, message: str, path: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+def type_of(written: JSON, name: str = "Answer", path: tuple[str, ...] = ()) -> Any:
+    """The Python type for Pydantic.
+
+    Raises:
+        NoType: it is none.
+    """
+    if isinstance(written, str):
+        return _named(written.strip(), path)
+    if isinstance(written, list) and len(written) == 1:
+        return list[type_of(written[0], name, (*path, "0"))]  # type: ignore[misc]
+    if isinstance(written, dict):
+        if _is_schema(written):
+            return _of_schema(written, name, path)
+        return record(written, name, path)
+    raise NoType(f"{written!r} is no type; known are {', '.join(PLAIN)}, list[…], a mapping", path)
+
+
+def record(fields: Mapping[Any, Any], name: str, path: tuple[str, ...] = ()) -> Any:
+    """A record of named, typed fields; a `?` at the end of a name makes it optional."""
+    made: dict[str, Any] = {}
+    for key, inner in fields.items():
+        said = str(key)
+        optional, plain = said.endswith("?"), said.removesuffix("?")
+        place = (*path, said)
+        _check_name(plain, place)
+        kind = type_of(inner, f"{name}_{plain}", place)
+        made[plain] = (Optional[kind], None) if optional else (kind, ...)  # noqa: UP045 - a value
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **made)
+
+
+def _named(text: str, path: tuple[str, ...]) -> Any:
+    if text.endswith("?"):
+        return Optional[_named(text[:-1].strip(), path)]  # noqa: UP045 - a value
+    if " | " in text:
+        kinds = [_named(part.strip(), path) for part in text.split(" | ")]
+        union = kinds[0]
+        for kind in kinds[1:]:
+            union = union | kind
+        return union
+    if text in PLAIN:
+        return PLAIN[text]
+    if inner := _LIST.fullmatch(text):
+        return list[_named(inner[1].strip(), path)]  # type: ignore[misc]
+    if inner := _DICT.fullmatch(text):
+        return dict[str, _named(inner[1].strip(), path)]  # type: ignore[misc]
+    raise NoType(
+        f"unknown type {text!r}; known are {', '.join(PLAIN)}, list[…], dict[str, …]", path
+    )
+
+
+def _is_schema(written: Mapping[Any, Any]) -> bool:
+    return (
+        isinstance(written.get("type"), str | list)
+        and set(written) <= _KNOWN
+        and (written["type"] not in ("str", "int", "float", "bool") or len(written) > 1)
+    )
+
+
+def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> Any:
+    if "enum" in schema:
+        return Literal[tuple(schema["enum"])]
+    kind = schema["type"]
+    if isinstance(kind, list):
+        kinds = [_of_schema({**schema, "type": one}, name, path) for one in kind]
+        union = kinds[0]
+        for one in kinds[1:]:
+            union = union | one
+        return union
+    if kind == "array" and "items" in schema:
+        return list[type_of(schema["items"], name, (*path, "items"))]  # type: ignore[misc]
+    if kind == "object" and "properties" in schema:
+        required = schema.get("required", [])
+        made: dict[str, Any] = {}
+        for key, inner in schema["properties"].items():
+            place = (*path, "properties", str(key))
+            _check_name(str(key), place)
+            type_ = type_of(inner, f"{name}_{key}", place)
+            said = inner.get("description") if isinstance(inner, dict) else None
+            default = ... if key in required else None
+            made[str(key)] = (
+                type_ if key in required else Optional[type_],  # noqa: UP045 - a value
+                Field(default, description=said),
+            )
+        return create_model(name, __config__=ConfigDict(extra="forbid"), **made)
+    return _named(str(kind), path)
+
+
+def _check_name(name: str, path: tuple[str, ...]) -> None:
+    if not name.isidentifier() or name.startswith(("_", "model_")):
+        raise NoType(f"{name!r} cannot be the name of a field", path)

@@ -1,0 +1,251 @@
+"""`web.search` and `web.scrape` over a backend that can be exchanged.
+
+There is no search without a backend: a package brings one through the entry points of group
+`taofold.search`, code through `register_search`, and `folder:DIR` searches text files.
+"""
+
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+from taofold.core.errors import ConfigError
+from taofold.tools import Outcome, Tool
+from taofold.tools.http import Web
+from taofold.tools.tool import make
+
+GROUP: Final = "taofold.search"
+HINT: Final = (
+    "no search backend is configured: say `settings: {search: NAME}` in the agent file "
+    "(`folder:DIR` searches text files below DIR; others come with packages or with "
+    "taofold.files.actions.web.register_search)"
+)
+_MOST: Final = 20
+_SNIPPET: Final = 300
+_CHARS: Final = 16_000
+_LARGE: Final = 1 << 20
+_WORD: Final = re.compile(r"\w{2,}")
+_SUFFIXES: Final = (".md", ".txt", ".rst", ".html", ".htm")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One result of a search."""
+
+    title: str
+    url: str
+    snippet: str = ""
+
+
+class Search(Protocol):
+    """A backend. It raises `OSError` or `ValueError` for what it cannot do."""
+
+    async def search(self, query: str, limit: int) -> list[Hit]:
+        """At most `limit` hits, best first."""
+        ...
+
+    async def page(self, url: str) -> str | None:
+        """The text or HTML of a page it knows itself; None = get it from the web."""
+        ...
+
+
+Factory: TypeAlias = Callable[[str, Path], Search]
+"""`(what stands after the colon, the work root) -> backend`. Raises `ConfigError`."""
+_registered: Final[dict[str, Factory]] = {}
+
+
+def register_search(name: str, factory: Factory) -> None:
+    """Let `search: name` or `name:argument` mean what `factory` makes."""
+    _registered[name] = factory
+
+
+class Folder:
+    """Searches the text files below a directory, by how often they hold the words."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+
+    async def search(self, query: str, limit: int) -> list[Hit]:
+        """The files with the most of the words, then the most often."""
+        words = {word.lower() for word in _WORD.findall(query)}
+        found: list[tuple[int, int, str, Hit]] = []
+        for path in self._files():
+            text = readable(self._text(path))
+            lower = text.lower()
+            counts = [lower.count(word) for word in words]
+            if not any(counts):
+                continue
+            name = path.relative_to(self.root).as_posix()
+            hit = Hit(_title(text, name), f"folder:{name}", _around(text, words))
+            found.append((-sum(map(bool, counts)), -sum(counts), name, hit))
+        return [one[3] for one in sorted(found, key=lambda one: one[:3])[:limit]]
+
+    async def page(self, url: str) -> str | None:
+        """The file behind a hit."""
+        name = url.removeprefix("folder:")
+        if name == url:
+            return None
+        path = (self.root / name).resolve()
+        if not path.is_relative_to(self.root) or path.suffix not in _SUFFIXES:
+            raise ValueError(f"{url!r} is not of this folder")
+        return self._text(path)
+
+    def _files(self) -> Iterable[Path]:
+        for path in sorted(self.root.rglob("*")):
+            hidden = any(part.startswith(".") for part in path.relative_to(self.root).parts)
+            if hidden or path.suffix not in _SUFFIXES:
+                continue
+            if path.resolve().is_relative_to(self.root):
+                yield path
+
+    def _text(self, path: Path) -> str:
+        with path.open("rb") as file:
+            return file.read(_LARGE).decode("utf-8", "replace")
+
+
+def backend(name: str, root: Path) -> Search | None:
+    """The backend that `name` means; None for "".
+
+    Raises:
+        ConfigError: there is none of this name.
+    """
+    kind, _, argument = name.partition(":")
+    if not kind:
+        return None
+    if kind in _registered:
+        return _registered[kind](argument, root)
+    if kind == "folder":
+        place = (root / argument).resolve()
+        if not place.is_relative_to(root.resolve()) or not place.is_dir():
+            raise ConfigError(f"{argument!r} is no directory inside the work root {str(root)!r}")
+        return Folder(place)
+    metadata = importlib.import_module("importlib.metadata")
+    for entry in metadata.entry_points(group=GROUP):
+        if entry.name == kind:
+            factory: Factory = entry.load()
+            return factory(argument, root)
+    raise ConfigError(f"there is no search backend {kind!r}; {HINT}")
+
+
+class Pages:
+    """The two tools over one backend."""
+
+    def __init__(self, search: Search | None, web: Web) -> None:
+        self.backend, self.web = search, web
+
+    async def search(self, query: str, limit: int = 5) -> Outcome:
+        """Search the web.
+
+        Args:
+            query: What to look for.
+            limit: How many hits, at most 20.
+        """
+        if self.backend is None:
+            return Outcome(HINT, "failure", "no search backend")
+        try:
+            hits = await self.backend.search(query, max(1, min(limit, _MOST)))
+        except (OSError, ValueError) as error:
+            return Outcome(f"the search failed: {error}", "failure")
+        said = f"{len(hits)} hits for {query!r}" + (f", first {hits[0].url}" if hits else "")
+        return Outcome([asdict(hit) for hit in hits], extraction=said)
+
+    async def scrape(self, url: str, max_chars: int = 8_000) -> Outcome:
+        """Get the readable text of a page.
+
+        Args:
+            url: Of a hit, or another address of the public web.
+            max_chars: How much of it, at most 16,000 characters.
+        """
+        try:
+            page = await self.backend.page(url) if self.backend is not None else None
+        except (OSError, ValueError) as error:
+            return Outcome(f"{url!r} cannot be had: {error}", "failure")
+        if page is None:
+            got = await self.web.get(url)
+            if got.status in ("failure", "timeout"):
+                return got
+            page = str(got.value)
+        text = readable(page)
+        most = max(1, min(max_chars, _CHARS))
+        return Outcome(text[:most], "partial" if len(text) > most else "success", _title(text, url))
+
+
+def web_tools(search: Search | None = None, web: Web | None = None) -> tuple[Tool, ...]:
+    """`web.search` and `web.scrape`."""
+    pages = Pages(search, web or Web())
+    return (
+        make(pages.search, name="web.search", effect="read", toolset="web"),
+        make(pages.scrape, name="web.scrape", effect="read", toolset="web"),
+    )
+
+
+class _Text(HTMLParser):
+    """What a person would read."""
+
+    _SILENT: Final = frozenset({"script", "style", "noscript", "template", "svg", "head"})
+    _BLOCKS: Final = frozenset(
+        [
+            "p",
+            "div",
+            "br",
+            "li",
+            "ul",
+            "ol",
+            "tr",
+            "table",
+            "section",
+            "article",
+            "h1",
+            "h2",
+            "h3",
+            "h4",
+            "h5",
+            "h6",
+            "pre",
+        ]
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._silent = 0
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self._silent += tag in self._SILENT
+        if tag in self._BLOCKS:
+            self.parts.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._SILENT and self._silent:
+            self._silent -= 1
+        if tag in self._BLOCKS:
+            self.parts.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.parts.append(data)
+
+
+def readable(page: str) -> str:
+    """The text of a page of HTML; other text as it is."""
+    if "<html" not in page[:2000].lower() and "<body" not in page[:2000].lower():
+        return page
+    parser = _Text()
+    parser.feed(page)
+    lines = [" ".join(line.split()) for line in "".join(parser.parts).split("\n")]
+    return "\n".join([line for line in lines if line])
+
+
+def _title(text: str, default: str) -> str:
+    first = next((line for line in text.splitlines() if line.strip()), default)
+    return first.strip("# ").strip()[:120]
+
+
+def _around(text: str, words: set[str]) -> str:
+    lower = text.lower()
+    first = min([place for word in words if (place := lower.find(word)) >= 0], default=0)
+    start = max(0, first - _SNIPPET // 3)
+    return " ".join(text[start : start + _SNIPPET].split())

@@ -1,0 +1,176 @@
+"""From an agent file to an `Agent`. **It imports what the file names**."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from taofold.agent import Agent
+from taofold.core.errors import ConfigError
+from taofold.files.actions.types import type_of
+from taofold.files.agent import OUTPUTS, AgentFile, CommandOptions, FilesOptions, ToolUse, specs
+from taofold.files.config import Config
+from taofold.files.document import Fault, refuse
+from taofold.files.references import load
+from taofold.files.tools import InlineTool, make_inline, make_server
+from taofold.policy import Limits
+from taofold.tools.command import command_tool
+from taofold.tools.files import file_tools
+
+
+def build(file: AgentFile, config: Config, root: Path, *, network: bool = False) -> Agent[Any, Any]:
+    """The agent, whose built-in tools work below `root`.
+
+    Raises:
+        ExceptionGroup: every tool or type that cannot be had.
+    """
+    keys, folder = file.keys, file.document.folder
+    faults: list[Fault] = []
+    tools = listed(file, root, faults, [], network=network)
+    output: Any = str
+    try:
+        output = output_type(keys.output, folder)
+    except ConfigError as error:
+        faults.append(file.document.fault(("output",), str(error)))
+    agent = Agent[Any, Any](
+        specs(keys.model) if keys.model else config.model,
+        output=output,
+        name=keys.name,
+        description=keys.description,
+        instructions=keys.instructions,
+        tools=tuple(tools),
+        discover=_folders(file, faults),
+        strategy=keys.strategy,
+        limits=replace(Limits(), **{**config.limits.given(), **keys.limits.given()}),
+        policy=file.policy,
+        models={role: specs(models) for role, models in keys.models.items()},
+        ask_user=keys.ask_user,
+        strict=config.strict if keys.strict is None else keys.strict,
+        research=keys.research,
+        on_denial=keys.on_denial,
+        cache=keys.cache,
+        max_tokens=keys.max_tokens,
+        temperature=keys.temperature,
+        top_p=keys.top_p,
+        effort=keys.effort,
+        prompt_cache=keys.prompt_cache,
+        service_tier=keys.service_tier,
+        extra=keys.extra,
+    )
+    if not faults:
+        faults = _made(agent, file)
+    if faults:
+        refuse(faults, f"{file.document.source} cannot be used")
+    return agent
+
+
+def listed(
+    file: AgentFile, root: Path, faults: list[Fault], seen: list[Any], *, network: bool
+) -> list[Any]:
+    """The tools and servers that the file lists, without those in `seen`, which grows by them."""
+    folder = file.document.folder
+    found: list[Any] = []
+    for index, use in enumerate(file.tools):
+        if _new((use, folder), seen):
+            try:
+                found += _tools(use, root, folder, network)
+            except ConfigError as error:
+                faults.append(file.document.fault(("tools", index), str(error)))
+    for name, keys in file.keys.mcp.items():
+        if _new((name, keys), seen):
+            try:
+                server = make_server(name, keys, root)
+                if not faults:
+                    len(server)  # asked for its tools now: what is wrong is said at its line
+                found.append(server)
+            except ConfigError as error:
+                faults.append(file.document.fault(("mcp", name), str(error)))
+    return found
+
+
+def _folders(file: AgentFile, faults: list[Fault]) -> tuple[Path, ...]:
+    """The directories and files of `discover`, all below the file's own directory."""
+    found: list[Path] = []
+    for index, name in enumerate(file.keys.discover):
+        try:
+            path = inside(file.document.folder, name)
+        except ConfigError as error:
+            faults.append(file.document.fault(("discover", index), str(error)))
+            continue
+        if not path.exists():
+            faults.append(
+                file.document.fault(("discover", index), f"there is no file or directory {name!r}")
+            )
+        found.append(path)
+    return tuple(found)
+
+
+def _new(one: Any, seen: list[Any]) -> bool:
+    if one in seen:
+        return False
+    seen.append(one)
+    return True
+
+
+def output_type(name: str | dict[str, Any], folder: Path) -> Any:
+    """The type of the answer.
+
+    Raises:
+        ConfigError: it is no type, or cannot be imported.
+    """
+    if not isinstance(name, str):
+        return type_of(name)
+    if name in OUTPUTS:
+        return OUTPUTS[name]
+    found = load(name, folder)
+    if not isinstance(found, type) and not hasattr(found, "__origin__"):
+        raise ConfigError(f"{name!r} is {found!r}, not a type")
+    return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
+    match use.options:
+        case FilesOptions():
+            return [file_tools(inside(root, use.options.root), use.options.write)]
+        case CommandOptions():
+            place, options = inside(root, use.options.root), use.options
+            return [
+                command_tool(
+                    place,
+                    network=network,
+                    timeout=options.timeout,
+                    longest=options.longest,
+                )
+            ]
+        case InlineTool():
+            return [make_inline(use.options, root, network=network)]
+        case None:
+            found = load(use.name, folder)
+            return list(found) if isinstance(found, list | tuple) else [found]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def inside(root: Path, relative: str) -> Path:
+    """`relative` below `root`: a project's file may narrow the work root, never leave it.
+
+    Raises:
+        ConfigError: it leads out.
+    """
+    base = root.resolve()
+    path = (base / relative).resolve()
+    if not path.is_relative_to(base):
+        raise ConfigError(f"{relative!r} leads out of {str(base)!r}")
+    return path
+
+
+def _made(agent: Agent[Any, Any], file: AgentFile) -> list[Fault]:
+    try:
+        names = agent.toolset.names
+        agent.answer  # noqa: B018 - made here, so that its faults are found now
+    except ExceptionGroup as group:
+        return [file.document.fault(("tools",), str(one)) for one in group.exceptions]
+    except ConfigError as error:
+        return [file.document.fault((), str(error))]
+    unknown = [name for name in file.keys.limits.per_tool if name not in names]
+    return [
+        file.document.fault(("limits", "per_tool", name), f"there is no tool {name!r}")
+        for name in unknown
+    ]

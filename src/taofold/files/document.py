@@ -1,0 +1,154 @@
+"""A YAML file as plain values, with the line of every key; its check against a model; its faults.
+
+Knows nothing about what the keys mean.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from taofold.core.errors import ConfigError
+from taofold.core.text import near
+from taofold.core.value import is_object
+from taofold.log.formats import fields as yaml
+from taofold.log.formats.fields import spelled
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One mistake. `line` counts from 1, 0 = unknown; `path` is the key, as in `tools[1]`."""
+
+    source: str
+    message: str
+    path: str = ""
+    line: int = 0
+    hint: str = ""
+
+    @property
+    def place(self) -> str:
+        """File, line and key, as far as they are known."""
+        where = f"{self.source}:{self.line}" if self.line else self.source
+        return f"{where}: {self.path}" if self.path else where
+
+    @property
+    def text(self) -> str:
+        """The message with its hint."""
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}"
+
+
+def refuse(faults: Sequence[Fault], what: str) -> NoReturn:
+    """Raise all faults at once.
+
+    Raises:
+        ExceptionGroup: one `ConfigError` for each fault.
+    """
+    raise ExceptionGroup(what, [ConfigError(one.text, path=one.place) for one in faults])
+
+
+_LARGEST: Final = 1 << 20
+"""Bytes of a file that a person may have written."""
+
+Keys = TypeVar("Keys", bound="Strict")
+Place = tuple[str | int, ...]
+
+
+class Strict(BaseModel):
+    """Keys of a file: unknown ones are errors, and a text is never taken for a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file that could be read. `source` is its name as the user gave it."""
+
+    source: str
+    text: str
+    value: dict[str, Any]
+    folder: Path = Path()
+
+    def fault(self, place: Place, message: str, hint: str = "") -> Fault:
+        """A fault at the key `place`."""
+        return Fault(self.source, message, spelled(place), yaml.line(self.text, place), hint)
+
+
+def load(path: Path, source: str = "") -> tuple[Document | None, list[Fault]]:
+    """The file as a document, or why it cannot be read."""
+    source = source or str(path)
+    try:
+        body = path.read_bytes()
+    except OSError as error:
+        return None, [Fault(source, f"cannot be read: {error.strerror or error}")]
+    if len(body) > _LARGEST:
+        return None, [Fault(source, f"is too large: {len(body)} bytes, at most {_LARGEST}")]
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return None, [Fault(source, f"is not UTF-8: {error}")]
+    return parse(text, source, path.parent)
+
+
+def parse(text: str, source: str, folder: Path = Path()) -> tuple[Document | None, list[Fault]]:
+    """The text as a document: one mapping."""
+    try:
+        documents = yaml.load(text, source)
+    except ConfigError as error:
+        place, _, rest = str(error).partition(": ")
+        name, _, line = place.rpartition(":")
+        known = int(line) if name and line.isdigit() else 0
+        return None, [Fault(source, rest or str(error), line=known)]
+    if len(documents) > 1:
+        return None, [Fault(source, f"holds {len(documents)} YAML documents, one is read")]
+    value: Any = documents[0] if documents else None
+    if value is None:
+        value = {}
+    if not is_object(value):
+        return None, [Fault(source, "is not a mapping of keys to values", line=1)]
+    mapping = {str(key): inner for key, inner in value.items()}
+    return Document(source, text, mapping, folder), []
+
+
+def check(
+    document: Document, model: type[Keys], value: Any = None, place: Place = ()
+) -> tuple[Keys | None, list[Fault]]:
+    """`value` (the whole document, if none is given) as a `model`, or everything wrong with it."""
+    given = document.value if value is None and not place else value
+    try:
+        return model.model_validate(given), []
+    except ValidationError as error:
+        return None, [_fault(document, model, one, place) for one in error.errors()]
+
+
+def _fault(document: Document, model: type[BaseModel], error: ErrorDetails, place: Place) -> Fault:
+    inner = error["loc"]
+    if error["type"] == "extra_forbidden":
+        key = str(inner[-1])
+        hint = near(key, _keys(model, inner))
+        return document.fault((*place, *inner), f"unknown key {key!r}", hint)
+    if error["type"] == "missing":
+        return document.fault((*place, *inner), f"the key {str(inner[-1])!r} is missing")
+    said = error["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
+    return document.fault((*place, *inner), f"{said}, not {_short(error['input'])}")
+
+
+def _keys(model: type[BaseModel], inner: Sequence[str | int]) -> list[str]:
+    """The keys that are known beside the last of `inner`."""
+    for part in inner[:-1]:
+        field = model.model_fields.get(str(part))
+        options = (field.annotation, *get_args(field.annotation)) if field else ()
+        inside = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
+        if inside:
+            model = inside[0]
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

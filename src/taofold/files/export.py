@@ -1,0 +1,286 @@
+"""What is written of agents and flows: files again, the JSON Schema for editors, Mermaid pictures.
+
+Only what a file can say is written; the rest is refused, never left out in silence. The schema is
+made from what also checks the files.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+from taofold.agent import Agent
+from taofold.core.errors import ConfigError
+from taofold.files.actions import Actions, build_actions_registry
+from taofold.files.actions.registry import alias
+from taofold.files.agent import NOT_IN_FILES, OUTPUTS, AgentFile
+from taofold.files.flow.flow import END, Flow, FlowKeys, Node, NodeKeys
+from taofold.log.formats import fields as yaml
+from taofold.policy import Limits, Policy
+from taofold.tools import Tool
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+
+HINT: Final = "# yaml-language-server: $schema=.taofold/agent.schema.json\n"
+"""The line that lets an editor complete and check the file."""
+_PLAIN: Final = [
+    "name",
+    "description",
+    "instructions",
+    "ask_user",
+    "strict",
+    "research",
+    "on_denial",
+    "cache",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "effort",
+    "prompt_cache",
+    "service_tier",
+    "extra",
+]
+_SILENT: Final = frozenset({"deps_type", "log", "approve"})
+
+
+def dump(what: AgentFile | Agent[Any, Any]) -> str:
+    """The YAML of an agent file.
+
+    Raises:
+        ConfigError: a file cannot say it.
+    """
+    value = what.document.value if isinstance(what, AgentFile) else described(what)
+    return HINT + yaml.dump(value)
+
+
+def described(agent: Agent[Any, Any]) -> dict[str, Any]:
+    """The keys of an agent file that describes `agent`.
+
+    Raises:
+        ConfigError: a file cannot say it.
+    """
+    written: Mapping[str, Any] | None = getattr(agent.strategy, "written", None)
+    if written is not None:
+        return dict(written)
+    _refuse(agent)
+    said: dict[str, Any] = {"model": _models(agent.model, "model")}
+    default = Agent[Any, Any]("")
+    for name in _PLAIN:
+        if getattr(agent, name) != getattr(default, name):
+            said[name] = getattr(agent, name)
+    # A file's default is the configuration's, so that what Python said must stand there.
+    said["strict"] = agent.strict
+    if agent.strategy != "react":
+        if not isinstance(agent.strategy, str):
+            raise ConfigError("a strategy that is a function has no name", path="strategy")
+        said["strategy"] = agent.strategy
+    if agent.output is not str:
+        said["output"] = _type(agent.output)
+    if agent.tools:
+        said["tools"] = [_tool(one, place) for place, one in enumerate(agent.tools)]
+    if agent.discover:
+        paths = agent.discover
+        several = [paths] if isinstance(paths, str | Path) else list(paths)
+        said["discover"] = [str(path) for path in several]
+    limits = _limits(agent.limits)
+    if limits:
+        said["limits"] = limits
+    if agent.models:
+        said["models"] = {role: _models(m, f"models.{role}") for role, m in agent.models.items()}
+    return {name: said[name] for name in sorted(said, key=_order)}
+
+
+def _order(name: str) -> tuple[int, str]:
+    first = ("name", "description", "model", "instructions", "tools", "output", "limits")
+    return (first.index(name) if name in first else len(first), name)
+
+
+def _refuse(agent: Agent[Any, Any]) -> None:
+    default = Agent[Any, Any]("")
+    for name, why in NOT_IN_FILES.items():
+        if name not in _SILENT and getattr(agent, name) != getattr(default, name):
+            raise ConfigError(f"cannot be written to a file: {why}", path=name)
+    if agent.policy != Policy():
+        raise ConfigError("write the policy to a policy file and name that", path="policy")
+
+
+def _models(spec: Any, path: str) -> Any:
+    if isinstance(spec, str | dict):
+        return spec
+    if isinstance(spec, list | tuple) and all(isinstance(one, str | dict) for one in spec):
+        return spec[0] if len(spec) == 1 else list(spec)
+    raise ConfigError(f"{spec!r} is an object; a file names models", path=path)
+
+
+def _limits(limits: Limits) -> dict[str, Any]:
+    default = Limits()
+    return {
+        one.name: dict(value) if isinstance(value := getattr(limits, one.name), Mapping) else value
+        for one in fields(Limits)
+        if getattr(limits, one.name) != getattr(default, one.name)
+    }
+
+
+def _type(output: Any) -> str:
+    for name, known in OUTPUTS.items():
+        if output is known:
+            return name
+    return _name(output, "output")
+
+
+def _tool(thing: Any, place: int) -> str:
+    path = f"tools.{place}"
+    if isinstance(thing, Tool):
+        thing = thing.function
+    return _name(thing, path)
+
+
+def _name(thing: Any, path: str) -> str:
+    module, name = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")
+    if not module or not name or "<" in name or module == "__main__":
+        raise ConfigError(f"{thing!r} has no name that can be imported", path=path)
+    return f"{module}:{name}"
+
+
+TITLE: Final = "taofold agent file"
+_NODE: Final = {"$ref": "#/$defs/NodeKeys"}
+
+
+def published(actions: Actions | None = None) -> dict[str, Any]:
+    """The schema. A file without `nodes` is an agent, one with them a flow."""
+    actions = build_actions_registry() if actions is None else actions
+    schema = FlowKeys.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
+    node = NodeKeys.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
+    definitions: dict[str, Any] = schema.setdefault("$defs", {})
+    definitions |= node.pop("$defs", {})
+    definitions["NodeKeys"] = node
+    nodes = {"type": "array", "items": _NODE}
+    schema["properties"]["nodes"] |= nodes
+    node["properties"]["steps"] |= nodes
+    branches = definitions["Parallel"]["properties"]["branches"]
+    branches["additionalProperties"] = {"anyOf": [nodes, {"type": "object"}]}
+    names = [*actions, *(alias(name) for name in actions)]
+    for key in ("uses", "action"):
+        open_ = {"type": "string", "pattern": "^(actions\\.tool_|tool\\.|agent\\.|flow\\.)"}
+        node["properties"][key] = {"anyOf": [{"enum": names}, open_]}
+    node["allOf"] = [_keyed(name, actions, definitions) for name in actions]
+    schema.pop("required", None)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": TITLE,
+    }
+
+
+def _keyed(name: str, actions: Actions, definitions: dict[str, Any]) -> dict[str, Any]:
+    """What `with` may hold when the node uses this action."""
+    kind = actions[name]
+    keys = kind.keys.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
+    definitions |= keys.pop("$defs", {})
+    known = {"enum": [name, alias(name)]}
+    used = [{"properties": {key: known}, "required": [key]} for key in ("uses", "action")]
+    shown = {key: _or_template(value) for key, value in keys.get("properties", {}).items()}
+    return {
+        "if": {"anyOf": used},
+        "then": {"properties": {"with": {**keys, "properties": shown}}},
+    }
+
+
+def _or_template(schema: dict[str, Any]) -> dict[str, Any]:
+    """Any value may also be a template."""
+    if schema.get("type") == "string" or not schema:
+        return schema
+    template = {"type": "string", "pattern": "\\{[{%]"}
+    kept = {key: value for key, value in schema.items() if key in ("title", "description")}
+    return {**kept, "anyOf": [schema, template]}
+
+
+_LONGEST: Final = 60
+_START: Final = "start_"
+_END: Final = "end_"
+
+
+def mermaid(flow: Flow) -> str:
+    """The flow as a Mermaid flowchart, top to bottom. Dashed: what happens on errors."""
+    lines = ["flowchart TD", f"  {_START}([{_quoted(flow.name)}])", f"  {_END}([end])"]
+    lines += _boxes(flow.nodes, "  ")
+    lines.append(f"  {_START} --> {_id(flow.nodes[0])}")
+    lines += _ways(flow.nodes, _END)
+    return "\n".join(lines) + "\n"
+
+
+def _boxes(nodes: Sequence[Node], pad: str) -> Iterator[str]:
+    for node in nodes:
+        if node.inner:
+            yield f"{pad}subgraph {_id(node)}[{_quoted(_title(node))}]"
+            for name, inner in node.inner:
+                if name:
+                    yield f"{pad}  subgraph {_id(node)}_{_safe(name)}[{_quoted(name)}]"
+                yield from _boxes(inner, pad + ("    " if name else "  "))
+                if name:
+                    yield f"{pad}  end"
+            yield f"{pad}end"
+        else:
+            yield f"{pad}{_id(node)}[{_quoted(_title(node))}]"
+
+
+def _title(node: Node) -> str:
+    said = node.name
+    if node.kind is not None:
+        said += f"\n{node.kind.name}"
+    elif node.sets is not None:
+        said += "\nset"
+    elif node.loop is not None:
+        said += f"\nwhile {node.loop.condition.source} (at most {node.loop.most})"
+    elif node.spread is not None and node.spread.items is not None:
+        said += f"\nfor each {node.spread.name}, {node.spread.lanes} at once"
+    elif node.spread is not None:
+        said += "\nin parallel"
+    return said + ("\nasks first" if node.approve is not None else "")
+
+
+def _ways(nodes: Sequence[Node], after: str) -> Iterator[str]:
+    """The arrows of one list, which goes on to `after`."""
+    for place, node in enumerate(nodes):
+        following = _id(nodes[place + 1]) if place + 1 < len(nodes) else after
+        always = False
+        for edge in node.goto:
+            label = f"|{_quoted(edge.condition.source)}|" if edge.condition is not None else ""
+            always = always or edge.condition is None
+            yield from _arrow(node, f"-->{label}", edge.to, after)
+        if not always and following:
+            label = "|else|" if node.goto else ""
+            yield f"  {_id(node)} -->{label} {following}"
+        if node.on_error.fallback:
+            yield from _arrow(node, "-.->|on error|", node.on_error.fallback, after)
+        for _, inner in node.inner:
+            yield from _ways(inner, "")
+
+
+def _arrow(node: Node, arrow: str, to: str, after: str) -> Iterator[str]:
+    target = after if to in END else f"n_{_safe(to)}"
+    if target:
+        yield f"  {_id(node)} {arrow} {target}"
+
+
+def _id(node: Node) -> str:
+    return f"n_{_safe(node.name)}"
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
+
+
+def _quoted(text: str) -> str:
+    """Text that Mermaid shows as it is."""
+    lines = [line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+             for line in text.split("\n")]  # fmt: skip
+    said = "<br/>".join(
+        line.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+        for line in lines
+    )
+    return f'"{said}"'

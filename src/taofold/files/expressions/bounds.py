@@ -1,0 +1,204 @@
+"""What an expression of a file may cost: a budget for work, bounds for sizes. Pure.
+
+Templates and conditions share it. A unit is one turn of a loop, 200 characters that are read, or
+20 values of a list or mapping, however deep. What an expression makes is weighed with all that it
+holds: a list of references to one list costs nothing until somebody writes it out or compares it.
+Knows nothing about Jinja.
+"""
+
+from collections.abc import Callable, Generator, ItemsView, KeysView, ValuesView
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import isfinite
+from typing import Any, Final
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+
+LARGEST: Final = 1 << 20
+"""Characters of a text, or characters and values of all that a list holds, that may be made."""
+PASSED: Final = 4 * LARGEST
+"""The same of what is only passed on: all that a result of a tool can hold."""
+WORK: Final = 100_000
+"""Units of work for one rendering."""
+_BITS: Final = 4096
+"""Of a whole number."""
+_KILO: Final = 1000
+_READ: Final = 200
+_VALUES: Final = 20
+_INFINITE: Final = "it makes a number that is not finite: JSON has none"
+_COLLECTIONS: Final = (str, list, dict, tuple, ItemsView, KeysView, ValuesView)
+
+
+class TooMuch(ValueError):
+    """The expression would cost more than it may."""
+
+
+_left: ContextVar[int] = ContextVar("taofold_template_work")
+
+
+@contextmanager
+def budget(units: int = WORK) -> Generator[None]:
+    """What runs inside may spend `units`."""
+    token = _left.set(units)
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def spend(units: int = 1) -> None:
+    """Take from the budget.
+
+    Raises:
+        TooMuch: nothing is left.
+    """
+    left = _left.get(WORK) - units
+    if left < 0:
+        raise TooMuch(f"it loops too long: more than {WORK:,} units of work")
+    _left.set(left)
+
+
+def charge(value: Any) -> None:
+    """Take from the budget what reading all of `value` costs."""
+    if isinstance(value, str):
+        spend(1 + len(value) // _READ)
+    elif isinstance(value, list | dict | tuple):
+        weigh(value, PASSED)
+    elif isinstance(value, float) and not isfinite(value):
+        raise TooMuch(_INFINITE)
+    else:
+        skim(value)
+
+
+def skim(value: Any) -> None:
+    """Take from the budget what going once through `value` costs, not into what it holds."""
+    spend(1 + (len(value) // _VALUES if isinstance(value, _COLLECTIONS) else 0))
+
+
+def weigh(value: Any, most: int = LARGEST) -> int:
+    """How many characters and values `value` holds: what occurs twice counts twice.
+
+    Raises:
+        TooMuch: more than `most`, or nothing of the budget is left.
+    """
+    weight, read, rest = 0, 0, [iter((value,))]
+    while rest:
+        for part in rest[-1]:
+            weight += 1
+            read += 1
+            if isinstance(part, str):
+                weight += len(part)
+                read += len(part) // (_READ // _VALUES)
+            elif isinstance(part, list | tuple | dict):
+                if isinstance(part, dict):
+                    weight += sum([len(key) for key in part if isinstance(key, str)])
+                rest.append(iter(part.values() if isinstance(part, dict) else part))
+                break
+            elif isinstance(part, float) and not isfinite(part):
+                raise TooMuch(_INFINITE)
+            if weight > most:
+                break
+        else:
+            rest.pop()
+        if read >= _KILO:
+            spend(read // _VALUES)
+            read = 0
+        sized(weight, most)
+    spend(1 + read // _VALUES)
+    return weight
+
+
+def _weight(value: str | list[Any]) -> int:
+    return len(value) if isinstance(value, str) else weigh(value)
+
+
+def made(value: Any) -> Any:
+    """`value`, which an expression made, if it is not too large."""
+    weigh(value)
+    return value
+
+
+def sized(length: int, most: int = LARGEST) -> None:
+    """Refuse what would be too large.
+
+    Raises:
+        TooMuch: it would.
+    """
+    if length > most:
+        raise TooMuch(f"it makes {length:,} characters or values; at most {most:,} are allowed")
+
+
+def digits(count: Any) -> int:
+    """A number of digits to round to.
+
+    Raises:
+        TooMuch: numbers do not have so many; Python would compute a power of ten for it.
+    """
+    if abs(int(count)) > _KILO:
+        raise TooMuch(f"{int(count)} digits are too many")
+    return int(count)
+
+
+def binary(operator: str, left: Any, right: Any) -> Any:
+    """`left operator right`, bounded.
+
+    Raises:
+        TooMuch: the result would be too large.
+        TypeError: the operator is not for these.
+        ZeroDivisionError: as in Python.
+    """
+    spend()
+    if _numbers(left, right):
+        return _arithmetic(operator, left, right)
+    if operator == "+" and type(left) is type(right) and isinstance(left, str | list):
+        sized(_weight(left) + _weight(right))
+        return left + right
+    if operator == "*" and isinstance(left, str | list) and isinstance(right, int):
+        grown = _weight(left) * max(0, right)
+        sized(grown)
+        spend(grown // _READ)
+        return left * right
+    kinds = f"{type(left).__name__} and {type(right).__name__}"
+    raise TypeError(f"{operator} is not for {kinds}")
+
+
+def _numbers(*values: Any) -> bool:
+    return all(isinstance(value, int | float) for value in values)
+
+
+def _power(left: float, right: float) -> Any:
+    if isinstance(left, int) and isinstance(right, int):
+        if max(left.bit_length(), 1) * abs(right) > _BITS:
+            raise TooMuch(f"{left} ** {right} is too large")
+    elif abs(right) > _KILO:
+        raise TooMuch("the exponent is too large")
+    return left**right
+
+
+def _product(left: float, right: float) -> Any:
+    bits = [side.bit_length() for side in (left, right) if isinstance(side, int)]
+    if len(bits) == 2 and sum(bits) > _BITS:
+        raise TooMuch("the product is too large")
+    return left * right
+
+
+_ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": _product,
+    "/": lambda left, right: left / right,
+    "//": lambda left, right: left // right,
+    "%": lambda left, right: left % right,
+    "**": _power,
+}
+
+
+def _arithmetic(operator: str, left: float, right: float) -> Any:
+    try:
+        return _ARITHMETIC[operator](left, right)
+    except OverflowError as error:
+        raise TooMuch(f"the number is too large: {error}") from None

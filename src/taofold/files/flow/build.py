@@ -1,0 +1,248 @@
+"""From a flow file to an `Agent` whose strategy is the flow. **It imports what the file names**."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from taofold.agent import Agent
+from taofold.core.effects import Answer, Strategy
+from taofold.core.errors import ConfigError
+from taofold.core.text import near
+from taofold.core.values import RESERVED
+from taofold.files.actions.strategy import plain
+from taofold.files.actions.tools import APPROVE, WAIT, approve, memory, wait
+from taofold.files.actions.web import backend, web_tools
+from taofold.files.agent import AgentFile, specs
+from taofold.files.build import build as build_plain
+from taofold.files.build import listed
+from taofold.files.config import Config
+from taofold.files.document import Fault, refuse
+from taofold.files.flow.file import FlowFile, read_agent
+from taofold.files.flow.flow import Flow, FlowKeys, Node
+from taofold.files.flow.run import run
+from taofold.files.references import load
+from taofold.policy import Limits
+from taofold.reasoning import Task
+from taofold.tools import Tool, Toolset
+from taofold.tools.command import command_tool
+from taofold.tools.files import file_tools
+from taofold.tools.http import http_tool
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+
+_FILES: Final = ("list_files", "read_file", "search", "write_file", "edit_file")
+
+
+def build(file: AgentFile, config: Config, root: Path, *, network: bool = False) -> Agent[Any, Any]:
+    """The agent, whose built-in tools work below `root`.
+
+    Raises:
+        ExceptionGroup: everything that cannot be had, each with its place.
+    """
+    if not isinstance(file, FlowFile):
+        return build_plain(file, config, root, network=network)
+    keys = _keys(file)
+    bare = keys.model_copy(update={"limits": keys.limits.model_copy(update={"per_tool": {}})})
+    agent = build_plain(replace(file, keys=bare), config, root, network=network)
+    faults: list[Fault] = []
+    tools = [*agent.toolset.values()]
+    tools += _imported(file, root, {tool.name for tool in tools}, faults, network)
+    for used in _files(file):
+        tools += _agents(used, config, root, faults, network)
+    tools += _provided(file, root, {tool.name for tool in tools}, faults, network)
+    _check_calls(file, {tool.name: tool for tool in tools}, faults)
+    if faults:
+        refuse(faults, f"{file.document.source} cannot be used")
+    said = {**config.limits.given(), **keys.limits.given()}
+    settings = keys.settings
+    named = [_completed(keys, name) for name in specs(keys.model or [])]
+    default = [_completed(keys, settings.model)] if settings.model else config.model
+    warmth = settings.temperature if keys.temperature is None else keys.temperature
+    effort = settings.effort if keys.effort is None else keys.effort
+    return agent.but(
+        model=named or default,
+        tools=tuple(tools),
+        strategy=strategy(file.flow, file.document.value),
+        output=agent.output if file.flow.typed else Any,
+        limits=replace(Limits(steps=None), **said),
+        models={**agent.models, **{name: name for name in models(file)}},
+        temperature=warmth,
+        effort=effort,
+    )
+
+
+def strategy(
+    flow: Flow, written: Mapping[str, Any] | None = None
+) -> Callable[[Task], Strategy[Answer]]:
+    """The flow as a strategy. `written` is the file, for whoever writes the agent back."""
+
+    def flow_strategy(task: Task) -> Strategy[Answer]:
+        return run(flow, task)
+
+    flow_strategy.__name__ = "flow"
+    flow_strategy.__dict__["written"] = written
+    return flow_strategy
+
+
+def models(file: FlowFile) -> list[str]:
+    """The models that nodes name."""
+    found = [name for one in _files(file) for node in one.flow.every for name in _named(node)]
+    return sorted(set(found))
+
+
+def _named(node: Node) -> Iterable[str]:
+    return node.models.values()
+
+
+def _keys(file: FlowFile) -> FlowKeys:
+    assert isinstance(file.keys, FlowKeys)
+    return file.keys
+
+
+def _completed(keys: FlowKeys, name: str | dict[str, Any]) -> Any:
+    if isinstance(name, dict):
+        return {**name, "model": _completed(keys, name["model"])}
+    provider = keys.settings.provider
+    return f"{provider}:{name}" if provider and ":" not in name else name
+
+
+def _files(file: FlowFile) -> Iterator[FlowFile]:
+    yield file
+    for other in file.imported.values():
+        yield from _files(other)
+
+
+def _imported(
+    file: FlowFile, root: Path, have: set[str], faults: list[Fault], network: bool
+) -> list[Tool]:
+    """The tools that imported flows list. What several of them list in the same words is one."""
+    seen: list[Any] = [(use, file.document.folder) for use in file.tools]
+    seen += _keys(file).mcp.items()
+    found: list[Tool] = []
+    for used in [one for one in _files(file) if one is not file]:
+        try:
+            for tool in Toolset.of(*listed(used, root, faults, seen, network=network)).values():
+                if tool.name in have:
+                    text = f"another tool is named {tool.name!r}: rename one of them"
+                    faults.append(used.document.fault((), text))
+                have.add(tool.name)
+                found.append(tool)
+        except ConfigError as error:
+            faults.append(used.document.fault(("tools",), str(error)))
+    return found
+
+
+def _agents(
+    file: FlowFile, config: Config, root: Path, faults: list[Fault], network: bool
+) -> list[Tool]:
+    """The agents that nodes ask, as tools."""
+    found: list[Tool] = []
+    folder = file.document.folder
+    for name, spec in _keys(file).agents.items():
+        place = ("agents", name)
+        try:
+            if spec.endswith((".yaml", ".yml")):
+                path = (folder / spec).resolve()
+                if not path.is_relative_to(folder.resolve()) and not path.is_relative_to(root):
+                    raise ConfigError(f"{spec!r} leads out of the project")
+                other, wrong = read_agent(path, file.policy, spec)
+                if other is None:
+                    faults.append(file.document.fault(place, f"{spec!r} has faults"))
+                    faults += wrong
+                    continue
+                agent: Any = build(other, config, root, network=network)
+            else:
+                agent = load(spec, folder)
+            if not isinstance(agent, Agent):
+                raise ConfigError(f"{spec!r} is no Agent")
+            found.append(agent.as_tool(name))
+        except ConfigError as error:
+            faults.append(file.document.fault(place, str(error)))
+        except ExceptionGroup as group:
+            faults += [file.document.fault(place, str(one)) for one in group.exceptions]
+    return found
+
+
+def _wanted(file: FlowFile) -> Iterator[tuple[FlowFile, Node, str]]:
+    """The tools that nodes use, with the nodes."""
+    for one in _files(file):
+        for node in one.flow.every:
+            names = list(node.kind.tools) if node.kind is not None else []
+            given: Any = node.given.raw
+            listed = given.get("tools") if isinstance(given, Mapping) else None
+            names += [plain(str(name)) for name in (listed or ())]
+            names += [APPROVE] if node.approve is not None else []
+            names += [WAIT] if node.on_error.retry is not None else []
+            for name in names:
+                yield one, node, name
+
+
+def _provided(
+    file: FlowFile, root: Path, have: set[str], faults: list[Fault], network: bool
+) -> list[Tool]:
+    """Built-in tools that nodes use and the file did not list."""
+    makers = _makers(file, root, network)
+    found: dict[str, Tool] = {}
+    for one, node, name in _wanted(file):
+        if name in have or name in found or name in RESERVED:
+            continue
+        if name not in makers:
+            hint = near(name, {*have, *makers})
+            faults.append(one.document.fault(node.place, f"there is no tool {name!r}", hint))
+            have.add(name)
+            continue
+        try:
+            found[name] = makers[name]()
+        except ConfigError as error:
+            faults.append(one.document.fault(("settings", "search"), str(error)))
+            have.add(name)
+    return list(found.values())
+
+
+def _makers(file: FlowFile, root: Path, network: bool) -> dict[str, Callable[[], Tool]]:
+    def web(name: str) -> Tool:
+        search = next((s for one in _files(file) if (s := _keys(one).settings.search)), "")
+        return next(one for one in web_tools(backend(search, root)) if one.name == name)
+
+    def filed(name: str) -> Tool:
+        return file_tools(root)[name]
+
+    def kept(name: str) -> Tool:
+        return next(one for one in memory() if one.name == name)
+
+    return {
+        **{name: partial(filed, name) for name in _FILES},
+        **{name: partial(web, name) for name in ("web.search", "web.scrape")},
+        **{name: partial(kept, name) for name in ("memory.store", "memory.recall")},
+        "run_command": lambda: command_tool(root, network=network),
+        "http.get": http_tool,
+        APPROVE: approve,
+        WAIT: wait,
+    }
+
+
+def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault]) -> None:
+    """Keys under `with` that a tool does not have, or needs and does not get."""
+    for one in _files(file):
+        for node in one.flow.every:
+            name = node.kind.tools[0] if node.kind is not None and node.kind.tools else ""
+            if name not in tools or node.kind is None or node.kind.keys.model_fields:
+                continue
+            schema = tools[name].schema
+            known = [*schema.get("properties", {}), "timeout_s"]
+            given = list(node.given.raw)
+            place = (*node.place, "with")
+            if schema.get("additionalProperties") is False:
+                for key in [key for key in given if key not in known]:
+                    text = f"unknown key {key!r} of the tool {name}"
+                    faults.append(one.document.fault((*place, key), text, near(key, known)))
+            for key in schema.get("required", ()):
+                if key not in given:
+                    text = f"the tool {name} needs the key {key!r}"
+                    faults.append(one.document.fault(place, text))

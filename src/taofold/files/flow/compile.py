@@ -1,0 +1,355 @@
+"""Nodes of a flow file, compiled: values, conditions, the keys of actions.
+
+All faults are found, each at its key. Imports and runs nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from taofold.core.text import near
+from taofold.core.value import is_array, is_object
+from taofold.files.actions import Actions, Kind
+from taofold.files.actions.registry import canonical
+from taofold.files.actions.types import NoType, type_of
+from taofold.files.document import Document, Fault, check
+from taofold.files.expressions.condition import Condition, Unclear
+from taofold.files.expressions.template import Template, Unrenderable, is_template
+from taofold.files.flow.flow import (
+    END,
+    Edge,
+    FlowKeys,
+    Given,
+    Loop,
+    Node,
+    NodeKeys,
+    OnError,
+    Parallel,
+    Place,
+    Spread,
+    templates,
+)
+
+_ALWAYS: Final = frozenset({"state", "variables", "goal"})
+_DEEPEST: Final = 50
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Collects faults while it compiles. `names` are those a template may use here."""
+
+    document: Document
+    actions: Actions
+    keys: FlowKeys
+    faults: list[Fault] = field(default_factory=list[Fault])
+
+    def wrong(self, place: Place, message: str, hint: str = "") -> None:
+        """Note a fault."""
+        self.faults.append(self.document.fault(place, message, hint))
+
+    def given(self, value: Any, place: Place, extra: Iterable[str] = ()) -> Given:
+        """A value with its texts compiled."""
+        made = Given(self._compiled(value, place, 0))
+        for one in templates(made.raw):
+            self._known(one.names, place, extra)
+        return made
+
+    def _compiled(self, value: Any, place: Place, depth: int) -> Any:
+        if depth > _DEEPEST:
+            self.wrong(place, "is nested too deep")
+            return None
+        if isinstance(value, str) and is_template(value):
+            return self.template(value, place) or value
+        if is_object(value):
+            return {
+                str(k): self._compiled(v, (*place, str(k)), depth + 1) for k, v in value.items()
+            }
+        if is_array(value):
+            return [self._compiled(v, (*place, i), depth + 1) for i, v in enumerate(value)]
+        return value
+
+    def template(self, text: str, place: Place) -> Template | None:
+        """A template, or a fault."""
+        try:
+            return Template(text)
+        except Unrenderable as error:
+            self.wrong(place, str(error))
+            return None
+
+    def condition(self, text: str, place: Place, extra: Iterable[str] = ()) -> Condition | None:
+        """A condition, or a fault."""
+        try:
+            condition = Condition(text)
+        except Unclear as error:
+            self.wrong(place, str(error))
+            return None
+        self._known(condition.names, place, extra)
+        return condition
+
+    def _known(self, names: Iterable[str], place: Place, extra: Iterable[str]) -> None:
+        known = _ALWAYS | set(extra)
+        for name in sorted(set(names) - known):
+            hint = near(name, known) if near(name, known).startswith("did") else ""
+            self.wrong(place, f"unknown name {name!r}", hint or f"write state.{name}?")
+
+    def kind(self, name: str, place: Place) -> Kind | None:
+        """The action of this name, or a fault."""
+        try:
+            return self.actions[name]
+        except KeyError:
+            self.wrong(place, f"unknown action {name!r}", near(name, [*self.actions, "tool.NAME"]))
+            return None
+
+    def defaults(self, kind: Kind) -> dict[str, Any]:
+        """What the file's settings say about keys of the action."""
+        part: Any = getattr(self.keys.settings, kind.settings) if kind.settings else None
+        given: dict[str, Any] = {} if part is None else part.model_dump(exclude_unset=True)
+        return {name: value for name, value in given.items() if name in kind.keys.model_fields}
+
+    def model(self, name: str) -> str:
+        """A model's name, completed with the provider of the settings."""
+        provider = self.keys.settings.provider
+        return f"{provider}:{name}" if provider and ":" not in name else name
+
+    def action_keys(self, kind: Kind, raw: Mapping[str, Any], given: Given, place: Place) -> None:
+        """Check the keys under `with`, as far as they are literal."""
+        compiled: Mapping[str, Any] = given.raw
+        late = {key for key, value in compiled.items() if templates(value)}
+        for key in (*kind.models, *kind.literal, "tools"):
+            if key in late:
+                self.wrong((*place, key), f"{key!r} must stand there as it is, not as a template")
+        try:
+            kind.keys.model_validate({**raw})
+        except ValidationError as error:
+            for one in error.errors():
+                loc = one["loc"]
+                if one["type"] != "extra_forbidden" and str(loc[0] if loc else "") in late:
+                    continue
+                self._misfit(kind, one["type"], loc, one["msg"], place)
+        written = raw.get("output_format")
+        if written is not None and "output_format" not in late:
+            try:
+                type_of(written)
+            except NoType as wrong:
+                self.wrong((*place, "output_format", *wrong.path), str(wrong))
+
+    def _misfit(self, kind: Kind, type_: str, loc: Place, message: str, place: Place) -> None:
+        if type_ == "extra_forbidden":
+            hint = near(str(loc[-1]), fields(kind.keys))
+            self.wrong((*place, *loc), f"unknown key {str(loc[-1])!r} of {kind.name}", hint)
+        elif type_ == "missing":
+            self.wrong(place, f"{kind.name} needs the key {str(loc[-1])!r}")
+        else:
+            said = message.replace("Input should be", "must be").removeprefix("Value error, ")
+            self.wrong((*place, *loc), said)
+
+
+def fields(model: type[BaseModel]) -> list[str]:
+    """The keys of a model as they are written."""
+    return [one.alias or name for name, one in model.model_fields.items()]
+
+
+_NESTED: Final = 10
+
+
+class Nodes:
+    """Compiles lists of nodes. Names are unique in the whole file."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self.c = compiler
+        self.names: set[str] = set()
+
+    def all(self, raw: Any, place: Place, extra: frozenset[str] = frozenset()) -> tuple[Node, ...]:
+        """A list of nodes."""
+        if not is_array(raw):
+            self.c.wrong(place, "must be a list of nodes")
+            return ()
+        if len([part for part in place if isinstance(part, int)]) > _NESTED:
+            self.c.wrong(place, "is nested too deep")
+            return ()
+        beside = [str(one.get("name")) for one in raw if is_object(one)]
+        made = [self.one(value, (*place, i), extra, beside) for i, value in enumerate(raw)]
+        return tuple([node for node in made if node is not None])
+
+    def one(self, raw: Any, place: Place, extra: frozenset[str], beside: list[str]) -> Node | None:
+        """One node, or None and its faults."""
+        keys, faults = check(self.c.document, NodeKeys, raw, place)
+        self.c.faults += faults
+        if keys is None:
+            return None
+        if keys.name in self.names or keys.name in END:
+            self.c.wrong((*place, "name"), f"there is another node {keys.name!r}")
+        self.names.add(keys.name)
+        said = self._does(keys, place)
+        if said is None:
+            return None
+        approve = None
+        if keys.approve:
+            approve = self.c.given(keys.approve, (*place, "approve"), extra)
+        return Node(
+            keys.name,
+            place,
+            keys.description,
+            output=keys.output,
+            goto=self._goto(keys, place, extra, beside),
+            on_error=self._on_error(keys, place, beside),
+            timeout=keys.timeout,
+            approve=approve,
+            **self._work(keys, raw, place, extra, said),
+        )
+
+    def _does(self, keys: NodeKeys, place: Place) -> str | None:
+        """Which of its keys says what the node does."""
+        if keys.uses and keys.action and canonical(keys.uses) != canonical(keys.action):
+            self.c.wrong((*place, "action"), "says something else than 'uses': keep one of them")
+            return None
+        said = [
+            name
+            for name, there in (
+                ("uses", bool(keys.uses or keys.action)),
+                ("set", "set" in keys.model_fields_set),
+                ("while", keys.while_ is not None),
+                ("parallel", keys.parallel is not None),
+            )
+            if there
+        ]
+        each = said == ["uses", "parallel"]
+        if len(said) > 1 and not each:
+            self.c.wrong(place, f"does several things: {', '.join(said)}; keep one of them")
+            return None
+        if not said and not keys.steps:
+            self.c.wrong(place, "does nothing: it needs 'uses' (or 'action'), 'set', 'while', "
+                         "'parallel' or 'steps'")  # fmt: skip
+            return None
+        if keys.steps and said and said[0] in ("uses", "set"):
+            self.c.wrong((*place, "steps"), f"does not go with {said[0]!r}")
+        if said != ["uses"] and not each and keys.with_:
+            self.c.wrong((*place, "with"), "is only for 'uses'")
+        return said[-1] if said else "steps"
+
+    def _work(
+        self, keys: NodeKeys, raw: Any, place: Place, extra: frozenset[str], said: str
+    ) -> dict[str, Any]:
+        match said:
+            case "uses":
+                return self._uses(keys, raw, place, extra)
+            case "set":
+                return {"sets": self.c.given(keys.set, (*place, "set"), extra)}
+            case "while":
+                assert keys.while_ is not None
+                inner = extra | {"iteration"}
+                where = (*place, "while", "condition")
+                condition = self.c.condition(keys.while_.condition, where, inner)
+                if not keys.steps:
+                    self.c.wrong(place, "a 'while' needs 'steps'")
+                loop = None if condition is None else Loop(condition, keys.while_.max_iterations)
+                return {"loop": loop, "steps": self.all(keys.steps, (*place, "steps"), inner)}
+            case "parallel":
+                assert keys.parallel is not None
+                return self._parallel(keys, keys.parallel, raw, place, extra)
+            case _:
+                return {"steps": self.all(keys.steps, (*place, "steps"), extra)}
+
+    def _uses(
+        self, keys: NodeKeys, raw: Any, place: Place, extra: frozenset[str]
+    ) -> dict[str, Any]:
+        key = "uses" if keys.uses else "action"
+        kind = self.c.kind(keys.uses or keys.action, (*place, key))
+        if kind is None:
+            return {}
+        where = (*place, "with")
+        written: Mapping[str, Any] = {**self.c.defaults(kind), **keys.with_}
+        deferred: dict[str, Template] = {}
+        for name in sorted(kind.deferred & set(written)):
+            template = self.c.template(str(written[name]), (*where, name))
+            if template is not None:
+                deferred[name] = template
+        now = {name: value for name, value in written.items() if name not in kind.deferred}
+        given = self.c.given(now, where, extra)
+        self.c.action_keys(kind, written, given, where)
+        models = {
+            name: self.c.model(str(written[name]))
+            for name in kind.models
+            if isinstance(written.get(name), str) and written[name]
+        }
+        return {"kind": kind, "given": given, "models": models, "deferred": deferred}
+
+    def _parallel(
+        self, keys: NodeKeys, spread: Parallel, raw: Any, place: Place, extra: frozenset[str]
+    ) -> dict[str, Any]:
+        where = (*place, "parallel")
+        inner = extra | {spread.as_, "index"} if spread.items is not None else extra | {"branch"}
+        if (spread.items is None) == (not spread.branches):
+            self.c.wrong(where, "needs either 'items' or 'branches'")
+            return {}
+        branches: dict[str, tuple[Node, ...]] = {}
+        for name, nodes in spread.branches.items():
+            listed = [{"name": name, **nodes}] if is_object(nodes) else nodes
+            branches[name] = self._listed(listed, nodes, (*where, "branches", name), inner)
+        steps: tuple[Node, ...] = ()
+        items: Given | None = None
+        if spread.items is not None:
+            items = self.c.given(spread.items, (*where, "items"), extra)
+            steps = self._each(keys, raw, place, inner)
+        elif keys.steps or keys.uses or keys.action:
+            self.c.wrong(place, "'branches' hold their own nodes: no 'steps' or 'uses' beside them")
+        result = None
+        if spread.result is not None:
+            result = self.c.given(spread.result, (*where, "result"), inner)
+        made = Spread(items, spread.as_, branches, spread.max_concurrency, spread.fail_fast, result)
+        return {"spread": made, "steps": steps}
+
+    def _listed(
+        self, nodes: Any, raw: Any, place: Place, extra: frozenset[str]
+    ) -> tuple[Node, ...]:
+        if not is_object(raw):
+            return self.all(nodes, place, extra)
+        node = self.one(nodes[0], place, extra, [str(nodes[0].get("name"))])
+        return () if node is None else (node,)
+
+    def _each(
+        self, keys: NodeKeys, raw: Any, place: Place, extra: frozenset[str]
+    ) -> tuple[Node, ...]:
+        """What is done for every item: `steps`, or the action beside `parallel`."""
+        if keys.steps:
+            return self.all(keys.steps, (*place, "steps"), extra)
+        if not (keys.uses or keys.action):
+            self.c.wrong(place, "'items' need 'steps' or 'uses': what is done for each")
+            return ()
+        name = f"{keys.name}_each"
+        work = self._uses(keys, raw, place, extra)
+        return (Node(name, place, keys.description, timeout=keys.timeout, **work),)
+
+    def _goto(
+        self, keys: NodeKeys, place: Place, extra: frozenset[str], beside: Iterable[str]
+    ) -> tuple[Edge, ...]:
+        if isinstance(keys.goto, str):
+            if keys.goto:
+                self._target(keys.goto, (*place, "goto"), beside)
+            return (Edge(keys.goto),) if keys.goto else ()
+        edges: list[Edge] = []
+        for number, branch in enumerate(keys.goto):
+            where = (*place, "goto", number)
+            self._target(branch.to, (*where, "to"), beside)
+            condition = None
+            if branch.if_:
+                condition = self.c.condition(branch.if_, (*where, "if"), extra)
+            elif number < len(keys.goto) - 1:
+                self.c.wrong(where, "without 'if' it is always taken: it must be the last")
+            edges.append(Edge(branch.to, condition))
+        return tuple(edges)
+
+    def _on_error(self, keys: NodeKeys, place: Place, beside: Iterable[str]) -> OnError:
+        rule = keys.on_error or OnError()
+        if rule.fallback:
+            self._target(rule.fallback, (*place, "on_error", "fallback"), beside)
+        if rule.fallback and rule.then == "continue":
+            self.c.wrong((*place, "on_error"), "has a fallback and 'then: continue': keep one")
+        return rule
+
+    def _target(self, name: str, place: Place, beside: Iterable[str]) -> None:
+        known = list(dict.fromkeys([*beside, END[0]]))
+        if name not in (*known, *END):
+            self.c.wrong(place, f"there is no node {name!r} beside this one", near(name, known))

@@ -1,0 +1,280 @@
+"""A flow: the keys of its file, beside those of an agent file, and what they compile to.
+
+A compiled `Flow` holds plain values that its interpreter runs; nothing here acts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+from pydantic import Field, TypeAdapter
+
+from taofold.core.values import Effort
+from taofold.files.actions import Kind
+from taofold.files.agent import AgentKeys
+from taofold.files.document import Strict
+from taofold.files.expressions.condition import Condition
+from taofold.files.expressions.template import Template
+
+MOST: Final = 1000
+"""Turns of one loop, items of one fan-out, visits of one node."""
+END: Final = ("end", "__end__")
+"""Targets of `goto` that leave the list of nodes."""
+
+Bound = Annotated[int, Field(ge=1, le=MOST)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=64)]
+Seconds = Annotated[float, Field(ge=0)]
+
+
+class Branching(Strict):
+    """One way on. Without `if` it is always taken."""
+
+    if_: Annotated[str, Field(alias="if")] = ""
+    to: str
+
+
+class While(Strict):
+    """Repeat the node's `steps` while the condition holds."""
+
+    condition: str
+    max_iterations: Bound
+
+
+class Retry(Strict):
+    """Try again: at most `max` times, waiting `backoff` seconds, then `factor` times that."""
+
+    max: Annotated[int, Field(ge=1, le=100)]
+    backoff: Seconds = 0.0
+    factor: Annotated[float, Field(ge=1)] = 2.0
+    longest: Annotated[float, Field(gt=0, le=600)] = 60.0
+
+
+class OnError(Strict):
+    """What to do when a node fails: first `retry`, then `fallback`, else `then`."""
+
+    retry: Retry | None = None
+    fallback: str = ""
+    then: Annotated[str, Field(pattern="^(raise|continue)$")] = "raise"
+
+
+class Parallel(Strict):
+    """Run the node's `steps` for every item, or several lists of nodes, at the same time."""
+
+    items: Any = None
+    as_: Annotated[Name, Field(alias="as")] = "item"
+    branches: dict[str, Any] = {}
+    max_concurrency: Annotated[int, Field(ge=1, le=100)] = 8
+    fail_fast: bool = False
+    result: Any = None
+    """What a branch gives; its last node's value, if nothing is said."""
+
+
+class NodeKeys(Strict):
+    """The keys of a node."""
+
+    name: Name
+    description: str = ""
+    uses: str = ""
+    action: str = ""
+    """The same as `uses`."""
+    with_: Annotated[dict[str, Any], Field(alias="with")] = {}
+    set: dict[str, Any] = {}
+    while_: Annotated[While | None, Field(alias="while")] = None
+    parallel: Parallel | None = None
+    steps: Annotated[list[Any], Field(max_length=MOST)] = []
+    output: str | dict[str, str] = ""
+    goto: str | list[Branching] = ""
+    on_error: OnError | None = None
+    timeout: Annotated[float, Field(gt=0)] | None = None
+    """Seconds for each call of a model or a tool that it makes."""
+    approve: bool | str = False
+    """Ask a person first; a text says what."""
+
+
+class DspySettings(Strict):
+    """Defaults of the actions `reason.dspy.*`."""
+
+    enabled: bool = True
+    model: str = ""
+    prompt_model: str = ""
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    teleprompter: str = ""
+    adapter: Annotated[str, Field(pattern="^(taofold|json|chat)$")] = "taofold"
+
+
+class Settings(Strict):
+    """Defaults of all nodes."""
+
+    model: str = ""
+    provider: str = ""
+    """Completes a model that is named without one."""
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    effort: Effort | None = None
+    tracing: bool = True
+    """Keep `reasoning_trace` in the state. The log has everything in any case."""
+    search: str = ""
+    """The backend of web.search."""
+    dspy: DspySettings = DspySettings()
+
+
+class Import(Strict):
+    """Another flow file, as the action `flow.NAMESPACE`."""
+
+    path: str
+    namespace: Name
+
+
+class FlowKeys(AgentKeys):
+    """The keys of a file with nodes. Of an agent's keys they have all but `strategy`."""
+
+    nodes: Annotated[list[Any], Field(min_length=1, max_length=MOST)]
+    settings: Settings = Settings()
+    variables: dict[str, Any] = {}
+    imports: list[Import] = []
+    agents: dict[Name, str] = {}
+    """Other agents, by file or module:attr: the action `agent.NAME`."""
+    state_schema: Any = None
+    """The types of the state's variables, checked when a run starts and when a node sets one."""
+    input: str = ""
+    """The state's variable that holds the goal."""
+    result: Any = None
+    """The answer; the last node's value, if nothing is said."""
+
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+
+Place = tuple[str | int, ...]
+
+
+class Given:
+    """A value of a file whose texts may be templates; values that it reads are never templates."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def render(self, variables: Mapping[str, Any]) -> Any:
+        """The value. Raises `Unrenderable`."""
+        return _rendered(self._value, variables)
+
+    @property
+    def literal(self) -> bool:
+        """Is there nothing to render?"""
+        return not any(True for _ in templates(self._value))
+
+    @property
+    def raw(self) -> Any:
+        """As it stands in the file, with templates compiled."""
+        return self._value
+
+
+def templates(value: Any) -> "list[Template]":
+    """Every template in `value`."""
+    if isinstance(value, Template):
+        return [value]
+    if isinstance(value, dict):
+        return [one for inner in value.values() for one in templates(inner)]
+    if isinstance(value, list):
+        return [one for inner in value for one in templates(inner)]
+    return []
+
+
+def _rendered(value: Any, variables: Mapping[str, Any]) -> Any:
+    if isinstance(value, Template):
+        return value.render(variables)
+    if isinstance(value, dict):
+        return {key: _rendered(inner, variables) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_rendered(inner, variables) for inner in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A way on from a node; `condition` None = always."""
+
+    to: str
+    condition: Condition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Repeat while `condition` holds, at most `most` times."""
+
+    condition: Condition
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A fan-out: over `items`, each called `name`, or over named lists of nodes."""
+
+    items: Given | None
+    name: str
+    branches: Mapping[str, "tuple[Node, ...]"]
+    lanes: int
+    fail_fast: bool
+    result: Given | None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. Exactly one of `kind`, `sets`, `loop` and `spread` says what it does."""
+
+    name: str
+    place: Place
+    description: str = ""
+    kind: Kind | None = None
+    given: Given = field(default_factory=lambda: Given({}))
+    models: Mapping[str, str] = field(default_factory=dict[str, str])
+    """From keys that name a model to the name among the run's models."""
+    deferred: Mapping[str, Template] = field(default_factory=dict[str, Template])
+    sets: Given | None = None
+    loop: Loop | None = None
+    spread: Spread | None = None
+    steps: "tuple[Node, ...]" = ()
+    output: str | Mapping[str, str] = ""
+    goto: tuple[Edge, ...] = ()
+    on_error: OnError = OnError()
+    timeout: float | None = None
+    approve: Given | None = None
+
+    @property
+    def inner(self) -> "list[tuple[str, tuple[Node, ...]]]":
+        """The lists of nodes inside, by name."""
+        found = [("", self.steps)] if self.steps else []
+        if self.spread is not None:
+            found += list(self.spread.branches.items())
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A whole flow."""
+
+    name: str
+    keys: FlowKeys
+    nodes: tuple[Node, ...]
+    variables: Mapping[str, Any]
+    state: TypeAdapter[Any] | None = None
+    """Of the whole state, as it is when a run starts."""
+    types: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict[str, TypeAdapter[Any]])
+    """Of single variables, for when a node sets one."""
+    result: Given | None = None
+    typed: bool = False
+    """Does the file say what type the answer has?"""
+
+    @property
+    def every(self) -> "list[Node]":
+        """All nodes, those inside others too."""
+        found: list[Node] = []
+        todo = list(self.nodes)
+        while todo:
+            node = todo.pop(0)
+            found.append(node)
+            for _, nodes in node.inner:
+                todo += nodes
+        return found

@@ -1,0 +1,455 @@
+"""Runs a flow: a strategy like any other, a pure generator of effects.
+
+So a flow has the runtime, log, policy and approvals of everything else, resumes in the middle and
+replays offline. It keeps its own copy of the state, which is a function of what the effects gave
+back, and puts every change on the record. The branches of a fan-out run at the same time, each with
+its own copy of the state, which are joined in the order of the branches.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from pydantic import ValidationError
+
+from taofold.core.effects import Answer, Begin, Fork, Halt, Note, Outlook, Strategy
+from taofold.core.values import Message, Thought
+from taofold.files.actions import Call, Done
+from taofold.files.actions.strategy import Unusable
+from taofold.files.actions.tools import APPROVE, WAIT, perform
+from taofold.files.expressions.condition import Unclear
+from taofold.files.expressions.template import Unrenderable
+from taofold.files.flow.flow import END, MOST, Flow, Given, Node, Spread
+from taofold.parsing import Unparsed
+from taofold.reasoning import Task
+from taofold.reasoning.nested import closing
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+
+TRACE: Final = "reasoning_trace"
+
+
+@dataclass(slots=True)
+class Scope:
+    """What the nodes of one list see. `inside` a branch nothing is put on the record."""
+
+    flow: Flow
+    task: Task
+    state: dict[str, Any]
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inside: bool = False
+    heard: list[Message] = field(default_factory=list[Message])
+    last: Any = None
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """By name, for templates and conditions."""
+        return {
+            "state": self.state,
+            "variables": self.flow.variables,
+            "goal": self.task.goal,
+            **self.extra,
+        }
+
+
+def opening(flow: Flow, task: Task) -> dict[str, Any]:
+    state = dict(task.data)
+    if flow.keys.input:
+        state.setdefault(flow.keys.input, task.goal)
+    return state
+
+
+def misfit(flow: Flow, state: Mapping[str, Any]) -> str:
+    if flow.state is None:
+        return ""
+    try:
+        flow.state.validate_python(state)
+    except ValidationError as error:
+        return said_of(error)
+    return ""
+
+
+def record(node: Node, scope: Scope, done: Done, *, output: bool) -> Strategy[str]:
+    """Put what the node gave into the state. Returns why it cannot stand there, or ""."""
+    tracing = scope.flow.keys.settings.tracing
+    update = {k: v for k, v in done.state.items() if tracing or k != TRACE}
+    if node.kind is not None:
+        scope.heard = []
+    wrong = ""
+    if output:
+        try:
+            update |= _outputs(node, done.value)
+        except LookupError as error:
+            wrong = f"output: {error.args[0]}"
+        wrong = wrong or _untyped(scope.flow, update)
+        if wrong:
+            update = {k: v for k, v in done.state.items() if tracing or k != TRACE}
+        elif node.kind is not None or node.spread is not None or node.sets is not None:
+            scope.last = done.value
+    if update:
+        yield from put(scope, update)
+    return wrong
+
+
+def _outputs(node: Node, value: Any) -> dict[str, Any]:
+    if node.sets is not None:
+        return dict(value)
+    if isinstance(node.output, str):
+        plain = node.kind is not None or node.spread is not None or node.loop is not None
+        name = node.output or (node.name if plain else "")
+        return {name: value} if name else {}
+    return {name: _at(value, path) for name, path in node.output.items()}
+
+
+def _at(value: Any, path: str) -> Any:
+    """What lies at the dotted `path` of the value; "." is all of it."""
+    for part in path.split(".") if path != "." else ():
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise LookupError(f"the value has no {path!r} (at {part!r})")
+    return value
+
+
+def _untyped(flow: Flow, update: Mapping[str, Any]) -> str:
+    for name, value in update.items():
+        adapter = flow.types.get(name)
+        if adapter is None:
+            continue
+        try:
+            adapter.validate_python(value)
+        except ValidationError as error:
+            return f"{name!r} does not fit state_schema: {said_of(error)}"
+    return ""
+
+
+def put(scope: Scope, update: Mapping[str, Any]) -> Strategy[None]:
+    scope.state.update(update)
+    if not scope.inside:
+        yield Note("state", dict(update))
+
+
+def way_on(node: Node, scope: Scope) -> str:
+    for edge in node.goto:
+        if edge.condition is None or edge.condition.holds(scope.variables):
+            return edge.to
+    return ""
+
+
+def said_of(error: ValidationError) -> str:
+    faults = [
+        f"{'.'.join(map(str, one['loc'])) or 'value'}: {one['msg']}" for one in error.errors()
+    ]
+    return "; ".join(faults)[:500]
+
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+
+Runner: TypeAlias = Callable[[Sequence[Node], Scope], Strategy[Done]]
+"""Runs a list of nodes."""
+Job: TypeAlias = tuple[Sequence[Node], dict[str, Any]]
+"""A branch: its nodes, and the names that only it sees."""
+
+
+def spread_out(node: Node, spread: Spread, scope: Scope, runner: Runner) -> Strategy[Done]:
+    """Branches at the same time; their values and traces are joined in declared order."""
+    jobs: list[Job]
+    if spread.items is not None:
+        items = spread.items.render(scope.variables)
+        if not isinstance(items, list):
+            return Done(error=f"parallel.items must be a list, not {type(items).__name__}")
+        if len(items) > MOST:
+            return Done(error=f"parallel.items has {len(items)} entries; at most {MOST} are run")
+        jobs = [(node.steps, {spread.name: item, "index": i}) for i, item in enumerate(items)]
+        names = [str(place) for place in range(len(jobs))]
+    else:
+        jobs = [(nodes, {"branch": name}) for name, nodes in spread.branches.items()]
+        names = list(spread.branches)
+    ends = yield from _concurrently(spread, jobs, scope, runner)
+    scope.heard = []
+    return _joined(node, spread, names, ends)
+
+
+def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> Done:
+    state: dict[str, Any] = {}
+    traces = [
+        {**one, "branch": name}
+        for name, done in zip(names, ends, strict=False)
+        for one in done.state.get(TRACE, ())
+    ]
+    if traces:
+        state[TRACE] = [{**one, "step": number} for number, one in enumerate(traces, 1)]
+    values = [done.value if done.good else None for done in ends]
+    value: Any = values if spread.items is not None else dict(zip(names, values, strict=False))
+    stop = next((done.stop for done in ends if done.stop), "")
+    failed = {n: d.error for n, d in zip(names, ends, strict=False) if d.error}
+    if not failed:
+        return Done(value, "", stop, state)
+    said = "; ".join([f"{name}: {error}" for name, error in failed.items()])
+    left = len(names) - len(ends)
+    rest = f", {left} were not started" if left else ""
+    error = f"{len(failed)} of {len(names)} branches failed{rest}: {said}"
+    return Done(value, error[:2000], stop, state)
+
+
+def _concurrently(
+    spread: Spread, jobs: list[Job], scope: Scope, runner: Runner
+) -> Strategy[list[Done]]:
+    """At most `lanes` at once. With `fail_fast` in waves, so that what stops is always the same."""
+    ends: list[Done] = []
+    if spread.fail_fast:
+        for first in range(0, len(jobs), spread.lanes):
+            wave = jobs[first : first + spread.lanes]
+            got = yield Fork(tuple([_lane(spread, [job], scope, runner) for job in wave]))
+            ends += [one for lane in got for one in lane]
+            if any(not one.good for one in ends):
+                return ends
+        return ends
+    if not jobs:
+        return ends
+    lanes = [jobs[first :: spread.lanes] for first in range(min(spread.lanes, len(jobs)))]
+    got = yield Fork(tuple([_lane(spread, lane, scope, runner) for lane in lanes]))
+    return [got[place % len(lanes)][place // len(lanes)] for place in range(len(jobs))]
+
+
+def _lane(spread: Spread, jobs: list[Job], scope: Scope, runner: Runner) -> Strategy[list[Done]]:
+    """Branches one after the other. Each has its own copy of the state."""
+    ends: list[Done] = []
+    try:
+        for nodes, extra in jobs:
+            ends.append((yield from _branch(spread, nodes, extra, scope, runner)))
+    except Halt as halt:
+        ends.append(Done(stop=halt.reason))
+    return ends + [Done(stop=ends[-1].stop)] * (len(jobs) - len(ends))
+
+
+def _branch(
+    spread: Spread, nodes: Sequence[Node], extra: Mapping[str, Any], outer: Scope, runner: Runner
+) -> Strategy[Done]:
+    state = dict(outer.state)
+    state.pop(TRACE, None)
+    scope = Scope(outer.flow, outer.task, state, {**outer.extra, **extra}, True, list(outer.heard))
+    done = yield from runner(nodes, scope)
+    kept = {TRACE: scope.state[TRACE]} if TRACE in scope.state else {}
+    if not done.good:
+        return replace(done, state=kept)
+    if spread.result is None:
+        return Done(scope.last, state=kept)
+    try:
+        return Done(spread.result.render(scope.variables), state=kept)
+    except Unrenderable as error:
+        return Done(error=f"result: {error}", state=kept)
+
+
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+
+def run(flow: Flow, task: Task) -> Strategy[Answer]:
+    """The strategy."""
+    scope = Scope(flow, task, opening(flow, task))
+    try:
+        wrong = misfit(flow, scope.state)
+        if wrong:
+            return Answer(None, "error", f"the state does not fit state_schema: {wrong}")
+        ended = yield from _sequence(flow.nodes, scope)
+        if not ended.good:
+            return Answer(ended.value, ended.stop or "error", ended.error)
+        return (yield from _answer(flow, scope))
+    except Halt as halt:
+        return Answer(None, halt.reason)
+
+
+def _answer(flow: Flow, scope: Scope) -> Strategy[Answer]:
+    try:
+        output = scope.last if flow.result is None else flow.result.render(scope.variables)
+    except Unrenderable as error:
+        return Answer(None, "error", f"result: {error}")
+    if flow.typed:
+        accepted = scope.task.output.accept(output)
+        if isinstance(accepted, Unparsed):
+            return Answer(output, "error", f"the result is not accepted: {accepted.feedback}")
+        output = accepted.value
+    yield closing(Thought("The flow is at its end.", "synthesis", synthesized=True), output)
+    return Answer(output)
+
+
+def _sequence(nodes: Sequence[Node], scope: Scope) -> Strategy[Done]:
+    """Node after node, each where the one before sends it."""
+    places = {node.name: place for place, node in enumerate(nodes)}
+    visits: Counter[str] = Counter()
+    place = 0
+    while place < len(nodes):
+        node = nodes[place]
+        visits[node.name] += 1
+        if visits[node.name] > MOST:
+            return Done(error=f"node {node.name!r} was reached more than {MOST} times")
+        done, to = yield from _visit(node, scope)
+        if not done.good:
+            return done
+        if to in END:
+            break
+        place = places[to] if to else place + 1
+    return Done(scope.last)
+
+
+def _visit(node: Node, scope: Scope) -> Strategy[tuple[Done, str]]:
+    """One node, with what its `on_error` says; and where to go on."""
+    outlook: Outlook = yield Begin()
+    scope.heard += outlook.heard
+    if outlook.stop:
+        return Done(stop=outlook.stop), ""
+    done = yield from _attempts(node, scope)
+    if done.stop:
+        yield from record(node, scope, done, output=False)
+        return done, ""
+    if done.good:
+        try:
+            wrong = yield from record(node, scope, done, output=True)
+            if not wrong:
+                if node.name in scope.state.get("errors", {}):
+                    errors = {k: v for k, v in scope.state["errors"].items() if k != node.name}
+                    yield from put(scope, {"errors": errors})
+                return done, way_on(node, scope)
+            done = replace(done, error=wrong)
+        except Unclear as error:
+            done = replace(done, error=f"goto: {error}")
+    return (yield from _failed(node, scope, done))
+
+
+def _failed(node: Node, scope: Scope, done: Done) -> Strategy[tuple[Done, str]]:
+    rule = node.on_error
+    yield Note("node_failed", {"node": node.name, "error": done.error[:1000]})
+    tolerated = bool(rule.fallback) or rule.then == "continue"
+    yield from record(node, scope, done, output=tolerated)
+    errors = {**scope.state.get("errors", {}), node.name: done.error}
+    yield from put(scope, {"errors": errors})
+    if rule.fallback:
+        return Done(done.value), rule.fallback
+    if rule.then == "continue":
+        return Done(done.value), ""
+    return replace(done, error=f"node {node.name!r}: {done.error}"), ""
+
+
+def _attempts(node: Node, scope: Scope) -> Strategy[Done]:
+    """The node's work, as often as `retry` allows."""
+    retry = node.on_error.retry
+    if node.approve is not None:
+        refused = yield from _approval(node, node.approve, scope)
+        if refused:
+            return Done(error=refused)
+    done = Done()
+    pause = 0.0 if retry is None else retry.backoff
+    for attempt in range(1 if retry is None else retry.max + 1):
+        if attempt and retry is not None:
+            if pause:
+                yield from perform(node.name, WAIT, {"seconds": min(pause, retry.longest)})
+            pause *= retry.factor
+        done = yield from _work(node, scope)
+        if done.good or done.stop:
+            return done
+        yield Note("attempt_failed", {"node": node.name, "error": done.error[:1000]})
+    return done
+
+
+def _approval(node: Node, question: Given, scope: Scope) -> Strategy[str]:
+    """Ask a person. Returns why not, or ""."""
+    try:
+        said = question.render(scope.variables)
+    except Unrenderable as error:
+        return f"approve: {error}"
+    text = "" if said is True else str(said)
+    seen = yield from perform(node.name, APPROVE, {"node": node.name, "question": text})
+    return "" if seen.status == "success" else f"not approved: {seen.result}"
+
+
+def _work(node: Node, scope: Scope) -> Strategy[Done]:
+    """What the node does, once."""
+    try:
+        if node.kind is not None:
+            return (yield from _act(node, scope))
+        if node.sets is not None:
+            return Done(node.sets.render(scope.variables))
+        if node.loop is not None:
+            return (yield from _loop(node, scope))
+        if node.spread is not None:
+            return (yield from spread_out(node, node.spread, scope, _sequence))
+        return (yield from _sequence(node.steps, scope))
+    except (Unrenderable, Unclear, Unusable) as error:
+        return Done(error=str(error))
+
+
+def _act(node: Node, scope: Scope) -> Strategy[Done]:
+    """Run the node's action with its keys rendered and checked."""
+    assert node.kind is not None
+    given = node.given.render(scope.variables)
+    given |= {key: template.source for key, template in node.deferred.items()}
+    try:
+        keys = node.kind.keys.model_validate(given)
+    except ValidationError as error:
+        return Done(error=f"with: {said_of(error)}")
+
+    def render(key: str, variables: Mapping[str, Any]) -> Any:
+        said = node.deferred[key].render({**scope.variables, **variables})
+        return said if isinstance(said, str) else msgspec.json.encode(said).decode()
+
+    history = (*scope.task.history, *scope.heard)
+    task = replace(scope.task, history=history, data=scope.state)
+    call: Call[Any] = Call(
+        node.name,
+        keys,
+        task,
+        node.models,
+        frozenset(node.deferred),
+        render,
+        node.timeout,
+        node.description,
+    )
+    return (yield from node.kind.run(call))
+
+
+def _loop(node: Node, scope: Scope) -> Strategy[Done]:
+    assert node.loop is not None
+    outer, turns = scope.extra, 0
+    try:
+        while node.loop.condition.holds({**scope.variables, "iteration": turns}):
+            if turns == node.loop.most:
+                yield Note("loop_limit", {"node": node.name, "iterations": turns})
+                return Done({"iterations": turns, "exhausted": True})
+            turns += 1
+            scope.extra = {**outer, "iteration": turns}
+            done = yield from _sequence(node.steps, scope)
+            if not done.good:
+                return done
+    finally:
+        scope.extra = outer
+    return Done({"iterations": turns, "exhausted": False})
+
+
+def nested(flow: Flow, call: Call[Any]) -> Strategy[Done]:
+    """A flow inside another: `with` is its state, its result the value."""
+    state = dict(call.keys.model_extra or {})
+    task = replace(call.task, goal=str(state.pop("goal", call.task.goal)), data=state)
+    scope = Scope(flow, task, opening(flow, task), inside=True)
+    wrong = misfit(flow, scope.state)
+    if wrong:
+        return Done(error=f"with: it does not fit the state_schema of {flow.name!r}: {wrong}")
+    ended = yield from _sequence(flow.nodes, scope)
+    kept = {TRACE: scope.state[TRACE]} if TRACE in scope.state else {}
+    if not ended.good or flow.result is None:
+        return replace(ended, state=kept)
+    return Done(flow.result.render(scope.variables), state=kept)

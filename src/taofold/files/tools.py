@@ -1,0 +1,270 @@
+"""Tools of an agent file: commands with places for their parameters, and MCP servers.
+
+A command is a list of arguments, never a shell's line: what a model writes fills places and can
+neither add an argument nor begin an option. Servers are checked without starting any; the bridge is
+known by its name only and imported when an agent is made.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, cast
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field
+
+from taofold.core.errors import ConfigError
+from taofold.core.value import is_array, is_object
+from taofold.files.actions.types import NoType, record
+from taofold.files.document import Document, Fault, Place, Strict, check
+from taofold.files.expressions.template import Template, Unrenderable, is_template
+from taofold.policy.redaction import Redactor, named
+from taofold.tools import Outcome, RunContext, Tool
+from taofold.tools.command import command_tool
+from taofold.tools.tool import check_name, external
+
+_TIMEOUT: Final = 60.0
+
+
+class InlineKeys(Strict):
+    """The keys of a tool that is defined in place."""
+
+    name: str
+    description: Annotated[str, Field(min_length=1)]
+    parameters: dict[str, Any] = {}
+    """Names and types, as in `{path: str, lines?: bool}`."""
+    command: Annotated[list[str], Field(min_length=1)]
+    tier: Annotated[int, Field(ge=2, le=4)] = 2
+    """It may only be raised: commands that are not contained are tier 3 in any case."""
+    timeout: Annotated[float, Field(gt=0, le=3600)] = _TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class InlineTool:
+    """A tool without faults."""
+
+    keys: InlineKeys
+    parameters: type[BaseModel]
+    command: tuple[str | Template, ...]
+
+
+def read_inline(
+    document: Document, value: Any, place: Place
+) -> tuple[InlineTool | None, list[Fault]]:
+    """The tool, or everything wrong with it."""
+    keys, faults = check(document, InlineKeys, value, place)
+    if keys is None:
+        return None, faults
+    parameters: type[BaseModel] | None = None
+    try:
+        check_name(keys.name)
+    except ConfigError as error:
+        faults.append(document.fault((*place, "name"), str(error)))
+    try:
+        parameters = record(keys.parameters, "Parameters")
+    except NoType as error:
+        faults.append(document.fault((*place, "parameters", *error.path), str(error)))
+    known: set[str] = set() if parameters is None else set(parameters.model_fields)
+    command: list[str | Template] = []
+    for number, part in enumerate(keys.command):
+        try:
+            made = Template(part) if is_template(part) else part
+        except Unrenderable as error:
+            faults.append(document.fault((*place, "command", number), str(error)))
+            continue
+        command.append(made)
+        strange = sorted(made.names - known) if isinstance(made, Template) else []
+        if strange and parameters is not None:
+            text = f"{strange[0]!r} is not among the parameters"
+            faults.append(document.fault((*place, "command", number), text))
+    if command and isinstance(command[0], Template):
+        text = "the program must stand there as it is"
+        faults.append(document.fault((*place, "command", 0), text))
+    if faults or parameters is None:
+        return None, faults
+    return InlineTool(keys, parameters, tuple(command)), []
+
+
+def make_inline(tool: InlineTool, root: Path, *, network: bool = False) -> Tool:
+    """The tool, whose command runs in `root` as `run_command` would."""
+    keys = tool.keys
+    shell = command_tool(root, network=network, timeout=keys.timeout)
+    return external(
+        keys.name,
+        keys.description,
+        tool.parameters.model_json_schema(),
+        partial(_call, tool, shell),
+        context=True,
+        tier=max(keys.tier, int(shell.tier)),
+        effect="once",
+        timeout=keys.timeout,
+        sequential=True,
+        toolset="inline",
+        preview=partial(_preview, tool, shell),
+    )
+
+
+async def _call(
+    tool: InlineTool, shell: Tool, ctx: RunContext[Any], parameters: dict[str, Any]
+) -> Outcome:
+    try:
+        command = arguments(tool, parameters)
+    except ValueError as error:
+        return Outcome(str(error), "failure")
+    function: Any = shell.function
+    return cast("Outcome", await function(ctx, command=command))
+
+
+def _preview(tool: InlineTool, shell: Tool, parameters: dict[str, Any]) -> str:
+    assert shell.preview is not None
+    return shell.preview({"command": arguments(tool, parameters)})
+
+
+def arguments(tool: InlineTool, parameters: Mapping[str, Any]) -> list[str]:
+    """The command with its places filled.
+
+    Raises:
+        ValueError: a place cannot be filled, or what fills it would be an option.
+    """
+    given = tool.parameters.model_validate(parameters).model_dump()
+    filled: list[str] = []
+    for part in tool.command:
+        if isinstance(part, str):
+            filled.append(part)
+            continue
+        value = part.render(given)
+        text = value if isinstance(value, str) else str(value)
+        if text.startswith("-") and not part.source.startswith("-"):
+            raise ValueError(f"{text!r} begins with '-': it would be an option of the program")
+        filled.append(text)
+    return filled
+
+
+BRIDGE: Final = "taofold.bridges.mcp"
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,30}")
+_REFERENCE: Final = "${"
+
+
+class McpKeys(Strict):
+    """One server: a program to start, or an address."""
+
+    command: str = ""
+    args: list[str] = []
+    env: dict[str, str] = {}
+    """For the program; `${NAME}` is taken from taofold's own environment."""
+    cwd: str = ""
+    """Below the work root; by default the work root."""
+    url: str = ""
+    headers: dict[str, str] = {}
+    transport: Literal["http", "sse"] = "http"
+    tools: list[str] | None = None
+    """Only these, by the server's names."""
+    trust: bool = False
+    """Believe what the server says of its tools: read-only ones need no approval then."""
+    elicitation: Literal["auto", "legacy"] = "auto"
+    """`legacy` for servers that ask people things in the older way only."""
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    connect_timeout: Annotated[float, Field(gt=0, le=600)] = 30.0
+    resources: bool = False
+    prompts: bool = False
+    required: bool = True
+    """Whether the agent is of no use without it."""
+
+
+def read_servers(document: Document) -> list[Fault]:
+    """What is wrong with the section beyond the form of its keys."""
+    section: Any = document.value.get("mcp")
+    faults: list[Fault] = []
+    for key, value in (section if is_object(section) else {}).items():
+        name = str(key)
+        if _NAME.fullmatch(name) is None:
+            hint = "small letters, digits and _, as it becomes the beginning of its tools' names"
+            faults.append(document.fault(("mcp", name), f"{name!r} is no server name", hint))
+        if is_object(value):
+            faults += _server(document, name, value)
+    return faults
+
+
+def _server(document: Document, name: str, value: Mapping[str, Any]) -> list[Fault]:
+    faults: list[Fault] = []
+
+    def fault(key: str, text: str, hint: str = "") -> None:
+        faults.append(document.fault(("mcp", name, *([key] if key else [])), text, hint))
+
+    command, url = value.get("command"), value.get("url")
+    if bool(command) == bool(url):
+        fault("", "a server has either a command or a url")
+    for key in ("args", "env", "cwd") if url else ("headers", "transport"):
+        if key in value:
+            fault(key, f"{key!r} belongs to a {'command' if url else 'url'}")
+    if isinstance(url, str) and url:
+        wrong, hint = _flaw(url)
+        if wrong:
+            fault("url", wrong, hint)
+    return faults + _secrets(document, name, value)
+
+
+def _flaw(url: str) -> tuple[str, str]:
+    """Why `url` is no address of a server, and a hint."""
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is none
+        return f"{url!r} is no http(s) address", ""
+    if not fine:
+        return f"{url!r} is no http(s) address", ""
+    if parts.username or parts.password:
+        return "credentials do not belong in a url", "use headers with ${NAME}"
+    return "", ""
+
+
+def _secrets(document: Document, name: str, value: Mapping[str, Any]) -> list[Fault]:
+    """Secrets that stand in the file instead of the environment."""
+    said = "secrets do not belong in files"
+    faults: list[Fault] = []
+    for key, texts in (("args", value.get("args")), ("url", [value.get("url")])):
+        for text in texts if is_array(texts) else ():
+            shown = isinstance(text, str) and not (key == "url" and _flaw(text)[0])
+            if shown and Redactor().text(text) != text:
+                hint = "a program reads them from its env, an address from its headers: ${NAME}"
+                faults.append(document.fault(("mcp", name, key), said, hint))
+    for key in ("env", "headers"):
+        held: Any = value.get(key)
+        for inner, text in (held if is_object(held) else {}).items():
+            if not isinstance(text, str) or _REFERENCE in text:
+                continue
+            if named(str(inner), text):
+                hint = f"write ${{NAME}} and set the variable NAME, as in {inner}: ${{TOKEN}}"
+                faults.append(document.fault(("mcp", name, key, str(inner)), said, hint))
+    return faults
+
+
+def make_server(name: str, keys: McpKeys, root: Path) -> Any:
+    """The toolset of the server. It is started at its first use.
+
+    Raises:
+        ConfigError: its folder leads out of the work root.
+    """
+    bridge: Any = import_module(BRIDGE).McpServer
+    options: dict[str, Any] = {
+        "name": name,
+        "tools": keys.tools,
+        "trust": keys.trust,
+        "mode": keys.elicitation,
+        "timeout": keys.timeout,
+        "connect_timeout": keys.connect_timeout,
+        "resources": keys.resources,
+        "prompts": keys.prompts,
+        "required": keys.required,
+    }
+    if keys.url:
+        make = bridge.sse if keys.transport == "sse" else bridge.http
+        return make(keys.url, headers=keys.headers, **options)
+    base = root.resolve()
+    place = (base / keys.cwd).resolve()
+    if not place.is_relative_to(base):
+        raise ConfigError(f"cwd {keys.cwd!r} leads out of the work root {str(base)!r}")
+    return bridge.stdio(keys.command, *keys.args, env=keys.env, cwd=place, **options)

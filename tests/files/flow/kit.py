@@ -1,0 +1,60 @@
+"""Small words for tests of flows."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from taofold import Agent
+from taofold.core.values import Reply
+from taofold.files import Config, Fault, build, read_agent
+from taofold.files.actions import Actions
+from taofold.files.document import parse
+from taofold.files.flow.file import read_flow
+from taofold.runtime.model import Request
+from taofold.testing.models import FunctionModel
+
+
+def faults(text: str, folder: Path = Path()) -> list[Fault]:
+    """What is wrong with a flow file."""
+    document, found = parse(text, "flow.yaml", folder)
+    return found if document is None else read_flow(document, root=folder)[1]
+
+
+def made(text: str, folder: Path, actions: Actions | None = None) -> Agent[Any, Any]:
+    """The agent that a file describes."""
+    path = folder / "flow.yaml"
+    path.write_text(text)
+    if actions is None:
+        file, found = read_agent(path, root=folder)
+    else:
+        document, found = parse(text, "flow.yaml", folder)
+        assert document is not None
+        file, found = read_flow(document, root=folder, actions=actions)
+    assert file is not None, [str(one) for one in found]
+    return build(file, Config(), folder)
+
+
+def with_model(agent: Agent[Any, Any], model: Any, **changes: Any) -> Agent[Any, Any]:
+    """The agent with `model` in every place."""
+    return agent.but(model=model, models=dict.fromkeys(agent.models, model), **changes)
+
+
+def echo(request: Request) -> str:
+    """A model that says what it was asked last."""
+    return f"said: {request.conversation[-1].content}"
+
+
+def flow(
+    text: str,
+    folder: Path,
+    say: Callable[[Request], str | Reply] = echo,
+    **changes: Any,
+) -> Agent[Any, Any]:
+    """The agent that a file describes, with a model that answers with `say`."""
+    return with_model(made(text, folder), FunctionModel(say), **changes)
+
+
+def reasoned(answer: Any, thinking: str = "because") -> str:
+    """A reply of a chain of thought."""
+    return json.dumps({"thinking": thinking, "answer": answer})

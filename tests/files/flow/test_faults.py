@@ -1,0 +1,206 @@
+"""Every mistake in a flow file is found at once, offline, with its path, line and a suggestion."""
+
+from pathlib import Path
+
+import pytest
+from tests.files.flow.kit import faults, made
+
+from taofold.files import Config, build, read_agent
+
+WRONG = """\
+name: wrong
+modle: x
+settings: {temprature: 1}
+state_schema: {a: strr}
+input: b
+imports: [{path: ../../etc/passwd, namespace: out}]
+nodes:
+  - name: a
+    uses: reason.cott
+  - name: b
+    action: reason.cot
+    wiht: {}
+  - name: c
+    uses: reason.cot
+    with: {promblem: "{{ state.x }}", thinking_format: circle}
+  - name: d
+    uses: llm.call
+    with: {prompt: "{{ stat.x }} {{ state.x"}
+    goto: [{if: "state.x >", to: e}, {to: a}, {to: nowhere}]
+  - name: e
+    while: {condition: "true", max_iterations: 1001}
+    steps: []
+  - name: a
+    set: {x: 1}
+    on_error: {fallback: gone}
+  - name: f
+  - name: g
+    uses: llm.call
+    set: {}
+  - name: h
+    uses: llm.call
+    with: {prompt: p, model: "{{ state.m }}", output_format: {n: intt}}
+  - name: i
+    parallel: {branches: {x: [{name: j, uses: llm.cal}]}}
+"""
+
+
+@pytest.mark.scenario("PEER-25")
+def test_all_faults_are_found_at_once_with_line_and_suggestion() -> None:
+    found = {(one.line, one.path): one.text for one in faults(WRONG)}
+    said = "\n".join(f"{line} {path}: {text}" for (line, path), text in found.items())
+    for line, path, text in [
+        (2, "modle", "did you mean 'model'"),
+        (3, "settings.temprature", "did you mean 'temperature'"),
+        (9, "nodes[0].uses", "did you mean 'reason.cot'"),
+        (12, "nodes[1].wiht", "did you mean 'with'"),
+        (15, "nodes[2].with.promblem", "did you mean 'problem'"),
+        (15, "nodes[2].with.thinking_format", "step_by_step"),
+        (18, "nodes[3].with.prompt", "cannot be read"),
+        (19, "nodes[3].goto[0].if", "cannot be read"),
+        (19, "nodes[3].goto[1]", "without 'if'"),
+        (19, "nodes[3].goto[2].to", "there is no node 'nowhere'"),
+        (21, "nodes[4].while.max_iterations", "less than or equal to 1000"),
+        (23, "nodes[5].name", "there is another node 'a'"),
+        (25, "nodes[5].on_error.fallback", "there is no node 'gone'"),
+        (26, "nodes[6]", "does nothing"),
+        (27, "nodes[7]", "does several things"),
+        (32, "nodes[8].with.model", "must stand there as it is"),
+        (32, "nodes[8].with.output_format.n", "unknown type 'intt'"),
+        (34, "nodes[9].parallel.branches.x[0].uses", "did you mean 'llm.call'"),
+    ]:
+        assert (line, path) in found, said
+        assert text in found[line, path], found[line, path]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "said"),
+    [
+        ("state_schema: {a: strr}", "state_schema.a", "unknown type 'strr'"),
+        ("state_schema: [a]", "state_schema", "must be a mapping"),
+        ("state_schema: {a: str}\ninput: b", "input", "not in state_schema"),
+        (
+            "imports: [{path: ../x.yaml, namespace: o}]",
+            "imports[0].path",
+            "leads out of the project",
+        ),
+        ("imports: [{path: gone.yaml, namespace: o}]", "imports[0].path", "has faults"),
+        ("strategy: react", "strategy", "a flow is the strategy"),
+        ("agents: {a: nothing}", "agents.a", "no agent file"),
+        ("output: {n: intt}", "output.n", "unknown type"),
+        ("result: '{{ stat.x }}'", "result", "unknown name 'stat'"),
+    ],
+)
+def test_a_fault_at_the_top_is_found(tmp_path: Path, text: str, path: str, said: str) -> None:
+    found = faults(f"{text}\nnodes: [{{name: a, set: {{x: 1}}}}]\n", tmp_path)
+    assert any(one.path == path and said in one.text for one in found), [str(f) for f in found]
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ("uses: llm.call, with: {}", "llm.call needs the key 'prompt'"),
+        ("uses: llm.call, action: reason.cot, with: {prompt: p}", "says something else"),
+        ("set: {x: 1}, with: {y: 1}", "is only for 'uses'"),
+        ("set: {x: 1}, steps: [{name: b, set: {}}]", "does not go with 'set'"),
+        ("while: {condition: 'true', max_iterations: 2}", "needs 'steps'"),
+        ("while: {condition: 'true'}", "max_iterations"),
+        ("parallel: {}", "either 'items' or 'branches'"),
+        ("parallel: {items: [1]}", "need 'steps' or 'uses'"),
+        ("parallel: {branches: {b: {set: {}}}}, steps: [{name: c, set: {}}]", "hold their own"),
+        ("set: {x: '{{ item }}'}", "unknown name 'item'"),
+        ("set: {x: '{{ state.__class__ }}'}", "cannot be reached"),
+        ("set: {x: 1}, goto: [{if: 'nam', to: end}]", "unknown name 'nam'"),
+        ("set: {x: 1}, on_error: {fallback: a, then: continue}", "keep one"),
+        (
+            "uses: reason.react, with: {goal: g, tools: '{{ state.t }}'}",
+            "must stand there as it is",
+        ),
+        ("steps: 3", "list"),
+        ("uses: 'tool.'", "unknown action"),
+        ("uses: agent.nobody, with: {goal: g}", "unknown action"),
+    ],
+)
+def test_a_fault_of_a_node_is_found(node: str, said: str) -> None:
+    found = faults(f"nodes: [{{name: a, {node}}}]")
+    assert any(said in one.text for one in found), [str(one) for one in found]
+
+
+def test_an_import_of_itself_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "imports: [{path: b.yaml, namespace: b}]\nnodes: [{name: a, uses: flow.b}]\n"
+    )
+    (tmp_path / "b.yaml").write_text(
+        "imports: [{path: a.yaml, namespace: a}]\nnodes: [{name: a, uses: flow.a}]\n"
+    )
+    _, found = read_agent(tmp_path / "a.yaml", root=tmp_path)
+    assert any("imports itself" in one.text for one in found)
+
+
+def test_a_link_that_leads_out_of_the_project_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out.yaml").write_text("nodes: [{name: a, set: {}}]")
+    (tmp_path / "in" / "link.yaml").symlink_to(tmp_path / "out.yaml")
+    found = faults(
+        "imports: [{path: link.yaml, namespace: o}]\nnodes: [{name: a, uses: flow.o}]",
+        tmp_path / "in",
+    )
+    assert any("leads out of the project" in one.text for one in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nodes: [{name: a, uses: tool.gone}]", "there is no tool 'gone'"),
+        ("nodes: [{name: a, uses: file.read, with: {pth: x}}]", "did you mean 'path'"),
+        ("nodes: [{name: a, uses: file.read, with: {}}]", "needs the key 'path'"),
+        (
+            "nodes: [{name: a, uses: reason.react, with: {goal: g, tools: [web.serch]}}]",
+            "did you mean 'web.search'",
+        ),
+        (
+            "settings: {search: nope}\nnodes: [{name: a, uses: web.search, with: {query: q}}]",
+            "there is no search backend 'nope'",
+        ),
+        (
+            "agents: {a: gone.yaml}\nnodes: [{name: b, uses: agent.a, with: {goal: g}}]",
+            "has faults",
+        ),
+        (
+            "agents: {a: '../x.yaml'}\nnodes: [{name: b, uses: agent.a, with: {goal: g}}]",
+            "leads out",
+        ),
+        (
+            "agents: {a: 'json:dumps'}\nnodes: [{name: b, uses: agent.a, with: {goal: g}}]",
+            "no Agent",
+        ),
+    ],
+)
+def test_what_only_building_can_find_is_told_with_its_place(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        made(text, tmp_path)
+    assert any(said in str(one) for one in caught.value.exceptions), caught.value.exceptions
+    assert all(
+        "flow.yaml" in str(one) or "gone.yaml" in str(one) for one in caught.value.exceptions
+    )
+
+
+@pytest.mark.scenario("PEER-26")
+def test_a_flow_cannot_loosen_the_operators_policy(tmp_path: Path) -> None:
+    from taofold.policy import Policy
+
+    path = tmp_path / "f.yaml"
+    path.write_text("policy: {autonomy: autonomous}\nnodes: [{name: a, set: {x: 1}}]")
+    _, found = read_agent(path, Policy(autonomy="conservative"), root=tmp_path)
+    assert found
+
+
+def test_an_agent_file_without_nodes_is_still_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("model: offline:repair\noutput: {name: str, score?: float}\n")
+    file, found = read_agent(path)
+    assert file is not None, found
+    agent = build(file, Config(), tmp_path)
+    assert set(agent.output.model_fields) == {"name", "score"}
