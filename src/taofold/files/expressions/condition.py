@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from simpleeval import InvalidExpression, SimpleEval
+from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped]
 
 from taofold.core.text import near
 from taofold.files.expressions.bounds import TooMuch, binary, budget, charge, digits, made, skim
