@@ -15,42 +15,12 @@ from taofold.core.effects import Act
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
 from taofold.policy.repetition import CallIdentity
-from taofold.runtime.approvals import settle
-from taofold.runtime.attempts import Attempts, doubt, lost, ruled, taken
+from taofold.runtime.approvals import Question
+from taofold.runtime.attempts import Attempts, PastCall
 from taofold.runtime.ledger import Denied, Ledger, Park
 from taofold.runtime.redaction import cleaned
-from taofold.runtime.setup import Setup
-from taofold.runtime.tool_calls import call, started
+from taofold.runtime.tool_calls import Invocation, started
 from taofold.tools import BadArguments, Bound, Tool
-
-
-def unfit(setup: Setup, action: Action, tool: Tool | None) -> Observation | None:
-    """The answer to an action that is none; None if it can be ruled on."""
-    if action.error:
-        return Observation(action.error, "failure", refused="malformed")
-    if tool is None:
-        names = ", ".join(sorted(setup.tools.names)) or "none"
-        text = f"unknown tool {action.tool!r}; available tools: {names}"
-        return Observation(text, "failure", refused="unknown")
-    if action.guessed and _matters(setup, tool):
-        repairs = ", ".join(action.repairs)
-        text = (
-            f"the parameters of {action.tool} were not well-formed ({repairs}) and it must "
-            "not run on guessed parameters: send the action again, exactly"
-        )
-        return Observation(text, "failure", refused="guessed")
-    return None
-
-
-def facts(tool: Tool) -> Facts:
-    """What the policy needs to know of `tool`."""
-    return Facts(tool.tier, tool.effect, tool.role, tool.definition)
-
-
-def _matters(setup: Setup, tool: Tool) -> bool:
-    """Is a guess about its parameters one too many?"""
-    once = tool.effect == "once" or (tool.agent is not None and tool.effect != "read")
-    return once or setup.policy.tier(tool.name, facts(tool)) >= Tier.CONFIRM
 
 
 def act(ledger: Ledger, key: str, effect: Act) -> Awaitable[tuple[Observation, ...]]:
@@ -150,11 +120,12 @@ class ActionBatch:
             await self._run_ready()
 
     async def _lost(self, index: int, action: Action, tool: Tool | None, why: Observation) -> None:
-        self._observe(index, await lost(self.ledger, self.key, index, action, tool, why))
+        past = PastCall(self.ledger, self.key, index, action, tool)
+        self._observe(index, await past.lost(why))
 
     def _refusal(self, index: int, action: Action, tool: Tool | None) -> Observation | None:
         """Why the action is not ruled on: it is none, or one too many of its kind."""
-        flaw = unfit(self.ledger.setup, action, tool)
+        flaw = self._unfit(action, tool)
         if flaw is not None or self.effect.planned:
             return flaw
         call = self.calls[index] = self.ledger.call(action)
@@ -168,18 +139,41 @@ class ActionBatch:
         self._pause = max(self._pause, judged.backoff_ms)
         return None
 
+    def _unfit(self, action: Action, tool: Tool | None) -> Observation | None:
+        """The answer to an action that is none; None if it can be ruled on."""
+        if action.error:
+            return Observation(action.error, "failure", refused="malformed")
+        if tool is None:
+            names = ", ".join(sorted(self.ledger.setup.tools.names)) or "none"
+            text = f"unknown tool {action.tool!r}; available tools: {names}"
+            return Observation(text, "failure", refused="unknown")
+        if action.guessed and self._guess_matters(tool):
+            repairs = ", ".join(action.repairs)
+            text = (
+                f"the parameters of {action.tool} were not well-formed ({repairs}) and it must "
+                "not run on guessed parameters: send the action again, exactly"
+            )
+            return Observation(text, "failure", refused="guessed")
+        return None
+
+    def _guess_matters(self, tool: Tool) -> bool:
+        """Is a guess about its parameters one too many?"""
+        once = tool.effect == "once" or (tool.agent is not None and tool.effect != "read")
+        return once or self.ledger.setup.policy.tier(tool.name, facts(tool)) >= Tier.CONFIRM
+
     def _rule(self, index: int, action: Action, tool: Tool) -> Ruling:
         """What the policy says, and the doubt whether it has happened."""
         ledger, setup, thought = self.ledger, self.ledger.setup, self.effect.thought
         critical = thought.critical and thought.type == "exception"
         ruling = setup.policy.rule(action, facts(tool), setup.principal, critical=critical)
-        return ruled(ledger, self.key, index, action, tool, ruling)
+        return PastCall(ledger, self.key, index, action, tool).ruled(ruling)
 
     async def _asked(self, index: int, action: Action, tool: Tool, ruling: Ruling) -> Action | None:
         """The action to run, perhaps edited by a person, or None if it was answered."""
         await self._run_ready()
         ledger, rule = self.ledger, partial(self._rule, index, action, tool)
-        settled = await settle(ledger, self.key, index, action, tool, ruling, rule=rule)
+        question = Question(ledger, self.key, index, action, tool)
+        settled = await question.settle(ruling, rule=rule)
         if not isinstance(settled, Observation):
             return settled
         self._observe(index, settled)
@@ -189,7 +183,7 @@ class ActionBatch:
 
     def _was_started(self, index: int, action: Action) -> Action | None:
         """On resume what an earlier life started is ruled on no more: it may have happened."""
-        attempts = taken(self.ledger, self.key, index, action)
+        attempts = PastCall(self.ledger, self.key, index, action, None).attempts()
         if attempts is None:
             return None
         self._attempts[index] = attempts
@@ -237,8 +231,8 @@ class ActionBatch:
 
     async def _ask_user(self, index: int, action: Action) -> None:
         """The reserved action: the run waits until a person has answered."""
-        question = str(action.parameters.get("question", "") or action.rationale)
-        settled = await settle(self.ledger, self.key, index, action, None, None, question=question)
+        text = str(action.parameters.get("question", "") or action.rationale)
+        settled = await Question(self.ledger, self.key, index, action, None, text).settle(None)
         if isinstance(settled, Observation):
             self._observe(index, settled)
 
@@ -285,6 +279,7 @@ class ActionBatch:
     async def _run(self, ready_call: ReadyCall) -> None:
         """Make one call, or find out what became of it if an earlier life has started it."""
         ledger, key, index = self.ledger, self.key, ready_call.position
+        action, tool = ready_call.action, ready_call.tool
         recorded = None if ledger.fresh else ledger.tape.peek(e.Observed, key, index)
         if recorded is not None:
             for record in ledger.tape.call(key, index):
@@ -298,13 +293,10 @@ class ActionBatch:
             ledger.touch(f"{key}[{index}]")
         attempts = self._attempts.get(index)
         if attempts is None:
-            observed = await call(
-                ledger, key, index, ready_call.action, ready_call.tool, ready_call.bound
-            )
+            observed = await Invocation(ledger, key, index, action, tool).perform(ready_call.bound)
         else:
-            self.actions[index], observed = await doubt(
-                ledger, key, index, ready_call.action, ready_call.tool, ready_call.bound, attempts
-            )
+            past = PastCall(ledger, key, index, action, tool)
+            self.actions[index], observed = await past.doubt(ready_call.bound, attempts)
         ledger.put(observed)
         self.observations[index] = observed.observation
         if len(self.effect.actions) > 1:
@@ -324,3 +316,8 @@ def _bound(tool: Tool | None, action: Action) -> Bound | Observation:
         return tool.bind(action.parameters)
     except BadArguments as error:
         return Observation(str(error), "failure", refused="invalid")
+
+
+def facts(tool: Tool) -> Facts:
+    """What the policy needs to know of `tool`."""
+    return Facts(tool.tier, tool.effect, tool.role, tool.definition)

@@ -43,94 +43,258 @@ VERDICTS: Final[dict[str, Verdict]] = {
 """What a person may say, and what it comes to."""
 LOOK = 0.5
 """Seconds between two looks into the inbox while a callback waits for its person."""
+PREVIEW = 2000
+"""Characters of what would happen that a person is shown."""
 
 
-async def resolution(
-    ledger: Ledger, asked: e.Record, action: Action, tool: Tool | None, question: str
-) -> e.Resolved:
-    """What became of the question: from the tape, the inbox, the clock or the callback."""
-    event = asked.event
-    assert isinstance(event, e.Decided)
-    key, index = event.key, event.index
-    recorded = ledger.tape.take(e.Resolved, key, index)
-    if recorded is not None and isinstance(recorded.event, e.Resolved):
-        ledger.replayed(recorded)
-        voided = ledger.tape.peek(e.Resolved, key, index)
-        if voided is not None and voided.verdict == "void":
-            ledger.put(voided)
-            return voided
-        return _still(ledger, event, action, recorded.event) or recorded.event
-    ledger.touch(f"{key}[{index}]")
-    await ledger.inbox.refresh(ledger.store)
-    resolved = _decided(ledger, asked, action, tool)
-    if resolved is None and _expired(ledger, event):
-        resolved = _closed(event, "expired", "clock")
-    if resolved is None and ledger.setup.approve is None:
-        by = ledger.inbox.cancelled()
-        if by:
-            raise Cancelled(by)
-        ledger.hear(key)
-        wants_text = action.tool == ASK_USER or bool(event.request and event.request["form"])
-        raise Park("awaiting_input" if wants_text else "awaiting_approval")
-    if resolved is None:
-        await ledger.save()
-        try:
-            resolved = await _asked_here(ledger, asked, action, tool, question)
-        except Park:
-            ledger.hear(key)
-            raise
-    ledger.put(resolved)
-    return _still(ledger, event, action, resolved) or resolved
+class Question:
+    """What a person is asked about one action: from the asking to what became of it.
 
+        settled = await Question(ledger, key, index, action, tool).settle(ruling)
 
-async def _asked_here(
-    ledger: Ledger, asked: e.Record, action: Action, tool: Tool | None, question: str
-) -> e.Resolved:
-    """The callback's word, or that of a person who decided elsewhere meanwhile.
-
-    Where both spoke, whoever did not allow is heard; the other is on the record as refused.
+    `text` is asked where it is not about a ruling: by `ask_user`, about an action that may
+    already have happened, or by a tool in the middle of its call (then `request` has its form).
     """
-    event = asked.event
-    assert isinstance(event, e.Decided)
-    decision = await _callback(ledger, asked, action, tool, question)
-    ledger.inbox.stale = True
-    await ledger.inbox.refresh(ledger.store)
-    posted = _decided(ledger, asked, action, tool)
-    if isinstance(decision, e.Resolved):
-        return decision
-    resolved = _heard(ledger, event, action, tool, decision)
-    if posted is None:
-        return resolved
-    heard, lost = (resolved, posted) if posted.verdict == "allow" else (posted, resolved)
-    why = f"{heard.by} decided {heard.verdict} at the same time"
-    name = f"{asked.run}:{asked.seq}"
-    ledger.store.dispatch(e.DecisionRefused(id=name, by=lost.by, why=why, at=ledger.setup.now()))
-    return heard
 
+    def __init__(
+        self,
+        ledger: Ledger,
+        key: str,
+        index: int,
+        action: Action,
+        tool: Tool | None,
+        text: str = "",
+        request: dict[str, Any] | None = None,
+    ) -> None:
+        self.ledger, self.key, self.index = ledger, key, index
+        self.action, self.tool = action, tool
+        self.text, self.request = text, request
 
-def _heard(
-    ledger: Ledger, asked: e.Decided, action: Action, tool: Tool | None, decision: Decision
-) -> e.Resolved:
-    """What the callback's decision comes to. One that cannot be used as it stands denies."""
-    wrong = flaw(decision)
-    if not wrong and decision.digest and decision.digest != asked.digest:
-        wrong = "the decision is about another action than the one it was asked about"
-    if wrong:
-        return _closed(asked, "deny", ledger.setup.principal.id, utf8(wrong))
-    if _expired(ledger, asked):
-        return _closed(asked, "expired", "clock")
-    words = decision.answer if decision.answer is not None else decision.reason
-    verdict = VERDICTS[decision.verdict]
-    if asked.request is not None and decision.parameters is not None:
-        words = _form(decision.parameters)
-        decision = dataclasses.replace(decision, parameters=None)
-    parameters = decision.parameters if verdict == "allow" else None
-    lost = "" if parameters is None else secret(ledger.setup.redactor, parameters)
-    if lost:
-        return _closed(asked, "deny", ledger.setup.redactor.text(utf8(decision.by)), lost)
-    edited = None if parameters is None else replace(action, parameters=dict(parameters))
-    reason, by = [ledger.setup.redactor.text(utf8(text)) for text in (words, decision.by)]
-    return _closed(asked, verdict, by, reason, edited, tool)
+    async def settle(
+        self, ruling: Ruling | None, *, rule: Callable[[], Ruling] | None = None
+    ) -> Action | Observation:
+        """The action to run as a person approved it, or the observation that answers it.
+
+        If the approval is void, `rule` is asked anew. Parks the run if nobody answers now.
+        """
+        while True:
+            resolved = await self._resolve(self._ask(ruling))
+            if resolved.verdict != "void":
+                return _outcome(resolved, self.action, self.tool, doubt=ruling is None)
+            if ruling is not None and rule is not None:
+                ruling = rule()
+                if ruling.verdict == "deny":
+                    return Observation(ruling.reason, "failure", refused="denied")
+                if ruling.verdict == "allow":
+                    return self.action
+
+    async def answer(self) -> e.Resolved:
+        """What a person answered to a tool. Parks the run if nobody answers now."""
+        while True:
+            resolved = await self._resolve(self._ask(None))
+            if resolved.verdict != "void":  # else it is asked anew, about the tool as it is now
+                return resolved
+
+    def _ask(self, ruling: Ruling | None) -> e.Record:
+        """Record that a person is asked, or find it recorded."""
+        ledger, setup, tool = self.ledger, self.ledger.setup, self.tool
+        seconds = setup.policy.approve_seconds
+        recorded = ledger.tape.peek(e.Decided, self.key, self.index)
+        tier = ruling.tier if ruling else (tool.tier if tool else Tier.CARD)
+        event = e.Decided(
+            key=self.key,
+            index=self.index,
+            verdict="ask",
+            tier=int(tier),
+            reason=ruling.reason if ruling else self.text,
+            digest=digest(self.action, tool.definition if tool else ""),
+            policy=setup.policy.version,
+            preview=plain(setup.redactor, _preview(self.action, tool)),
+            expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
+            request=self.request,
+            attempt=ledger.store.state.open[self.key].slots[self.index].attempts,
+        )
+        if recorded is not None and recorded.verdict == "ask":
+            # The policy's version may have changed without changing what it says; the preview
+            # and the time are the world's. How often the call had started is the log's: while a
+            # replay meets parallel branches in another order, the state may count a later start.
+            event = replace(
+                event,
+                expires_at=recorded.expires_at,
+                policy=recorded.policy,
+                preview=recorded.preview,
+                attempt=recorded.attempt,
+            )
+            if not ledger.exact:
+                event = recorded
+        elif recorded is not None and not ledger.exact:
+            ledger.overruled(self.key, self.index)
+        return ledger.put(event)
+
+    async def _resolve(self, asked: e.Record) -> e.Resolved:
+        """What became of the question: from the tape, the inbox, the clock or the callback."""
+        ledger, event = self.ledger, asked.event
+        assert isinstance(event, e.Decided)
+        key, index = event.key, event.index
+        recorded = ledger.tape.take(e.Resolved, key, index)
+        if recorded is not None and isinstance(recorded.event, e.Resolved):
+            ledger.replayed(recorded)
+            voided = ledger.tape.peek(e.Resolved, key, index)
+            if voided is not None and voided.verdict == "void":
+                ledger.put(voided)
+                return voided
+            return self._voided(event, recorded.event) or recorded.event
+        ledger.touch(f"{key}[{index}]")
+        await ledger.inbox.refresh(ledger.store)
+        # A decision that was posted in time counts, even if it is read after the question expired.
+        resolved = self._from_inbox(asked)
+        if resolved is None and self._expired(event):
+            resolved = _closed(event, "expired", "clock")
+        if resolved is None and ledger.setup.approve is None:
+            by = ledger.inbox.cancelled()
+            if by:
+                raise Cancelled(by)
+            ledger.hear(key)
+            wants_text = self.action.tool == ASK_USER or bool(
+                event.request and event.request["form"]
+            )
+            raise Park("awaiting_input" if wants_text else "awaiting_approval")
+        if resolved is None:
+            # The question is durable before anybody sees it: an answer refers to its number.
+            await ledger.save()
+            try:
+                resolved = await self._from_callback_or_inbox(asked)
+            except Park:
+                ledger.hear(key)
+                raise
+        ledger.put(resolved)
+        return self._voided(event, resolved) or resolved
+
+    async def _from_callback_or_inbox(self, asked: e.Record) -> e.Resolved:
+        """The callback's word, or that of a person who decided elsewhere meanwhile.
+
+        Where both spoke, whoever did not allow is heard; the other is on the record as refused.
+        """
+        ledger, event = self.ledger, asked.event
+        assert isinstance(event, e.Decided)
+        decision = await self._callback(asked)
+        ledger.inbox.stale = True
+        await ledger.inbox.refresh(ledger.store)
+        posted = self._from_inbox(asked)
+        if isinstance(decision, e.Resolved):
+            return decision
+        resolved = self._from_decision(event, decision)
+        if posted is None:
+            return resolved
+        heard, lost = (resolved, posted) if posted.verdict == "allow" else (posted, resolved)
+        why = f"{heard.by} decided {heard.verdict} at the same time"
+        name = f"{asked.run}:{asked.seq}"
+        refusal = e.DecisionRefused(id=name, by=lost.by, why=why, at=ledger.setup.now())
+        ledger.store.dispatch(refusal)
+        return heard
+
+    async def _callback(self, asked: e.Record) -> Decision | e.Resolved:
+        """What the callback says; while it waits, a person elsewhere may decide or cancel."""
+        ledger, event = self.ledger, asked.event
+        approve, requester = ledger.setup.approve, ledger.setup.principal.id
+        assert approve is not None
+        assert isinstance(event, e.Decided)
+        decision: Any = approve(
+            approval(ledger.store.run, asked, self.action, requester, self.text)
+        )
+        if inspect.isawaitable(decision):
+            asking = asyncio.ensure_future(decision)
+            try:
+                while not (await asyncio.wait({asking}, timeout=LOOK))[0]:
+                    await ledger.inbox.refresh(ledger.store)
+                    posted = self._from_inbox(asked)
+                    if posted is not None:
+                        return posted
+                    if self._expired(event):
+                        return _closed(event, "expired", "clock")
+                    by = ledger.inbox.cancelled()
+                    if by:
+                        raise Cancelled(by)
+                decision = asking.result()
+            finally:
+                if not asking.done():
+                    asking.cancel()
+                    await asyncio.gather(asking, return_exceptions=True)
+        if isinstance(decision, Decision):
+            return decision
+        if isinstance(decision, bool):
+            return Decision("allow" if decision else "deny", by=requester)
+        # Fail closed: a callback that gives anything else (None, "yes") has approved nothing.
+        wrong = f"approve gave {quote(decision)}, not a bool or a Decision"
+        return Decision("deny", by=requester, reason=wrong)
+
+    def _from_decision(self, asked: e.Decided, decision: Decision) -> e.Resolved:
+        """What the callback's decision comes to. One that cannot be used as it stands denies."""
+        setup = self.ledger.setup
+        wrong = flaw(decision)
+        if not wrong and decision.digest and decision.digest != asked.digest:
+            wrong = "the decision is about another action than the one it was asked about"
+        if wrong:
+            return _closed(asked, "deny", setup.principal.id, utf8(wrong))
+        if self._expired(asked):
+            return _closed(asked, "expired", "clock")
+        words = decision.answer if decision.answer is not None else decision.reason
+        verdict = VERDICTS[decision.verdict]
+        if asked.request is not None and decision.parameters is not None:
+            words = _form(decision.parameters)
+            decision = dataclasses.replace(decision, parameters=None)
+        parameters = decision.parameters if verdict == "allow" else None
+        lost = "" if parameters is None else secret(setup.redactor, parameters)
+        if lost:
+            return _closed(asked, "deny", setup.redactor.text(utf8(decision.by)), lost)
+        edited = None if parameters is None else replace(self.action, parameters=dict(parameters))
+        reason, by = [setup.redactor.text(utf8(text)) for text in (words, decision.by)]
+        return _closed(asked, verdict, by, reason, edited, self.tool)
+
+    def _from_inbox(self, asked: e.Record) -> e.Resolved | None:
+        """What a person's message in the inbox says."""
+        inbox, event = self.ledger.inbox, asked.event
+        assert isinstance(event, e.Decided)
+        signal = inbox.find("decide", asked.seq) or inbox.find("answer", asked.seq)
+        if signal is None:
+            return None
+        inbox.take(signal)
+        data = signal.data
+        parameters, text = data.get("parameters"), str(data.get("text") or data.get("reason") or "")
+        if event.request is not None and parameters is not None:
+            text, parameters = _form(parameters), None
+        redactor = self.ledger.setup.redactor
+        reason = redactor.text(text)
+        verdict = data.get("verdict", "allow")
+        lost = "" if parameters is None else secret(redactor, parameters)
+        if lost:  # whoever knew of it was told when he decided
+            return _closed(event, "deny", signal.by, lost)
+        edited = None if parameters is None else replace(self.action, parameters=dict(parameters))
+        return _closed(event, verdict, signal.by, reason, edited, self.tool)
+
+    def _expired(self, asked: e.Decided) -> bool:
+        return bool(asked.expires_at) and self.ledger.setup.now() > asked.expires_at
+
+    def _voided(self, asked: e.Decided, resolved: e.Resolved) -> e.Resolved | None:
+        """Re-check what an approval is bound to, right before it is used; void it if it changed."""
+        ledger, action = self.ledger, self.action
+        if resolved.verdict != "allow" or ledger.exact:
+            return None
+        tool = ledger.setup.tools.get(action.tool)
+        if tool is None:
+            return None
+        changed = ""
+        if digest(action, tool.definition) != asked.digest:
+            changed = "the tool or its parameters changed after the approval was asked for"
+        elif ledger.setup.policy.version != asked.policy:
+            changed = "the policy changed after the approval was asked for"
+        if not changed:
+            return None
+        # A void edit is taken back: the question is asked anew about the action as it was.
+        original = action if resolved.action is not None else None
+        void = _closed(asked, "void", "runtime", changed, original, tool)
+        ledger.put(void)
+        return void
 
 
 def flaw(decision: Decision) -> str:
@@ -151,33 +315,6 @@ def flaw(decision: Decision) -> str:
     return ""
 
 
-def _expired(ledger: Ledger, asked: e.Decided) -> bool:
-    return bool(asked.expires_at) and ledger.setup.now() > asked.expires_at
-
-
-def _decided(
-    ledger: Ledger, asked: e.Record, action: Action, tool: Tool | None
-) -> e.Resolved | None:
-    """What a person's message in the inbox says."""
-    event = asked.event
-    assert isinstance(event, e.Decided)
-    signal = ledger.inbox.find("decide", asked.seq) or ledger.inbox.find("answer", asked.seq)
-    if signal is None:
-        return None
-    ledger.inbox.take(signal)
-    data = signal.data
-    parameters, text = data.get("parameters"), str(data.get("text") or data.get("reason") or "")
-    if event.request is not None and parameters is not None:
-        text, parameters = _form(parameters), None
-    reason = ledger.setup.redactor.text(text)
-    verdict = data.get("verdict", "allow")
-    lost = "" if parameters is None else secret(ledger.setup.redactor, parameters)
-    if lost:  # whoever knew of it was told when he decided
-        return _closed(event, "deny", signal.by, lost)
-    edited = None if parameters is None else replace(action, parameters=dict(parameters))
-    return _closed(event, verdict, signal.by, reason, edited, tool)
-
-
 def _form(filled: dict[str, Any]) -> str:
     """An answer to a tool's question that came as parameters instead of as text."""
     return msgspec.json.encode(filled).decode()
@@ -194,29 +331,6 @@ def secret(redactor: Redactor, parameters: dict[str, Any]) -> str:
     lost = [name for name, value in parameters.items() if redacted.get(name) != value]
     where = f"the parameter {redactor.text(lost[0])!r} holds" if lost else "they hold"
     return f"edited parameters may hold no secret: {where} one, and a log keeps none"
-
-
-def _still(
-    ledger: Ledger, asked: e.Decided, action: Action, resolved: e.Resolved
-) -> e.Resolved | None:
-    """Re-check what an approval is bound to, right before it is used; void it if it changed."""
-    if resolved.verdict != "allow" or ledger.exact:
-        return None
-    tool = ledger.setup.tools.get(action.tool)
-    if tool is None:
-        return None
-    changed = ""
-    if digest(action, tool.definition) != asked.digest:
-        changed = "the tool or its parameters changed after the approval was asked for"
-    elif ledger.setup.policy.version != asked.policy:
-        changed = "the policy changed after the approval was asked for"
-    if not changed:
-        return None
-    # A void edit is taken back: the question is asked anew about the action as it was.
-    original = action if resolved.action is not None else None
-    void = _closed(asked, "void", "runtime", changed, original, tool)
-    ledger.put(void)
-    return void
 
 
 def _closed(
@@ -267,123 +381,6 @@ def approval(
         question=question,
         form=None if event.request is None else event.request["form"],
     )
-
-
-async def _callback(
-    ledger: Ledger, asked: e.Record, action: Action, tool: Tool | None, question: str
-) -> Decision | e.Resolved:
-    """What the callback says; while it waits, a person elsewhere may decide or cancel."""
-    approve, event = ledger.setup.approve, asked.event
-    assert approve is not None
-    assert isinstance(event, e.Decided)
-    decision: Any = approve(
-        approval(ledger.store.run, asked, action, ledger.setup.principal.id, question)
-    )
-    if inspect.isawaitable(decision):
-        asking = asyncio.ensure_future(decision)
-        try:
-            while not (await asyncio.wait({asking}, timeout=LOOK))[0]:
-                await ledger.inbox.refresh(ledger.store)
-                posted = _decided(ledger, asked, action, tool)
-                if posted is not None:
-                    return posted
-                if _expired(ledger, event):
-                    return _closed(event, "expired", "clock")
-                by = ledger.inbox.cancelled()
-                if by:
-                    raise Cancelled(by)
-            decision = asking.result()
-        finally:
-            if not asking.done():
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
-    if isinstance(decision, Decision):
-        return decision
-    by = ledger.setup.principal.id
-    if isinstance(decision, bool):
-        return Decision("allow" if decision else "deny", by=by)
-    return Decision(
-        "deny", by=by, reason=f"approve gave {quote(decision)}, not a bool or a Decision"
-    )
-
-
-PREVIEW = 2000
-
-
-async def settle(
-    ledger: Ledger,
-    key: str,
-    index: int,
-    action: Action,
-    tool: Tool | None,
-    ruling: Ruling | None,
-    *,
-    rule: Callable[[], Ruling] | None = None,
-    question: str = "",
-) -> Action | Observation:
-    """The action to run as a person approved it, or the observation that answers it.
-
-    If the approval is void, `rule` is asked anew. Without a `ruling` the person is asked a
-    `question`: by `ask_user`, or about an action that may already have happened. Parks the
-    run if nobody answers now.
-    """
-    while True:
-        request = ask(ledger, key, index, action, tool, ruling, question)
-        resolved = await resolution(ledger, request, action, tool, question)
-        if resolved.verdict != "void":
-            return _outcome(resolved, action, tool, doubt=ruling is None)
-        if ruling is not None and rule is not None:
-            ruling = rule()
-            if ruling.verdict == "deny":
-                return Observation(ruling.reason, "failure", refused="denied")
-            if ruling.verdict == "allow":
-                return action
-
-
-def ask(
-    ledger: Ledger,
-    key: str,
-    index: int,
-    action: Action,
-    tool: Tool | None,
-    ruling: Ruling | None,
-    question: str,
-    request: dict[str, Any] | None = None,
-) -> e.Record:
-    """Record that a person is asked, or find it recorded."""
-    setup = ledger.setup
-    seconds = setup.policy.approve_seconds
-    recorded = ledger.tape.peek(e.Decided, key, index)
-    tier = ruling.tier if ruling else (tool.tier if tool else Tier.CARD)
-    event = e.Decided(
-        key=key,
-        index=index,
-        verdict="ask",
-        tier=int(tier),
-        reason=ruling.reason if ruling else question,
-        digest=digest(action, tool.definition if tool else ""),
-        policy=setup.policy.version,
-        preview=plain(setup.redactor, _preview(action, tool)),
-        expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
-        request=request,
-        attempt=ledger.store.state.open[key].slots[index].attempts,
-    )
-    if recorded is not None and recorded.verdict == "ask":
-        # The policy's version may have changed without changing what it says; the preview
-        # and the time are the world's. How often the call had started is the log's: while a
-        # replay meets parallel branches in another order, the state may count a later start.
-        event = replace(
-            event,
-            expires_at=recorded.expires_at,
-            policy=recorded.policy,
-            preview=recorded.preview,
-            attempt=recorded.attempt,
-        )
-        if not ledger.exact:
-            event = recorded
-    elif recorded is not None and not ledger.exact:
-        ledger.overruled(key, index)
-    return ledger.put(event)
 
 
 def _outcome(

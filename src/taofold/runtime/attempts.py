@@ -17,9 +17,9 @@ from taofold.core.rules import fingerprint
 from taofold.core.state import RunState
 from taofold.core.values import Action, Observation, Tier
 from taofold.policy import Ruling
-from taofold.runtime.approvals import settle
+from taofold.runtime.approvals import Question
 from taofold.runtime.ledger import Ledger
-from taofold.runtime.tool_calls import answered_since, call, delegate, effect_id, observed, started
+from taofold.runtime.tool_calls import Invocation, effect_id
 from taofold.tools import Answer, Bound, Outcome, Tool
 from taofold.tools.result import outcome_of
 
@@ -37,26 +37,123 @@ class Attempts:
     """What the last start had of a person, to a question of the tool itself."""
 
 
-def taken(ledger: Ledger, key: str, index: int, action: Action) -> Attempts | None:
-    """The attempts on record, off the tape; None if the call was never started."""
-    if ledger.fresh or ledger.exact or ledger.tape.peek(e.Started, key, index) is None:
-        return None
-    records = ledger.tape.attempts(key, index)
-    for record in records:
-        ledger.replayed(record)
-    events = [record.event for record in records]
-    edited = [
-        event.action
-        for event in events
-        if isinstance(event, e.Decided) and event.action is not None
-    ]
-    starts = [event for event in events if isinstance(event, e.Started)]
-    return Attempts(
-        count=len(starts),
-        action=edited[-1] if edited else action,
-        once=any([isinstance(event, e.StartedOnce) and event.effect == "once" for event in starts]),
-        answer=_answer(events),
-    )
+AGAIN: Final = "this very call timed out before and may have happened, or may still finish"
+BEGUN: Final = "where this run was imported from this very call was begun, and may have happened"
+
+
+class PastCall:
+    """A call of which an earlier life of the run, or an earlier step, may have made a start."""
+
+    def __init__(
+        self, ledger: Ledger, key: str, index: int, action: Action, tool: Tool | None
+    ) -> None:
+        self.ledger, self.key, self.index = ledger, key, index
+        self.action, self.tool = action, tool
+
+    def attempts(self) -> Attempts | None:
+        """The attempts on record, off the tape; None if the call was never started."""
+        ledger, key, index = self.ledger, self.key, self.index
+        if ledger.fresh or ledger.exact or ledger.tape.peek(e.Started, key, index) is None:
+            return None
+        records = ledger.tape.attempts(key, index)
+        for record in records:
+            ledger.replayed(record)
+        events = [record.event for record in records]
+        edits = [event.action for event in events if isinstance(event, e.Decided) and event.action]
+        starts = [event for event in events if isinstance(event, e.Started)]
+        return Attempts(
+            count=len(starts),
+            action=edits[-1] if edits else self.action,
+            once=any(
+                [isinstance(start, e.StartedOnce) and start.effect == "once" for start in starts]
+            ),
+            answer=_answer(events),
+        )
+
+    def ruled(self, ruling: Ruling) -> Ruling:
+        """`ruling`, or the question to a person that the repetition of such a call needs."""
+        tool, action, state = self.tool, self.action, self.ledger.store.state
+        if tool is None or ruling.verdict == "deny" or tool.agent is not None:
+            return ruling
+        begun = tool.effect != "read" and _begun_elsewhere(state, action)
+        if ruling.verdict == "ask":
+            return replace(ruling, reason=f"{ruling.reason}; {BEGUN}") if begun else ruling
+        if tool.effect != "once" and not begun:
+            return ruling
+        recorded = self.ledger.tape.peek(e.Decided, self.key, self.index)
+        # What was known at the time is on the tape: branches may meet in another order now.
+        again = recorded.reason == AGAIN if recorded else _timed_out(state, action)
+        if again or begun:
+            return Ruling("ask", max(ruling.tier, Tier.CONFIRM), AGAIN if again else BEGUN)
+        return ruling
+
+    async def lost(self, why: Observation) -> Observation:
+        """The answer to a call that cannot be made: `why`, if no earlier life has started it.
+
+        If one has, nobody may say that it never ran: its tool is gone or takes something else now.
+        """
+        attempts = self.attempts()
+        if attempts is None:
+            return why
+        action = attempts.action
+        text = (
+            f"{action.tool} was started before an interruption and may already have happened; "
+            f"it cannot be called again: {why.result}"
+        )
+        if attempts.once:
+            settled = await self._ask(action, text)
+            if isinstance(settled, Observation):
+                return settled
+        return Observation(text, "failure")
+
+    async def doubt(self, bound: Bound, attempts: Attempts) -> tuple[Action, e.Observed]:
+        """A call that was started in an earlier life and never observed: did it happen?
+
+        Returns the action, which a person may have edited, and what was observed of it.
+        """
+        tool, action = self.tool, self.action
+        assert tool is not None
+        invocation = Invocation(self.ledger, self.key, self.index, action, tool)
+        if tool.agent is not None:
+            # A child run has a log of its own: it is carried on, not begun anew.
+            return action, await invocation.delegate()
+        since = await invocation.answered_since()
+        # What asked a person after its last start was waiting, not at work: nothing is in doubt.
+        if since is None and (tool.effect == "once" or attempts.once):
+            verified = await self._verified(invocation)
+            if verified is not None:
+                return action, verified
+            if tool.verify is None:
+                text = (
+                    f"{tool.name} was started before an interruption and may already have "
+                    "happened; its old process may even still finish it"
+                )
+                settled = await self._ask(action, text)
+                if isinstance(settled, Observation):
+                    observed = e.Observed(key=self.key, index=self.index, observation=settled)
+                    return action, observed
+                action, bound = settled, tool.bind(settled.parameters)
+                invocation = Invocation(self.ledger, self.key, self.index, action, tool)
+        invocation.start()
+        return action, await invocation.perform(bound, since or attempts.answer)
+
+    async def _ask(self, action: Action, text: str) -> Action | Observation:
+        question = Question(self.ledger, self.key, self.index, action, self.tool, text)
+        return await question.settle(None)
+
+    async def _verified(self, invocation: Invocation) -> e.Observed | None:
+        """What `verify` says of the interrupted call; None: it did not happen, or nobody knows."""
+        verify = invocation.tool.verify
+        if verify is None:
+            return None
+        verified: Any = verify(effect_id(self.ledger.store.run, self.key, self.index))
+        if inspect.isawaitable(verified):
+            verified = await verified
+        if verified is False or verified is None:
+            return None
+        happened = Outcome("verified: it had already happened")
+        outcome = happened if verified is True else outcome_of(verified)
+        return invocation.observed(outcome, 0.0)
 
 
 def _answer(events: Sequence[e.Event]) -> Answer | None:
@@ -71,85 +168,6 @@ def _answer(events: Sequence[e.Event]) -> Answer | None:
         elif isinstance(event, e.Decided):
             request = event.request
     return answer
-
-
-AGAIN: Final = "this very call timed out before and may have happened, or may still finish"
-BEGUN: Final = "where this run was imported from this very call was begun, and may have happened"
-
-
-async def doubt(
-    ledger: Ledger,
-    key: str,
-    index: int,
-    action: Action,
-    tool: Tool,
-    bound: Bound,
-    attempts: Attempts,
-) -> tuple[Action, e.Observed]:
-    """A call that was started in an earlier life and never observed: did it happen?
-
-    Returns the action, which a person may have edited, and what was observed of it.
-    """
-    if tool.agent is not None:
-        return action, await delegate(ledger, key, index, action, tool)
-    since = await answered_since(ledger, key, index, action, tool)
-    if since is None and (tool.effect == "once" or attempts.once):
-        verified = await _verify(ledger, key, index, tool) if tool.verify else None
-        if verified is not None:
-            return action, verified
-        if tool.verify is None:
-            question = (
-                f"{tool.name} was started before an interruption and may already have happened; "
-                "its old process may even still finish it"
-            )
-            settled = await settle(ledger, key, index, action, tool, None, question=question)
-            if isinstance(settled, Observation):
-                return action, e.Observed(key=key, index=index, observation=settled)
-            action, bound = settled, tool.bind(settled.parameters)
-    ledger.new(started(key, index, tool))
-    answer = since or attempts.answer
-    return action, await call(ledger, key, index, action, tool, bound, answer)
-
-
-async def lost(
-    ledger: Ledger, key: str, index: int, action: Action, tool: Tool | None, why: Observation
-) -> Observation:
-    """The answer to a call that cannot be made: `why`, if no earlier life has started it.
-
-    If one has, nobody may say that it never ran: its tool is gone or takes something else now.
-    """
-    attempts = taken(ledger, key, index, action)
-    if attempts is None:
-        return why
-    action = attempts.action
-    text = (
-        f"{action.tool} was started before an interruption and may already have happened; "
-        f"it cannot be called again: {why.result}"
-    )
-    if attempts.once:
-        settled = await settle(ledger, key, index, action, tool, None, question=text)
-        if isinstance(settled, Observation):
-            return settled
-    return Observation(text, "failure")
-
-
-def ruled(
-    ledger: Ledger, key: str, index: int, action: Action, tool: Tool, ruling: Ruling
-) -> Ruling:
-    """`ruling`, or the question to a person that the repetition of such a call needs."""
-    if ruling.verdict == "deny" or tool.agent is not None:
-        return ruling
-    begun = tool.effect != "read" and _begun_elsewhere(ledger.store.state, action)
-    if ruling.verdict == "ask":
-        return replace(ruling, reason=f"{ruling.reason}; {BEGUN}") if begun else ruling
-    if tool.effect != "once" and not begun:
-        return ruling
-    recorded = ledger.tape.peek(e.Decided, key, index)
-    # What was known at the time is on the tape: branches may meet in another order now.
-    again = recorded.reason == AGAIN if recorded else _timed_out(ledger.store.state, action)
-    if again or begun:
-        return Ruling("ask", max(ruling.tier, Tier.CONFIRM), AGAIN if again else BEGUN)
-    return ruling
 
 
 def _begun_elsewhere(state: RunState, action: Action) -> bool:
@@ -177,17 +195,3 @@ def _timed_out(state: RunState, action: Action) -> bool:
     ]
     identity = fingerprint(action)
     return any([fingerprint(past_action) == identity for past_action in done])
-
-
-async def _verify(ledger: Ledger, key: str, index: int, tool: Tool) -> e.Observed | None:
-    """What `verify` says of the interrupted call; None if it did not happen."""
-    assert tool.verify is not None
-    verified: Any = tool.verify(effect_id(ledger.store.run, key, index))
-    if inspect.isawaitable(verified):
-        verified = await verified
-    if verified is False or verified is None:
-        return None
-    outcome = (
-        Outcome("verified: it had already happened") if verified is True else outcome_of(verified)
-    )
-    return observed(ledger, key, index, tool, outcome, 0.0)

@@ -19,7 +19,7 @@ from taofold.core.text import excerpt, key_line
 from taofold.core.trace import child_id
 from taofold.core.values import Action, Observation
 from taofold.policy.redaction import Redactor
-from taofold.runtime.approvals import ask, resolution
+from taofold.runtime.approvals import Question
 from taofold.runtime.endings import words
 from taofold.runtime.ledger import Cancelled, Ledger, Park
 from taofold.runtime.redaction import RedactionPass, shown
@@ -32,98 +32,6 @@ STATE = 65_536
 """Bytes that a tool may keep in the log with its question."""
 QUESTION = 4_000
 """Characters of a question that a person is shown."""
-
-
-def unanswerable(ledger: Ledger, wants: InputRequired) -> str:
-    """Why the question cannot be put to a person, or ""."""
-    state = jsonable(wants.state)
-    if state != wants.state or len(msgspec.json.encode([state, wants.form])) > STATE:
-        return f"the tool asks {cut(wants.question, 200)!r}, with more than can be kept for it"
-    redactor = ledger.setup.redactor
-    if redactor.json(state) != state or redactor.json(wants.form) != wants.form:
-        return "the tool asks a person with a secret in what it wants back: that is not written"
-    return ""
-
-
-async def answered(
-    ledger: Ledger, key: str, index: int, action: Action, tool: Tool, wants: InputRequired
-) -> Answer:
-    """A person's answer. Parks the run if nobody gives it now."""
-    request: dict[str, Any] = {"form": wants.form, "state": wants.state}
-    question = ledger.setup.redactor.text(cut(wants.question, QUESTION))
-    while True:
-        request_record = ask(ledger, key, index, action, tool, None, question, request)
-        resolved = await resolution(ledger, request_record, action, tool, question)
-        if resolved.verdict == "void":  # asked anew, about the tool as it is now
-            continue
-        return Answer(resolved.reason, resolved.verdict == "allow", wants.state, resolved.by)
-
-
-class ToolQuestions:
-    """`RunContext.ask`: asks the person who is there, while the tool waits in its call."""
-
-    def __init__(self, ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> None:
-        self.place, self.tool = (key, index), tool
-        self._ledger, self._action = ledger, action
-        self.timer: asyncio.Timeout | None = None
-        """The call's deadline: it waits while a person thinks."""
-        self.signal: Park | Cancelled | None = None
-        """What must become of the run once the tool has returned."""
-
-    async def __call__(self, wants: InputRequired) -> Answer:
-        """The answer; the call goes on with it, and is on record as going on.
-
-        Raises:
-            InputRequired: nobody answers now.
-        """
-        flaw = unanswerable(self._ledger, wants)
-        if flaw:
-            raise ValueError(flaw)
-        key, index = self.place
-        clock, timer = asyncio.get_running_loop().time, self.timer
-        left = timer.when() if timer is not None else None
-        left = None if left is None else left - clock()
-        if timer is not None:
-            timer.reschedule(None)
-        try:
-            answer = await answered(self._ledger, key, index, self._action, self.tool, wants)
-            self._ledger.new(started(key, index, self.tool))
-            await self._ledger.save()
-        except (Park, Cancelled) as signal:
-            self.signal = signal
-            raise wants from None
-        finally:
-            if timer is not None and left is not None:
-                timer.reschedule(clock() + left)
-        return answer
-
-
-def started(key: str, index: int, tool: Tool) -> e.Started:
-    """The event before the call: on disk if the call must not be repeated lightly."""
-    if tool.effect == "read":
-        return e.Started(key=key, index=index)
-    return e.StartedOnce(key=key, index=index, effect=tool.effect)
-
-
-async def answered_since(
-    ledger: Ledger, key: str, index: int, action: Action, tool: Tool
-) -> Answer | None:
-    """The answer to what the tool asked after its last start; None if it asked nothing then.
-
-    Parks the run if it asked and nobody answers now.
-    """
-    answer: Answer | None = None
-    while (past := ledger.tape.peek(e.Decided, key, index)) is not None and past.request:
-        wants = InputRequired(past.reason, form=past.request["form"], state=past.request["state"])
-        answer = await answered(ledger, key, index, action, tool, wants)
-    return answer
-
-
-def cut(text: str, longest: int) -> str:
-    """`text`, at most `longest` characters of it."""
-    return text if len(text) <= longest else f"{text[:longest]}…"
-
-
 BLOB = 16_384
 """Results larger than this many characters lie beside the log."""
 FIRST_PAUSE = 0.5
@@ -149,97 +57,356 @@ UNCERTAIN_OPTIONS = (
 """After a timeout of what must not be repeated: it may still finish, in its thread or elsewhere."""
 
 
-async def call(
-    ledger: Ledger,
-    key: str,
-    index: int,
-    action: Action,
-    tool: Tool,
-    bound: Bound,
-    answer: Answer | None = None,
-    left: int = QUESTIONS,
-    failures: int = 0,
-) -> e.Observed:
-    """Run the tool after its `Started` is durable. Never raises for what the tool does.
+class ToolQuestions:
+    """`RunContext.ask`: asks the person who is there, while the tool waits in its call."""
 
-    `answer` is a person's, to what the tool asked when it was called before; it may ask
-    `left` times more. `failures` is how often it raised: a tool with `retries` is called again.
-    """
-    await ledger.save()
-    if tool.agent is not None:
-        return await delegate(ledger, key, index, action, tool)
-    seconds = _deadline(ledger, bound)
-    desk = ToolQuestions(ledger, key, index, action, tool)
-    context = _context(ledger, desk, seconds, answer) if bound.contextual else None
-    begin = perf_counter()
-    again = False
-    timer = desk.timer = None if bound.inline else asyncio.timeout(seconds)
-    try:
-        if timer is None:
-            outcome = await bound.run(context)
-        else:
-            async with timer:
+    def __init__(self, invocation: "Invocation") -> None:
+        self._invocation = invocation
+        self.timer: asyncio.Timeout | None = None
+        """The call's deadline: it waits while a person thinks."""
+        self.signal: Park | Cancelled | None = None
+        """What must become of the run once the tool has returned."""
+
+    async def __call__(self, wants: InputRequired) -> Answer:
+        """The answer; the call goes on with it, and is on record as going on.
+
+        Raises:
+            InputRequired: nobody answers now.
+        """
+        invocation, timer = self._invocation, self.timer
+        flaw = invocation.unanswerable(wants)
+        if flaw:
+            raise ValueError(flaw)
+        clock = asyncio.get_running_loop().time
+        left = timer.when() if timer is not None else None
+        left = None if left is None else left - clock()
+        if timer is not None:
+            timer.reschedule(None)
+        try:
+            answer = await invocation.answered(wants)
+            invocation.start()
+            await invocation.ledger.save()
+        except (Park, Cancelled) as signal:
+            # Raised through the tool it could be swallowed there: it is kept for afterwards.
+            self.signal = signal
+            raise wants from None
+        finally:
+            if timer is not None and left is not None:
+                timer.reschedule(clock() + left)
+        return answer
+
+
+class StoredResult(NamedTuple):
+    """What a tool returned, without secrets and short enough. `whole` is all of it, if cut."""
+
+    outcome: Outcome
+    result: Any
+    extraction: str
+    auto: bool
+    cut: bool
+    whole: bytes
+    digest: str
+
+
+class Invocation:
+    """One call of a tool, at its place in the run: `perform` it, or `delegate` it to an agent."""
+
+    def __init__(self, ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> None:
+        self.ledger, self.key, self.index = ledger, key, index
+        self.action, self.tool = action, tool
+
+    def start(self) -> None:
+        """Put on record that the call starts, now."""
+        self.ledger.new(started(self.key, self.index, self.tool))
+
+    async def perform(
+        self,
+        bound: Bound,
+        answer: Answer | None = None,
+        questions_left: int = QUESTIONS,
+        failures: int = 0,
+    ) -> e.Observed:
+        """Run the tool after its `Started` is durable. Never raises for what the tool does.
+
+        `answer` is a person's, to what the tool asked when it was called before; it may ask
+        `questions_left` times more. `failures` is how often it raised: a tool with `retries` is
+        called again.
+        """
+        ledger, tool = self.ledger, self.tool
+        await ledger.save()
+        if tool.agent is not None:
+            return await self.delegate()
+        seconds = self._deadline(bound)
+        questions = ToolQuestions(self)
+        context = self._context(questions, seconds, answer) if bound.contextual else None
+        begin = perf_counter()
+        again = False
+        timer = questions.timer = None if bound.inline else asyncio.timeout(seconds)
+        try:
+            if timer is None:
                 outcome = await bound.run(context)
-    except TimeoutError as error:
-        late = timer is not None and timer.expired()
-        again = not late
-        outcome = _timed_out(tool, context, seconds) if late else Outcome(words(error), "failure")
-    except InputRequired as wants:
-        if desk.signal is not None:
-            raise desk.signal from None
-        flaw = unanswerable(ledger, wants) if left else f"{tool.name} asks too many questions"
-        if not flaw:
-            answer = await answered(ledger, key, index, action, tool, wants)
-            ledger.new(started(key, index, tool))
-            return await call(ledger, key, index, action, tool, bound, answer, left - 1)
-        outcome = Outcome(flaw, "failure")
-    except MemoryError:
-        outcome = Outcome(_NO_MEMORY, "failure")
-    except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
-        again = True
-        outcome = Outcome(words(error), "failure")
-    if desk.signal is not None:
-        raise desk.signal
-    if again and failures < tool.retries and _time_left(ledger):
-        await asyncio.sleep(FIRST_PAUSE * 2**failures)
-        ledger.new(started(key, index, tool))
-        return await call(ledger, key, index, action, tool, bound, answer, left, failures + 1)
-    if again and failures:
-        outcome = Outcome(f"tried {failures + 1} times: {outcome.value}", "failure")
-    ledger.inbox.stale = True
-    spent = perf_counter() - begin
+            else:
+                async with timer:
+                    outcome = await bound.run(context)
+        except TimeoutError as error:
+            # The tool's own TimeoutError is a failure like any other; ours is the deadline.
+            late = timer is not None and timer.expired()
+            again = not late
+            if late:
+                outcome = _timed_out(tool, context, seconds)
+            else:
+                outcome = Outcome(words(error), "failure")
+        except InputRequired as wants:
+            if questions.signal is not None:
+                raise questions.signal from None
+            flaw = f"{tool.name} asks too many questions"
+            if questions_left:
+                flaw = self.unanswerable(wants)
+            if not flaw:
+                answer = await self.answered(wants)
+                self.start()
+                return await self.perform(bound, answer, questions_left - 1)
+            outcome = Outcome(flaw, "failure")
+        except MemoryError:
+            outcome = Outcome(_NO_MEMORY, "failure")
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
+            again = True
+            outcome = Outcome(words(error), "failure")
+        if questions.signal is not None:
+            raise questions.signal
+        if again and failures < tool.retries and self._time_left():
+            await asyncio.sleep(FIRST_PAUSE * 2**failures)
+            self.start()
+            return await self.perform(bound, answer, questions_left, failures + 1)
+        if again and failures:
+            outcome = Outcome(f"tried {failures + 1} times: {outcome.value}", "failure")
+        ledger.inbox.stale = True
+        spent = perf_counter() - begin
+        return self._event(await self._bounded(outcome), spent)
+
+    async def _bounded(self, outcome: Outcome) -> StoredResult:
+        """The outcome as it is kept; what is too large even for that is a failure of the call."""
+        redactor, tool = self.ledger.setup.redactor, self.tool
+        try:
+            if bulky(outcome.value):  # searching megabytes for secrets is not for the event loop
+                stored: StoredResult = await WORKERS.run(_stored, redactor, tool, outcome)
+                return stored
+            return _stored(redactor, tool, outcome)
+        except MemoryError:
+            return _stored(redactor, tool, Outcome(_NO_MEMORY, "failure"))
+
+    def observed(self, outcome: Outcome, seconds: float) -> e.Observed:
+        """The event for what a tool returned: without secrets, short enough, with its key line."""
+        return self._event(_stored(self.ledger.setup.redactor, self.tool, outcome), seconds)
+
+    def unanswerable(self, wants: InputRequired) -> str:
+        """Why the question cannot be put to a person, or ""."""
+        state = jsonable(wants.state)
+        if state != wants.state or len(msgspec.json.encode([state, wants.form])) > STATE:
+            return f"the tool asks {cut(wants.question, 200)!r}, with more than can be kept for it"
+        redactor = self.ledger.setup.redactor
+        if redactor.json(state) != state or redactor.json(wants.form) != wants.form:
+            return "the tool asks a person with a secret in what it wants back: that is not written"
+        return ""
+
+    async def answered(self, wants: InputRequired) -> Answer:
+        """A person's answer. Parks the run if nobody gives it now."""
+        request: dict[str, Any] = {"form": wants.form, "state": wants.state}
+        text = self.ledger.setup.redactor.text(cut(wants.question, QUESTION))
+        question = Question(
+            self.ledger, self.key, self.index, self.action, self.tool, text, request
+        )
+        resolved = await question.answer()
+        return Answer(resolved.reason, resolved.verdict == "allow", wants.state, resolved.by)
+
+    async def answered_since(self) -> Answer | None:
+        """The answer to what the tool asked after its last start; None if it asked nothing then.
+
+        Parks the run if it asked and nobody answers now.
+        """
+        answer: Answer | None = None
+        tape = self.ledger.tape
+        while (past := tape.peek(e.Decided, self.key, self.index)) is not None and past.request:
+            request = past.request
+            wants = InputRequired(past.reason, form=request["form"], state=request["state"])
+            answer = await self.answered(wants)
+        return answer
+
+    async def delegate(self) -> e.Observed:
+        """Run (or carry on) the agent behind a tool as a child run, within what is left."""
+        ledger, tool = self.ledger, self.tool
+        setup, state = ledger.setup, ledger.store.state
+        if setup.children is None:
+            return self.observed(Outcome("no agent runner", "failure"), 0.0)
+        location = f"{self.key}[{self.index}]"
+        run = child_id(ledger.store.run, self.key, self.index)
+        held = [share for at, share in ledger.held.items() if at != location]
+        ledger.queue.discard(location)
+        limits = setup.limits.left(state, held, ledger.sharing(self.key))
+        parent = Parent(
+            run=ledger.store.run,
+            limits=limits,
+            policy=setup.policy,
+            principal=setup.principal,
+            depth=setup.depth + 1,
+            deps=setup.deps,
+            approve=setup.approve,
+            pause=setup.pause,
+        )
+        ledger.held[location] = limits.held()
+        begin = perf_counter()
+        try:
+            child = await setup.children(tool, self.action.parameters, run=run, parent=parent)
+        except BaseException:
+            del ledger.held[location]
+            raise
+        finally:
+            ledger.inbox.stale = True
+        if child.waiting_for:  # its share stays held: what it did is not counted, and it goes on
+            await ledger.heed()
+            ledger.hear(self.key)
+            raise Park(child.waiting_for)
+        del ledger.held[location]
+        observation = child.observation
+        outcome = Outcome(observation.result, observation.status, observation.extraction)
+        ended = self.observed(outcome, perf_counter() - begin)
+        return msgspec.structs.replace(
+            ended,
+            observation=msgspec.structs.replace(ended.observation, refused=observation.refused),
+            usage=child.usage,
+            calls=child.calls,
+            tools=dict(child.tools),
+        )
+
+    def _time_left(self) -> bool:
+        seconds = self.ledger.setup.limits.seconds
+        return seconds is None or self.ledger.store.state.active_ms < seconds * 1000
+
+    def _deadline(self, bound: Bound) -> float:
+        """Seconds the call may take: the tool's or what the action asks for, within the run's."""
+        limit = self.ledger.setup.limits.seconds
+        if limit is None:
+            return bound.timeout
+        return min(bound.timeout, max(0.0, limit - self.ledger.store.state.active_ms / 1000))
+
+    def _context(
+        self, questions: ToolQuestions, seconds: float, answer: Answer | None
+    ) -> RunContext[Any]:
+        """What the tool is told about its call."""
+        setup, store = self.ledger.setup, self.ledger.store
+        return RunContext(
+            deps=setup.deps,
+            run_id=store.run,
+            effect_id=effect_id(store.run, self.key, self.index),
+            step=len(store.state.steps) + 1,
+            principal=setup.principal,
+            timeout_s=seconds,
+            data=_data(store.state, self.tool),
+            answer=answer,
+            ask=None if setup.approve is None else questions,
+            on_progress=self._progress(),
+        )
+
+    def _progress(self) -> Callable[[str], None] | None:
+        """Who hears what the tool reports while it works: without secrets, never logged."""
+        setup, run = self.ledger.setup, self.ledger.store.run
+        hear = setup.on_progress
+        if hear is None:
+            return None
+        return lambda text: hear(run, self.tool.name, setup.redactor.text(utf8(text)))
+
+    def _event(self, stored: StoredResult, seconds: float) -> e.Observed:
+        outcome, tool = stored.outcome, self.tool
+        if stored.digest:
+            self.ledger.store.keep(stored.digest, stored.whole)
+        empty = stored.result is None or stored.result == ""
+        return e.Observed(
+            key=self.key,
+            index=self.index,
+            observation=Observation(
+                result="(no result)" if empty else stored.result,
+                status=outcome.status,
+                extraction=stored.extraction,
+                auto=stored.auto,
+                duration_ms=round(seconds * 1e6) / 1000,
+                options=_options(tool) if outcome.status == "timeout" else (),
+                blob=stored.digest,
+                cut=stored.cut,
+                parts=self._parts(outcome),
+            ),
+            update=outcome.update,
+        )
+
+    def _parts(self, outcome: Outcome) -> tuple[TextPart | MediaPart, ...]:
+        """Text and media as they are recorded: without secrets, the bytes beside the log."""
+        if not outcome.parts:
+            return ()
+        for digest, content in outcome.blobs.items():
+            self.ledger.store.keep(digest, content)
+        presentable = shown(RedactionPass(self.ledger.setup.redactor), outcome.parts)
+        if isinstance(presentable, str):
+            return (TextPart(presentable),)
+        longest = min(self.tool.max_chars, BLOB)
+        return tuple(
+            [
+                TextPart(excerpt(part.text, longest)) if isinstance(part, TextPart) else part
+                for part in presentable
+            ]
+        )
+
+
+def started(key: str, index: int, tool: Tool) -> e.Started:
+    """The event before the call: on disk if the call must not be repeated lightly."""
+    if tool.effect == "read":
+        return e.Started(key=key, index=index)
+    return e.StartedOnce(key=key, index=index, effect=tool.effect)
+
+
+def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
+    """Pure, so that it can be done in a thread."""
+    result = redactor.json(outcome.value)
+    text = result if isinstance(result, str) else render(result)
+    digest, whole = "", b""
+    longest = min(tool.max_chars, BLOB)
+    cut = len(text) > longest
+    if cut:
+        if len(text) > BLOB:
+            whole = text.encode("utf-8", "surrogatepass")
+            digest = blake2b(whole, digest_size=20).hexdigest()
+        result = text = excerpt(text, longest)
+    extraction = outcome.extraction
+    if not extraction and tool.extract is not None:
+        extraction = _extracted(tool, outcome.value)
+    auto = not extraction
+    if auto:
+        extraction = key_line(text, failed=outcome.status in ("failure", "timeout")) or "(empty)"
+    if outcome.update is not None:
+        update = (outcome.update[0], redactor.json(outcome.update[1]))
+        outcome = msgspec.structs.replace(outcome, update=update)
+    return StoredResult(outcome, result, redactor.text(extraction), auto, cut, whole, digest)
+
+
+def _timed_out(tool: Tool, context: RunContext[Any] | None, seconds: float) -> Outcome:
+    text = f"{tool.name} timed out after {seconds:g} s."
+    if WORKERS.hanging >= MANY:
+        text += f" {WORKERS.hanging} calls of this process go on in threads that nobody can end."
+    if tool.effect == "once":
+        text += " It may have happened or may still finish."
+    if context is not None and context.partial:
+        text += utf8(" Output so far:\n" + "".join(context.partial))
+    options = "; ".join(_options(tool))
+    return Outcome(f"{text}\nOptions: {options}.", "timeout", extraction=text.splitlines()[0])
+
+
+def _options(tool: Tool) -> tuple[str, ...]:
+    return UNCERTAIN_OPTIONS if tool.effect == "once" and tool.agent is None else TIMEOUT_OPTIONS
+
+
+def _extracted(tool: Tool, value: Any) -> str:
     try:
-        if bulky(outcome.value):  # searching megabytes for secrets is not for the event loop
-            cut = await WORKERS.run(_cut, ledger.setup.redactor, tool, outcome)
-        else:
-            cut = _cut(ledger.setup.redactor, tool, outcome)
-    except MemoryError:
-        cut = _cut(ledger.setup.redactor, tool, Outcome(_NO_MEMORY, "failure"))
-    return _event(ledger, key, index, tool, cut, spent)
-
-
-def _time_left(ledger: Ledger) -> bool:
-    seconds = ledger.setup.limits.seconds
-    return seconds is None or ledger.store.state.active_ms < seconds * 1000
-
-
-def _context(
-    ledger: Ledger, desk: ToolQuestions, seconds: float, answer: Answer | None
-) -> RunContext[Any]:
-    """What the tool is told about its call."""
-    setup, store = ledger.setup, ledger.store
-    return RunContext(
-        deps=setup.deps,
-        run_id=store.run,
-        effect_id=effect_id(store.run, *desk.place),
-        step=len(store.state.steps) + 1,
-        principal=setup.principal,
-        timeout_s=seconds,
-        data=_data(store.state, desk.tool),
-        answer=answer,
-        ask=None if setup.approve is None else desk,
-        on_progress=_progress(ledger, desk.tool),
-    )
+        return tool.extract(value)[:200] if tool.extract is not None else ""
+    except Exception:  # noqa: BLE001 - a bad extractor must not lose the result
+        return ""
 
 
 def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
@@ -267,176 +434,11 @@ def effect_id(run: str, key: str, index: int) -> str:
     return blake2b(identity, digest_size=12).hexdigest()
 
 
-def observed(
-    ledger: Ledger, key: str, index: int, tool: Tool, outcome: Outcome, seconds: float
-) -> e.Observed:
-    """The event for what a tool returned: without secrets, short enough, with its key line."""
-    return _event(ledger, key, index, tool, _cut(ledger.setup.redactor, tool, outcome), seconds)
-
-
-class StoredResult(NamedTuple):
-    """What a tool returned, without secrets and short enough. `whole` is all of it, if cut."""
-
-    outcome: Outcome
-    result: Any
-    extraction: str
-    auto: bool
-    cut: bool
-    whole: bytes
-    digest: str
-
-
-def _cut(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
-    """Pure, so that it can be done in a thread."""
-    result = redactor.json(outcome.value)
-    text = result if isinstance(result, str) else render(result)
-    digest, whole = "", b""
-    longest = min(tool.max_chars, BLOB)
-    cut = len(text) > longest
-    if cut:
-        if len(text) > BLOB:
-            whole = text.encode("utf-8", "surrogatepass")
-            digest = blake2b(whole, digest_size=20).hexdigest()
-        result = text = excerpt(text, longest)
-    extraction = outcome.extraction
-    if not extraction and tool.extract is not None:
-        extraction = _extracted(tool, outcome.value)
-    auto = not extraction
-    if auto:
-        extraction = key_line(text, failed=outcome.status in ("failure", "timeout")) or "(empty)"
-    if outcome.update is not None:
-        update = (outcome.update[0], redactor.json(outcome.update[1]))
-        outcome = msgspec.structs.replace(outcome, update=update)
-    return StoredResult(outcome, result, redactor.text(extraction), auto, cut, whole, digest)
-
-
-def _event(
-    ledger: Ledger, key: str, index: int, tool: Tool, said: StoredResult, seconds: float
-) -> e.Observed:
-    if said.digest:
-        ledger.store.keep(said.digest, said.whole)
-    longest = min(tool.max_chars, BLOB)
-    parts = _parts(ledger, said.outcome, longest)
-    return e.Observed(
-        key=key,
-        index=index,
-        observation=Observation(
-            result="(no result)" if said.result is None or said.result == "" else said.result,
-            status=said.outcome.status,
-            extraction=said.extraction,
-            auto=said.auto,
-            duration_ms=round(seconds * 1e6) / 1000,
-            options=_options(tool) if said.outcome.status == "timeout" else (),
-            blob=said.digest,
-            cut=said.cut,
-            parts=parts,
-        ),
-        update=said.outcome.update,
-    )
-
-
-def _parts(ledger: Ledger, outcome: Outcome, longest: int) -> tuple[TextPart | MediaPart, ...]:
-    """Text and media as they are recorded: without secrets, the bytes beside the log."""
-    if not outcome.parts:
-        return ()
-    for digest, content in outcome.blobs.items():
-        ledger.store.keep(digest, content)
-    presentable = shown(RedactionPass(ledger.setup.redactor), outcome.parts)
-    if isinstance(presentable, str):
-        return (TextPart(presentable),)
-    return tuple(
-        [
-            TextPart(excerpt(part.text, longest)) if isinstance(part, TextPart) else part
-            for part in presentable
-        ]
-    )
-
-
 def render(result: Any) -> str:
     """A result as text: strings as they are, everything else as JSON."""
     return result if isinstance(result, str) else msgspec.json.encode(result).decode()
 
 
-def _deadline(ledger: Ledger, bound: Bound) -> float:
-    """Seconds the call may take: the tool's or what the action asks for, within the run's."""
-    limit = ledger.setup.limits.seconds
-    if limit is None:
-        return bound.timeout
-    return min(bound.timeout, max(0.0, limit - ledger.store.state.active_ms / 1000))
-
-
-def _progress(ledger: Ledger, tool: Tool) -> Callable[[str], None] | None:
-    """Who hears what the tool reports while it works: without secrets, never logged."""
-    hear, setup = ledger.setup.on_progress, ledger.setup
-    if hear is None:
-        return None
-    return lambda text: hear(ledger.store.run, tool.name, setup.redactor.text(utf8(text)))
-
-
-def _timed_out(tool: Tool, context: RunContext[Any] | None, seconds: float) -> Outcome:
-    text = f"{tool.name} timed out after {seconds:g} s."
-    if WORKERS.hanging >= MANY:
-        text += f" {WORKERS.hanging} calls of this process go on in threads that nobody can end."
-    if tool.effect == "once":
-        text += " It may have happened or may still finish."
-    if context is not None and context.partial:
-        text += utf8(" Output so far:\n" + "".join(context.partial))
-    options = "; ".join(_options(tool))
-    return Outcome(f"{text}\nOptions: {options}.", "timeout", extraction=text.splitlines()[0])
-
-
-def _options(tool: Tool) -> tuple[str, ...]:
-    return UNCERTAIN_OPTIONS if tool.effect == "once" and tool.agent is None else TIMEOUT_OPTIONS
-
-
-def _extracted(tool: Tool, value: Any) -> str:
-    try:
-        return tool.extract(value)[:200] if tool.extract is not None else ""
-    except Exception:  # noqa: BLE001 - a bad extractor must not lose the result
-        return ""
-
-
-async def delegate(ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> e.Observed:
-    """Run (or carry on) the agent behind a tool as a child run, within what is left."""
-    setup, state = ledger.setup, ledger.store.state
-    if setup.children is None:
-        return observed(ledger, key, index, tool, Outcome("no agent runner", "failure"), 0.0)
-    location = f"{key}[{index}]"
-    run = child_id(ledger.store.run, key, index)
-    held = [share for at, share in ledger.held.items() if at != location]
-    ledger.queue.discard(location)
-    limits = setup.limits.left(state, held, ledger.sharing(key))
-    parent = Parent(
-        run=ledger.store.run,
-        limits=limits,
-        policy=setup.policy,
-        principal=setup.principal,
-        depth=setup.depth + 1,
-        deps=setup.deps,
-        approve=setup.approve,
-        pause=setup.pause,
-    )
-    ledger.held[location] = limits.held()
-    begin = perf_counter()
-    try:
-        child = await setup.children(tool, action.parameters, run=run, parent=parent)
-    except BaseException:
-        del ledger.held[location]
-        raise
-    finally:
-        ledger.inbox.stale = True
-    if child.waiting_for:  # its share stays held: what it did is not counted, and it goes on
-        await ledger.heed()
-        ledger.hear(key)
-        raise Park(child.waiting_for)
-    del ledger.held[location]
-    observation = child.observation
-    outcome = Outcome(observation.result, observation.status, observation.extraction)
-    ended = observed(ledger, key, index, tool, outcome, perf_counter() - begin)
-    return msgspec.structs.replace(
-        ended,
-        observation=msgspec.structs.replace(ended.observation, refused=observation.refused),
-        usage=child.usage,
-        calls=child.calls,
-        tools=dict(child.tools),
-    )
+def cut(text: str, longest: int) -> str:
+    """`text`, at most `longest` characters of it."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
