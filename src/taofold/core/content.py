@@ -481,6 +481,7 @@ class Conversation(Sequence[Message]):
             self.size += len(encoded) - len(parts) + len(content)  # its frame is ASCII
             self._digest.update(encoded)
             return
+        # Most messages are plain text and have returned above; these hold calls, results or media.
         outline = _Outline(content)
         self._digest.update(outline.neutral(message.role).encode("utf-8", "surrogatepass"))
         self.chars += len(outline.readable)

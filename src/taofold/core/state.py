@@ -119,6 +119,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
     """The state after `record`. Pure: same arguments, same result; `state` is not touched."""
     event, at = record.event, record.at
     active = state.active_ms
+    # Only where the machine's clock was set meanwhile does an event carry its own time.
     if event.elapsed is not None:
         active += event.elapsed
     elif at > state.at and was_active(state, event):
@@ -138,6 +139,8 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             slot = _slot(state, event)
             begun = replace(slot, started=True, attempts=slot.attempts + 1)
             opened_again = _slots(state, event, begun)
+            # A call that an earlier life began costs its limit once, however often it has to be
+            # started.
             if slot.started:  # the same call once more: it counts as one
                 return replace(state, open=opened_again, at=at, active_ms=active)
             tool = slot.action.tool

@@ -60,6 +60,7 @@ class CertainLog(WrappedLog):
 
         async def found() -> Claim | None:
             try:
+                # Time and owner tell it from a run of that name that somebody else made.
                 there = await self.log.row(row.run)
             except UnknownRun:
                 return None

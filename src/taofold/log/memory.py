@@ -82,6 +82,8 @@ class MemoryLog:
         self._open()
         if row.run in self._runs:
             raise Conflict(f"there is already a run {row.run!r}; choose another id")
+        # One conversation at a time: a second unended run of it would miss what the first still
+        # says.
         if row.session:
             for other in self._runs.values():
                 if other.row.session == row.session and other.row.status not in ENDED:

@@ -113,6 +113,7 @@ class Store:
 
     def record(self, event: e.Event) -> e.Record:
         """Record an event."""
+        # Times in a log never run backwards, whatever the machine's clock does.
         at, last = self._now(), self.state.at
         at = at if at > last else last
         event = self._timed(event, at - last)
@@ -197,6 +198,8 @@ class Store:
         self._unsaved, self._disk = [], False
         if blobs:
             self._blobs = {}
+        # The records and whether their write is over. A place in the queue now, before anything is
+        # awaited: that is the order in which listeners hear.
         entry = [unsaved, False]
         self._writing.append(entry)
         written = False
@@ -214,6 +217,8 @@ class Store:
                 if_quiet=if_quiet,
             )
         finally:
+            # Neither on disk nor to be told of. They stay in `records`: this store is worthless
+            # from here on.
             if not written:
                 entry[0] = []
             entry[1] = True

@@ -15,7 +15,7 @@ from taofold.core.effects import Act
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
 from taofold.policy.repetition import CallIdentity
-from taofold.runtime.approvals import Question
+from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.attempts import Attempts, PastCall
 from taofold.runtime.ledger import Denied, Ledger, Park
 from taofold.runtime.redaction import cleaned
@@ -64,6 +64,8 @@ class ActionBatch:
                 self._observe(index, observation)
             elif self._recalled(index):
                 continue
+            # What stands before the question runs first: its results may be what the person asks
+            # about.
             elif action.tool == ASK_USER:
                 await self._run_ready()
                 await self._ask_user(index, action)
@@ -106,6 +108,8 @@ class ActionBatch:
                 verdict = action
             if verdict is None or self._blocked(index, verdict.tool):
                 return
+        # A person edited it, or an earlier life started something else: the guard judged another
+        # call.
         if verdict is not action:
             action = self.actions[index] = verdict
             self.calls[index] = None
@@ -172,7 +176,7 @@ class ActionBatch:
         """The action to run, perhaps edited by a person, or None if it was answered."""
         await self._run_ready()
         ledger, rule = self.ledger, partial(self._rule, index, action, tool)
-        question = Question(ledger, self.key, index, action, tool)
+        question = OpenQuestion(ledger, self.key, index, action, tool)
         settled = await question.settle(ruling, rule=rule)
         if not isinstance(settled, Observation):
             return settled
@@ -232,7 +236,7 @@ class ActionBatch:
     async def _ask_user(self, index: int, action: Action) -> None:
         """The reserved action: the run waits until a person has answered."""
         text = str(action.parameters.get("question", "") or action.rationale)
-        settled = await Question(self.ledger, self.key, index, action, None, text).settle(None)
+        settled = await OpenQuestion(self.ledger, self.key, index, action, None, text).settle(None)
         if isinstance(settled, Observation):
             self._observe(index, settled)
 
@@ -245,6 +249,8 @@ class ActionBatch:
             await self._slow_down()
         if self.ledger.inbox.news and not self.ledger.exact:
             await self.ledger.heed()  # nothing may start after a cancellation, not even on record
+        # All starts are on record before the first call begins: after a crash each of them is in
+        # doubt.
         for ready_call in ready:
             self._begin(ready_call)
         if len(ready) == 1:
@@ -252,6 +258,7 @@ class ActionBatch:
             return
         running = [self._run(ready_call) for ready_call in ready]
         results = await asyncio.gather(*running, return_exceptions=True)
+        # An error goes before a wait: a run that has failed must not be parked.
         failed = [r for r in results if isinstance(r, BaseException)]
         for error in sorted(failed, key=lambda r: isinstance(r, Park)):
             raise error
@@ -299,6 +306,7 @@ class ActionBatch:
             self.actions[index], observed = await past.doubt(ready_call.bound, attempts)
         ledger.put(observed)
         self.observations[index] = observed.observation
+        # Of several calls at once each result is durable as it comes, not with the slowest of them.
         if len(self.effect.actions) > 1:
             await ledger.flush()
 

@@ -47,10 +47,10 @@ PREVIEW = 2000
 """Characters of what would happen that a person is shown."""
 
 
-class Question:
+class OpenQuestion:
     """What a person is asked about one action: from the asking to what became of it.
 
-        settled = await Question(ledger, key, index, action, tool).settle(ruling)
+        settled = await OpenQuestion(ledger, key, index, action, tool).settle(ruling)
 
     `text` is asked where it is not about a ruling: by `ask_user`, about an action that may
     already have happened, or by a tool in the middle of its call (then `request` has its form).

@@ -17,7 +17,7 @@ from taofold.core.rules import fingerprint
 from taofold.core.state import RunState
 from taofold.core.values import Action, Observation, Tier
 from taofold.policy import Ruling
-from taofold.runtime.approvals import Question
+from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.tool_calls import Invocation, effect_id
 from taofold.tools import Answer, Bound, Outcome, Tool
@@ -138,7 +138,7 @@ class PastCall:
         return action, await invocation.perform(bound, since or attempts.answer)
 
     async def _ask(self, action: Action, text: str) -> Action | Observation:
-        question = Question(self.ledger, self.key, self.index, action, self.tool, text)
+        question = OpenQuestion(self.ledger, self.key, self.index, action, self.tool, text)
         return await question.settle(None)
 
     async def _verified(self, invocation: Invocation) -> e.Observed | None:

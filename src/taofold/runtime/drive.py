@@ -52,6 +52,7 @@ class Drive(Ledger):
         except StopIteration as stop:
             return stop.value
         finally:
+            # Its `finally` blocks run now, not when the garbage collector comes by.
             strategy.close()
 
     def resolve(self, key: str, effect: Begin | Ask | Act | Fork) -> Awaitable[Any]:
@@ -76,6 +77,7 @@ class Drive(Ledger):
             await self.inbox.refresh(self.store)
             if self.inbox.news:
                 heard += self.hear(key)
+        # After the inbox: what people said is on the record even if the run ends here.
         hit, last = self._limits(key)
         guard = self.guard(key)
         return Outlook(
@@ -88,6 +90,8 @@ class Drive(Ledger):
 
     def _limits(self, key: str) -> tuple[str | None, str | None]:
         """The limit that forbids this turn, and the one that makes it the last."""
+        # On resume, and in parallel branches also in a replay, the record counts: what had been
+        # spent by then depends on the order in which branches met.
         if not self.fresh and self.tape.behind(key) and (not self.exact or "." in key):
             recorded = self.tape.peek(e.LimitHit, key)
             if recorded is None:
@@ -113,6 +117,8 @@ class Drive(Ledger):
             event = e.Compacted(key=key, **data)
         else:
             event = e.Noted(key=key, kind=effect.kind, data=data)
+        # On resume a note that an earlier release did not make is left out: it would stand in the
+        # wrong place.
         if self.exact or not self.tape.behind(key) or self.tape.peek(type(event), key) is not None:
             self.put(event)
 
@@ -128,6 +134,7 @@ class Drive(Ledger):
                 running -= 1
                 self.others -= running > 0  # the last one had nobody beside it
 
+        # Each of them shares what is left of the budget with the others, from its first call on.
         self.others += max(0, running - 1)
         drives = [whole(number, branch) for number, branch in enumerate(branches)]
         results = await asyncio.gather(*drives, return_exceptions=True)

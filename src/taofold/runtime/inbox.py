@@ -40,6 +40,7 @@ class Inbox:
             return
         self.stale = False
         for signal in await self._log.inbox(self._run):
+            # Consumed only with the next flush: until then the log still shows it.
             if signal.id in self._taken:
                 continue
             if signal.kind == "refused" and store is not None:

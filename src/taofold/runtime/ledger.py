@@ -211,6 +211,7 @@ class Ledger:
         """How many branches run beside the one that asks."""
         self.fresh = False
         """No event is left on the tape (steering may be): what comes now happens now."""
+        # A copy as a dict: looking a tool up is done several times in each step.
         self.tools = dict(setup.tools)
         self.media: dict[str, bytes] = {}
         """The bytes of media that models may be shown, base64, by digest."""
@@ -236,6 +237,7 @@ class Ledger:
         if offer is None:
             encoded = msgspec.json.encode((self.setup.specs(effect.tools), effect.schema))
             offer = effect.schema, blake2b(encoded, digest_size=8).hexdigest()
+            # Tools and schema seldom change in a run: they are encoded once.
             self._offers[offer_key] = offer  # holding the schema keeps its id from being used again
         return offer[1]
 
@@ -261,6 +263,8 @@ class Ledger:
         Raises:
             ReplayDiverged: the tape has something else there.
         """
+        # The common case, and the only one in a run that is not resumed: nothing is left to compare
+        # with.
         if self.fresh:
             return self.store.record(event)
         key: str = getattr(event, "key", "")
@@ -269,6 +273,8 @@ class Ledger:
             if self.exact:
                 self._unrecorded(key, event)
             return self.new(event)
+        # A replay compares everything; a resume only what would be done, so that a reworded prompt
+        # or another clock strands no run.
         if self.exact and record.event != event:
             raise ReplayDiverged(key, record.event, event)
         if not self.exact and essence(record.event) != essence(event):
@@ -304,6 +310,8 @@ class Ledger:
             self.store.dispatch(e.Resumed(epoch=self.store.epoch))
         for event in self._late:
             self.store.dispatch(event)
+        # Parallel branches reach the present one after the other: for some there may be a past
+        # left.
         self.fresh = not self.tape.rest()
 
     def reworded(self, key: str, recorded: str, requested: str) -> None:

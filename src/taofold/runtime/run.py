@@ -128,6 +128,7 @@ async def begin(
     Raises:
         Conflict: the id is taken, or the session has another run that has not ended.
     """
+    # The row is for those who look at many runs; whatever the run needs to go on is in the record.
     now = setup.now()
     row = RunRow(
         run=run,
@@ -186,6 +187,7 @@ async def _register(log: Log, row: RunRow, record: e.Record, blobs: Mapping[str,
     try:
         return await create()
     except Conflict:
+        # In the way may be the id itself, or an unended run of the same session.
         rows = await log.rows(session=row.session, limit=20) if row.session else []
         with suppress(UnknownRun):
             rows.append(await log.row(row.run))
@@ -209,6 +211,7 @@ async def resume(
     if await remove_unbegun(log, row):
         raise never_began(run)
     if row.status in ENDED:
+        # How it ended is in its last record: no need to read all of a long run to refuse it.
         last = await log.read(run, after=row.events - 2)
         _resumable(run, fold(last))
     with HEART.driving(log, run):
@@ -263,6 +266,8 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
         return Finished(run, row.status)
     if row.held and not _free(log, row):
         return Waiting(run, "driven", row.lease_until)
+    # A child run may be due before its parent, which then waits for it: the parent is what is
+    # driven.
     wake_at = await _wake_at(log, row)
     if not is_due(row, wake_at, setup.now()):
         return Waiting(run, row.waiting_for, wake_at)
@@ -270,6 +275,7 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
         with HEART.driving(log, run):
             await _resumed(log, row, strategy, setup, takeover=False)
     except Conflict:
+        # The row is read again below: it says what became of the run, whoever drove it.
         pass  # somebody was quicker, or took it from us
     row = await log.row(run)
     if row.status in ENDED:
@@ -286,6 +292,7 @@ async def _wake_at(log: Log, row: RunRow) -> int:
     if row.status != "waiting":
         return 0
     children = await log.rows(parent=row.run, status="waiting", limit=0)
+    # 0 means no time at all, so it is no minimum.
     times = [row.wake_at, *[await _wake_at(log, child) for child in children]]
     return min(filter(None, times), default=0)
 
@@ -314,6 +321,8 @@ async def _resumed(
             f"run {run!r} is being driven by {owner.described(row.owner)}: wait until its lease "
             "is over, or take it over if you know that it is stuck"
         )
+    # Only a worker that taofold spawned is killed; for anybody else the fence of the epoch is
+    # enough.
     if row.status == "running" and not free:
         owner.kill(row.owner)
     claim = await log.claim(
@@ -333,6 +342,7 @@ async def _resumed(
             f"run {run!r} was imported by an older release, with calls that it says were decided "
             "or begun: import its file again, then what is not done is asked anew"
         )
+    # The store starts empty: the drive takes the records in, one by one, as it comes to them.
     head = records[-1].seq + 1 if records else 0
     store = Store(run=run, log=log, epoch=claim.epoch, head=head, now=setup.now)
     for listener in setup.listeners:
@@ -351,6 +361,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     records = await log.read(run)
     tape = Tape(records)
     store = Store(run=run, head=len(records), now=lambda: records[-1].at)
+    # Without a log behind it the inbox stays empty: all that people did is on the tape.
     drive = Drive(setup, store, tape, Inbox(None, run), exact=True)
     ended = fold(records)
     try:
@@ -363,6 +374,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
         finish = e.RunFinished(
             status="failed", stop_reason="denied", success=False, error=denied.reason
         )
+    # Nobody asks again for starts that were repeated and for answers that became void.
     surplus = [r for r in tape.rest() if not isinstance(r.event, e.Resolved | e.Started)]
     if surplus:
         raise ReplayDiverged(getattr(surplus[0].event, "key", ""), surplus[0].event, None)
@@ -371,6 +383,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     )
     if finish is not None and finish.status == "limited" and recorded and not recorded.error:
         finish = msgspec.structs.replace(finish, error="")  # older releases did not explain limits
+    # Cancelled or cut off: that came from the world, which a replay does not touch.
     world = recorded is None or recorded.stop_reason in RESUMABLE
     if finish is not None and not world and recorded != finish:
         raise ReplayDiverged("end", recorded, finish)
@@ -405,6 +418,8 @@ async def fork(
     await log.create(
         row,
         records=copied(records, upto, new, now),
+        # Created with its owner in one transaction, so that nobody else begins to drive it in
+        # between.
         owner=owner.me() if driven else "",
         lease_ms=LEASE_MS if driven else 0,
         disk=True,
@@ -417,6 +432,7 @@ async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
     row = await log.row(run)
     if row.held and not _free(log, row):
         raise Conflict(f"run {run!r} is being driven by {owner.described(row.owner)}")
+    # A claim of nobody: the epoch moves on, so whoever still drove the run is fenced off.
     claim = await log.claim(run, "", epoch=row.epoch, force=_free(log, row))
     records = await log.read(run)
     upto = cut(records, to)
@@ -438,6 +454,8 @@ async def _activate(
     try:
         return await _driven(log, store, tape, strategy, setup, resumed=resumed)
     except BaseException:
+        # BaseException: also after Ctrl-C or a cancelled task nobody should have to wait for the
+        # lease.
         await asyncio.to_thread(release, log, store.run)
         raise
 
@@ -471,6 +489,8 @@ async def _driven(
         if await _written(store, inbox, event, quiet=turn < NEWS):
             return store
         records = await log.read(store.run)
+        # A message came between the last look and the write: the same run, with all of it on the
+        # tape.
         store = store.again(len(records))
         tape, resumed = Tape(records), True
 
@@ -493,6 +513,7 @@ async def _written(
     if isinstance(event, e.RunFinished):
         store.dispatch(event)
         return await store.flush(consume=inbox.spend(), status=event.status)
+    # Who decides on what is not open any more hears of it: nobody would ever ask for that message.
     open_ = asking(store.records)
     for signal in inbox.late(frozenset([request.seq for request in open_])):
         name = f"{store.run}:{signal.data.get('seq')}"
@@ -522,7 +543,9 @@ async def _outcome(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | e.Pa
             status="failed", stop_reason="denied", success=False, error=denied.reason
         )
     except Halt as halt:
+        # A limit was hit where the strategy had no last turn to make: what it has is the answer.
         return _finished(drive, Answer(None, halt.reason))
+    # Nothing may be written then: the run belongs to somebody else, or this code is not its code.
     except (Conflict, ReplayDiverged, LogError):
         raise
     except RunError as error:

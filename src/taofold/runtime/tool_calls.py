@@ -19,7 +19,7 @@ from taofold.core.text import excerpt, key_line
 from taofold.core.trace import child_id
 from taofold.core.values import Action, Observation
 from taofold.policy.redaction import Redactor
-from taofold.runtime.approvals import Question
+from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.endings import words
 from taofold.runtime.ledger import Cancelled, Ledger, Park
 from taofold.runtime.redaction import RedactionPass, shown
@@ -213,7 +213,7 @@ class Invocation:
         """A person's answer. Parks the run if nobody gives it now."""
         request: dict[str, Any] = {"form": wants.form, "state": wants.state}
         text = self.ledger.setup.redactor.text(cut(wants.question, QUESTION))
-        question = Question(
+        question = OpenQuestion(
             self.ledger, self.key, self.index, self.action, self.tool, text, request
         )
         resolved = await question.answer()

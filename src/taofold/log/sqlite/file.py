@@ -182,6 +182,7 @@ class SqliteFile:
         self._inherited = False
         self._lock = Lock()
         self._behind = 0
+        # What was committed lies in the -wal file until it is folded: that is the one to sync.
         self._disk = Disk(Path(f"{path}-wal"), self._fold, sync)
         forks.tell(self)
 
@@ -191,6 +192,7 @@ class SqliteFile:
         self._disk.forked()
         for connection in (self._folding, self._connection):
             if connection is not None:
+                # Closed here, it could fold and delete a -wal file that the parent uses.
                 forks.inherit(self.path, connection)
                 self._inherited = True
         self._folding = self._connection = None
@@ -273,6 +275,7 @@ class SqliteFile:
                 raise explain(error, self.path) from error
         except UnicodeEncodeError as error:
             raise LogError(f"a name is not valid text: {error}. Nothing was written") from error
+        # A task of its own: cancelling the caller must not tear a write apart from its answer.
         trying = asyncio.ensure_future(self._again(attempt, work))
         try:
             return await asyncio.shield(trying)
@@ -309,6 +312,8 @@ class SqliteFile:
     def _write(self, work: Work[T]) -> T:
         with self._lock:
             connection = self._opened()
+            # The write lock at once: a transaction that begins as a reader may find that it cannot
+            # write.
             connection.execute("begin immediate")
             try:
                 result = work(connection)
@@ -318,6 +323,7 @@ class SqliteFile:
                     connection.execute("rollback")
                 raise
             self._behind += 1
+        # Outside the lock: the thread that folds takes it for nothing, and the next writer goes on.
         if self._behind % FOLD_AFTER == 0:
             with suppress(OSError):  # closed meanwhile: closing folds as well
                 self._disk.fold()
@@ -336,6 +342,7 @@ class SqliteFile:
     def _fold(self) -> None:
         with suppress(sqlite3.Error):  # somebody was in the way; soon again
             if self._folding is None:
+                # A connection that only this thread uses: ours may be in the middle of a write.
                 self._folding = plain(self.path, _FOLD_WAIT_S)
             fold(self._folding)
             self._behind = 0

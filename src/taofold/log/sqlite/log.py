@@ -99,6 +99,7 @@ def scrub(path: Path, wait_s: float) -> None:
 
 
 def _forget(db: sqlite3.Connection, number: int) -> None:
+    # Before the references go: then nothing would say any more which blobs were this run's.
     lost = [row[0] for row in db.execute(_LOST, (number,))]
     db.executemany("delete from blobs where digest = ?", [(digest,) for digest in lost])
     db.execute("delete from refs where number = ?", (number,))
@@ -169,9 +170,11 @@ class SqliteLog:
         disk: bool = False,
     ) -> Claim:
         """Register a run with its first records."""
+        # Encoded before the transaction begins: others wait for it.
         bodies = sql.bodies(row.run, records)
 
         def work(db: sqlite3.Connection) -> Claim:
+            # In the transaction of the insert: of two processes that begin at once one is refused.
             other = db.execute(sql.UNENDED, (row.session,)).fetchone() if row.session else None
             if other is not None:
                 raise Conflict(
@@ -207,6 +210,7 @@ class SqliteLog:
             if epoch is not None and epoch != current:
                 raise Conflict(overtaken(RunRow(run, epoch=current, owner=before), epoch))
             now = self._now()
+            # Whoever held it may take it again before its lease is over: it is the same process.
             held = status == "running" and lease_lasts(until, now)
             if held and not force and owner != before:
                 raise Conflict(still_leased(run, before, until - now))
@@ -246,6 +250,8 @@ class SqliteLog:
 
         def work(db: sqlite3.Connection) -> bool:
             number, head = self._fence(db, run, epoch)
+            # Checked all the same: whoever was overtaken must hear of it now and not at the next
+            # write.
             if if_quiet and _messages(db, number) - {*consume}:
                 _rows(run, number, head, records, bodies)
                 return False
@@ -273,6 +279,7 @@ class SqliteLog:
             if len(rows) < _CHUNK or len(records) == limit:
                 return records
             last = (number << 32) + records[-1].seq
+            # Another task may close the log here; then the next read says so.
             await asyncio.sleep(0)
 
     async def row(self, run: str) -> RunRow:
@@ -336,6 +343,8 @@ class SqliteLog:
 
         def work(db: sqlite3.Connection) -> bool:
             number = sql.number(db, run)
+            # The ids stay known when the message is consumed: sent again, it is still the same
+            # message.
             if db.execute(sql.SEE, (number, signal.id)).rowcount == 0:
                 return False
             db.execute(sql.POST, (number, signal.id, body))
@@ -408,6 +417,7 @@ class SqliteLog:
         """The run's number and next sequence number, if `epoch` is the current one."""
         number = self._number(db, run)
         fence = db.execute(sql.FENCE, (number << 32, number)).fetchone()
+        # One statement reads the owner and the last event, with one look-up in the same b-tree.
         if fence is None:  # deleted by another process
             del self._numbers[run]
             raise UnknownRun(f"no run {run!r} in this log")

@@ -137,6 +137,7 @@ def check(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> int:
     """
     version = number(connection, "user_version")
     if number(connection, "application_id") != APPLICATION:
+        # An empty file is one that we, or another process that began with us, have just created.
         if connection.execute("select count(*) from sqlite_master").fetchone()[0]:
             raise Incompatible(f"{str(path)!r} is a database, but not a taofold log")
         return 0
@@ -172,6 +173,7 @@ def prepare(
             for statement in TABLES:
                 connection.execute(statement)
             version = VERSION
+        # In the same transaction that upgrades: nobody can write between the copy and the change.
         elif version < target:
             backup(path, version)
         for step in range(version, target):
@@ -197,7 +199,9 @@ def backup(path: Path, version: int) -> Path:
     """Copy the database to `<name>.v<version>.bak`, complete or not at all."""
     final = path.with_name(f"{path.name}.v{version}.bak")
     partial = final.with_name(final.name + ".part")
+    # Left by a process that was killed in the middle of its copy.
     partial.unlink(missing_ok=True)
+    # SQLite would create it with the umask's permissions, and a log is for its owner only.
     partial.touch(mode=0o600)
     try:
         with (
@@ -250,6 +254,7 @@ def fold(connection: sqlite3.Connection) -> None:
     locked out for the last bit, some milliseconds.
     """
     frames: int = connection.execute("pragma wal_checkpoint(passive)").fetchone()[1]
+    # The passive checkpoint could not finish: somebody always read or wrote the newest frames.
     if frames > _MANY_FRAMES:
         connection.execute("pragma wal_checkpoint(restart)").fetchone()
 
@@ -279,6 +284,7 @@ def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.
         if max_bytes:
             size = number(connection, "page_size")
             connection.execute(f"pragma max_page_count = {max(max_bytes // size, 1)}")
+        # Waiting is ours from here on: SQLite's would block the event loop.
         connection.execute("pragma busy_timeout = 0")
     except BaseException:
         connection.close()
@@ -293,6 +299,7 @@ def _touch(path: Path) -> None:
     if path.is_dir():
         raise LogError(f"{str(path)!r} is a folder; name a file in it")
     try:
+        # O_EXCL: where another process creates it at the same moment, its file is the one.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         pass
