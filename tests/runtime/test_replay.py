@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from taofold import Agent, Decision, Limits, MemoryLog, Policy, Store, tool
 from taofold.core import events as e
@@ -340,3 +341,13 @@ async def test_a_preview_that_reads_the_world_does_not_make_a_replay_diverge() -
     result = await one.run("goal")
     assert events(result, e.Decided)[0].preview == "0 so far"
     await assert_replays(one, result)
+
+
+@pytest.mark.scenario("PEER-17")
+async def test_a_run_replays_though_the_machines_clock_was_set_while_it_ran() -> None:
+    one = agent(*SCRIPT)
+    result = await one.run("goal")
+    timed = [replace_struct(r, event=replace_struct(r.event, elapsed=7)) for r in result.records]
+    log = await planted(timed, MemoryLog())
+    again = await one.but(log=log).replay(result.run_id)
+    assert again.output == result.output

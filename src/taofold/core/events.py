@@ -5,7 +5,7 @@ replay; `index` that of an action in its batch. Events are never changed; `codec
 """
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, ClassVar, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
 
 import msgspec
 
@@ -46,6 +46,13 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
     elapsed: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """Milliseconds of activity since the record before, by a clock that nobody can set; None =
     what the records' times say."""
+
+    def timeless(self) -> Self:
+        """The event without `elapsed`: what happened, whatever the machine's clock did meanwhile.
+
+        A replay derives what happened, never when.
+        """
+        return self if self.elapsed is None else msgspec.structs.replace(self, elapsed=None)
 
 
 class ForeignCall(Value, frozen=True):

@@ -379,7 +379,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     if surplus:
         raise ReplayDiverged(getattr(surplus[0].event, "key", ""), surplus[0].event, None)
     recorded = next(
-        (r.event for r in reversed(records) if isinstance(r.event, e.RunFinished)), None
+        (r.event.timeless() for r in reversed(records) if isinstance(r.event, e.RunFinished)), None
     )
     if finish is not None and finish.status == "limited" and recorded and not recorded.error:
         finish = msgspec.structs.replace(finish, error="")  # older releases did not explain limits
