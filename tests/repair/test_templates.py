@@ -6,7 +6,7 @@ import pytest
 
 from taofold.core.checks import Check, Place
 from taofold.parsing.pytest_report import Report
-from taofold_repair.rank import Candidate, ranked
+from taofold_repair.rank import Candidate, Learnt, ranked
 from taofold_repair.source import Change, Project, Source
 from taofold_repair.templates import NAMES, TEMPLATES
 
@@ -43,7 +43,7 @@ def report(case: Case) -> Report:
 def offered(case: Case) -> list[Candidate]:
     test = f"import pytest\nfrom shop import f\ndef test_it():\n    {case.check}\n"
     project = Project([Source("shop.py", case.code), Source("tests/test_shop.py", test)])
-    return list(ranked(project, report(case), {}))
+    return list(ranked(project, report(case), Learnt()))
 
 
 CASES = [
@@ -192,9 +192,9 @@ def test_learnt_rates_change_the_order_and_not_the_set() -> None:
     case = CASES[0]
     test = f"from shop import f\ndef test_it():\n    {case.check}\n"
     project = Project([Source("shop.py", case.code), Source("tests/test_shop.py", test)])
-    plain = list(ranked(project, report(case), {}))
+    plain = list(ranked(project, report(case), Learnt()))
     last = plain[-1]
-    led = list(ranked(project, report(case), dict.fromkeys(last.keys, 50.0)))
+    led = list(ranked(project, report(case), Learnt(dict.fromkeys(last.keys, 50.0))))
     assert sorted(c.edit.key for c in plain) == sorted(c.edit.key for c in led)
     assert led.index(next(c for c in led if c.edit == last.edit)) < len(plain) - 1
     assert led[0].keys == last.keys or led[0].score > last.score
