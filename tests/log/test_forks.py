@@ -98,4 +98,4 @@ def test_only_one_place_connects_to_a_file() -> None:
         for path in sorted(source.rglob("*.py"))
         if "sqlite3.connect(" in path.read_text(encoding="utf-8")
     ]
-    assert said == ["logs/opening.py"]
+    assert said == ["log/sqlite/connection.py"]
