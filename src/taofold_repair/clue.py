@@ -48,16 +48,16 @@ def signals(kind: Kind, actual: Any, expected: Any) -> dict[str, float]:
 
 
 def _numbers(actual: float, expected: float) -> dict[str, float]:
-    found = {"fix_string": 0.3, "swap_function": 0.8}
+    factors = {"fix_string": 0.3, "swap_function": 0.8}
     if abs(actual - expected) == 1:
-        return {**found, "off_by_one": 3, "swap_comparison": 2}
+        return {**factors, "off_by_one": 3, "swap_comparison": 2}
     if actual == -expected:
-        return {**found, "swap_arithmetic": 2, "swap_arguments": 4}
+        return {**factors, "swap_arithmetic": 2, "swap_arguments": 4}
     if expected and round(actual / expected, 6) in (10, 100, 1000, 0.1, 0.01, 0.001):
-        return {**found, "wrong_constant": 4}
+        return {**factors, "wrong_constant": 4}
     if abs(actual - expected) < 1 and expected:
-        return {**found, "swap_arithmetic": 2, "fix_rounding": 4, "swap_function": 1.5}
-    return {**found, "swap_arithmetic": 1.6, "wrong_variable": 1.3, "swap_comparison": 1.2}
+        return {**factors, "swap_arithmetic": 2, "fix_rounding": 4, "swap_function": 1.5}
+    return {**factors, "swap_arithmetic": 1.6, "wrong_variable": 1.3, "swap_comparison": 1.2}
 
 
 def _strings(actual: str, expected: str) -> dict[str, float]:
@@ -208,11 +208,13 @@ def _values(failure: Check, test: Function | None) -> tuple[Any, Any]:
     actual, expected = UNKNOWN, UNKNOWN
     printed = failure.traceback.split("\n") if failure.traceback else [failure.message]
     for line in printed:
-        found = _COMPARED.match(line)
-        if found:
-            left, right = literal(found[1]), literal(found[3])
+        comparison = _COMPARED.match(line)
+        if comparison:
+            left, right = literal(comparison[1]), literal(comparison[3])
             where = {w[1] for w in map(_WHERE.match, printed) if w}
-            actual, expected = (right, left) if found[3] in where - {found[1]} else (left, right)
+            actual, expected = (
+                (right, left) if comparison[3] in where - {comparison[1]} else (left, right)
+            )
             break
     else:
         line = printed[0]

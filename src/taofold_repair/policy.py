@@ -42,16 +42,18 @@ _STOP_EARLY: Final = re.compile(r" (?:-x|--exitfirst|--maxfail=\d+|--tb=\w+)(?= 
 
 def about_tests(goal: str) -> bool:
     """Is `goal` to make failing tests pass? Reference data below it does not count."""
-    said = re.split(r"(?i)^#+ .*learning context", goal, maxsplit=1, flags=re.MULTILINE)[0]
-    return bool(_TESTS.search(said) and _REPAIR.search(said) and not _OTHER.match(said))
+    own_words = re.split(r"(?i)^#+ .*learning context", goal, maxsplit=1, flags=re.MULTILINE)[0]
+    return bool(
+        _TESTS.search(own_words) and _REPAIR.search(own_words) and not _OTHER.match(own_words)
+    )
 
 
 def command_in(said: str) -> str:
     """The command that people named, without what stops at the first failure."""
-    found = _NAMED.search(said)
-    if found is None or found[0] == "pytest":
+    command = _NAMED.search(said)
+    if command is None or command[0] == "pytest":
         return COMMAND
-    return f"{_STOP_EARLY.sub('', found[0]).rstrip('.')} --tb=short"
+    return f"{_STOP_EARLY.sub('', command[0]).rstrip('.')} --tb=short"
 
 
 BATCH: Final = 8
@@ -62,19 +64,19 @@ MOST: Final = 24
 
 def unread(files: Files, project: Project, report: Report, *, lists: bool) -> list[str]:
     """Paths still to be read, at most `BATCH`. `lists` = the paths can be asked for."""
-    known = [*files.listed, *project.sources]
+    project_paths = [*files.listed, *project.sources]
     failures = [settled(failure, project) for failure in report.failures]
-    wanted = [failure.test_path for failure in failures]
+    paths = [failure.test_path for failure in failures]
     for failure in failures:
-        wanted += [place.path for place in failure.places if not _foreign(place.path, known)]
+        paths += [place.path for place in failure.places if not _foreign(place.path, project_paths)]
     if files.asked or not lists:
         inner = [path for path in files.listed if not is_test(path)]
         if len(inner) <= BATCH:
-            wanted += inner
+            paths += inner
         for source in project.sources.values():
-            wanted += project.resolve(source)
-    wanted = [path for path in dict.fromkeys(wanted) if files.wants(path)]
-    return wanted[: max(min(BATCH, MOST - len(files.known)), 0)]
+            paths += project.resolve(source)
+    paths = [path for path in dict.fromkeys(paths) if files.wants(path)]
+    return paths[: max(min(BATCH, MOST - len(files.known)), 0)]
 
 
 def _foreign(path: str, known: Sequence[str]) -> bool:
@@ -167,8 +169,10 @@ class _Move:
             return self._stop("failed: no test report could be read", None)
         if story.unreadable == 1:
             last = self.told.deeds[-1]
-            said = last.text.strip()[:120]
-            thought = f"No test report in step {last.step}: {said!r}. Start pytest another way."
+            beginning = last.text.strip()[:120]
+            thought = (
+                f"No test report in step {last.step}: {beginning!r}. Start pytest another way."
+            )
             other = COMMAND if self._command() != COMMAND else COMMAND.replace("python", "python3")
             action = replies.call("run_command", "the first command left no report", command=other)
             return replies.reply(thought, self.kind("exception"), [last.step], action)
@@ -218,9 +222,9 @@ class _Move:
 
     def _search(self, report: Report) -> str:
         lists = self.told.offers("list_files")
-        wanted = unread(self.files, self.project, report, lists=lists)
-        if wanted:
-            return self._read(report, wanted)
+        paths = unread(self.files, self.project, report, lists=lists)
+        if paths:
+            return self._read(report, paths)
         story = self.story
         if story.since >= SECOND_LOOK and story.further:
             return self._second_look(report)
@@ -241,8 +245,8 @@ class _Move:
 
     def _patience(self) -> int:
         """Candidates without success that the newest kept edit is worth."""
-        known = key_of(self.story.kept[-1].parameters) in self.story.doubted
-        return LAST_RETREAT if known else RETREAT
+        given_up_before = key_of(self.story.kept[-1].parameters) in self.story.doubted
+        return LAST_RETREAT if given_up_before else RETREAT
 
     def _second_look(self, report: Report) -> str:
         edit = next(iter(self.story.further.values()))
@@ -257,14 +261,14 @@ class _Move:
 
     def _retreat(self, report: Report) -> str:
         edit = self.story.kept[-1]
-        given = edit.parameters
+        parameters = edit.parameters
         thought = (
             f"No candidate settles {replies.failing(report)}. The edit of step {edit.step} may "
             "have helped by chance: take it back."
         )
         action = replies.call(
             "edit_file", "undo an edit that leads nowhere",
-            path=given.get("path"), old=given.get("new"), new=given.get("old"),
+            path=parameters.get("path"), old=parameters.get("new"), new=parameters.get("old"),
         )  # fmt: skip
         return replies.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
 
@@ -272,7 +276,7 @@ class _Move:
         """The best candidate that was not tried on what fails now; new ones come first."""
         order = ranked(self.project, report, learnt_in(self.told.said))
         known, earlier, now = self.story.tried, replies.marks(self.told.said), standing(report)
-        edits = {replies.edit_of(one) for one in earlier}
+        edits = {replies.edit_of(tried_mark) for tried_mark in earlier}
         again: Candidate | None = None
         for candidate in islice(order, 4 * MOST_CANDIDATES):
             key = candidate.edit.key

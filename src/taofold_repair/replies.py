@@ -29,35 +29,35 @@ def call(tool: str, rationale: str, **parameters: Any) -> dict[str, Any]:
 
 def reply(thought: str, kind: ThoughtType, because: Sequence[int], *calls: dict[str, Any]) -> str:
     """One reply in the ordinary format."""
-    said: dict[str, Any] = {"thought": thought, "thought_type": kind}
+    body: dict[str, Any] = {"thought": thought, "thought_type": kind}
     steps = sorted({step for step in because if step > 0})
     if steps:
-        said["because"] = steps
+        body["because"] = steps
     if len(calls) == 1:
-        said["action"] = calls[0]
+        body["action"] = calls[0]
     else:
-        said["actions"] = list(calls)
-    return json.dumps(said, ensure_ascii=False)
+        body["actions"] = list(calls)
+    return json.dumps(body, ensure_ascii=False)
 
 
 def finish(answer: str, thought: str, kind: ThoughtType, because: Sequence[int] = ()) -> str:
     """The last reply."""
-    said: dict[str, Any] = {"answer": f"{answer} ({WHAT})"}
+    parameters: dict[str, Any] = {"answer": f"{answer} ({WHAT})"}
     if not answer.startswith("repaired"):
-        said["success"] = False
-    action = call(FINISH, "nothing is left to do", **said)
+        parameters["success"] = False
+    action = call(FINISH, "nothing is left to do", **parameters)
     return reply(thought, kind, because, action)
 
 
 def short(failure: Check) -> str:
     """A failure in one line."""
-    said = re.sub(r"\s+", " ", failure.message).strip()
-    said = (
-        said
-        if failure.error_type in said or failure.error_type == "AssertionError"
-        else (f"{failure.error_type}: {said}".rstrip(": "))
+    message = re.sub(r"\s+", " ", failure.message).strip()
+    message = (
+        message
+        if failure.error_type in message or failure.error_type == "AssertionError"
+        else (f"{failure.error_type}: {message}".rstrip(": "))
     )
-    return f"{failure.id}: {said[:140]}" if said else failure.id
+    return f"{failure.id}: {message[:140]}" if message else failure.id
 
 
 def failing(report: Report) -> str:
@@ -104,17 +104,17 @@ def tried(keys: Iterable[tuple[str, str]]) -> str:
 
 def marks(said: str) -> frozenset[str]:
     """The marks in what an earlier attempt answered."""
-    found = _TRIED.findall(said)
-    return frozenset([one for marks in found for one in marks.split()])
+    lists = _TRIED.findall(said)
+    return frozenset([one for marks in lists for one in marks.split()])
 
 
 def changed(deeds: Sequence[Deed]) -> str:
     """The kept edits, as one says them in an answer."""
-    said: list[str] = []
+    edits: list[str] = []
     for deed in deeds:
         old = [line.strip() for line in str(deed.parameters.get("old", "")).split("\n")]
         new = [line.strip() for line in str(deed.parameters.get("new", "")).split("\n")]
         out = " / ".join([line for line in old if line not in new])
         put = " / ".join([line for line in new if line not in old])
-        said.append(f"{deed.parameters.get('path')}: `{out}` -> `{put}`")
-    return "; ".join(said) or "no edit kept"
+        edits.append(f"{deed.parameters.get('path')}: `{out}` -> `{put}`")
+    return "; ".join(edits) or "no edit kept"

@@ -82,7 +82,7 @@ def _end(
 def deeds_of(records: Sequence[Record]) -> list[Deed]:
     """The actions of a run with what came back, oldest first."""
     actions: dict[tuple[str, int], tuple[str, Mapping[str, object]]] = {}
-    found: list[Deed] = []
+    deeds: list[Deed] = []
     for record in records:
         match record.event:
             case Proposed(key=key, actions=batch):
@@ -91,7 +91,7 @@ def deeds_of(records: Sequence[Record]) -> list[Deed]:
             case Observed(key=key, index=index, observation=seen):
                 tool, parameters = actions.get((key, index), (FINISH, {}))
                 if tool != FINISH:
-                    found.append(Deed(tool, parameters, seen.status, flat(seen.result), 0))
+                    deeds.append(Deed(tool, parameters, seen.status, flat(seen.result), 0))
             case _:
                 pass
-    return found
+    return deeds

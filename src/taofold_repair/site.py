@@ -97,9 +97,9 @@ class Site:
     def defaults(self) -> list[str]:
         """What the function may return when there is nothing, likeliest first."""
         expected = self.clue.expected
-        known = [repr(expected)] if expected is not UNKNOWN and plain(expected) else []
+        own = [repr(expected)] if expected is not UNKNOWN and plain(expected) else []
         # Nothing stands for nothing; a special value is a last resort, as it fits one test only.
-        wanted = known if not expected or isinstance(expected, str) else []
+        wanted = own if not expected or isinstance(expected, str) else []
         if type(expected) in _NOTHING:
             wanted.append(_NOTHING[type(expected)])
         returned = [
@@ -108,7 +108,7 @@ class Site:
         wanted += [ast.unparse(v) for v in returned if isinstance(v, ast.Constant)]
         wanted += [_empty(value) for value in returned]
         wanted += ["None", "0", "[]", '""', "False"]
-        return list(dict.fromkeys([text for text in [*wanted[:6], *known] if text]))
+        return list(dict.fromkeys([text for text in [*wanted[:6], *own] if text]))
 
 
 def plain(value: object) -> bool:
@@ -120,8 +120,8 @@ def plain(value: object) -> bool:
 
 def parameters(function: Function) -> list[str]:
     """Names of the parameters, without `self` and `cls`."""
-    given = function.args
-    names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    arguments = function.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     return [name for name in names if name not in ("self", "cls")]
 
 

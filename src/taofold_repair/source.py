@@ -80,9 +80,9 @@ class Source:
         """The place in the text of a 1-based line and a column in UTF-8 bytes."""
         if line > len(self.lines):
             return len(self.text)
-        said = self.lines[line - 1]
-        if not said.isascii():
-            column = len(said.encode()[:column].decode("utf-8", "ignore"))
+        line_text = self.lines[line - 1]
+        if not line_text.isascii():
+            column = len(line_text.encode()[:column].decode("utf-8", "ignore"))
         return self._starts[line - 1] + column
 
     def span(self, node: ast.AST) -> tuple[int, int]:
@@ -108,8 +108,8 @@ class Source:
 
     def indent(self, line: int) -> str:
         """The white space that a line begins with."""
-        said = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        return said[: len(said) - len(said.lstrip())].rstrip("\n")
+        line_text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+        return line_text[: len(line_text) - len(line_text.lstrip())].rstrip("\n")
 
     def applied(self, change: Change) -> str:
         """The text after `change`."""
@@ -177,8 +177,8 @@ def operator_span(source: Source, left: ast.AST, right: ast.AST, sign: str) -> t
     pattern = r"\s+".join(re.escape(word) for word in sign.split())
     if sign[0].isalpha():
         pattern = rf"\b{pattern}\b"
-    found = re.search(pattern, source.text[start:end])
-    return (start + found.start(), start + found.end()) if found else (start, start)
+    match = re.search(pattern, source.text[start:end])
+    return (start + match.start(), start + match.end()) if match else (start, start)
 
 
 _TEST_FILE: Final = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
@@ -239,20 +239,20 @@ class Project:
 
     @cached_property
     def _by_name(self) -> dict[str, list[Unit]]:
-        found: dict[str, list[Unit]] = {}
+        units: dict[str, list[Unit]] = {}
         for unit in self.units:
             names = {unit.name}
             if unit.name.startswith("__") and unit.owner:
                 names.add(unit.owner)
             for name in names:
-                found.setdefault(name, []).append(unit)
-        return found
+                units.setdefault(name, []).append(unit)
+        return units
 
     def test(self, path: str, name: str) -> Function | None:
         """The test function `name`."""
         source = self.sources.get(path)
-        found = source.functions() if source else ()
-        return next((node for _, node in found if node.name == name), None)
+        functions = source.functions() if source else ()
+        return next((node for _, node in functions if node.name == name), None)
 
     def tests(self) -> Iterator[tuple[str, Function]]:
         """Every test function with its file."""
@@ -277,31 +277,31 @@ class Project:
 
     def mentioned(self, node: ast.AST) -> list[Unit]:
         """The project's functions whose names occur in `node`."""
-        found: list[Unit] = []
+        units: list[Unit] = []
         for name in sorted(names_in(node)):
-            found += self._by_name.get(name, ())
-        return found
+            units += self._by_name.get(name, ())
+        return units
 
     def resolve(self, source: Source) -> list[str]:
         """The files of the project that `source` imports."""
-        found: list[str] = []
+        paths: list[str] = []
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    found += self._module(alias.name.split("."))
+                    paths += self._module(alias.name.split("."))
             elif isinstance(node, ast.ImportFrom):
                 start = _relative(source.path, node.level)
                 whole = [*start, *(node.module.split(".") if node.module else ())]
-                found += self._module(whole)
+                paths += self._module(whole)
                 for alias in node.names:
-                    found += self._module([*whole, alias.name])
-        return [path for path in dict.fromkeys(found) if path != source.path]
+                    paths += self._module([*whole, alias.name])
+        return [path for path in dict.fromkeys(paths) if path != source.path]
 
     def _module(self, parts: list[str]) -> list[str]:
         stem = "/".join(parts)
-        wanted = (f"{stem}.py", f"{stem}/__init__.py")
+        endings = (f"{stem}.py", f"{stem}/__init__.py")
         return [
-            p for p in self.paths if stem and any(p == w or p.endswith(f"/{w}") for w in wanted)
+            p for p in self.paths if stem and any(p == w or p.endswith(f"/{w}") for w in endings)
         ]
 
 
@@ -314,10 +314,10 @@ def _relative(path: str, level: int) -> list[str]:
 
 def names_in(node: ast.AST) -> set[str]:
     """Names and attributes that `node` mentions."""
-    found: set[str] = set()
+    names: set[str] = set()
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name):
-            found.add(inner.id)
+            names.add(inner.id)
         elif isinstance(inner, ast.Attribute):
-            found.add(inner.attr)
-    return found
+            names.add(inner.attr)
+    return names

@@ -55,7 +55,9 @@ class Story:
 def standing(report: Report | None) -> str:
     """What fails, as far as it tells one state of the code from another."""
     failures = report.failures if report is not None else ()
-    return "\n".join(sorted([f"{one.id}\0{one.error_type}\0{one.message}" for one in failures]))
+    return "\n".join(
+        sorted([f"{failure.id}\0{failure.error_type}\0{failure.message}" for failure in failures])
+    )
 
 
 def key_of(parameters: Mapping[str, Any]) -> str:

@@ -94,11 +94,11 @@ class _Fold:
         self.finished = any(tool == FINISH for tool, _ in self.open)
 
     def heard(self, text: str) -> None:
-        found = _split(text, [tool for tool, _ in self.open]) if self.open else []
-        if not found:
+        answers = _split(text, [tool for tool, _ in self.open]) if self.open else []
+        if not answers:
             self._told(text)
             return
-        lead, *blocks = found
+        lead, *blocks = answers
         deeds = [
             Deed(tool, parameters, status, plain(body), step)
             for (tool, parameters), (step, status, body) in zip(self.open, blocks, strict=False)
@@ -129,16 +129,16 @@ def actions(content: str) -> list[tuple[str, dict[str, Any]]]:
         return []
     if not isinstance(reply, dict):
         return []
-    said = cast("dict[str, Any]", reply)
-    given = said.get("actions") or [said.get("action")]
-    batch = cast("list[object]", given) if isinstance(given, list) else []
-    found: list[tuple[str, dict[str, Any]]] = []
-    for one in batch:
-        if isinstance(one, dict):
-            call = cast("dict[str, Any]", one)
+    body = cast("dict[str, Any]", reply)
+    batch_value = body.get("actions") or [body.get("action")]
+    batch = cast("list[object]", batch_value) if isinstance(batch_value, list) else []
+    actions: list[tuple[str, dict[str, Any]]] = []
+    for action in batch:
+        if isinstance(action, dict):
+            call = cast("dict[str, Any]", action)
             parameters = call.get("parameters")
-            found.append((str(call.get("tool", "")), dict(parameters or {})))
-    return found
+            actions.append((str(call.get("tool", "")), dict(parameters or {})))
+    return actions
 
 
 def _split(text: str, tools: list[str]) -> list[tuple[int, str, str]]:
@@ -148,20 +148,20 @@ def _split(text: str, tools: list[str]) -> list[tuple[int, str, str]]:
     returned cannot pass for another observation.
     """
     heads: list[re.Match[str]] = []
-    place = 0
+    offset = 0
     for tool in tools:
-        head = next((m for m in _HEADER.finditer(text, place) if m[3] == tool), None)
+        head = next((m for m in _HEADER.finditer(text, offset) if m[3] == tool), None)
         if head is None:
             break
         heads.append(head)
-        place = head.end()
+        offset = head.end()
     if not heads:
         return []
-    found = [(0, "", text[: heads[0].start()])]
+    sections = [(0, "", text[: heads[0].start()])]
     ends = [head.start() for head in heads[1:]] + [len(text)]
     for head, end in zip(heads, ends, strict=True):
-        found.append((int(head[1]), head[2], text[head.end() : end]))
-    return found
+        sections.append((int(head[1]), head[2], text[head.end() : end]))
+    return sections
 
 
 def plain(body: str) -> str:
@@ -267,8 +267,8 @@ def collect(deeds: Iterable[Deed]) -> Files:
 
 def paths(text: str) -> list[str]:
     """Every path of a Python file in `text`, in order."""
-    found = [path.removeprefix("./") for path in _PATH.findall(text)]
-    return [p for p in dict.fromkeys(found) if not _FOREIGN.search(p)]
+    paths_named = [path.removeprefix("./") for path in _PATH.findall(text)]
+    return [p for p in dict.fromkeys(paths_named) if not _FOREIGN.search(p)]
 
 
 def _edited(files: Files, path: str, parameters: Any) -> None:
@@ -304,15 +304,15 @@ def _read(file: File, deed: Deed) -> None:
     if deed.text.strip() in ("", f"{file.path} is empty"):
         file.complete = True
         return
-    shown = _numbered(deed.text)
-    if shown is None and deed.cut:
+    numbered = _numbered(deed.text)
+    if numbered is None and deed.cut:
         file.cuts += 1
         return
-    if shown is None:
+    if numbered is None:
         got = _fill(file, deed.text, start if isinstance(start, int) else 1)
     else:
-        file.lines.update(shown)
-        got = len(shown)
+        file.lines.update(numbered)
+        got = len(numbered)
     if deed.cut:
         file.cuts += 1
     elif not ranged or (isinstance(start, int) and isinstance(end, int) and got < end - start + 1):
@@ -322,16 +322,18 @@ def _read(file: File, deed: Deed) -> None:
 def _numbered(text: str) -> dict[int, str] | None:
     """The lines by number if `text` shows numbers, else None."""
     lines = text.split("\n")
-    found: dict[int, str] = {}
+    numbered: dict[int, str] = {}
     last = 0
     for line in lines:
         match = _NUMBERED.match(line)
         if match and int(match[1]) > last:
             last = int(match[1])
-            found[last] = match[3]
+            numbered[last] = match[3]
         elif not _NOTE.match(line):
-            if not found:
+            if not numbered:
                 continue  # A title line above the numbers.
             return None
-    shown = len([line for line in lines if line.strip()])
-    return found if found and len(found) * 2 >= shown and shown - len(found) <= 3 else None
+    count = len([line for line in lines if line.strip()])
+    return (
+        numbered if numbered and len(numbered) * 2 >= count and count - len(numbered) <= 3 else None
+    )

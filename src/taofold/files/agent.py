@@ -55,7 +55,10 @@ class ModelKeys(Strict):
 
 def specs(models: list[str | ModelKeys]) -> list[str | dict[str, Any]]:
     """The models as an agent takes them."""
-    return [one if isinstance(one, str) else one.model_dump(exclude_unset=True) for one in models]
+    return [
+        model if isinstance(model, str) else model.model_dump(exclude_unset=True)
+        for model in models
+    ]
 
 
 Models = Annotated[
@@ -163,28 +166,30 @@ def read_document(
 
 
 def _tool(document: Document, entry: Any, index: int) -> tuple[ToolUse | None, list[Fault]]:
-    place = ("tools", index)
+    key_path = ("tools", index)
     if is_object(entry) and "name" in entry:
-        tool, faults = read_inline(document, entry, place)
+        tool, faults = read_inline(document, entry, key_path)
         return (None if tool is None else ToolUse(tool.keys.name, tool)), faults
     if is_object(entry) and len(entry) == 1:
         [(key, value)] = entry.items()
         name = str(key)
         if name in BUILT_IN:
             given: Any = {} if value is None else value
-            options, faults = check(document, BUILT_IN[name], given, (*place, name))
+            options, faults = check(document, BUILT_IN[name], given, (*key_path, name))
             return (None if options is None else ToolUse(name, options)), faults
         if is_name(name):
-            return None, [document.fault(place, f"{name!r} takes no options")]
+            return None, [document.fault(key_path, f"{name!r} takes no options")]
         entry = name
     if not isinstance(entry, str):
-        return None, [document.fault(place, "must be a name, or a built-in tool with its options")]
+        return None, [
+            document.fault(key_path, "must be a name, or a built-in tool with its options")
+        ]
     if entry in BUILT_IN:
         return ToolUse(entry, BUILT_IN[entry]()), []
     if is_name(entry):
         return ToolUse(entry), []
     hint = f"{near(entry, BUILT_IN)}; your own are module:attr"
-    return None, [document.fault(place, f"unknown tool {entry!r}", hint)]
+    return None, [document.fault(key_path, f"unknown tool {entry!r}", hint)]
 
 
 def _policy(document: Document, operator: Policy) -> tuple[Policy, list[Fault]]:
@@ -226,10 +231,10 @@ def _names(document: Document) -> list[Fault]:
     roles = value.get("models")
     for key, spec in (roles if is_object(roles) else {}).items():
         role = str(key)
-        place = ("models", role)
+        key_path = ("models", role)
         if role not in ROLES:
-            faults.append(document.fault(place, f"unknown role {role!r}", near(role, ROLES)))
-        faults += _models(document, place, spec)
+            faults.append(document.fault(key_path, f"unknown role {role!r}", near(role, ROLES)))
+        faults += _models(document, key_path, spec)
     return faults
 
 

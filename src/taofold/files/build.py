@@ -68,11 +68,11 @@ def listed(
 ) -> list[Any]:
     """The tools and servers that the file lists, without those in `seen`, which grows by them."""
     folder = file.document.folder
-    found: list[Any] = []
+    tools: list[Any] = []
     for index, use in enumerate(file.tools):
         if _new((use, folder), seen):
             try:
-                found += _tools(use, root, folder, network)
+                tools += _tools(use, root, folder, network)
             except ConfigError as error:
                 faults.append(file.document.fault(("tools", index), str(error)))
     for name, keys in file.keys.mcp.items():
@@ -81,15 +81,15 @@ def listed(
                 server = make_server(name, keys, root)
                 if not faults:
                     len(server)  # asked for its tools now: what is wrong is said at its line
-                found.append(server)
+                tools.append(server)
             except ConfigError as error:
                 faults.append(file.document.fault(("mcp", name), str(error)))
-    return found
+    return tools
 
 
 def _folders(file: AgentFile, faults: list[Fault]) -> tuple[Path, ...]:
     """The directories and files of `discover`, all below the file's own directory."""
-    found: list[Path] = []
+    folders: list[Path] = []
     for index, name in enumerate(file.keys.discover):
         try:
             path = inside(file.document.folder, name)
@@ -100,8 +100,8 @@ def _folders(file: AgentFile, faults: list[Fault]) -> tuple[Path, ...]:
             faults.append(
                 file.document.fault(("discover", index), f"there is no file or directory {name!r}")
             )
-        found.append(path)
-    return tuple(found)
+        folders.append(path)
+    return tuple(folders)
 
 
 def _new(one: Any, seen: list[Any]) -> bool:
@@ -121,10 +121,10 @@ def output_type(name: str | dict[str, Any], folder: Path) -> Any:
         return type_of(name)
     if name in OUTPUTS:
         return OUTPUTS[name]
-    found = load(name, folder)
-    if not isinstance(found, type) and not hasattr(found, "__origin__"):
-        raise ConfigError(f"{name!r} is {found!r}, not a type")
-    return found  # pyright: ignore[reportUnknownVariableType]
+    loaded = load(name, folder)
+    if not isinstance(loaded, type) and not hasattr(loaded, "__origin__"):
+        raise ConfigError(f"{name!r} is {loaded!r}, not a type")
+    return loaded  # pyright: ignore[reportUnknownVariableType]
 
 
 def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
@@ -132,10 +132,10 @@ def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
         case FilesOptions():
             return [file_tools(inside(root, use.options.root), use.options.write)]
         case CommandOptions():
-            place, options = inside(root, use.options.root), use.options
+            target, options = inside(root, use.options.root), use.options
             return [
                 command_tool(
-                    place,
+                    target,
                     network=network,
                     timeout=options.timeout,
                     longest=options.longest,
@@ -144,8 +144,8 @@ def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
         case InlineTool():
             return [make_inline(use.options, root, network=network)]
         case None:
-            found = load(use.name, folder)
-            return list(found) if isinstance(found, list | tuple) else [found]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            loaded = load(use.name, folder)
+            return list(loaded) if isinstance(loaded, list | tuple) else [loaded]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
 def inside(root: Path, relative: str) -> Path:
@@ -166,7 +166,7 @@ def _made(agent: Agent[Any, Any], file: AgentFile) -> list[Fault]:
         names = agent.toolset.names
         agent.answer  # noqa: B018 - made here, so that its faults are found now
     except ExceptionGroup as group:
-        return [file.document.fault(("tools",), str(one)) for one in group.exceptions]
+        return [file.document.fault(("tools",), str(error)) for error in group.exceptions]
     except ConfigError as error:
         return [file.document.fault((), str(error))]
     unknown = [name for name in file.keys.limits.per_tool if name not in names]

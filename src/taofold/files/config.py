@@ -67,32 +67,32 @@ def read_config(
         if document is not None:
             read, faults = check(document, Config)
             file = read or file
-    said, wrong = _environment(environment)
+    values, wrong = _environment(environment)
     faults = [*faults, *wrong]
     if faults:
         return None, faults
-    limits = LimitKeys(**{**file.limits.given(), **said.pop("limits")})
-    return file.model_copy(update={**said, "limits": limits}), []
+    limits = LimitKeys(**{**file.limits.given(), **values.pop("limits")})
+    return file.model_copy(update={**values, "limits": limits}), []
 
 
 def _environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], list[Fault]]:
-    said: dict[str, Any] = {"limits": {}}
+    values: dict[str, Any] = {"limits": {}}
     faults: list[Fault] = []
     for name in ("model", "provider"):
         if text := environment.get(PREFIX + name.upper(), "").strip():
-            said[name] = text
+            values[name] = text
     if text := environment.get("TAOFOLD_TRACES", "").strip():
         if text not in ("otlp", "opik"):
             faults.append(Fault("TAOFOLD_TRACES", f"must be otlp or opik, not {text!r}"))
-        said["traces"] = text
+        values["traces"] = text
     if text := environment.get("TAOFOLD_STRICT", "").strip().lower():
         if text not in _WORDS:
             faults.append(Fault("TAOFOLD_STRICT", f"must be true or false, not {text!r}"))
-        said["strict"] = _WORDS.get(text, True)
+        values["strict"] = _WORDS.get(text, True)
     for variable, text in sorted(environment.items()):
         if variable.startswith(_LIMITS):
-            _limit(variable, text.strip(), said["limits"], faults)
-    return said, faults
+            _limit(variable, text.strip(), values["limits"], faults)
+    return values, faults
 
 
 _WORDS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -148,14 +148,14 @@ class PolicyFile(Strict):
 
     def over(self, base: Policy) -> Policy:
         """`base` with what this file says, and nothing else, changed."""
-        given: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
+        values: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
         for name in ("tiers", "production_tiers"):
-            if name in given:
-                given[name] = {tool: Tier(level) for tool, level in given[name].items()}
+            if name in values:
+                values[name] = {tool: Tier(level) for tool, level in values[name].items()}
         for name in ("allow", "deny"):
-            if given.get(name) is not None:
-                given[name] = frozenset(given[name])
-        return replace(base, **given)
+            if values.get(name) is not None:
+                values[name] = frozenset(values[name])
+        return replace(base, **values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +167,18 @@ class _Change:
     def said(self) -> list[str]:
         """Every point in which the project would loosen the operator's policy."""
         mine, his = self.project, self.operator
-        said = [f"{name}: only the operator's policy says this" for name in self._foreign()]
-        said += loosened(mine, his)
+        reasons = [f"{name}: only the operator's policy says this" for name in self._foreign()]
+        reasons += loosened(mine, his)
         if mine.own_approval and not his.own_approval:
-            said.append("own_approval: true is looser than false")
+            reasons.append("own_approval: true is looser than false")
         if his.production and not mine.production:
-            said.append("production: false is looser than true")
+            reasons.append("production: false is looser than true")
         if his.approve_seconds and not 0 < mine.approve_seconds <= his.approve_seconds:
-            said.append(f"approve_seconds: at most {his.approve_seconds:g} is allowed")
+            reasons.append(f"approve_seconds: at most {his.approve_seconds:g} is allowed")
         for tool, tier in his.production_tiers.items():
             if mine.production_tiers.get(tool, tier) < tier:
-                said.append(f"production_tiers.{tool}: below {int(tier)}")
-        return said
+                reasons.append(f"production_tiers.{tool}: below {int(tier)}")
+        return reasons
 
     def _foreign(self) -> list[str]:
         return [name for name in _OPERATORS if name in self.given]
@@ -196,8 +196,8 @@ def tighten(
     """Both policies at once; a project's key that would loosen is a fault."""
     project = keys.over(operator)
     faults: list[Fault] = []
-    for said in _Change(project, operator, frozenset(keys.model_fields_set)).said():
-        path, _, why = said.partition(": ")
+    for reason in _Change(project, operator, frozenset(keys.model_fields_set)).said():
+        path, _, why = reason.partition(": ")
         where = (*place, *path.split(".", 1))
         hint = "a project may only tighten; loosen in your own policy file, or with a flag"
         faults.append(document.fault(where, f"looser than the operator's policy ({why})", hint))

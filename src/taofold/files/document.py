@@ -49,7 +49,7 @@ def refuse(faults: Sequence[Fault], what: str) -> NoReturn:
     Raises:
         ExceptionGroup: one `ConfigError` for each fault.
     """
-    raise ExceptionGroup(what, [ConfigError(one.text, path=one.place) for one in faults])
+    raise ExceptionGroup(what, [ConfigError(fault.text, path=fault.place) for fault in faults])
 
 
 _LARGEST: Final = 1 << 20
@@ -102,8 +102,8 @@ def parse(text: str, source: str, folder: Path = Path()) -> tuple[Document | Non
     except ConfigError as error:
         place, _, rest = str(error).partition(": ")
         name, _, line = place.rpartition(":")
-        known = int(line) if name and line.isdigit() else 0
-        return None, [Fault(source, rest or str(error), line=known)]
+        number = int(line) if name and line.isdigit() else 0
+        return None, [Fault(source, rest or str(error), line=number)]
     if len(documents) > 1:
         return None, [Fault(source, f"holds {len(documents)} YAML documents, one is read")]
     value: Any = documents[0] if documents else None
@@ -119,11 +119,11 @@ def check(
     document: Document, model: type[Keys], value: Any = None, place: Place = ()
 ) -> tuple[Keys | None, list[Fault]]:
     """`value` (the whole document, if none is given) as a `model`, or everything wrong with it."""
-    given = document.value if value is None and not place else value
+    checked = document.value if value is None and not place else value
     try:
-        return model.model_validate(given), []
+        return model.model_validate(checked), []
     except ValidationError as error:
-        return None, [_fault(document, model, one, place) for one in error.errors()]
+        return None, [_fault(document, model, detail, place) for detail in error.errors()]
 
 
 def _fault(document: Document, model: type[BaseModel], error: ErrorDetails, place: Place) -> Fault:
@@ -134,8 +134,8 @@ def _fault(document: Document, model: type[BaseModel], error: ErrorDetails, plac
         return document.fault((*place, *inner), f"unknown key {key!r}", hint)
     if error["type"] == "missing":
         return document.fault((*place, *inner), f"the key {str(inner[-1])!r} is missing")
-    said = error["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
-    return document.fault((*place, *inner), f"{said}, not {_short(error['input'])}")
+    message = error["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
+    return document.fault((*place, *inner), f"{message}, not {_short(error['input'])}")
 
 
 def _keys(model: type[BaseModel], inner: Sequence[str | int]) -> list[str]:

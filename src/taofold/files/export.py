@@ -67,31 +67,31 @@ def described(agent: Agent[Any, Any]) -> dict[str, Any]:
     if written is not None:
         return dict(written)
     _refuse(agent)
-    said: dict[str, Any] = {"model": _models(agent.model, "model")}
+    keys: dict[str, Any] = {"model": _models(agent.model, "model")}
     default = Agent[Any, Any]("")
     for name in _PLAIN:
         if getattr(agent, name) != getattr(default, name):
-            said[name] = getattr(agent, name)
+            keys[name] = getattr(agent, name)
     # A file's default is the configuration's, so that what Python said must stand there.
-    said["strict"] = agent.strict
+    keys["strict"] = agent.strict
     if agent.strategy != "react":
         if not isinstance(agent.strategy, str):
             raise ConfigError("a strategy that is a function has no name", path="strategy")
-        said["strategy"] = agent.strategy
+        keys["strategy"] = agent.strategy
     if agent.output is not str:
-        said["output"] = _type(agent.output)
+        keys["output"] = _type(agent.output)
     if agent.tools:
-        said["tools"] = [_tool(one, place) for place, one in enumerate(agent.tools)]
+        keys["tools"] = [_tool(tool, index) for index, tool in enumerate(agent.tools)]
     if agent.discover:
         paths = agent.discover
         several = [paths] if isinstance(paths, str | Path) else list(paths)
-        said["discover"] = [str(path) for path in several]
+        keys["discover"] = [str(path) for path in several]
     limits = _limits(agent.limits)
     if limits:
-        said["limits"] = limits
+        keys["limits"] = limits
     if agent.models:
-        said["models"] = {role: _models(m, f"models.{role}") for role, m in agent.models.items()}
-    return {name: said[name] for name in sorted(said, key=_order)}
+        keys["models"] = {role: _models(m, f"models.{role}") for role, m in agent.models.items()}
+    return {name: keys[name] for name in sorted(keys, key=_order)}
 
 
 def _order(name: str) -> tuple[int, str]:
@@ -111,7 +111,7 @@ def _refuse(agent: Agent[Any, Any]) -> None:
 def _models(spec: Any, path: str) -> Any:
     if isinstance(spec, str | dict):
         return spec
-    if isinstance(spec, list | tuple) and all(isinstance(one, str | dict) for one in spec):
+    if isinstance(spec, list | tuple) and all(isinstance(entry, str | dict) for entry in spec):
         return spec[0] if len(spec) == 1 else list(spec)
     raise ConfigError(f"{spec!r} is an object; a file names models", path=path)
 
@@ -119,15 +119,17 @@ def _models(spec: Any, path: str) -> Any:
 def _limits(limits: Limits) -> dict[str, Any]:
     default = Limits()
     return {
-        one.name: dict(value) if isinstance(value := getattr(limits, one.name), Mapping) else value
-        for one in fields(Limits)
-        if getattr(limits, one.name) != getattr(default, one.name)
+        limit.name: dict(value)
+        if isinstance(value := getattr(limits, limit.name), Mapping)
+        else value
+        for limit in fields(Limits)
+        if getattr(limits, limit.name) != getattr(default, limit.name)
     }
 
 
 def _type(output: Any) -> str:
-    for name, known in OUTPUTS.items():
-        if output is known:
+    for name, kind in OUTPUTS.items():
+        if output is kind:
             return name
     return _name(output, "output")
 
@@ -181,12 +183,12 @@ def _keyed(name: str, actions: Actions, definitions: dict[str, Any]) -> dict[str
     kind = actions[name]
     keys = kind.keys.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     definitions |= keys.pop("$defs", {})
-    known = {"enum": [name, alias(name)]}
-    used = [{"properties": {key: known}, "required": [key]} for key in ("uses", "action")]
-    shown = {key: _or_template(value) for key, value in keys.get("properties", {}).items()}
+    names = {"enum": [name, alias(name)]}
+    used = [{"properties": {key: names}, "required": [key]} for key in ("uses", "action")]
+    properties = {key: _or_template(value) for key, value in keys.get("properties", {}).items()}
     return {
         "if": {"anyOf": used},
-        "then": {"properties": {"with": {**keys, "properties": shown}}},
+        "then": {"properties": {"with": {**keys, "properties": properties}}},
     }
 
 
@@ -195,8 +197,8 @@ def _or_template(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "string" or not schema:
         return schema
     template = {"type": "string", "pattern": "\\{[{%]"}
-    kept = {key: value for key, value in schema.items() if key in ("title", "description")}
-    return {**kept, "anyOf": [schema, template]}
+    header = {key: value for key, value in schema.items() if key in ("title", "description")}
+    return {**header, "anyOf": [schema, template]}
 
 
 _LONGEST: Final = 60
@@ -229,24 +231,24 @@ def _boxes(nodes: Sequence[Node], pad: str) -> Iterator[str]:
 
 
 def _title(node: Node) -> str:
-    said = node.name
+    label = node.name
     if node.kind is not None:
-        said += f"\n{node.kind.name}"
+        label += f"\n{node.kind.name}"
     elif node.sets is not None:
-        said += "\nset"
+        label += "\nset"
     elif node.loop is not None:
-        said += f"\nwhile {node.loop.condition.source} (at most {node.loop.most})"
+        label += f"\nwhile {node.loop.condition.source} (at most {node.loop.most})"
     elif node.spread is not None and node.spread.items is not None:
-        said += f"\nfor each {node.spread.name}, {node.spread.lanes} at once"
+        label += f"\nfor each {node.spread.name}, {node.spread.lanes} at once"
     elif node.spread is not None:
-        said += "\nin parallel"
-    return said + ("\nasks first" if node.approve is not None else "")
+        label += "\nin parallel"
+    return label + ("\nasks first" if node.approve is not None else "")
 
 
 def _ways(nodes: Sequence[Node], after: str) -> Iterator[str]:
     """The arrows of one list, which goes on to `after`."""
-    for place, node in enumerate(nodes):
-        following = _id(nodes[place + 1]) if place + 1 < len(nodes) else after
+    for index, node in enumerate(nodes):
+        following = _id(nodes[index + 1]) if index + 1 < len(nodes) else after
         always = False
         for edge in node.goto:
             label = f"|{_quoted(edge.condition.source)}|" if edge.condition is not None else ""

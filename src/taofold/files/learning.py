@@ -83,23 +83,23 @@ def read_learning(
         environment: Variables of the process.
         flags: What the command line says, such as `{"injection.top_k_patterns": 3}`.
     """
-    said: dict[str, dict[str, Any]] = {name: {} for name in _GROUPS}
+    groups: dict[str, dict[str, Any]] = {name: {} for name in _GROUPS}
     faults: list[Fault] = []
     for path in paths:
         if path.is_file():
             document, wrong = load(path)
             faults += wrong
             if document is not None:
-                faults += _file(document, said)
-    faults += _environment(environment, said)
+                faults += _file(document, groups)
+    faults += _environment(environment, groups)
     for flag, value in flags.items():
         group, _, key = flag.partition(".")
-        _set(said, group, key, value, flag, faults)
+        _set(groups, group, key, value, flag, faults)
     if faults:
         return None, faults
     return Learning(
-        msgspec.structs.replace(Extraction(), **said["extraction"]),
-        msgspec.structs.replace(Injection(), **said["injection"]),
+        msgspec.structs.replace(Extraction(), **groups["extraction"]),
+        msgspec.structs.replace(Injection(), **groups["injection"]),
     ), []
 
 
@@ -150,8 +150,8 @@ def _set(
     model = _GROUPS.get(group)
     field = model.model_fields.get(key) if model else None
     if model is None or field is None:
-        known = [f"{name}.{one}" for name, keys in _GROUPS.items() for one in keys.model_fields]
-        hint = near(f"{group}.{key}", known)
+        key_names = [f"{name}.{key}" for name, keys in _GROUPS.items() for key in keys.model_fields]
+        hint = near(f"{group}.{key}", key_names)
         faults.append(Fault(source, f"there is no setting {f'{group}.{key}'!r}", hint=hint))
         return
     if field.annotation is bool and not isinstance(value, bool):

@@ -37,8 +37,8 @@ def load(name: str, folder: Path) -> Any:
         thing: Any = _file(folder / module) if module.endswith(".py") else _module(module, folder)
     for part in attribute.split("."):
         if not hasattr(thing, part):
-            known = [one for one in dir(thing) if not one.startswith("_")]
-            hint = near(part, known)
+            names = [name for name in dir(thing) if not name.startswith("_")]
+            hint = near(part, names)
             raise ConfigError(f"{module!r} has no {part!r}{f'; {hint}' if hint else ''}")
         thing = getattr(thing, part)
     return thing

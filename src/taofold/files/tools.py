@@ -67,16 +67,16 @@ def read_inline(
         parameters = record(keys.parameters, "Parameters")
     except NoType as error:
         faults.append(document.fault((*place, "parameters", *error.path), str(error)))
-    known: set[str] = set() if parameters is None else set(parameters.model_fields)
+    names: set[str] = set() if parameters is None else set(parameters.model_fields)
     command: list[str | Template] = []
     for number, part in enumerate(keys.command):
         try:
-            made = Template(part) if is_template(part) else part
+            piece = Template(part) if is_template(part) else part
         except Unrenderable as error:
             faults.append(document.fault((*place, "command", number), str(error)))
             continue
-        command.append(made)
-        strange = sorted(made.names - known) if isinstance(made, Template) else []
+        command.append(piece)
+        strange = sorted(piece.names - names) if isinstance(piece, Template) else []
         if strange and parameters is not None:
             text = f"{strange[0]!r} is not among the parameters"
             faults.append(document.fault((*place, "command", number), text))
@@ -129,13 +129,13 @@ def arguments(tool: InlineTool, parameters: Mapping[str, Any]) -> list[str]:
     Raises:
         ValueError: a place cannot be filled, or what fills it would be an option.
     """
-    given = tool.parameters.model_validate(parameters).model_dump()
+    values = tool.parameters.model_validate(parameters).model_dump()
     filled: list[str] = []
     for part in tool.command:
         if isinstance(part, str):
             filled.append(part)
             continue
-        value = part.render(given)
+        value = part.render(values)
         text = value if isinstance(value, str) else str(value)
         if text.startswith("-") and not part.source.startswith("-"):
             raise ValueError(f"{text!r} begins with '-': it would be an option of the program")
@@ -223,14 +223,14 @@ def _flaw(url: str) -> tuple[str, str]:
 
 def _secrets(document: Document, name: str, value: Mapping[str, Any]) -> list[Fault]:
     """Secrets that stand in the file instead of the environment."""
-    said = "secrets do not belong in files"
+    message = "secrets do not belong in files"
     faults: list[Fault] = []
     for key, texts in (("args", value.get("args")), ("url", [value.get("url")])):
         for text in texts if is_array(texts) else ():
-            shown = isinstance(text, str) and not (key == "url" and _flaw(text)[0])
-            if shown and Redactor().text(text) != text:
+            readable = isinstance(text, str) and not (key == "url" and _flaw(text)[0])
+            if readable and Redactor().text(text) != text:
                 hint = "a program reads them from its env, an address from its headers: ${NAME}"
-                faults.append(document.fault(("mcp", name, key), said, hint))
+                faults.append(document.fault(("mcp", name, key), message, hint))
     for key in ("env", "headers"):
         held: Any = value.get(key)
         for inner, text in (held if is_object(held) else {}).items():
@@ -238,7 +238,7 @@ def _secrets(document: Document, name: str, value: Mapping[str, Any]) -> list[Fa
                 continue
             if named(str(inner), text):
                 hint = f"write ${{NAME}} and set the variable NAME, as in {inner}: ${{TOKEN}}"
-                faults.append(document.fault(("mcp", name, key, str(inner)), said, hint))
+                faults.append(document.fault(("mcp", name, key, str(inner)), message, hint))
     return faults
 
 
@@ -264,7 +264,7 @@ def make_server(name: str, keys: McpKeys, root: Path) -> Any:
         make = bridge.sse if keys.transport == "sse" else bridge.http
         return make(keys.url, headers=keys.headers, **options)
     base = root.resolve()
-    place = (base / keys.cwd).resolve()
-    if not place.is_relative_to(base):
+    target = (base / keys.cwd).resolve()
+    if not target.is_relative_to(base):
         raise ConfigError(f"cwd {keys.cwd!r} leads out of the work root {str(base)!r}")
-    return bridge.stdio(keys.command, *keys.args, env=keys.env, cwd=place, **options)
+    return bridge.stdio(keys.command, *keys.args, env=keys.env, cwd=target, **options)

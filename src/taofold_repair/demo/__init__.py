@@ -28,9 +28,9 @@ def demo_project(target: Path, name: str = "storeroom") -> Path:
     if target.is_dir() and any(target.iterdir()):
         raise FileExistsError(f"{str(target)!r} is not empty: choose a new directory")
     for path, text in _contents(files(__name__).joinpath("project", name), ""):
-        place = target / path.removesuffix(_ENDING)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
+        destination = target / path.removesuffix(_ENDING)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        destination.write_text(text, encoding="utf-8")
     return target
 
 

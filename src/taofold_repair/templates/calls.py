@@ -17,9 +17,9 @@ def swap_arguments(site: Site) -> Iterator[Change]:
             if isinstance(node.func, ast.Name) and node.func.id in ("min", "max", "print"):
                 continue
             names = _expected_names(site, node)
-            for place in range(len(node.args) - 1):
-                weight = _crossed(site, node, names, place)
-                yield _swapped(site, node.args[place], node.args[place + 1], weight)
+            for index in range(len(node.args) - 1):
+                weight = _crossed(site, node, names, index)
+                yield _swapped(site, node.args[index], node.args[index + 1], weight)
         elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
             parts = node.value.elts
             for left, right in pairwise(parts):
@@ -74,9 +74,9 @@ def fix_call(site: Site) -> Iterator[Change]:
 def _is_method(site: Site, node: ast.Attribute) -> bool:
     parent = site.parents.get(node)
     called = isinstance(parent, ast.Call) and parent.func is node
-    known = any(unit.name == node.attr for unit in site.project.units)
+    defined = any(unit.name == node.attr for unit in site.project.units)
     return not called and (
-        known or node.attr in ("items", "keys", "values", "strip", "lower", "upper")
+        defined or node.attr in ("items", "keys", "values", "strip", "lower", "upper")
     )
 
 
@@ -84,11 +84,11 @@ def _keywords(site: Site, message: str) -> Iterator[Change]:
     wrong = re.search(r"unexpected keyword argument '(\w+)'", message)
     for node in site.nodes if wrong else ():
         if isinstance(node, ast.Call):
-            known = _expected_names(site, node)
+            accepted = _expected_names(site, node)
             for keyword in node.keywords:
                 if wrong and keyword.arg == wrong[1]:
                     value = site.text(keyword.value)
-                    for other, ratio in close(wrong[1], known) or [(k, 0.3) for k in known]:
+                    for other, ratio in close(wrong[1], accepted) or [(k, 0.3) for k in accepted]:
                         yield site.swap("fix_call", keyword, f"{other}={value}", 2 * ratio)
 
 
@@ -147,8 +147,8 @@ def fix_syntax(site: Site) -> Iterator[Change]:
     source = site.source
     for line in range(max(1, fault.lineno - 1), min(len(source.lines), fault.lineno) + 1):
         start = source.line_start(line)
-        said = source.lines[line - 1].rstrip("\n")
-        code = said.split("  #")[0].rstrip()
+        line_text = source.lines[line - 1].rstrip("\n")
+        code = line_text.split("  #")[0].rstrip()
         end = start + len(code)
         if re.match(r"\s*(?:def|class|if|elif|else|for|while|try|except|finally|with)\b", code):
             if not code.endswith(":"):

@@ -48,7 +48,7 @@ _GLUE: Final = ("", " ", ", ", ",", "\n", "-", "_", ".", "/", ": ")
 
 def wrong_constant(site: Site) -> Iterator[Change]:
     """Another truth value, number, separator or first value."""
-    wanted = [literal(text) for text in sorted(site.clue.literals)]
+    test_values = [literal(text) for text in sorted(site.clue.literals)]
     for node in site.nodes:
         if isinstance(node, ast.List | ast.Dict | ast.Tuple):
             yield from _first_value(site, node)
@@ -62,10 +62,10 @@ def wrong_constant(site: Site) -> Iterator[Change]:
         elif isinstance(value, int | float):
             for other in _NUMBERS.get(text, ()):
                 yield site.swap("wrong_constant", node, other, 1.0)
-            for other in _like(value, wanted):
+            for other in _like(value, test_values):
                 yield site.swap("wrong_constant", node, other, 0.7)
         elif isinstance(value, str) and not isinstance(site.parents.get(node), ast.JoinedStr):
-            yield from _text(site, node, value, [w for w in wanted if isinstance(w, str)])
+            yield from _text(site, node, value, [w for w in test_values if isinstance(w, str)])
 
 
 def _first_value(site: Site, node: ast.List | ast.Dict | ast.Tuple) -> Iterator[Change]:
@@ -73,20 +73,20 @@ def _first_value(site: Site, node: ast.List | ast.Dict | ast.Tuple) -> Iterator[
     if site.text(node) in ("[]", "{}", "()"):
         for text in _NOTHING:
             if text != site.text(node):
-                wanted = _NOTHING[text] is type(site.clue.expected)
-                weight = 3.0 if wanted else 0.4
+                expected_kind = _NOTHING[text] is type(site.clue.expected)
+                weight = 3.0 if expected_kind else 0.4
                 yield site.swap("wrong_constant", node, text, weight)
 
 
 def _like(value: float, wanted: list[object]) -> list[str]:
     """Numbers of the test that could stand for `value`; ±1 is another template's."""
-    found = [
+    numbers = [
         w
         for w in wanted
         if isinstance(w, int | float) and not isinstance(w, bool) and w != value
         and (isinstance(value, float) or (isinstance(w, int) and abs(w - value) > 1))
     ]  # fmt: skip
-    return [repr(w) for w in found[:4]]
+    return [repr(w) for w in numbers[:4]]
 
 
 def _for_none(site: Site, node: ast.Constant) -> Iterator[Change]:
@@ -107,10 +107,10 @@ def _text(site: Site, node: ast.Constant, value: str, wanted: list[str]) -> Iter
         signs = [sign for sign in dict.fromkeys(expected) if not sign.isalnum()]
         for other in dict.fromkeys([*signs, *_GLUE]):
             if other != value:
-                shown = repr(other)[1:-1]
+                escaped = repr(other)[1:-1]
                 near = 3.0 if other in signs else 1.0 if abs(len(other) - len(value)) <= 1 else 0.6
-                if quote not in shown:
-                    yield site.swap("wrong_constant", node, f"{quote}{shown}{quote}", near)
+                if quote not in escaped:
+                    yield site.swap("wrong_constant", node, f"{quote}{escaped}{quote}", near)
         return
     for other in wanted:
         if other != value and len(other) <= 40 and _similar(value, other):
@@ -146,12 +146,12 @@ def _precision(site: Site, node: ast.FormattedValue) -> Iterator[Change]:
     start, end = site.source.span(joined)
     name = re.escape(ast.unparse(node.value))
     for match in re.finditer(rf"\{{\s*{name}\s*(:[^{{}}]*)?\}}", site.source.text[start:end]):
-        given = match[1] or ""
+        precision = match[1] or ""
         at = start + match.end() - 1
         for other in (":.2f", ":.1f", ":.0f", ":,.2f", ":02d", ":03d", ":,", ":>5", ":.1%", ""):
-            if other != given:
-                near = 1.5 if given and other[:2] == given[:2] else 0.7
-                yield Change("fix_string", at - len(given), at, other, near)
+            if other != precision:
+                near = 1.5 if precision and other[:2] == precision[:2] else 0.7
+                yield Change("fix_string", at - len(precision), at, other, near)
 
 
 def _polished(site: Site, value: ast.expr) -> Iterator[Change]:

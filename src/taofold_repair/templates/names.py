@@ -86,7 +86,7 @@ def _fields(site: Site, node: ast.Attribute) -> Iterator[Change]:
     if called or not isinstance(node.value, ast.Name):
         return
     holder = node.value.id
-    asked = [
+    read_names = [
         n.attr
         for n in ast.walk(site.source.tree)
         if isinstance(n, ast.Attribute)
@@ -96,40 +96,40 @@ def _fields(site: Site, node: ast.Attribute) -> Iterator[Change]:
     ]
     declared = _declared(site)
     own = declared.get(node.attr, "")
-    names = [*declared, *asked] if node.attr in declared else asked
+    names = [*declared, *read_names] if node.attr in declared else read_names
     for other in dict.fromkeys(names):
         if other != node.attr:
             kind = declared.get(other, "")
             weight = 1.0 if kind == own or not kind else 0.3
-            weight *= 1.5 if other not in asked else 1.0
+            weight *= 1.5 if other not in read_names else 1.0
             yield site.swap("wrong_variable", node, f"{holder}.{other}", weight)
 
 
 def _declared(site: Site) -> dict[str, str]:
     """Fields and properties of the project's classes, with their annotation ("" if unknown)."""
-    found: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     for source in site.project.sources.values():
         for holder in ast.walk(source.tree):
             for n in holder.body if isinstance(holder, ast.ClassDef) else ():
                 if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name):
-                    found[n.target.id] = ast.unparse(n.annotation)
+                    annotations[n.target.id] = ast.unparse(n.annotation)
                 elif isinstance(n, ast.FunctionDef) and any(
                     ast.unparse(d).endswith("property") for d in n.decorator_list
                 ):
-                    found[n.name] = ast.unparse(n.returns) if n.returns else ""
-    return found
+                    annotations[n.name] = ast.unparse(n.returns) if n.returns else ""
+    return annotations
 
 
 def _module_names(site: Site) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     for node in site.source.tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.append(node.name)
+            names.append(node.name)
         elif isinstance(node, ast.Assign):
-            found += [t.id for t in node.targets if isinstance(t, ast.Name)]
+            names += [t.id for t in node.targets if isinstance(t, ast.Name)]
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found += [(a.asname or a.name).split(".")[0] for a in node.names]
-    return found
+            names += [(a.asname or a.name).split(".")[0] for a in node.names]
+    return names
 
 
 _FROM: Final = {
@@ -234,36 +234,38 @@ def rename_attribute(site: Site) -> Iterator[Change]:
     if kind not in ("attribute", "import") or len(names) < 1:
         return
     owner, wrong = (names[0], names[-1]) if kind == "attribute" else ("", names[0])
-    known = _attributes(site, owner)
+    attributes = _attributes(site, owner)
     for node in site.nodes if kind == "attribute" else ast.walk(site.source.tree):
         if isinstance(node, ast.Attribute) and node.attr == wrong:
             held = site.text(node.value)
-            for other, ratio in close(wrong, known):
+            for other, ratio in close(wrong, attributes):
                 yield site.swap("rename_attribute", node, f"{held}.{other}", 3 * ratio)
             yield site.swap("rename_attribute", node, f"{held}.{held}.{wrong}", 0.8)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 if alias.name == wrong:
-                    for other, ratio in close(wrong, [u.name for u in site.project.units] + known):
-                        shown = f"{other} as {alias.asname or wrong}"
-                        yield site.swap("rename_attribute", alias, shown, 2 * ratio)
+                    for other, ratio in close(
+                        wrong, [u.name for u in site.project.units] + attributes
+                    ):
+                        import_text = f"{other} as {alias.asname or wrong}"
+                        yield site.swap("rename_attribute", alias, import_text, 2 * ratio)
                         yield site.swap("rename_attribute", alias, other, ratio)
 
 
 def _attributes(site: Site, owner: str) -> list[str]:
     if owner in _BUILTIN:
         return [name for name in dir(_BUILTIN[owner]) if not name.startswith("_")]
-    found: list[str] = [u.name for u in site.project.units if u.owner and _of(u, owner)]
+    attributes: list[str] = [u.name for u in site.project.units if u.owner and _of(u, owner)]
     for source in site.project.sources.values():
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 if node.value.id == "self":
-                    found.append(node.attr)
+                    attributes.append(node.attr)
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                found.append(node.target.id)
+                attributes.append(node.target.id)
             elif isinstance(node, ast.ClassDef):
-                found.append(node.name)
-    return found
+                attributes.append(node.name)
+    return attributes
 
 
 def _of(unit: Unit, owner: str) -> bool:
@@ -294,7 +296,7 @@ def rename_key(site: Site) -> Iterator[Change]:
 
 def _keys(site: Site) -> list[str]:
     """Text keys of the project's dictionaries, the first seen first."""
-    found: list[str] = []
+    texts: list[str] = []
     for source in site.project.sources.values():
         for node in ast.walk(source.tree):
             keys: list[ast.expr | None] = []
@@ -302,13 +304,13 @@ def _keys(site: Site) -> list[str]:
                 keys = list(node.keys)
             elif isinstance(node, ast.Subscript):
                 keys = [node.slice]
-            found += [
+            texts += [
                 key.value
                 for key in keys
                 if isinstance(key, ast.Constant) and isinstance(key.value, str)
                 and key.value.isprintable() and "'" not in key.value and '"' not in key.value
             ]  # fmt: skip
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(texts))
 
 
 def _without(site: Site, node: ast.Subscript) -> Iterator[Change]:
@@ -325,10 +327,10 @@ def _without(site: Site, node: ast.Subscript) -> Iterator[Change]:
             yield site.swap("rename_key", node, f"{held}.setdefault({key}, {empty})", 2.5)
             return
         expected = site.clue.expected
-        wanted = [repr(expected)] if expected is not UNKNOWN and plain(expected) else []
-        for text in dict.fromkeys([*wanted, "0", "None", "[]", '""']):
-            shown = "" if text == "None" else f", {text}"
-            yield site.swap("rename_key", node, f"{held}.get({key}{shown})", 1.0)
+        defaults = [repr(expected)] if expected is not UNKNOWN and plain(expected) else []
+        for text in dict.fromkeys([*defaults, "0", "None", "[]", '""']):
+            argument = "" if text == "None" else f", {text}"
+            yield site.swap("rename_key", node, f"{held}.get({key}{argument})", 1.0)
     elif isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Add | ast.Sub):
         sign = "+" if isinstance(parent.op, ast.Add) else "-"
         text = f"{held}[{key}] = {held}.get({key}, 0) {sign} {site.text(parent.value)}"

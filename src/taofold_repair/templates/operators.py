@@ -50,21 +50,21 @@ _WORDS: Final = (
 
 def comparisons(site: Site) -> Iterator[Change]:
     """`<` for `<=`, `==` for `!=`, `in` for `not in`, and so on."""
-    said = (ast.get_docstring(site.function) or "").lower() if site.function else ""
-    wanted = {sign for word, sign in _WORDS if word in said}
+    docstring = (ast.get_docstring(site.function) or "").lower() if site.function else ""
+    described = {sign for word, sign in _WORDS if word in docstring}
     for node in site.nodes:
         if not isinstance(node, ast.Compare):
             continue
         left = node.left
         for operation, right in zip(node.ops, node.comparators, strict=True):
             sign = _SIGN[type(operation)]
-            place = operator_span(site.source, left, right, sign)
+            span = operator_span(site.source, left, right, sign)
             boundary = _boundary(site, left, right)
-            for other, weight in COMPARISONS[sign] if place[0] < place[1] else ():
+            for other, weight in COMPARISONS[sign] if span[0] < span[1] else ():
                 factor = boundary if other.rstrip("=") == sign.rstrip("=") else 1.0
-                if other in wanted or ("=" in wanted and other == sign + "="):
+                if other in described or ("=" in described and other == sign + "="):
                     factor *= 2
-                yield Change("swap_comparison", *place, other, weight * factor)
+                yield Change("swap_comparison", *span, other, weight * factor)
             left = right
 
 
@@ -96,25 +96,25 @@ def arithmetic(site: Site) -> Iterator[Change]:
             yield from _binary(site, node)
         elif isinstance(node, ast.AugAssign):
             sign = _SIGN.get(type(node.op), "")
-            place = operator_span(site.source, node.target, node.value, f"{sign}=")
-            for other, weight in ARITHMETIC.get(sign, ()) if place[0] < place[1] else ():
-                yield Change("swap_arithmetic", *place, f"{other}=", weight)
-            if place[0] < place[1]:
-                yield Change("swap_arithmetic", *place, "=", 0.5)
+            span = operator_span(site.source, node.target, node.value, f"{sign}=")
+            for other, weight in ARITHMETIC.get(sign, ()) if span[0] < span[1] else ():
+                yield Change("swap_arithmetic", *span, f"{other}=", weight)
+            if span[0] < span[1]:
+                yield Change("swap_arithmetic", *span, "=", 0.5)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             yield site.swap("swap_arithmetic", node, site.text(node.operand), 0.6)
         elif isinstance(node, ast.Assign) and _accumulates(site, node):
-            place = operator_span(site.source, node.targets[0], node.value, "=")
-            yield Change("swap_arithmetic", *place, "+=", 2.0)
+            span = operator_span(site.source, node.targets[0], node.value, "=")
+            yield Change("swap_arithmetic", *span, "+=", 2.0)
 
 
 def _binary(site: Site, node: ast.BinOp) -> Iterator[Change]:
     sign = _SIGN.get(type(node.op), "")
     if _text_like(node.left) or (sign in "+%" and _text_like(node.right)):
         return
-    place = operator_span(site.source, node.left, node.right, sign)
-    for other, weight in ARITHMETIC.get(sign, ()) if place[0] < place[1] else ():
-        yield Change("swap_arithmetic", *place, other, weight)
+    span = operator_span(site.source, node.left, node.right, sign)
+    for other, weight in ARITHMETIC.get(sign, ()) if span[0] < span[1] else ():
+        yield Change("swap_arithmetic", *span, other, weight)
     left, right = site.text(node.left), site.text(node.right)
     if sign in ("-", "/", "//", "%", "**") and left != right:
         between = site.text(node)
@@ -174,11 +174,11 @@ def booleans(site: Site) -> Iterator[Change]:
         if isinstance(node, ast.BoolOp):
             sign = "and" if isinstance(node.op, ast.And) else "or"
             for left, right in zip(node.values, node.values[1:], strict=False):
-                place = operator_span(site.source, left, right, sign)
-                yield Change("fix_boolean", *place, "or" if sign == "and" else "and", 2.0)
+                span = operator_span(site.source, left, right, sign)
+                yield Change("fix_boolean", *span, "or" if sign == "and" else "and", 2.0)
             if len(node.values) == 2:
-                for kept in node.values:
-                    yield site.swap("fix_boolean", node, site.text(kept), 0.5)
+                for operand in node.values:
+                    yield site.swap("fix_boolean", node, site.text(operand), 0.5)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             yield site.swap("fix_boolean", node, site.text(node.operand), 2.0)
         yield from _negated(site, node)

@@ -39,8 +39,8 @@ def _append(site: Site, last: ast.stmt) -> Iterator[Change]:
     function = site.function
     assert function is not None
     any_return = any(isinstance(n, ast.Return) and n.value for n in site.nodes)
-    place = site.source.line_start((last.end_lineno or last.lineno) + 1)
-    lead = "" if site.source.text[:place].endswith("\n") else "\n"
+    offset = site.source.line_start((last.end_lineno or last.lineno) + 1)
+    lead = "" if site.source.text[:offset].endswith("\n") else "\n"
     pad = site.source.indent(last.lineno)
     options = _built(site)
     if any_return:
@@ -48,7 +48,7 @@ def _append(site: Site, last: ast.stmt) -> Iterator[Change]:
     if site.parameters == [] and site.unit.owner:
         options.append(("self", 0.8))
     for text, weight in options:
-        yield Change("missing_return", place, place, f"{lead}{pad}return {text}\n", weight)
+        yield Change("missing_return", offset, offset, f"{lead}{pad}return {text}\n", weight)
 
 
 def _built(site: Site) -> list[tuple[str, float]]:
@@ -162,16 +162,16 @@ def add_null_check(site: Site) -> Iterator[Change]:
     """`if x is None: return …` before the line that needs a value, or a value in its place."""
     if site.function is None:
         return
-    seen: set[tuple[int, str]] = set()
+    covered: set[tuple[int, str]] = set()
     for node in site.nodes:
         value = _needs(site, node)
         if value is None:
             continue
         statement = site.statement_of(value)
         text = site.text(value)
-        if statement is None or "\n" in text or (statement.lineno, text) in seen:
+        if statement is None or "\n" in text or (statement.lineno, text) in covered:
             continue
-        seen.add((statement.lineno, text))
+        covered.add((statement.lineno, text))
         factor = 1.0 if statement.lineno in site.broken_lines else 0.4
         factor *= 1.5 if _may_be_none(site, value) else 1.0
         yield from _checks(site, statement, text, factor)
@@ -180,21 +180,29 @@ def add_null_check(site: Site) -> Iterator[Change]:
 def _needs(site: Site, node: ast.AST) -> ast.expr | None:
     """The expression that must not be None in `node`, as far as the message fits."""
     message = site.clue.failure.message
-    found: ast.expr | None = None
+    expression: ast.expr | None = None
     if (
         isinstance(node, ast.Attribute)
         and (site.clue.kind != "none" or "attribute" not in message or repr(node.attr) in message)
     ) or (isinstance(node, ast.Subscript) and "attribute" not in message):
-        found = node.value
+        expression = node.value
     elif isinstance(node, ast.For) and "iterable" in message:
-        found = node.iter
+        expression = node.iter
     elif isinstance(node, ast.BinOp | ast.Compare) and "NoneType" in message:
-        found = node.left
+        expression = node.left
         other = node.right if isinstance(node, ast.BinOp) else node.comparators[0]
-        found = other if isinstance(found, ast.Constant) or _solid(found) else found
-    if isinstance(found, ast.Name) and (found.id == "self" or found.id not in site.locals):
+        expression = (
+            other if isinstance(expression, ast.Constant) or _solid(expression) else expression
+        )
+    if isinstance(expression, ast.Name) and (
+        expression.id == "self" or expression.id not in site.locals
+    ):
         return None
-    return found if isinstance(found, ast.Name | ast.Attribute | ast.Call | ast.Subscript) else None
+    return (
+        expression
+        if isinstance(expression, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
+        else None
+    )
 
 
 def _solid(node: ast.expr) -> bool:
@@ -204,15 +212,15 @@ def _solid(node: ast.expr) -> bool:
 def _may_be_none(site: Site, value: ast.expr) -> bool:
     """Does the value come from something that looks a thing up, or from a default of None?"""
     text = site.text(value)
-    made = text
+    origin = text
     for node in site.statements:
         if isinstance(node, ast.Assign) and site.text(node.targets[0]) == text:
-            made = site.text(node.value)
+            origin = site.text(node.value)
     if site.function is not None:
         defaults = [d for d in site.function.args.defaults if isinstance(d, ast.Constant)]
         if text in site.parameters and any(d.value is None for d in defaults):
             return True
-    return any(f"{word}(" in made or f"{word}_" in made for word in _LOOKUPS)
+    return any(f"{word}(" in origin or f"{word}_" in origin for word in _LOOKUPS)
 
 
 def _checks(site: Site, statement: ast.stmt, text: str, factor: float) -> Iterator[Change]:
@@ -284,11 +292,11 @@ def add_base_case(site: Site) -> Iterator[Change]:
     docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
     at = function.body[1] if docstring and len(function.body) > 1 else first
     name = site.parameters[0]
-    kept = [str(v) for v in ("1", "0", name, "[]", '""', "None", "True", "False")]
+    results = [str(v) for v in ("1", "0", name, "[]", '""', "None", "True", "False")]
     returned = [site.text(n.value) for n in site.nodes if isinstance(n, ast.Return) and n.value]
     if any("+ 1" in text or "1 +" in text or "sum" in text for text in returned):
-        kept = ["0", *kept]
-    for rank, value in enumerate(dict.fromkeys(kept)):
+        results = ["0", *results]
+    for rank, value in enumerate(dict.fromkeys(results)):
         for test, weight in ((f"not {name}", 1.5), (f"{name} <= 1", 1.4), (f"{name} <= 0", 1.2)):
             lines = [f"if {test}:", f"    return {value}"]
             yield site.before("add_base_case", at, lines, weight - 0.15 * rank)
@@ -299,12 +307,14 @@ def mutable_default(site: Site) -> Iterator[Change]:
     function = site.function
     if function is None:
         return
-    given = function.args
-    positional = [*given.posonlyargs, *given.args]
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
     pairs = list(
-        zip(positional[len(positional) - len(given.defaults) :], given.defaults, strict=True)
+        zip(
+            positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True
+        )
     )
-    pairs += [(a, d) for a, d in zip(given.kwonlyargs, given.kw_defaults, strict=True) if d]
+    pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d]
     for argument, default in pairs:
         empty = isinstance(default, ast.List | ast.Dict | ast.Set) or (
             isinstance(default, ast.Call) and ast.unparse(default) in ("set()", "list()", "dict()")

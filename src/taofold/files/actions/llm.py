@@ -44,7 +44,7 @@ def _tools(call: Call[ToolsKeys]) -> Strategy[Done]:
         output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
         instructions=keys.system, steps=keys.max_tool_rounds, settings=keys.settings,
     )  # fmt: skip
-    steps = [one for one in ended.trace.steps if one["action"] not in ("llm.tools", FINISH)]
+    steps = [step for step in ended.trace.steps if step["action"] not in ("llm.tools", FINISH)]
     value = {
         "content": ended.output,
         "tool_calls": [{"name": s["action"], "arguments": s["action_input"]} for s in steps],

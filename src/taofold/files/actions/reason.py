@@ -93,8 +93,8 @@ _THINKING: Final = {"executor": "model"}
 
 def _cot(call: Call[CotKeys]) -> Strategy[Done]:
     keys = call.keys
-    shown = [one.model_dump() for one in keys.few_shot_examples]
-    inner = Cot(format=keys.thinking_format, examples=shown)
+    examples = [example.model_dump() for example in keys.few_shot_examples]
+    inner = Cot(format=keys.thinking_format, examples=examples)
     ended = yield from think(
         inner, call, "reason.cot", keys.problem, models=roles(call, **_THINKING),
         output=output_of(keys.output_format), settings=keys.settings,
@@ -136,7 +136,7 @@ def _plan(call: Call[PlanKeys]) -> Strategy[Done]:
 
 def _stepped(call: Call[Any], ended: Ended) -> Done:
     last = f"reason.{'plan' if isinstance(call.keys, PlanKeys) else 'react'}"
-    steps = [one for one in ended.trace.steps if one["action"] not in (last, FINISH)]
+    steps = [step for step in ended.trace.steps if step["action"] not in (last, FINISH)]
     value = {
         "steps": steps,
         "final_answer": ended.output,
@@ -188,11 +188,11 @@ def versions(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if step["action"] in ("draft", "revise") and step["status"] == "success":
             history.append({"round": len(history), "output": step["observation"]})
         elif step["action"] == "critique" and step["status"] == "success":
-            said = step["observation"]
+            observation = step["observation"]
             history[step["action_input"]["version"]] |= {
-                "improvement_score": said["score"],
-                "issues_found": said["issues"],
-                "suggestions": said["suggestions"],
+                "improvement_score": observation["score"],
+                "issues_found": observation["issues"],
+                "suggestions": observation["suggestions"],
             }
     return history
 
@@ -225,7 +225,7 @@ def _decompose(call: Call[DecomposeKeys]) -> Strategy[Done]:
 
 def parts(steps: list[dict[str, Any]]) -> dict[str, Any]:
     """The sub-problems and their answers, and how deep the decomposition went."""
-    split = [one for one in steps if one["action"] == "decompose"]
+    split = [entry for entry in steps if entry["action"] == "decompose"]
     whole = [one for one in split if not one["action_input"]["path"]]
     put = [
         one for one in steps if one["action"] == "synthesize" and not one["action_input"]["path"]
@@ -235,8 +235,8 @@ def parts(steps: list[dict[str, Any]]) -> dict[str, Any]:
         if step["action"] == "solve" and step["action_input"].get("level") == 1:
             good = step["status"] == "success"
             answer = {"id": step["action_input"]["id"], "reasoning": step["thought"]}
-            told = {"answer": step["observation"]} if good else {"error": step["observation"]}
-            answers.append(answer | told)
+            outcome = {"answer": step["observation"]} if good else {"error": step["observation"]}
+            answers.append(answer | outcome)
     return {
         "sub_problems": whole[0]["observation"] if whole else [],
         "sub_answers": answers,

@@ -61,11 +61,11 @@ def canonical(name: str) -> str:
     """`reason.cot` for `actions.reason_cot`."""
     if not name.startswith(_ALIAS):
         return name
-    found = name.removeprefix(_ALIAS).replace("_", ".", 1)
+    dotted = name.removeprefix(_ALIAS).replace("_", ".", 1)
     for space in _SPACES:
-        if found.startswith(f"{space}_"):
-            return f"{space}.{found.removeprefix(f'{space}_')}"
-    return found
+        if dotted.startswith(f"{space}_"):
+            return f"{space}.{dotted.removeprefix(f'{space}_')}"
+    return dotted
 
 
 def alias(name: str) -> str:
@@ -85,8 +85,8 @@ def build_actions_registry(*kinds: Kind, installed: bool = True) -> Actions:
 
 
 def _bridged() -> Iterator[Kind]:
-    for place in _BRIDGED:
-        module, _, name = place.partition(":")
+    for reference in _BRIDGED:
+        module, _, name = reference.partition(":")
         yield from getattr(importlib.import_module(module), name)
 
 
@@ -95,10 +95,10 @@ def _installed() -> Iterator[Kind]:
     entries: Iterable[Any] = metadata.entry_points(group=GROUP)
     for entry in entries:
         try:
-            given: Any = entry.load()
+            loaded: Any = entry.load()
         except Exception as error:
             raise ConfigError(f"actions {entry.value!r} cannot be loaded: {error}") from error
-        for kind in (given,) if isinstance(given, Kind) else given:
+        for kind in (loaded,) if isinstance(loaded, Kind) else loaded:
             if not isinstance(kind, Kind):
                 raise ConfigError(f"{entry.value!r} gives {kind!r}, which is no action")
             yield kind

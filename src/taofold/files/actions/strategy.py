@@ -90,12 +90,12 @@ class Trace:
 
 def watched(strategy: Strategy[Any], rules: Rules, trace: Trace) -> Strategy[Any]:
     """`strategy`, under `rules`; what it does is added to `trace`."""
-    turns = asked = 0
+    turns = calls = 0
     try:
         effect = next(strategy)
         while True:
-            asked += isinstance(effect, Ask)
-            if rules.steps is not None and asked > rules.steps + _SPARE:
+            calls += isinstance(effect, Ask)
+            if rules.steps is not None and calls > rules.steps + _SPARE:
                 effect = strategy.throw(Halt("max_steps"))
                 continue
             branches: list[Trace] = []
@@ -131,7 +131,7 @@ def _changed(effect: Effect, rules: Rules, branches: list[Trace]) -> Effect:
         case Fork():
             branches += [Trace() for _ in effect.branches]
             pairs = zip(effect.branches, branches, strict=True)
-            return Fork(tuple([watched(one, rules, trace) for one, trace in pairs]))
+            return Fork(tuple([watched(branch, rules, trace) for branch, trace in pairs]))
         case _:
             return effect
 
@@ -140,11 +140,11 @@ def _kept_to(effect: Act, allowed: frozenset[str]) -> Act:
     """Calls of tools that this node does not have are answered here."""
     local: list[Observation | None] = list(effect.local)
     local += [None] * (len(effect.actions) - len(local))
-    for place, action in enumerate(effect.actions):
-        if local[place] is None and action.tool not in allowed and action.tool not in RESERVED:
+    for index, action in enumerate(effect.actions):
+        if local[index] is None and action.tool not in allowed and action.tool not in RESERVED:
             names = ", ".join(sorted(allowed)) or "none"
-            said = f"unknown tool {action.tool!r}; available tools: {names}"
-            local[place] = Observation(said, "failure", refused="unknown")
+            error = f"unknown tool {action.tool!r}; available tools: {names}"
+            local[index] = Observation(error, "failure", refused="unknown")
     return msgspec.structs.replace(effect, local=tuple(local))
 
 
@@ -235,11 +235,13 @@ def offered(task: Task, names: list[str] | None) -> tuple[Offer, ...]:
     """The run's tools of these names; all, if nothing is said."""
     if names is None:
         return task.offers
-    known = {offer.name: offer for offer in task.offers}
-    missing = [name for name in names if plain(name) not in known]
+    offered_tools = {offer.name: offer for offer in task.offers}
+    missing = [name for name in names if plain(name) not in offered_tools]
     if missing:
-        raise Unusable(f"tools: there is no {missing[0]!r}; there are {', '.join(known) or 'none'}")
-    return tuple(known[name] for name in dict.fromkeys(map(plain, names)))
+        raise Unusable(
+            f"tools: there is no {missing[0]!r}; there are {', '.join(offered_tools) or 'none'}"
+        )
+    return tuple(offered_tools[name] for name in dict.fromkeys(map(plain, names)))
 
 
 def plain(name: str) -> str:
@@ -297,7 +299,7 @@ def think(
     # What a node's own bound stopped is the node's failure, not the end of the run.
     if solved.limit and not (steps is not None and solved.limit == "max_steps"):
         return Ended(answer.output, "", solved.limit, trace)
-    said = solved.error
-    if solved.limit and solved.limit not in said:
-        said = f"{solved.limit}: {said}"
-    return Ended(answer.output, said, "", trace)
+    reason = solved.error
+    if solved.limit and solved.limit not in reason:
+        reason = f"{solved.limit}: {reason}"
+    return Ended(answer.output, reason, "", trace)

@@ -39,13 +39,13 @@ def recall(ctx: RunContext[Any], key: str, default: Any = None) -> Outcome:
         key: The name.
         default: What to return if nothing was kept.
     """
-    place = f"memory.{key}"
-    if place in ctx.data:
-        return Outcome(ctx.data[place])
+    slot = f"memory.{key}"
+    if slot in ctx.data:
+        return Outcome(ctx.data[slot])
     if default is not None:
         return Outcome(default)
-    known = [name[7:] for name in ctx.data if name.startswith("memory.")]
-    return Outcome(f"nothing is kept as {key!r}; kept are {known}", "failure")
+    stored = [name[7:] for name in ctx.data if name.startswith("memory.")]
+    return Outcome(f"nothing is kept as {key!r}; kept are {stored}", "failure")
 
 
 async def _wait(seconds: float) -> str:
@@ -107,9 +107,9 @@ def done(observation: Observation) -> Done:
     """What came back, as the end of an action."""
     if observation.status in ("success", "partial"):
         return Done(observation.result)
-    said = observation.result
-    text = said if isinstance(said, str) else observation.extraction or repr(said)
-    return Done(said, error=text or observation.status)
+    result = observation.result
+    text = result if isinstance(result, str) else observation.extraction or repr(result)
+    return Done(result, error=text or observation.status)
 
 
 def _run(tool: str, call: Call[Any]) -> Strategy[Done]:

@@ -65,11 +65,11 @@ def record(fields: Mapping[Any, Any], name: str, path: tuple[str, ...] = ()) -> 
     """A record of named, typed fields; a `?` at the end of a name makes it optional."""
     made: dict[str, Any] = {}
     for key, inner in fields.items():
-        said = str(key)
-        optional, plain = said.endswith("?"), said.removesuffix("?")
-        place = (*path, said)
-        _check_name(plain, place)
-        kind = type_of(inner, f"{name}_{plain}", place)
+        key_text = str(key)
+        optional, plain = key_text.endswith("?"), key_text.removesuffix("?")
+        key_path = (*path, key_text)
+        _check_name(plain, key_path)
+        kind = type_of(inner, f"{name}_{plain}", key_path)
         made[plain] = (Optional[kind], None) if optional else (kind, ...)  # noqa: UP045 - a value
     return create_model(name, __config__=ConfigDict(extra="forbid"), **made)
 
@@ -116,18 +116,18 @@ def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> A
         return list[type_of(schema["items"], name, (*path, "items"))]  # type: ignore[misc]
     if kind == "object" and "properties" in schema:
         required = schema.get("required", [])
-        made: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for key, inner in schema["properties"].items():
-            place = (*path, "properties", str(key))
-            _check_name(str(key), place)
-            type_ = type_of(inner, f"{name}_{key}", place)
-            said = inner.get("description") if isinstance(inner, dict) else None
+            key_path = (*path, "properties", str(key))
+            _check_name(str(key), key_path)
+            type_ = type_of(inner, f"{name}_{key}", key_path)
+            description = inner.get("description") if isinstance(inner, dict) else None
             default = ... if key in required else None
-            made[str(key)] = (
+            fields[str(key)] = (
                 type_ if key in required else Optional[type_],  # noqa: UP045 - a value
-                Field(default, description=said),
+                Field(default, description=description),
             )
-        return create_model(name, __config__=ConfigDict(extra="forbid"), **made)
+        return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
     return _named(str(kind), path)
 
 

@@ -71,7 +71,7 @@ class Folder:
     async def search(self, query: str, limit: int) -> list[Hit]:
         """The files with the most of the words, then the most often."""
         words = {word.lower() for word in _WORD.findall(query)}
-        found: list[tuple[int, int, str, Hit]] = []
+        ranked: list[tuple[int, int, str, Hit]] = []
         for path in self._files():
             text = readable(self._text(path))
             lower = text.lower()
@@ -80,8 +80,8 @@ class Folder:
                 continue
             name = path.relative_to(self.root).as_posix()
             hit = Hit(_title(text, name), f"folder:{name}", _around(text, words))
-            found.append((-sum(map(bool, counts)), -sum(counts), name, hit))
-        return [one[3] for one in sorted(found, key=lambda one: one[:3])[:limit]]
+            ranked.append((-sum(map(bool, counts)), -sum(counts), name, hit))
+        return [one[3] for one in sorted(ranked, key=lambda one: one[:3])[:limit]]
 
     async def page(self, url: str) -> str | None:
         """The file behind a hit."""
@@ -118,10 +118,10 @@ def backend(name: str, root: Path) -> Search | None:
     if kind in _registered:
         return _registered[kind](argument, root)
     if kind == "folder":
-        place = (root / argument).resolve()
-        if not place.is_relative_to(root.resolve()) or not place.is_dir():
+        target = (root / argument).resolve()
+        if not target.is_relative_to(root.resolve()) or not target.is_dir():
             raise ConfigError(f"{argument!r} is no directory inside the work root {str(root)!r}")
-        return Folder(place)
+        return Folder(target)
     metadata = importlib.import_module("importlib.metadata")
     for entry in metadata.entry_points(group=GROUP):
         if entry.name == kind:
@@ -149,8 +149,8 @@ class Pages:
             hits = await self.backend.search(query, max(1, min(limit, _MOST)))
         except (OSError, ValueError) as error:
             return Outcome(f"the search failed: {error}", "failure")
-        said = f"{len(hits)} hits for {query!r}" + (f", first {hits[0].url}" if hits else "")
-        return Outcome([asdict(hit) for hit in hits], extraction=said)
+        summary = f"{len(hits)} hits for {query!r}" + (f", first {hits[0].url}" if hits else "")
+        return Outcome([asdict(hit) for hit in hits], extraction=summary)
 
     async def scrape(self, url: str, max_chars: int = 8_000) -> Outcome:
         """Get the readable text of a page.

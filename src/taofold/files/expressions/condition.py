@@ -121,8 +121,8 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
     def _key(self, container: Any, key: Any) -> Any:
         if isinstance(container, dict) and key in container:
             return container[key]
-        known: list[str] = [str(k) for k in container] if isinstance(container, dict) else []
-        hint = near(str(key), known)
+        keys: list[str] = [str(k) for k in container] if isinstance(container, dict) else []
+        hint = near(str(key), keys)
         raise Unclear(f"there is no {key!r}{f'; {hint}' if hint else ''} (or use get(…, {key!r}))")
 
 
@@ -144,8 +144,8 @@ class Condition:
             self._tree = ast.parse(text, mode="eval")
             _check(self._tree)
         except (SyntaxError, ValueError, MemoryError) as error:
-            said = error.msg if isinstance(error, SyntaxError) else str(error)
-            raise Unclear(f"the condition {text!r} cannot be read: {said}") from None
+            reason = error.msg if isinstance(error, SyntaxError) else str(error)
+            raise Unclear(f"the condition {text!r} cannot be read: {reason}") from None
         except RecursionError:
             raise Unclear("the condition is nested too deep") from None
         self.names = frozenset(

@@ -49,9 +49,9 @@ def _replace(text: str, old: str, new: str) -> str:
 
 
 def _join(values: Iterable[Any], separator: str = "") -> str:
-    said = [shown(value) for value in values]
-    sized(sum(map(len, said)) + len(str(separator)) * len(said))
-    return str(separator).join(said)
+    texts = [shown(value) for value in values]
+    sized(sum(map(len, texts)) + len(str(separator)) * len(texts))
+    return str(separator).join(texts)
 
 
 def _indent(text: str, width: int = 4, first: bool = False) -> str:
@@ -60,8 +60,8 @@ def _indent(text: str, width: int = 4, first: bool = False) -> str:
     lines = str(text).split("\n")
     sized(len(text) + width * len(lines))
     pad = " " * width
-    kept = lines if first else lines[1:]
-    padded = [pad + line if line else line for line in kept]
+    indented = lines if first else lines[1:]
+    padded = [pad + line if line else line for line in indented]
     return "\n".join(padded if first else [lines[0], *padded])
 
 
@@ -100,11 +100,11 @@ def _matches(value: Any, equal: Any) -> bool:
 
 
 def _unique(values: Iterable[Any]) -> list[Any]:
-    seen: dict[str, Any] = {}
+    distinct: dict[str, Any] = {}
     for value in values:
         spend()
-        seen.setdefault(tojson(value), value)
-    return list(seen.values())
+        distinct.setdefault(tojson(value), value)
+    return list(distinct.values())
 
 
 def _sort(values: Iterable[Any], reverse: bool = False, attribute: str = "") -> list[Any]:
@@ -321,9 +321,9 @@ def _read(value: Any) -> Any:
 def _concat(first: Any, *rest: Any) -> str:
     for value in (first, *rest):
         charge(value)
-    said = [shown(one) for one in (first, *rest)]
-    sized(sum(map(len, said)))
-    return "".join(said)
+    texts = [shown(value) for value in (first, *rest)]
+    sized(sum(map(len, texts)))
+    return "".join(texts)
 
 
 @pass_context  # a finalizer that needs the context keeps Jinja from computing ahead of time
@@ -346,8 +346,8 @@ def _environment() -> Environment:
         cache_size=0,
     )
     names: dict[str, Any] = environment.globals
-    for given in (names, environment.filters):
-        given.clear()
+    for namespace in (names, environment.filters):
+        namespace.clear()
     names["range"] = _range
     environment.filters.update(
         {**FILTERS, "_each": _each, "_concat": _concat, "_made": made, "_read": _read}

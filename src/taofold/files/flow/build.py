@@ -59,7 +59,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     _check_calls(file, {tool.name: tool for tool in tools}, faults)
     if faults:
         refuse(faults, f"{file.document.source} cannot be used")
-    said = {**config.limits.given(), **keys.limits.given()}
+    limits = {**config.limits.given(), **keys.limits.given()}
     settings = keys.settings
     named = [_completed(keys, name) for name in specs(keys.model or [])]
     default = [_completed(keys, settings.model)] if settings.model else config.model
@@ -70,7 +70,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
         tools=tuple(tools),
         strategy=strategy(file.flow, file.document.value),
         output=agent.output if file.flow.typed else Any,
-        limits=replace(Limits(steps=None), **said),
+        limits=replace(Limits(steps=None), **limits),
         models={**agent.models, **{name: name for name in models(file)}},
         temperature=warmth,
         effort=effort,
@@ -92,8 +92,8 @@ def strategy(
 
 def models(file: FlowFile) -> list[str]:
     """The models that nodes name."""
-    found = [name for one in _files(file) for node in one.flow.every for name in _named(node)]
-    return sorted(set(found))
+    names = [name for one in _files(file) for node in one.flow.every for name in _named(node)]
+    return sorted(set(names))
 
 
 def _named(node: Node) -> Iterable[str]:
@@ -122,30 +122,30 @@ def _imported(
     file: FlowFile, root: Path, have: set[str], faults: list[Fault], network: bool
 ) -> list[Tool]:
     """The tools that imported flows list. What several of them list in the same words is one."""
-    seen: list[Any] = [(use, file.document.folder) for use in file.tools]
-    seen += _keys(file).mcp.items()
-    found: list[Tool] = []
+    uses: list[Any] = [(use, file.document.folder) for use in file.tools]
+    uses += _keys(file).mcp.items()
+    tools: list[Tool] = []
     for used in [one for one in _files(file) if one is not file]:
         try:
-            for tool in Toolset.of(*listed(used, root, faults, seen, network=network)).values():
+            for tool in Toolset.of(*listed(used, root, faults, uses, network=network)).values():
                 if tool.name in have:
                     text = f"another tool is named {tool.name!r}: rename one of them"
                     faults.append(used.document.fault((), text))
                 have.add(tool.name)
-                found.append(tool)
+                tools.append(tool)
         except ConfigError as error:
             faults.append(used.document.fault(("tools",), str(error)))
-    return found
+    return tools
 
 
 def _agents(
     file: FlowFile, config: Config, root: Path, faults: list[Fault], network: bool
 ) -> list[Tool]:
     """The agents that nodes ask, as tools."""
-    found: list[Tool] = []
+    tools: list[Tool] = []
     folder = file.document.folder
     for name, spec in _keys(file).agents.items():
-        place = ("agents", name)
+        key_path = ("agents", name)
         try:
             if spec.endswith((".yaml", ".yml")):
                 path = (folder / spec).resolve()
@@ -153,7 +153,7 @@ def _agents(
                     raise ConfigError(f"{spec!r} leads out of the project")
                 other, wrong = read_agent(path, file.policy, spec)
                 if other is None:
-                    faults.append(file.document.fault(place, f"{spec!r} has faults"))
+                    faults.append(file.document.fault(key_path, f"{spec!r} has faults"))
                     faults += wrong
                     continue
                 agent: Any = build(other, config, root, network=network)
@@ -161,12 +161,12 @@ def _agents(
                 agent = load(spec, folder)
             if not isinstance(agent, Agent):
                 raise ConfigError(f"{spec!r} is no Agent")
-            found.append(agent.as_tool(name))
+            tools.append(agent.as_tool(name))
         except ConfigError as error:
-            faults.append(file.document.fault(place, str(error)))
+            faults.append(file.document.fault(key_path, str(error)))
         except ExceptionGroup as group:
-            faults += [file.document.fault(place, str(one)) for one in group.exceptions]
-    return found
+            faults += [file.document.fault(key_path, str(one)) for one in group.exceptions]
+    return tools
 
 
 def _wanted(file: FlowFile) -> Iterator[tuple[FlowFile, Node, str]]:
@@ -174,8 +174,8 @@ def _wanted(file: FlowFile) -> Iterator[tuple[FlowFile, Node, str]]:
     for one in _files(file):
         for node in one.flow.every:
             names = list(node.kind.tools) if node.kind is not None else []
-            given: Any = node.given.raw
-            listed = given.get("tools") if isinstance(given, Mapping) else None
+            values: Any = node.given.raw
+            listed = values.get("tools") if isinstance(values, Mapping) else None
             names += [plain(str(name)) for name in (listed or ())]
             names += [APPROVE] if node.approve is not None else []
             names += [WAIT] if node.on_error.retry is not None else []
@@ -188,9 +188,9 @@ def _provided(
 ) -> list[Tool]:
     """Built-in tools that nodes use and the file did not list."""
     makers = _makers(file, root, network)
-    found: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     for one, node, name in _wanted(file):
-        if name in have or name in found or name in RESERVED:
+        if name in have or name in tools or name in RESERVED:
             continue
         if name not in makers:
             hint = near(name, {*have, *makers})
@@ -198,11 +198,11 @@ def _provided(
             have.add(name)
             continue
         try:
-            found[name] = makers[name]()
+            tools[name] = makers[name]()
         except ConfigError as error:
             faults.append(one.document.fault(("settings", "search"), str(error)))
             have.add(name)
-    return list(found.values())
+    return list(tools.values())
 
 
 def _makers(file: FlowFile, root: Path, network: bool) -> dict[str, Callable[[], Tool]]:
@@ -235,14 +235,14 @@ def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault])
             if name not in tools or node.kind is None or node.kind.keys.model_fields:
                 continue
             schema = tools[name].schema
-            known = [*schema.get("properties", {}), "timeout_s"]
-            given = list(node.given.raw)
-            place = (*node.place, "with")
+            accepted = [*schema.get("properties", {}), "timeout_s"]
+            keys = list(node.given.raw)
+            key_path = (*node.place, "with")
             if schema.get("additionalProperties") is False:
-                for key in [key for key in given if key not in known]:
+                for key in [key for key in keys if key not in accepted]:
                     text = f"unknown key {key!r} of the tool {name}"
-                    faults.append(one.document.fault((*place, key), text, near(key, known)))
+                    faults.append(one.document.fault((*key_path, key), text, near(key, accepted)))
             for key in schema.get("required", ()):
-                if key not in given:
+                if key not in keys:
                     text = f"the tool {name} needs the key {key!r}"
-                    faults.append(one.document.fault(place, text))
+                    faults.append(one.document.fault(key_path, text))

@@ -51,10 +51,10 @@ class Compiler:
 
     def given(self, value: Any, place: Place, extra: Iterable[str] = ()) -> Given:
         """A value with its texts compiled."""
-        made = Given(self._compiled(value, place, 0))
-        for one in templates(made.raw):
-            self._known(one.names, place, extra)
-        return made
+        compiled = Given(self._compiled(value, place, 0))
+        for template in templates(compiled.raw):
+            self._known(template.names, place, extra)
+        return compiled
 
     def _compiled(self, value: Any, place: Place, depth: int) -> Any:
         if depth > _DEEPEST:
@@ -105,8 +105,8 @@ class Compiler:
     def defaults(self, kind: Kind) -> dict[str, Any]:
         """What the file's settings say about keys of the action."""
         part: Any = getattr(self.keys.settings, kind.settings) if kind.settings else None
-        given: dict[str, Any] = {} if part is None else part.model_dump(exclude_unset=True)
-        return {name: value for name, value in given.items() if name in kind.keys.model_fields}
+        values: dict[str, Any] = {} if part is None else part.model_dump(exclude_unset=True)
+        return {name: value for name, value in values.items() if name in kind.keys.model_fields}
 
     def model(self, name: str) -> str:
         """A model's name, completed with the provider of the settings."""
@@ -142,8 +142,8 @@ class Compiler:
         elif type_ == "missing":
             self.wrong(place, f"{kind.name} needs the key {str(loc[-1])!r}")
         else:
-            said = message.replace("Input should be", "must be").removeprefix("Value error, ")
-            self.wrong((*place, *loc), said)
+            text = message.replace("Input should be", "must be").removeprefix("Value error, ")
+            self.wrong((*place, *loc), text)
 
 
 def fields(model: type[BaseModel]) -> list[str]:
@@ -170,8 +170,8 @@ class Nodes:
             self.c.wrong(place, "is nested too deep")
             return ()
         beside = [str(one.get("name")) for one in raw if is_object(one)]
-        made = [self.one(value, (*place, i), extra, beside) for i, value in enumerate(raw)]
-        return tuple([node for node in made if node is not None])
+        nodes = [self.one(value, (*place, i), extra, beside) for i, value in enumerate(raw)]
+        return tuple([node for node in nodes if node is not None])
 
     def one(self, raw: Any, place: Place, extra: frozenset[str], beside: list[str]) -> Node | None:
         """One node, or None and its faults."""
@@ -182,8 +182,8 @@ class Nodes:
         if keys.name in self.names or keys.name in END:
             self.c.wrong((*place, "name"), f"there is another node {keys.name!r}")
         self.names.add(keys.name)
-        said = self._does(keys, place)
-        if said is None:
+        kinds = self._does(keys, place)
+        if kinds is None:
             return None
         approve = None
         if keys.approve:
@@ -197,7 +197,7 @@ class Nodes:
             on_error=self._on_error(keys, place, beside),
             timeout=keys.timeout,
             approve=approve,
-            **self._work(keys, raw, place, extra, said),
+            **self._work(keys, raw, place, extra, kinds),
         )
 
     def _does(self, keys: NodeKeys, place: Place) -> str | None:
@@ -205,7 +205,7 @@ class Nodes:
         if keys.uses and keys.action and canonical(keys.uses) != canonical(keys.action):
             self.c.wrong((*place, "action"), "says something else than 'uses': keep one of them")
             return None
-        said = [
+        options = [
             name
             for name, there in (
                 ("uses", bool(keys.uses or keys.action)),
@@ -215,19 +215,19 @@ class Nodes:
             )
             if there
         ]
-        each = said == ["uses", "parallel"]
-        if len(said) > 1 and not each:
-            self.c.wrong(place, f"does several things: {', '.join(said)}; keep one of them")
+        each = options == ["uses", "parallel"]
+        if len(options) > 1 and not each:
+            self.c.wrong(place, f"does several things: {', '.join(options)}; keep one of them")
             return None
-        if not said and not keys.steps:
+        if not options and not keys.steps:
             self.c.wrong(place, "does nothing: it needs 'uses' (or 'action'), 'set', 'while', "
                          "'parallel' or 'steps'")  # fmt: skip
             return None
-        if keys.steps and said and said[0] in ("uses", "set"):
-            self.c.wrong((*place, "steps"), f"does not go with {said[0]!r}")
-        if said != ["uses"] and not each and keys.with_:
+        if keys.steps and options and options[0] in ("uses", "set"):
+            self.c.wrong((*place, "steps"), f"does not go with {options[0]!r}")
+        if options != ["uses"] and not each and keys.with_:
             self.c.wrong((*place, "with"), "is only for 'uses'")
-        return said[-1] if said else "steps"
+        return options[-1] if options else "steps"
 
     def _work(
         self, keys: NodeKeys, raw: Any, place: Place, extra: frozenset[str], said: str
@@ -267,14 +267,14 @@ class Nodes:
             if template is not None:
                 deferred[name] = template
         now = {name: value for name, value in written.items() if name not in kind.deferred}
-        given = self.c.given(now, where, extra)
-        self.c.action_keys(kind, written, given, where)
+        values = self.c.given(now, where, extra)
+        self.c.action_keys(kind, written, values, where)
         models = {
             name: self.c.model(str(written[name]))
             for name in kind.models
             if isinstance(written.get(name), str) and written[name]
         }
-        return {"kind": kind, "given": given, "models": models, "deferred": deferred}
+        return {"kind": kind, "given": values, "models": models, "deferred": deferred}
 
     def _parallel(
         self, keys: NodeKeys, spread: Parallel, raw: Any, place: Place, extra: frozenset[str]
@@ -298,8 +298,10 @@ class Nodes:
         result = None
         if spread.result is not None:
             result = self.c.given(spread.result, (*where, "result"), inner)
-        made = Spread(items, spread.as_, branches, spread.max_concurrency, spread.fail_fast, result)
-        return {"spread": made, "steps": steps}
+        fan_out = Spread(
+            items, spread.as_, branches, spread.max_concurrency, spread.fail_fast, result
+        )
+        return {"spread": fan_out, "steps": steps}
 
     def _listed(
         self, nodes: Any, raw: Any, place: Place, extra: frozenset[str]
@@ -350,6 +352,6 @@ class Nodes:
         return rule
 
     def _target(self, name: str, place: Place, beside: Iterable[str]) -> None:
-        known = list(dict.fromkeys([*beside, END[0]]))
-        if name not in (*known, *END):
-            self.c.wrong(place, f"there is no node {name!r} beside this one", near(name, known))
+        targets = list(dict.fromkeys([*beside, END[0]]))
+        if name not in (*targets, *END):
+            self.c.wrong(place, f"there is no node {name!r} beside this one", near(name, targets))

@@ -77,9 +77,9 @@ def read_flow(
     actions = build_actions_registry() if actions is None else actions
     compiler = Compiler(document, actions, keys, faults)
     imported = _imports(compiler, operator, root, above)
-    given = [_agent_kind(name) for name in keys.agents]
-    given += [_flow_kind(name, file.flow) for name, file in imported.items()]
-    compiler.actions = _with(actions, given)
+    kinds = [_agent_kind(name) for name in keys.agents]
+    kinds += [_flow_kind(name, file.flow) for name, file in imported.items()]
+    compiler.actions = _with(actions, kinds)
     flow = _flow(compiler, document)
     if compiler.faults or agent is None:
         return None, sorted(compiler.faults, key=lambda fault: fault.line)
@@ -90,14 +90,14 @@ def read_flow(
 def _inside(document: Document) -> list[Fault]:
     """The faults of the nodes, where the top of the file has faults of its own."""
     keys = FlowKeys(nodes=[{}])
-    given = [_agent_kind(str(name)) for name in _names(document.value.get("agents"))]
+    kinds = [_agent_kind(str(name)) for name in _names(document.value.get("agents"))]
     entries = document.value.get("imports")
-    given += [
+    kinds += [
         _kind_of(f"flow.{entry.get('namespace')}", Open)
         for entry in (entries if is_array(entries) else ())
         if is_object(entry)
     ]
-    compiler = Compiler(document, _with(build_actions_registry(), given), keys)
+    compiler = Compiler(document, _with(build_actions_registry(), kinds), keys)
     Nodes(compiler).all(document.value.get("nodes"), ("nodes",))
     return compiler.faults
 
@@ -143,11 +143,11 @@ def _state(compiler: Compiler, produced: set[str]) -> Any:
         written = {n if n in required else f"{n}?": t for n, t in properties.items()}
     late = {name: f"{name}?" for name in map(str, written) if name in produced}
     try:
-        made = record({late.get(str(n), str(n)): t for n, t in written.items()}, "State")
+        state = record({late.get(str(n), str(n)): t for n, t in written.items()}, "State")
     except NoType as error:
         compiler.wrong(("state_schema", *error.path), str(error))
         return None
-    return create_model("State", __base__=(_Free, made))
+    return create_model("State", __base__=(_Free, state))
 
 
 class _Free(BaseModel):
@@ -156,35 +156,35 @@ class _Free(BaseModel):
 
 def _produced(nodes: Sequence[Node]) -> set[str]:
     """The variables that nodes set: at the start they need not be there."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
         if node.sets is not None:
-            found |= set(node.sets.raw)
+            names |= set(node.sets.raw)
         elif isinstance(node.output, str):
-            found.add(node.output or node.name)
+            names.add(node.output or node.name)
         else:
-            found |= set(node.output)
+            names |= set(node.output)
         for _, inner in node.inner:
-            found |= _produced(inner)
-    return found
+            names |= _produced(inner)
+    return names
 
 
 def _imports(
     compiler: Compiler, operator: Policy | None, root: Path, above: tuple[Path, ...]
 ) -> dict[str, FlowFile]:
-    found: dict[str, FlowFile] = {}
+    files: dict[str, FlowFile] = {}
     here = compiler.document.folder
     for number, entry in enumerate(compiler.keys.imports):
-        place = ("imports", number, "path")
+        key_path = ("imports", number, "path")
         path = (here / entry.path).resolve()
         if not path.is_relative_to(root.resolve()):
-            compiler.wrong(place, f"{entry.path!r} leads out of the project {str(root)!r}")
+            compiler.wrong(key_path, f"{entry.path!r} leads out of the project {str(root)!r}")
             continue
-        if entry.namespace in found:
+        if entry.namespace in files:
             compiler.wrong(("imports", number, "namespace"), f"{entry.namespace!r} is taken")
             continue
         if path in above or len(above) >= _DEEPEST:
-            compiler.wrong(place, f"{entry.path!r} imports itself, or imports nest too deep")
+            compiler.wrong(key_path, f"{entry.path!r} imports itself, or imports nest too deep")
             continue
         document, faults = load(path, entry.path)
         if document is not None and "nodes" not in document.value:
@@ -193,11 +193,11 @@ def _imports(
         if document is not None:
             file, faults = read_flow(document, operator, root=root, above=(*above, path))
             if file is not None:
-                found[entry.namespace] = file
+                files[entry.namespace] = file
         if faults:
-            compiler.wrong(place, f"{entry.path!r} has faults")
+            compiler.wrong(key_path, f"{entry.path!r} has faults")
             compiler.faults += faults
-    return found
+    return files
 
 
 class _Goal(Keys):
@@ -205,8 +205,8 @@ class _Goal(Keys):
 
 
 def _ask_agent(name: str, call: Call[_Goal]) -> Strategy[Done]:
-    seen = yield from perform(call.node, name, {"goal": call.keys.goal}, call.thought)
-    return done(seen)
+    observation = yield from perform(call.node, name, {"goal": call.keys.goal}, call.thought)
+    return done(observation)
 
 
 def _agent_kind(name: str) -> Kind:

@@ -245,10 +245,10 @@ class Node:
     @property
     def inner(self) -> "list[tuple[str, tuple[Node, ...]]]":
         """The lists of nodes inside, by name."""
-        found = [("", self.steps)] if self.steps else []
+        lists = [("", self.steps)] if self.steps else []
         if self.spread is not None:
-            found += list(self.spread.branches.items())
-        return found
+            lists += list(self.spread.branches.items())
+        return lists
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,8 @@ def way_on(node: Node, scope: Scope) -> str:
 
 def said_of(error: ValidationError) -> str:
     faults = [
-        f"{'.'.join(map(str, one['loc'])) or 'value'}: {one['msg']}" for one in error.errors()
+        f"{'.'.join(map(str, detail['loc'])) or 'value'}: {detail['msg']}"
+        for detail in error.errors()
     ]
     return "; ".join(faults)[:500]
 
@@ -173,7 +174,7 @@ def spread_out(node: Node, spread: Spread, scope: Scope, runner: Runner) -> Stra
         if len(items) > MOST:
             return Done(error=f"parallel.items has {len(items)} entries; at most {MOST} are run")
         jobs = [(node.steps, {spread.name: item, "index": i}) for i, item in enumerate(items)]
-        names = [str(place) for place in range(len(jobs))]
+        names = [str(number) for number in range(len(jobs))]
     else:
         jobs = [(nodes, {"branch": name}) for name, nodes in spread.branches.items()]
         names = list(spread.branches)
@@ -185,9 +186,9 @@ def spread_out(node: Node, spread: Spread, scope: Scope, runner: Runner) -> Stra
 def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> Done:
     state: dict[str, Any] = {}
     traces = [
-        {**one, "branch": name}
+        {**entry, "branch": name}
         for name, done in zip(names, ends, strict=False)
-        for one in done.state.get(TRACE, ())
+        for entry in done.state.get(TRACE, ())
     ]
     if traces:
         state[TRACE] = [{**one, "step": number} for number, one in enumerate(traces, 1)]
@@ -197,10 +198,10 @@ def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> D
     failed = {n: d.error for n, d in zip(names, ends, strict=False) if d.error}
     if not failed:
         return Done(value, "", stop, state)
-    said = "; ".join([f"{name}: {error}" for name, error in failed.items()])
+    reasons = "; ".join([f"{name}: {error}" for name, error in failed.items()])
     left = len(names) - len(ends)
     rest = f", {left} were not started" if left else ""
-    error = f"{len(failed)} of {len(names)} branches failed{rest}: {said}"
+    error = f"{len(failed)} of {len(names)} branches failed{rest}: {reasons}"
     return Done(value, error[:2000], stop, state)
 
 
@@ -221,7 +222,7 @@ def _concurrently(
         return ends
     lanes = [jobs[first :: spread.lanes] for first in range(min(spread.lanes, len(jobs)))]
     got = yield Fork(tuple([_lane(spread, lane, scope, runner) for lane in lanes]))
-    return [got[place % len(lanes)][place // len(lanes)] for place in range(len(jobs))]
+    return [got[number % len(lanes)][number // len(lanes)] for number in range(len(jobs))]
 
 
 def _lane(spread: Spread, jobs: list[Job], scope: Scope, runner: Runner) -> Strategy[list[Done]]:
@@ -242,15 +243,15 @@ def _branch(
     state.pop(TRACE, None)
     scope = Scope(outer.flow, outer.task, state, {**outer.extra, **extra}, True, list(outer.heard))
     done = yield from runner(nodes, scope)
-    kept = {TRACE: scope.state[TRACE]} if TRACE in scope.state else {}
+    trace = {TRACE: scope.state[TRACE]} if TRACE in scope.state else {}
     if not done.good:
-        return replace(done, state=kept)
+        return replace(done, state=trace)
     if spread.result is None:
-        return Done(scope.last, state=kept)
+        return Done(scope.last, state=trace)
     try:
-        return Done(spread.result.render(scope.variables), state=kept)
+        return Done(spread.result.render(scope.variables), state=trace)
     except Unrenderable as error:
-        return Done(error=f"result: {error}", state=kept)
+        return Done(error=f"result: {error}", state=trace)
 
 
 # Values here are JSON of any shape, or come from a library without types.
@@ -290,7 +291,7 @@ def _answer(flow: Flow, scope: Scope) -> Strategy[Answer]:
 
 def _sequence(nodes: Sequence[Node], scope: Scope) -> Strategy[Done]:
     """Node after node, each where the one before sends it."""
-    places = {node.name: place for place, node in enumerate(nodes)}
+    places = {node.name: index for index, node in enumerate(nodes)}
     visits: Counter[str] = Counter()
     place = 0
     while place < len(nodes):
@@ -369,12 +370,12 @@ def _attempts(node: Node, scope: Scope) -> Strategy[Done]:
 def _approval(node: Node, question: Given, scope: Scope) -> Strategy[str]:
     """Ask a person. Returns why not, or ""."""
     try:
-        said = question.render(scope.variables)
+        rendered = question.render(scope.variables)
     except Unrenderable as error:
         return f"approve: {error}"
-    text = "" if said is True else str(said)
-    seen = yield from perform(node.name, APPROVE, {"node": node.name, "question": text})
-    return "" if seen.status == "success" else f"not approved: {seen.result}"
+    text = "" if rendered is True else str(rendered)
+    observation = yield from perform(node.name, APPROVE, {"node": node.name, "question": text})
+    return "" if observation.status == "success" else f"not approved: {observation.result}"
 
 
 def _work(node: Node, scope: Scope) -> Strategy[Done]:
@@ -396,16 +397,16 @@ def _work(node: Node, scope: Scope) -> Strategy[Done]:
 def _act(node: Node, scope: Scope) -> Strategy[Done]:
     """Run the node's action with its keys rendered and checked."""
     assert node.kind is not None
-    given = node.given.render(scope.variables)
-    given |= {key: template.source for key, template in node.deferred.items()}
+    values = node.given.render(scope.variables)
+    values |= {key: template.source for key, template in node.deferred.items()}
     try:
-        keys = node.kind.keys.model_validate(given)
+        keys = node.kind.keys.model_validate(values)
     except ValidationError as error:
         return Done(error=f"with: {said_of(error)}")
 
     def render(key: str, variables: Mapping[str, Any]) -> Any:
-        said = node.deferred[key].render({**scope.variables, **variables})
-        return said if isinstance(said, str) else msgspec.json.encode(said).decode()
+        rendered = node.deferred[key].render({**scope.variables, **variables})
+        return rendered if isinstance(rendered, str) else msgspec.json.encode(rendered).decode()
 
     history = (*scope.task.history, *scope.heard)
     task = replace(scope.task, history=history, data=scope.state)
@@ -449,7 +450,7 @@ def nested(flow: Flow, call: Call[Any]) -> Strategy[Done]:
     if wrong:
         return Done(error=f"with: it does not fit the state_schema of {flow.name!r}: {wrong}")
     ended = yield from _sequence(flow.nodes, scope)
-    kept = {TRACE: scope.state[TRACE]} if TRACE in scope.state else {}
+    trace = {TRACE: scope.state[TRACE]} if TRACE in scope.state else {}
     if not ended.good or flow.result is None:
-        return replace(ended, state=kept)
-    return Done(flow.result.render(scope.variables), state=kept)
+        return replace(ended, state=trace)
+    return Done(flow.result.render(scope.variables), state=trace)
