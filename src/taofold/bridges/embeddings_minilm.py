@@ -39,18 +39,18 @@ class MiniLM:
     def __call__(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector for each text. Texts of like length go together: padding costs time."""
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        found: list[list[float]] = [[] for _ in texts]
+        result: list[list[float]] = [[] for _ in texts]
         for start in range(0, len(order), BATCH):
             places = order[start : start + BATCH]
-            vectors = self._encode([texts[place] for place in places])
-            for place, vector in zip(places, vectors.tolist(), strict=True):
-                found[place] = vector
-        return found
+            vectors = self._encode([texts[index] for index in places])
+            for position, vector in zip(places, vectors.tolist(), strict=True):
+                result[position] = vector
+        return result
 
     def _encode(self, texts: list[str]) -> Array:
         tokens = self._tokenizer.encode_batch(texts)
-        ids = np.array([one.ids for one in tokens])
-        mask = np.array([one.attention_mask for one in tokens], np.float32)
+        ids = np.array([encoding.ids for encoding in tokens])
+        mask = np.array([encoding.attention_mask for encoding in tokens], np.float32)
         weights, begin = self._weights, "embeddings."
         x = weights[f"{begin}word_embeddings.weight"][ids]
         x = x + weights[f"{begin}position_embeddings.weight"][: ids.shape[1]]
@@ -61,8 +61,8 @@ class MiniLM:
             x = self._layer(x, hidden, f"encoder.layer.{number}.")
         pooled = (x * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
         length: Array = np.linalg.norm(pooled, axis=1, keepdims=True).astype(np.float32)
-        found: Array = (pooled / np.maximum(length, np.float32(_EPSILON))).astype(np.float32)
-        return found
+        vectors: Array = (pooled / np.maximum(length, np.float32(_EPSILON))).astype(np.float32)
+        return vectors
 
     def _layer(self, x: Array, hidden: Array, name: str) -> Array:
         query, key, value = (
@@ -81,14 +81,14 @@ class MiniLM:
         return self._norm(x + self._linear(inner, f"{name}output.dense"), f"{name}output.LayerNorm")
 
     def _linear(self, x: Array, name: str) -> Array:
-        found: Array = x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
-        return found
+        projected: Array = x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+        return projected
 
     def _norm(self, x: Array, name: str) -> Array:
         mean, spread = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
         plain = (x - mean) / np.sqrt(spread + np.float32(_EPSILON))
-        found: Array = plain * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
-        return found
+        normalized: Array = plain * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+        return normalized
 
     def _split(self, x: Array) -> Array:
         """By head: texts, heads, tokens, dimensions."""
@@ -102,5 +102,5 @@ def _gelu(x: Array) -> Array:
     for factor in reversed(_ERF):
         sum_ = (sum_ + np.float32(factor)) * t
     erf = np.sign(x) * (1 - sum_ * np.exp(-at * at))
-    found: Array = (x * (1 + erf) / 2).astype(np.float32)
-    return found
+    activated: Array = (x * (1 + erf) / 2).astype(np.float32)
+    return activated

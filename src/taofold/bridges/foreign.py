@@ -88,16 +88,16 @@ def foreign_tools(
         ConfigError: `reads` names a tool that there is not.
     """
     get = getattr(things, "get_tools", None)
-    found = cast("Iterable[object]", things if get is None else get())
-    told = set(reads)
+    originals = cast("Iterable[object]", things if get is None else get())
+    read_names = set(reads)
     tools: list[Tool] = []
-    for thing in found:
+    for thing in originals:
         own = str(getattr(thing, "name", ""))
-        effect: Sideeffect | None = "read" if own in told else None
-        told.discard(own)
+        effect: Sideeffect | None = "read" if own in read_names else None
+        read_names.discard(own)
         tools.append(read(thing, effect=effect, **options))
-    if told:
-        raise ConfigError(f"reads names no tool of these: {', '.join(sorted(told))}")
+    if read_names:
+        raise ConfigError(f"reads names no tool of these: {', '.join(sorted(read_names))}")
     toolset = Toolset(tools)
     return toolset.prefixed(prefix) if prefix else toolset
 
@@ -119,8 +119,8 @@ def _plain(name: str, schema: object) -> dict[str, Any]:
         try:
             plain = make()
         except Exception as error:
-            said = str(error).partition("\n")[0]
-            raise ConfigError(f"a model cannot write a parameter of {name!r}: {said}") from error
+            reason = str(error).partition("\n")[0]
+            raise ConfigError(f"a model cannot write a parameter of {name!r}: {reason}") from error
     plain = tidy(plain)
     plain.pop("description", None)  # the tool's, again
     return plain

@@ -101,14 +101,14 @@ class Program:
 
     def __post_init__(self) -> None:
         if not self.place:
-            said = msgspec.json.encode((self.code, sorted(self.functions)))
-            object.__setattr__(self, "place", blake2b(said, digest_size=16).hexdigest())
+            encoded = msgspec.json.encode((self.code, sorted(self.functions)))
+            object.__setattr__(self, "place", blake2b(encoded, digest_size=16).hexdigest())
 
     def then(self, call: Call, reply: Reply) -> "Program":
         """The program after its next call was answered."""
-        said = msgspec.json.encode((self.place, call.function, call.args, call.kwargs, reply))
-        place = blake2b(said, digest_size=16).hexdigest()
-        return replace(self, past=(*self.past, (call, reply)), place=place, before=self.place)
+        encoded = msgspec.json.encode((self.place, call.function, call.args, call.kwargs, reply))
+        digest = blake2b(encoded, digest_size=16).hexdigest()
+        return replace(self, past=(*self.past, (call, reply)), place=digest, before=self.place)
 
 
 class Interpreter:
@@ -147,9 +147,9 @@ class Interpreter:
                 raise RuntimeError("the code prints without end: print what matters, once")
             printed.append(text)
 
-        kept = self._recall(program.before)
-        if kept is not None:
-            at = session.load_snapshot(kept, print_callback=hear)
+        checkpoint = self._recall(program.before)
+        if checkpoint is not None:
+            at = session.load_snapshot(checkpoint, print_callback=hear)
             past = program.past[-1:]
         else:
             at = session.feed_start(program.code, print_callback=hear)
@@ -213,17 +213,17 @@ def _named(name: str) -> Any:
 def _call(at: Any) -> Call:
     if not isinstance(at, monty.FunctionSnapshot):
         return Call("", (), {})
-    args = tuple([jsonable(one) for one in at.args])
+    args = tuple([jsonable(argument) for argument in at.args])
     return Call(str(at.function_name), args, {k: jsonable(v) for k, v in at.kwargs.items()})
 
 
 def _answer(at: Any, reply: Reply) -> Any:
-    said: dict[str, Any] = {"return_value": reply.get("value")}
+    result: dict[str, Any] = {"return_value": reply.get("value")}
     if "error" in reply:
-        said = {"exc_type": reply["error"], "message": str(reply.get("text", ""))}
+        result = {"exc_type": reply["error"], "message": str(reply.get("text", ""))}
     if at.allow_eager_await:  # the code awaits the call: then it must get something to await
-        return at.resume({"future": ...}).resume({at.call_id: said})
-    return at.resume(said)
+        return at.resume({"future": ...}).resume({at.call_id: result})
+    return at.resume(result)
 
 
 def _small(value: Any) -> Any:
@@ -260,9 +260,9 @@ class _Pool:
 
     def close(self) -> None:
         with self._lock:
-            found, self._open = self._open, None
-        if found is not None and found[0] == os.getpid():
-            found[1].close()
+            pool, self._open = self._open, None
+        if pool is not None and pool[0] == os.getpid():
+            pool[1].close()
 
 
 _pool: Final = _Pool()

@@ -65,7 +65,7 @@ def python_tool(
         strategy=code.strategy,
         limits=limits or Limits(tool_calls=2 * bounds.calls + 1),
     )
-    reads = all(one.effect == "read" for one in inner.values())
+    reads = all(tool.effect == "read" for tool in inner.values())
     effect: Sideeffect = "read" if reads else "idempotent"
     return Tool(
         name=name,
@@ -121,14 +121,14 @@ class Code:
             for _ in range(self._calls + 1):
                 with self._known(program):
                     action = Action(_INTERPRET, {"at": program.place})
-                    [seen] = yield Act(Thought("run the code"), (action,), planned=True)
-                if seen.status != "success" or not isinstance(seen.result, dict):
-                    return Answer(None, "error", _unread(seen))
-                said = cast("dict[str, Any]", seen.result)
-                printed = excerpt(printed + said.get("printed", ""), SHOWN)
-                if "call" not in said:
-                    return _ended(said, printed)
-                call = Call(said["call"], tuple(said["args"]), said["kwargs"])
+                    [observation] = yield Act(Thought("run the code"), (action,), planned=True)
+                if observation.status != "success" or not isinstance(observation.result, dict):
+                    return Answer(None, "error", _unread(observation))
+                record = cast("dict[str, Any]", observation.result)
+                printed = excerpt(printed + record.get("printed", ""), SHOWN)
+                if "call" not in record:
+                    return _ended(record, printed)
+                call = Call(record["call"], tuple(record["args"]), record["kwargs"])
                 reply = yield from self._made(call)
                 program = program.then(call, reply)
             return Answer(None, "error", f"{printed}the code made more than {self._calls} calls")
@@ -142,8 +142,8 @@ class Code:
         if parameters is None:
             return {"error": "TypeError", "text": f"{call.function}() got too many arguments"}
         thought = Thought(f"the code calls {call.function}")
-        [seen] = yield Act(thought, (Action(named.name, parameters),), planned=True)
-        return _reply(seen)
+        [observation] = yield Act(thought, (Action(named.name, parameters),), planned=True)
+        return _reply(observation)
 
     @contextmanager
     def _known(self, program: Program) -> Generator[None]:
@@ -203,18 +203,18 @@ def _parameters(named: Tool, call: Call) -> dict[str, Any] | None:
 
 def _function(name: str) -> str:
     """What a tool is called in Python."""
-    found = name.replace("-", "_").replace(".", "_")
-    if iskeyword(found) or found == _INTERPRET:
+    identifier = name.replace("-", "_").replace(".", "_")
+    if iskeyword(identifier) or identifier == _INTERPRET:
         raise ConfigError(f"code cannot call a tool named {name!r}: rename it with renamed()")
-    return found
+    return identifier
 
 
 def _described(tools: Toolset) -> str:
     if not tools:
         return _DESCRIPTION
     lines = [
-        f"- {_function(one.name)}({', '.join(_arguments(one))}): {_first(one.description)}"
-        for one in tools.values()
+        f"- {_function(tool.name)}({', '.join(_arguments(tool))}): {_first(tool.description)}"
+        for tool in tools.values()
     ]
     return f"{_DESCRIPTION}\nThese functions are there; call them without await:\n" + "\n".join(
         lines

@@ -123,12 +123,12 @@ class MessagesModel(RemoteModel):
     # --- writing ---------------------------------------------------------------------------------
 
     def _head(self, turn: Turn, notes: list[str]) -> bytes:
-        asked, allowed = turn.settings, turn.request.allowed
-        thinking, config = self._thinking(asked.effort, notes)
+        settings, allowed = turn.settings, turn.request.allowed
+        thinking, config = self._thinking(settings.effort, notes)
         thinks = thinking.get("type") in ("adaptive", "enabled") or (
             not thinking and self._rules.thinking in ("always", "default")
         )
-        limit = asked.max_tokens or (_THINKING_OUTPUT if thinks else _OUTPUT)
+        limit = settings.max_tokens or (_THINKING_OUTPUT if thinks else _OUTPUT)
         body: dict[str, Any] = {**self._fixed, "max_tokens": limit}
         if thinking.get("type") == "enabled":
             budget = thinking["budget_tokens"]
@@ -144,14 +144,14 @@ class MessagesModel(RemoteModel):
         body |= self._sampling(turn, thinks, notes)
         if turn.request.stop:
             body["stop_sequences"] = turn.request.stop
-        if asked.service_tier:
-            body["service_tier"] = asked.service_tier
+        if settings.service_tier:
+            body["service_tier"] = settings.service_tier
         if turn.streaming:
             body["stream"] = True
         if self._caches(turn) and self._whole_cache:
             body["cache_control"] = _mark(turn)
         body |= self._tools(turn, allowed)
-        return encode({**body, **asked.extra})[:-1]
+        return encode({**body, **settings.extra})[:-1]
 
     def _thinking(
         self, effort: Effort | None, notes: list[str]
@@ -168,7 +168,7 @@ class MessagesModel(RemoteModel):
                 return {"type": rules.off}, {}
             notes.append(f"effort 'none' is not sent: {self.name} always thinks")
             effort = None
-        shown = {"type": "adaptive", "display": "summarized"}
+        thinking = {"type": "adaptive", "display": "summarized"}
         if rules.budget:
             if effort is None:
                 return {}, {}
@@ -177,11 +177,11 @@ class MessagesModel(RemoteModel):
                 config if rules.efforts else {}
             )
         if effort is None:
-            return (shown if rules.thinking in ("always", "default") else {}), {}
-        return shown, {"effort": effort_at_most(effort, rules.efforts, notes, self.name)}
+            return (thinking if rules.thinking in ("always", "default") else {}), {}
+        return thinking, {"effort": effort_at_most(effort, rules.efforts, notes, self.name)}
 
     def _sampling(self, turn: Turn, thinks: bool, notes: list[str]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        blocks: dict[str, Any] = {}
         for name in ("temperature", "top_p"):
             value = getattr(turn.settings, name)
             if value is None:
@@ -189,10 +189,10 @@ class MessagesModel(RemoteModel):
             if self._rules.sampling == "yes" or (
                 self._rules.sampling == "not_thinking" and not thinks
             ):
-                found[name] = value
+                blocks[name] = value
             else:
                 notes.append(f"{name} is not sent: {self.name} does not take it")
-        return found
+        return blocks
 
     def _tools(self, turn: Turn, allowed: tuple[str, ...] | None) -> dict[str, Any]:
         if not turn.tools:
@@ -275,11 +275,11 @@ class MessagesModel(RemoteModel):
         lacking = _missing(conversation, index)
         if message.role != "assistant":
             return _piece(conversation, index, [*lacking, *self._shown(message.content)])
-        said = self._said(conversation, index)
+        content = self._said(conversation, index)
         if not lacking:
-            return _piece(conversation, index, said)
+            return _piece(conversation, index, content)
         between = join(lacking, "user", _before(conversation, index))
-        return between + join(said, "assistant", "user")
+        return between + join(content, "assistant", "user")
 
     def _plain(self, conversation: Conversation, index: int) -> bytes:
         """A message for a model without native tools."""
@@ -356,9 +356,9 @@ def _mark(turn: Turn) -> dict[str, Any]:
 
 def _marked(body: list[bytes], turn: Turn) -> list[bytes]:
     """The body with a cache mark at its last block."""
-    place = max([at for at, piece in enumerate(body[:-1]) if piece])
+    last = max([at for at, piece in enumerate(body[:-1]) if piece])
     mark = b',"cache_control":' + encode(_mark(turn)) + b"}"
-    return [*body[:place], body[place][:-1] + mark, *body[place + 1 :]]
+    return [*body[:last], body[last][:-1] + mark, *body[last + 1 :]]
 
 
 def _id(call_id: str) -> str:
@@ -431,18 +431,18 @@ def connect(model: str, **options: Unpack[Options]) -> MessagesModel:
     refuse_unknown(**options)
     if not model:
         raise ConfigError("write anthropic:MODEL, the model is missing")
-    base, given = options.get("base_url"), options.get("api_key")
+    base, api_key = options.get("base_url"), options.get("api_key")
     url = (base or os.environ.get("ANTHROPIC_BASE_URL") or _URL).rstrip("/")
     url = url if url.endswith("/v1") else f"{url}/v1"
     # As in presets: the environment's key does not go where an argument points.
     elsewhere = base is not None and urlsplit(base).netloc != urlsplit(_URL).netloc
-    key = "" if elsewhere and not given else key_for("anthropic", _KEY, given)
+    key = "" if elsewhere and not api_key else key_for("anthropic", _KEY, api_key)
     headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
     rules = rules_for("anthropic", model)
-    known = connection(
+    connected = connection(
         "anthropic", model, endpoint(f"{url}/messages", headers, key, options), options, rules=rules
     )
-    return MessagesModel(known, rules, whole_cache=rules.vendor == "anthropic")
+    return MessagesModel(connected, rules, whole_cache=rules.vendor == "anthropic")
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -498,8 +498,10 @@ class _Growing:
         self.text = [str(block.get("text") or "")]
         self.thinking = [str(block.get("thinking") or "")]
         self.signature = [str(block.get("signature") or "")]
-        given = block.get("input")
-        self.json = [encode(given).decode()] if given and block.get("type") == "tool_use" else []
+        arguments = block.get("input")
+        self.json = (
+            [encode(arguments).decode()] if arguments and block.get("type") == "tool_use" else []
+        )
 
     def add(self, delta: _Delta) -> None:
         self.text.append(delta.text or "")
@@ -529,11 +531,11 @@ class _Growing:
 
     def _thought(self) -> list[Part]:
         text, signature = "".join(self.thinking), "".join(self.signature)
-        shown: list[Part] = [ThinkingPart(text)] if text else []
+        parts: list[Part] = [ThinkingPart(text)] if text else []
         if not signature:
-            return shown  # a stream that was cut: sent back, it would block the conversation
+            return parts  # a stream that was cut: sent back, it would block the conversation
         whole = {**self.block, "thinking": text, "signature": signature}
-        return [OpaquePart(encode(whole).decode(), "thinking"), *shown]
+        return [OpaquePart(encode(whole).decode(), "thinking"), *parts]
 
 
 class MessagesReader(EventReader):
@@ -595,8 +597,10 @@ class MessagesReader(EventReader):
             self._frame.speaker(text)
 
     def _note(self, answer: _Answer) -> None:
-        for one in answer.input_transformations or ():
-            self._notes.append(f"{one.get('type')} at {one.get('path')}: {one.get('reason')}")
+        for change in answer.input_transformations or ():
+            self._notes.append(
+                f"{change.get('type')} at {change.get('path')}: {change.get('reason')}"
+            )
         self._explain(answer.stop_details)
 
     def _explain(self, details: Any) -> None:
@@ -612,8 +616,8 @@ class MessagesReader(EventReader):
 
     def _reply(self) -> Reply:
         parts: list[Part] = []
-        for place, block in sorted(self._blocks.items()):
-            parts += block.parts(self._frame, place)
+        for index, block in sorted(self._blocks.items()):
+            parts += block.parts(self._frame, index)
         return self._frame.reply(parts, self._total(), finish_of(self._finish), self._notes)
 
     def _total(self) -> Usage:

@@ -127,10 +127,10 @@ def _part(part: Any) -> str:
 
 
 def _arguments(function: _Function) -> str:
-    given = function.arguments
-    if isinstance(given, dict):
-        return msgspec.json.encode(given).decode()
-    return given or ""
+    arguments = function.arguments
+    if isinstance(arguments, dict):
+        return msgspec.json.encode(arguments).decode()
+    return arguments or ""
 
 
 class _Growing:
@@ -280,13 +280,13 @@ class ChatReader(EventReader):
         usage = self._usage
         if usage is None:
             return Usage()
-        details, made = usage.prompt_tokens_details, usage.completion_tokens_details
+        details, output_details = usage.prompt_tokens_details, usage.completion_tokens_details
         cached = (details.cached_tokens if details else None) or usage.prompt_cache_hit_tokens
         counted = self._frame.usage(
             usage.prompt_tokens or 0,
             usage.completion_tokens or 0,
             cached or 0,
-            reasoning=(made.reasoning_tokens if made else None) or 0,
+            reasoning=(output_details.reasoning_tokens if output_details else None) or 0,
             tier=self._tier,
         )
         if usage.cost and 0 < usage.cost < _MOST_USD:  # what the server itself charges
@@ -355,34 +355,34 @@ class ChatModel(RemoteModel):
                 self._level, self._without = less
 
     def _head(self, turn: Turn, notes: list[str]) -> bytes:
-        asked, dialect = turn.settings, self._dialect
+        settings, dialect = turn.settings, self._dialect
         body: dict[str, Any] = {"model": self.connection.model, **dialect.extra}
-        body |= self._thinking(asked.effort, notes)
+        body |= self._thinking(settings.effort, notes)
         if turn.tools:
             body["tools"] = [_tool(tool) for tool in turn.tools]
             body |= _choice(turn.request.allowed)
         if turn.schema is not None and self._level < 2:
             body["response_format"] = _format(turn.schema, self._level)
-        if asked.temperature is not None:
-            body["temperature"] = asked.temperature
-        if asked.top_p is not None:
-            body["top_p"] = asked.top_p
+        if settings.temperature is not None:
+            body["temperature"] = settings.temperature
+        if settings.top_p is not None:
+            body["top_p"] = settings.top_p
         if turn.request.stop:
             body["stop"] = turn.request.stop
-        if asked.service_tier:
-            body["service_tier"] = asked.service_tier
-        if asked.max_tokens:
+        if settings.service_tier:
+            body["service_tier"] = settings.service_tier
+        if settings.max_tokens:
             new = dialect.new_limit != ("max_tokens" in self._without)
-            body["max_completion_tokens" if new else "max_tokens"] = asked.max_tokens
+            body["max_completion_tokens" if new else "max_tokens"] = settings.max_tokens
         if turn.streaming:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
-        kept = {
+        accepted = {
             name: value
             for name, value in body.items()
             if name not in self._without or name == "max_tokens"
         }
-        return encode({**kept, **asked.extra})[:-1] + b',"messages":['
+        return encode({**accepted, **settings.extra})[:-1] + b',"messages":['
 
     def _thinking(self, effort: Effort | None, notes: list[str]) -> dict[str, Any]:
         if effort is None:
@@ -412,8 +412,8 @@ class ChatModel(RemoteModel):
         written = conversation.fragments(self._form, lambda c, i: pieces(self._native(c, i), blobs))
         ending: list[bytes] = []
         for entry in self._behind(conversation, len(conversation)):
-            found = pieces(entry, blobs)
-            ending += (b",", found) if isinstance(found, bytes) else (b",", *found)
+            chunks = pieces(entry, blobs)
+            ending += (b",", chunks) if isinstance(chunks, bytes) else (b",", *chunks)
         return [*written, *ending, b"]}"]
 
     def _reader(self, frame: Frame) -> ChatReader:
@@ -436,8 +436,8 @@ class ChatModel(RemoteModel):
         media: list[Part] = []
         at = end - 1
         while at >= 0 and conversation[at].role == "tool":
-            shown = [part for part in conversation[at].media if self._takes(part)]
-            media = [*shown, *media]
+            accepted = [part for part in conversation[at].media if self._takes(part)]
+            media = [*accepted, *media]
             at -= 1
         if media:
             content = self._content((TextPart("What the tools returned:"), *media))
@@ -469,7 +469,7 @@ class ChatModel(RemoteModel):
         if calls:
             bound = [part for part in parts_of(content) if isinstance(part, ToolCall)]
             entry["tool_calls"] = [
-                self._call(call, first=place == 0) for place, call in enumerate(bound)
+                self._call(call, first=number == 0) for number, call in enumerate(bound)
             ]
             if self._rules.echo and not self._dialect.signs_calls:
                 entry.setdefault(self._rules.echo, "")
@@ -477,16 +477,16 @@ class ChatModel(RemoteModel):
 
     def _echoed(self, content: Content) -> dict[str, Any]:
         """What the server wants back besides text and calls."""
-        found: dict[str, Any] = {}
+        fields_of: dict[str, Any] = {}
         for part in parts_of(content):
             match part:
                 case ThinkingPart() if part.echo:
-                    found[part.echo] = found.get(part.echo, "") + part.text
+                    fields_of[part.echo] = fields_of.get(part.echo, "") + part.text
                 case _ if getattr(part, "kind", "") == DETAILS:
-                    found[DETAILS] = raw(part.data)  # type: ignore[union-attr]
+                    fields_of[DETAILS] = raw(part.data)  # type: ignore[union-attr]
                 case _:
                     pass
-        return found
+        return fields_of
 
     def _call(self, call: ToolCall, *, first: bool) -> dict[str, Any]:
         function = {
@@ -517,20 +517,20 @@ class ChatModel(RemoteModel):
         level, without = self._level, self._without
         shaped = request.schema is not None and level < 2 and self.profile.json_schema
         if error.kind == "request" and error.status in (400, 422):
-            said = str(error).lower().replace("max_completion_tokens", "max_tokens")
-            asked = request.asked(self.connection.settings)
+            reason = str(error).lower().replace("max_completion_tokens", "max_tokens")
+            settings = request.asked(self.connection.settings)
             sent = {
-                "temperature": asked.temperature is not None,
-                "top_p": asked.top_p is not None,
+                "temperature": settings.temperature is not None,
+                "top_p": settings.top_p is not None,
                 "stop": bool(request.stop),
                 "stream_options": True,
-                "max_tokens": bool(asked.max_tokens),
+                "max_tokens": bool(settings.max_tokens),
                 "tool_choice": request.allowed is not None,
-                "reasoning_effort": asked.effort is not None,
-                "service_tier": bool(asked.service_tier),
+                "reasoning_effort": settings.effort is not None,
+                "service_tier": bool(settings.service_tier),
             }
             for name in _DROPPABLE:
-                if sent[name] and name not in without and name in said:
+                if sent[name] and name not in without and name in reason:
                     return level, without | {name}
         # Some servers answer 500 to a response format they do not know.
         if shaped and error.kind in ("request", "server") and error.status >= 400:

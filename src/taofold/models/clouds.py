@@ -60,8 +60,8 @@ class Bearer:
             try:
                 self._token, self._until = await asyncio.to_thread(self._fetch)
             except Exception as error:
-                said = f"no token from the cloud's own sign-in: {type(error).__name__}: {error}"
-                raise ModelError(said[:500], kind="auth") from error
+                reason = f"no token from the cloud's own sign-in: {type(error).__name__}: {error}"
+                raise ModelError(reason[:500], kind="auth") from error
         return {"Authorization": f"Bearer {self._token}"}
 
 
@@ -82,8 +82,8 @@ def azure(model: str, **options: Unpack[Options]) -> RemoteModel:
         raise ConfigError("set AZURE_OPENAI_ENDPOINT (https://NAME.openai.azure.com) or base_url=")
     url = base.rstrip("/")
     url = url if url.endswith("/v1") else f"{url}/openai/v1"
-    given = options.get("api_key")
-    key = given or ("" if options.get("base_url") else os.environ.get("AZURE_OPENAI_API_KEY", ""))
+    api_key = options.get("api_key")
+    key = api_key or ("" if options.get("base_url") else os.environ.get("AZURE_OPENAI_API_KEY", ""))
     sign: Sign | None = None if key else Bearer(_entra())
     at = endpoint(f"{url}/responses", {"api-key": key} if key else {}, key, options, sign)
     rules = rules_for("azure", model)
@@ -140,10 +140,10 @@ class _EventStream:
     def feed(self, chunk: bytes) -> None:
         """Take in bytes of a stream."""
         for payload in self._payloads(chunk):
-            said = decoded(self._frame, _EVENT, payload)
-            if said.payload is None:
-                raise self._frame.unreadable(said.message or "an event holds nothing")
-            self._inner.feed(b"data: " + said.payload + b"\n\n")
+            event = decoded(self._frame, _EVENT, payload)
+            if event.payload is None:
+                raise self._frame.unreadable(event.message or "an event holds nothing")
+            self._inner.feed(b"data: " + event.payload + b"\n\n")
 
     def _payloads(self, chunk: bytes) -> list[bytes]:
         library = _library("botocore.eventstream", "bedrock")
@@ -174,16 +174,18 @@ def bedrock(model: str, **options: Unpack[Options]) -> RemoteModel:
     if not base and not region:
         raise ConfigError("set AWS_REGION, or base_url=")
     url = (base or f"https://bedrock-runtime.{region}.amazonaws.com").rstrip("/")
-    given = options.get("api_key")
-    key = given or ("" if base else os.environ.get("AWS_BEARER_TOKEN_BEDROCK", ""))
+    api_key = options.get("api_key")
+    key = api_key or ("" if base else os.environ.get("AWS_BEARER_TOKEN_BEDROCK", ""))
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     sign = None if key else _sigv4(region)
     rules = rules_for("bedrock", model)
     # A colon stays: the client would send it plain, and the signature is of what is sent.
     at = endpoint(f"{url}/model/{quote(model, safe=':')}", headers, key, options, sign)
-    known = connection("bedrock", model, at, options, rules=rules, host=f"bedrock:{region or url}")
+    connected = connection(
+        "bedrock", model, at, options, rules=rules, host=f"bedrock:{region or url}"
+    )
     fixed = {"anthropic_version": _BEDROCK_VERSION}
-    return BedrockModel(known, rules, fixed=fixed, names_model=False)
+    return BedrockModel(connected, rules, fixed=fixed, names_model=False)
 
 
 def _sigv4(region: str) -> Sign:
@@ -226,26 +228,28 @@ def vertex(model: str, **options: Unpack[Options]) -> RemoteModel:
     refuse_unknown(**options)
     if not model:
         raise ConfigError("write vertex:MODEL, the model is missing")
-    place = os.environ.get("GOOGLE_CLOUD_LOCATION") or "global"
+    location = os.environ.get("GOOGLE_CLOUD_LOCATION") or "global"
     project = os.environ.get("GOOGLE_CLOUD_PROJECT") or ""
     base, key = options.get("base_url"), options.get("api_key") or ""
     if not project and not base:
         raise ConfigError("set GOOGLE_CLOUD_PROJECT, or base_url= up to the publishers")
     host = (
-        "aiplatform.googleapis.com" if place == "global" else f"{place}-aiplatform.googleapis.com"
+        "aiplatform.googleapis.com"
+        if location == "global"
+        else f"{location}-aiplatform.googleapis.com"
     )
     whose = "anthropic" if "claude" in model else "google"
-    url = base or f"https://{host}/v1beta1/projects/{project}/locations/{place}"
+    url = base or f"https://{host}/v1beta1/projects/{project}/locations/{location}"
     url = f"{url.rstrip('/')}/publishers/{whose}/models/{model}"
     sign: Sign | None = None if key else Bearer(_google())
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     at = endpoint(url, headers, key, options, sign)
     rules = rules_for("vertex-anthropic" if whose == "anthropic" else "vertex", model)
-    known = connection("vertex", model, at, options, rules=rules, host=f"vertex:{place}")
+    connected = connection("vertex", model, at, options, rules=rules, host=f"vertex:{location}")
     if whose == "google":
-        return GeminiModel(known, rules, call_ids=False)
+        return GeminiModel(connected, rules, call_ids=False)
     fixed = {"anthropic_version": _VERTEX_VERSION}
-    return VertexClaude(known, rules, fixed=fixed, names_model=False)
+    return VertexClaude(connected, rules, fixed=fixed, names_model=False)
 
 
 def _google() -> Callable[[], tuple[str, float]]:

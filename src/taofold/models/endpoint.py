@@ -115,8 +115,8 @@ def failure(answer: Answer, url: str, secret: str = "") -> ModelError:
 
 def _delay_in(body: bytes) -> float | None:
     """The delay that Google writes into the body: `"retryDelay": "1.5s"`."""
-    found = _DELAY.search(body) if b"retryDelay" in body else None
-    return float(found[1]) if found else None
+    match = _DELAY.search(body) if b"retryDelay" in body else None
+    return float(match[1]) if match else None
 
 
 def fault(
@@ -124,10 +124,10 @@ def fault(
 ) -> ModelError:
     """The error for what a provider says, be it in a status, a body or a stream."""
     kind, advice = _sort(status, f"{code} {message}".lower())
-    said = message if not secret else message.replace(secret, "***")
+    public = message if not secret else message.replace(secret, "***")
     text = f"{place(url)} answered {status}" if status else f"{place(url)} reported an error"
     text += f" ({code})" if code and code != str(status) else ""
-    text += f": {said[:_EXCERPT]}" if said else ""
+    text += f": {public[:_EXCERPT]}" if public else ""
     advice = _ADVICE.get(advice, "")
     return ModelError(
         f"{text} [{advice}]" if advice else text, kind=kind, status=status, retry_after=wait
@@ -155,14 +155,14 @@ def _sort(status: int, said: str) -> tuple[str, str]:
 def reason(body: bytes) -> tuple[str, str]:
     """Code and message of an error body, in any of the providers' shapes."""
     try:
-        found: Any = msgspec.json.decode(body)
+        report: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "", body[:_EXCERPT].decode("utf-8", "replace").strip()
-    while is_sequence(found) and found:
-        found = found[0]
-    if not is_object(found):
-        return "", str(found)
-    inner: Any = found.get("error", found)
+    while is_sequence(report) and report:
+        report = report[0]
+    if not is_object(report):
+        return "", str(report)
+    inner: Any = report.get("error", report)
     if not is_object(inner):
         return "", str(inner)
     code: Any = inner.get("code")
@@ -267,10 +267,10 @@ _shared: Final[WeakValueDictionary[bytes, Limiter]] = WeakValueDictionary()
 def shared(url: str, key: str) -> Limiter:
     """The limiter of everybody in this process who uses `key` at `url`. Keeps only a hash."""
     name = blake2b(f"{url}\0{key}".encode(), digest_size=16).digest()
-    found = _shared.get(name)
-    if found is None:
-        found = _shared.setdefault(name, Limiter())
-    return found
+    limiter = _shared.get(name)
+    if limiter is None:
+        limiter = _shared.setdefault(name, Limiter())
+    return limiter
 
 
 _network: Final = Http()

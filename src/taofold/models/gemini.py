@@ -96,20 +96,20 @@ class GeminiModel(RemoteModel):
     # --- writing ---------------------------------------------------------------------------------
 
     def _head(self, turn: Turn, notes: list[str]) -> bytes:
-        asked = turn.settings
+        settings = turn.settings
         config: dict[str, Any] = {}
-        if asked.max_tokens:
-            config["maxOutputTokens"] = asked.max_tokens
-        if asked.temperature is not None:
-            config["temperature"] = asked.temperature
-        if asked.top_p is not None:
-            config["topP"] = asked.top_p
+        if settings.max_tokens:
+            config["maxOutputTokens"] = settings.max_tokens
+        if settings.temperature is not None:
+            config["temperature"] = settings.temperature
+        if settings.top_p is not None:
+            config["topP"] = settings.top_p
         if turn.request.stop:
             config["stopSequences"] = turn.request.stop
         # Before Gemini 3 a schema and tools exclude each other: the reply is read all the same.
         if turn.schema is not None and (self._rules.signed or not turn.tools):
             config |= {"responseMimeType": "application/json", "responseJsonSchema": turn.schema}
-        thinking = self._thinking(asked.effort, notes)
+        thinking = self._thinking(settings.effort, notes)
         if thinking:
             config["thinkingConfig"] = thinking
         body: dict[str, Any] = {"generationConfig": config}
@@ -124,23 +124,23 @@ class GeminiModel(RemoteModel):
             ]
             body["tools"] = [{"functionDeclarations": declared}]
             body |= _choice(turn.request.allowed)
-        if asked.service_tier:
-            body["serviceTier"] = asked.service_tier
-        return encode({**body, **asked.extra})[:-1]
+        if settings.service_tier:
+            body["serviceTier"] = settings.service_tier
+        return encode({**body, **settings.extra})[:-1]
 
     def _thinking(self, effort: Effort | None, notes: list[str]) -> dict[str, Any]:
         rules = self._rules
         if rules.thinking in ("", "off"):
             effort_at_most(effort, (), notes, self.name)
             return {}
-        shown = {"includeThoughts": True}
+        config = {"includeThoughts": True}
         if rules.budget:
             if effort == "none" and not rules.off:
                 notes.append(f"effort 'none' is not sent: {self.name} always thinks")
-                return shown
-            return shown if effort is None else {**shown, "thinkingBudget": _BUDGETS[effort]}
+                return config
+            return config if effort is None else {**config, "thinkingBudget": _BUDGETS[effort]}
         level = effort_at_most(effort, rules.efforts, notes, self.name)
-        return shown if level is None else {**shown, "thinkingLevel": level.upper()}
+        return config if level is None else {**config, "thinkingLevel": level.upper()}
 
     def _messages(self, turn: Turn) -> Sequence[bytes]:
         conversation, blobs = turn.request.conversation, turn.request.blobs
@@ -190,29 +190,29 @@ class GeminiModel(RemoteModel):
         """What follows the batch of results before `end`: those that are missing, and the media
         of all where a result holds none.
         """
-        found: list[Any] = [
+        declarations: list[Any] = [
             self._response(call.name, call.id, {"output": NO_RESULT})
             for call in pending(conversation, end)
         ]
         if self._rules.media_results:
-            return found
+            return declarations
         media: list[Any] = []
         at = end - 1
         while at >= 0 and conversation[at].role == "tool":
             media = [*self._shown(conversation[at].media), *media]
             at -= 1
-        return [*found, *media]
+        return [*declarations, *media]
 
     def _said(self, conversation: Conversation, index: int) -> list[Any]:
         """What the model said, part by part as it came."""
-        found: list[Any] = []
+        contents: list[Any] = []
         signed = not self._rules.signed
         for part in parts_of(content_for(conversation, index, self.issuer)):
             match part:
                 case OpaquePart():
-                    found.append(raw(part.data))
+                    contents.append(raw(part.data))
                 case TextPart() if part.text or part.opaque:
-                    found.append({"text": part.text, **_fields(part.opaque)})
+                    contents.append({"text": part.text, **_fields(part.opaque)})
                 case ToolCall():
                     call: dict[str, Any] = {
                         "name": wire_name(part.name),
@@ -224,51 +224,53 @@ class GeminiModel(RemoteModel):
                     if not signed and _SIGNATURE not in fields:
                         fields = {**fields, _SIGNATURE: _SKIP}
                     signed = True
-                    found.append({"functionCall": call, **fields})
+                    contents.append({"functionCall": call, **fields})
                 case _:
                     pass
-        return found or [{"text": "(empty)"}]
+        return contents or [{"text": "(empty)"}]
 
     def _result(self, conversation: Conversation, index: int) -> dict[str, Any]:
         result = conversation[index].results[0]
         calls = {call.id: call.name for call in pending(conversation, index)}
         word = "error" if result.error else "output"
-        found = self._response(calls[result.id], result.id, {word: result.text})
+        parts = self._response(calls[result.id], result.id, {word: result.text})
         if self._rules.media_results and not isinstance(result.content, str):
             media = [part for part in result.content if isinstance(part, MediaPart)]
-            shown = self._shown(media)
-            held = [one for one in shown if "inlineData" in one or "fileData" in one]
+            pictures = self._shown(media)
+            held = [
+                picture for picture in pictures if "inlineData" in picture or "fileData" in picture
+            ]
             if held:
-                found["functionResponse"]["parts"] = held
-        return found
+                parts["functionResponse"]["parts"] = held
+        return parts
 
     def _response(self, name: str, call_id: str, response: dict[str, Any]) -> dict[str, Any]:
-        said: dict[str, Any] = {"name": wire_name(name), "response": response}
+        body: dict[str, Any] = {"name": wire_name(name), "response": response}
         if call_id and self._call_ids:
-            said["id"] = call_id
-        return {"functionResponse": said}
+            body["id"] = call_id
+        return {"functionResponse": body}
 
     def _shown(self, parts: Sequence[Part]) -> list[Any]:
         plain: list[Part] = []
         for part in parts:
             plain += part.parts if isinstance(part, ToolResult) else (part,)
-        found: list[Any] = []
+        wire_parts: list[Any] = []
         for part in seen(plain, self.profile.inputs):
             if isinstance(part, TextPart):
-                found += [{"text": part.text}] if part.text else []
+                wire_parts += [{"text": part.text}] if part.text else []
             elif isinstance(part, MediaPart) and part.url:
-                found.append({"fileData": {"fileUri": part.url, "mimeType": part.media_type}})
+                wire_parts.append({"fileData": {"fileUri": part.url, "mimeType": part.media_type}})
             elif isinstance(part, MediaPart):
-                found.append({"inlineData": {"mimeType": part.media_type, "data": blob(part)}})
-        return found or [{"text": "(empty)"}]
+                wire_parts.append({"inlineData": {"mimeType": part.media_type, "data": blob(part)}})
+        return wire_parts or [{"text": "(empty)"}]
 
     def _reader(self, frame: Frame) -> Reader:
         return GeminiReader(frame)
 
 
 def _fields(opaque: str) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(opaque) if opaque else {}
-    return found
+    wire_part: dict[str, Any] = msgspec.json.decode(opaque) if opaque else {}
+    return wire_part
 
 
 def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any]:
@@ -337,11 +339,11 @@ def connect(model: str, **options: Unpack[Options]) -> GeminiModel:
     refuse_unknown(**options)
     if not model:
         raise ConfigError("write gemini:MODEL, the model is missing")
-    base, given = options.get("base_url"), options.get("api_key")
+    base, api_key = options.get("base_url"), options.get("api_key")
     url = (base or os.environ.get("GEMINI_BASE_URL") or _URL).rstrip("/")
     url = url if url.rpartition("/")[2].startswith("v1") else f"{url}/v1beta"
     elsewhere = base is not None and urlsplit(base).netloc != urlsplit(_URL).netloc
-    key = "" if elsewhere and not given else key_for("gemini", _KEY, given)
+    key = "" if elsewhere and not api_key else key_for("gemini", _KEY, api_key)
     headers = {"x-goog-api-key": key} if key else {}
     rules = rules_for("gemini", model)
     at = endpoint(f"{url}/models/{model}", headers, key, options)
@@ -426,8 +428,8 @@ class GeminiReader(EventReader):
         if is_object(call):
             arguments = encode(call.get("args") or {}).decode()
             name, call_id = str(call.get("name") or ""), str(call.get("id") or "")
-            place = len(self._parts)
-            self._parts.append(self._frame.call(name, arguments, call_id, place, bound))
+            position = len(self._parts)
+            self._parts.append(self._frame.call(name, arguments, call_id, position, bound))
         elif isinstance(part.get("text"), str):
             self._text(str(part["text"]), bool(part.get("thought")), bound)
         else:

@@ -121,16 +121,16 @@ def _lane(session: _Session, url: str) -> _Lane:
 def _timeout(session: _Session, bounds: Bounds, streamed: bool) -> aiohttp.ClientTimeout:
     # A stream may take long as long as it moves: `total` bounds its silence there.
     key = bounds, streamed
-    if (found := session.timeouts.get(key)) is None:
+    if (timeout := session.timeouts.get(key)) is None:
         import aiohttp  # noqa: PLC0415
 
-        found = session.timeouts[key] = aiohttp.ClientTimeout(
+        timeout = session.timeouts[key] = aiohttp.ClientTimeout(
             total=bounds.total * (10 if streamed else 1),
             connect=bounds.connect,
             sock_connect=bounds.connect,
             sock_read=bounds.total if streamed else None,
         )
-    return found
+    return timeout
 
 
 async def _exchange(

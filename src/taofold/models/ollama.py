@@ -161,14 +161,14 @@ class OllamaModel(RemoteModel):
         self._rules = rules
 
     def _head(self, turn: Turn, notes: list[str]) -> bytes:
-        asked = turn.settings
+        settings = turn.settings
         options: dict[str, Any] = {"num_ctx": self.profile.window}
-        if asked.max_tokens:
-            options["num_predict"] = asked.max_tokens
-        if asked.temperature is not None:
-            options["temperature"] = asked.temperature
-        if asked.top_p is not None:
-            options["top_p"] = asked.top_p
+        if settings.max_tokens:
+            options["num_predict"] = settings.max_tokens
+        if settings.temperature is not None:
+            options["temperature"] = settings.temperature
+        if settings.top_p is not None:
+            options["top_p"] = settings.top_p
         if turn.request.stop:
             options["stop"] = turn.request.stop
         body: dict[str, Any] = {
@@ -176,8 +176,8 @@ class OllamaModel(RemoteModel):
             "stream": turn.streaming,
             "options": options,
         }
-        if asked.effort is not None:
-            body["think"] = self._think(asked.effort)
+        if settings.effort is not None:
+            body["think"] = self._think(settings.effort)
         if turn.schema is not None:
             body["format"] = turn.schema
         # There is no choice of tools here: where none may be called, none is offered.
@@ -193,7 +193,7 @@ class OllamaModel(RemoteModel):
                 }
                 for tool in turn.tools
             ]
-        return encode({**body, **asked.extra})[:-1] + b',"messages":['
+        return encode({**body, **settings.extra})[:-1] + b',"messages":['
 
     def _think(self, effort: Effort) -> bool | str:
         if "gpt-oss" not in self.connection.model:
@@ -208,8 +208,8 @@ class OllamaModel(RemoteModel):
         written = conversation.fragments(form, lambda c, i: pieces(write(c, i), blobs))
         ending: list[bytes] = []
         for entry in self._behind(conversation, len(conversation)) if native else ():
-            found = pieces(encode(entry), blobs)
-            ending += (b",", found) if isinstance(found, bytes) else (b",", *found)
+            chunks = pieces(encode(entry), blobs)
+            ending += (b",", chunks) if isinstance(chunks, bytes) else (b",", *chunks)
         return [*written, *ending, b"]}"]
 
     def _reader(self, frame: Frame) -> Reader:
@@ -222,8 +222,10 @@ class OllamaModel(RemoteModel):
         message = conversation[index]
         if message.role == "tool" and follows_its_call(conversation, index):
             calls = {call.id: call.name for call in pending(conversation, index)}
-            found = [_result(calls[one.id], one.text, one.id) for one in message.results]
-            return encode(found)[1:-1]
+            entries = [
+                _result(calls[result.id], result.text, result.id) for result in message.results
+            ]
+            return encode(entries)[1:-1]
         behind = self._behind(conversation, index) if index else []
         return encode([*behind, self._entry(conversation, index)])[1:-1]
 
@@ -294,14 +296,14 @@ def connect(model: str, **options: Unpack[Options]) -> OllamaModel:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     rules = rules_for("ollama", model)
     at = endpoint(f"{url}/api/chat", headers, key, options)
-    known = connection("ollama", model, at, options, price=FREE, rules=rules)
+    connected = connection("ollama", model, at, options, price=FREE, rules=rules)
     if not options.get("profile"):
         # We set the window ourselves, so it is known, and a local Ollama enforces schemas.
         window = min(rules.window or Profile().window, _LARGEST)
         tools = rules != UNKNOWN and rules.tools
         profile = replace(rules, tools=tools, schema=True, window=window, inputs=None).profile()
-        known = replace(known, profile=profile)
-    return OllamaModel(known, rules)
+        connected = replace(connected, profile=profile)
+    return OllamaModel(connected, rules)
 
 
 def _result(name: str, content: str, call_id: str) -> dict[str, Any]:

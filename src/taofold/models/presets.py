@@ -58,13 +58,13 @@ class Preset(NamedTuple):
         free = FREE if self.local else None
         if self.responses and "audio" not in model:
             at = endpoint(f"{url}/responses", _authorization(key), key, options)
-            known = connection(self.name, model, at, options, price=free, rules=rules)
-            return ResponsesModel(known, rules)
+            connected = connection(self.name, model, at, options, price=free, rules=rules)
+            return ResponsesModel(connected, rules)
         at = endpoint(f"{url}/chat/completions", _authorization(key), key, options)
-        known = connection(self.name, model, at, options, price=free, rules=rules)
+        connected = connection(self.name, model, at, options, price=free, rules=rules)
         # Who speaks this format elsewhere knows the old name of the limit.
         new_limit = self.dialect.new_limit and url == self.url
-        return ChatModel(known, rules, replace(self.dialect, new_limit=new_limit))
+        return ChatModel(connected, rules, replace(self.dialect, new_limit=new_limit))
 
     def _url(self, options: Options) -> str:
         variable = f"{self.name.upper().replace('-', '_')}_BASE_URL"
@@ -77,16 +77,16 @@ class Preset(NamedTuple):
         return url.rstrip("/")
 
     def _key(self, options: Options) -> str:
-        given = options.get("api_key")
+        api_key = options.get("api_key")
         base = options.get("base_url")
         # The environment's key goes only where the environment or the preset points: an
         # agent file that names another host must not receive it.
         elsewhere = base is not None and urlsplit(base).netloc != urlsplit(self.url).netloc
-        if given is None and not elsewhere:
-            given = os.environ.get(self.key) or None
-        if not given and (self.local or elsewhere or not self.url):
+        if api_key is None and not elsewhere:
+            api_key = os.environ.get(self.key) or None
+        if not api_key and (self.local or elsewhere or not self.url):
             return ""
-        return key_for(self.name, self.key, given)
+        return key_for(self.name, self.key, api_key)
 
 
 def _authorization(key: str) -> dict[str, str]:

@@ -49,11 +49,11 @@ class Price(NamedTuple):
 
     def rates_for(self, input_tokens: int) -> Rates:
         """The rates of a call with so many input tokens."""
-        found = self.rates
+        rates_now = self.rates
         for start, rates in self.above:
             if input_tokens > start:
-                found = rates
-        return found
+                rates_now = rates
+        return rates_now
 
     def upper(self, input_tokens: int, output_tokens: int, tier: str = "") -> float:
         """Dollars for a call of this size if nothing is read from the cache."""
@@ -156,8 +156,8 @@ def snapshot_date() -> date:
 
 @cache
 def _snapshot() -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(SNAPSHOT.read_bytes())
-    return found
+    snapshot: dict[str, Any] = msgspec.json.decode(SNAPSHOT.read_bytes())
+    return snapshot
 
 
 @cache
@@ -172,15 +172,15 @@ def _library() -> Any:
 
 
 def _from_library(library: Any, provider: str, model: str) -> Entry | None:
-    for one in library.providers:
-        if one.id == provider:
-            known = one.find_model(model.lower())
-            if known is None:
+    for vendor in library.providers:
+        if vendor.id == provider:
+            info = vendor.find_model(model.lower())
+            if info is None:
                 return None
             now = datetime.now(UTC)
             source = f"genai-prices {metadata.version('genai-prices')}, {now.date().isoformat()}"
-            price = price_of(known, now.date())
-            return Entry(known.context_window or 0, price, bool(known.deprecated), source)
+            price = price_of(info, now.date())
+            return Entry(info.context_window or 0, price, bool(info.deprecated), source)
     return None
 
 
@@ -248,11 +248,11 @@ def _number(value: Any, tokens: int) -> float:
         return 0.0
     if not hasattr(value, "tiers"):
         return float(value)
-    found = value.base
+    price = value.base
     for tier in value.tiers:
         if tokens > tier.start:
-            found = tier.price
-    return float(found)
+            price = tier.price
+    return float(price)
 
 
 # --- the snapshot --------------------------------------------------------------------------------
@@ -327,11 +327,11 @@ def _row(model: Any, day: date) -> dict[str, Any]:
 
 def main() -> None:
     """Write the snapshot, from the library that is installed."""
-    found = make_snapshot(datetime.now(UTC).date())
-    lines = [f'"{name}": [\n{_lines(rows)}\n]' for name, rows in found["providers"].items()]
-    head = f'{{"as_of": "{found["as_of"]}", "source": "{found["source"]}", "providers": {{\n'
+    snapshot = make_snapshot(datetime.now(UTC).date())
+    lines = [f'"{name}": [\n{_lines(rows)}\n]' for name, rows in snapshot["providers"].items()]
+    head = f'{{"as_of": "{snapshot["as_of"]}", "source": "{snapshot["source"]}", "providers": {{\n'
     SNAPSHOT.write_text(head + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
-    sys.stdout.write(f"{SNAPSHOT}: {sum(map(len, found['providers'].values()))} models\n")
+    sys.stdout.write(f"{SNAPSHOT}: {sum(map(len, snapshot['providers'].values()))} models\n")
 
 
 def _lines(rows: list[dict[str, Any]]) -> str:

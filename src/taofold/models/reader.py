@@ -89,19 +89,19 @@ def decoded(frame: Frame, decode: Callable[[bytes], Decoded], data: bytes) -> De
     try:
         return decode(data)
     except UNREADABLE as error:
-        shown = bytes(data[:_SHOWN]).decode("utf-8", "replace")
-        raise frame.unreadable(f"{error}; it begins {shown!r}") from None
+        excerpt = bytes(data[:_SHOWN]).decode("utf-8", "replace")
+        raise frame.unreadable(f"{error}; it begins {excerpt!r}") from None
 
 
 def reported(frame: Frame, error: Any) -> ModelError:
     """The error that a provider reports in the body of an answer with status 200."""
-    told: dict[str, Any] = error if is_object(error) else {"message": str(error or "")}
-    code: Any = told.get("code")
-    kind: Any = told.get("type") or told.get("status") or code
+    report: dict[str, Any] = error if is_object(error) else {"message": str(error or "")}
+    code: Any = report.get("code")
+    kind: Any = report.get("type") or report.get("status") or code
     return fault(
         code if isinstance(code, int) and 400 <= code < 600 else 0,
         str((code if isinstance(code, str) else kind) or ""),
-        str(told.get("message") or ""),
+        str(report.get("message") or ""),
         frame.url,
         secret=frame.secret,
     )

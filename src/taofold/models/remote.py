@@ -260,7 +260,7 @@ def endpoint(
     timeout = options.get("timeout", 120.0)
     if timeout <= 0:
         raise ConfigError(f"timeout must be positive seconds, not {timeout!r}")
-    made = Endpoint(
+    address = Endpoint(
         url,
         {**headers, **options.get("headers", {})},
         secret=secret,
@@ -270,8 +270,8 @@ def endpoint(
         limiter=options.get("limiter"),
         sign=sign,
     )
-    made.limiter.configure(options.get("requests_per_minute"), options.get("tokens_per_minute"))
-    return made
+    address.limiter.configure(options.get("requests_per_minute"), options.get("tokens_per_minute"))
+    return address
 
 
 def settings_of(options: Options) -> ModelSettings:
@@ -305,9 +305,9 @@ def connection(
     Facts come from the user, then from the price list, then from the rules; `price` is for
     models that are in no list.
     """
-    known = rules or rules_for(provider, model)
+    abilities = rules or rules_for(provider, model)
     entry = find(provider, model)
-    profile = options.get("profile") or known.profile(entry.window if entry else 0)
+    profile = options.get("profile") or abilities.profile(entry.window if entry else 0)
     listed = entry.price if entry else None
     own = own_price(model, options.get("prices"))
     return Connection(
@@ -319,9 +319,9 @@ def connection(
         settings_of(options),
         host,
         Sources(
-            window=_YOURS if options.get("profile") else _window(entry, known),
+            window=_YOURS if options.get("profile") else _window(entry, abilities),
             price=_price(own, entry, price),
-            abilities=_YOURS if options.get("profile") else known.source,
+            abilities=_YOURS if options.get("profile") else abilities.source,
         ),
     )
 

@@ -83,26 +83,26 @@ class ResponsesModel(RemoteModel):
             try:
                 return await super()._ask(request, speaker)
             except ModelError as error:
-                said = str(error)
-                less = [name for name in _DROPPABLE if name in said and name not in self._without]
+                reason = str(error)
+                less = [name for name in _DROPPABLE if name in reason and name not in self._without]
                 if error.kind != "request" or error.status != 400 or not less:
                     self._without = learnt
                     raise
                 self._without |= {less[0]}
 
     def _head(self, turn: Turn, notes: list[str]) -> bytes:
-        asked = turn.settings
-        effort = effort_at_most(asked.effort, self._rules.efforts, notes, self.name)
+        settings = turn.settings
+        effort = effort_at_most(settings.effort, self._rules.efforts, notes, self.name)
         body: dict[str, Any] = {"model": self.connection.model, "store": False}
         if turn.streaming:
             body["stream"] = True
         body |= self._reasoning(effort)
         body |= self._sampling(turn, effort, notes)
-        if asked.max_tokens:
-            body["max_output_tokens"] = asked.max_tokens
-        if asked.service_tier:
-            body["service_tier"] = asked.service_tier
-        if turn.request.run and asked.prompt_cache != "off":
+        if settings.max_tokens:
+            body["max_output_tokens"] = settings.max_tokens
+        if settings.service_tier:
+            body["service_tier"] = settings.service_tier
+        if turn.request.run and settings.prompt_cache != "off":
             name = blake2b(turn.request.run.encode(), digest_size=16).hexdigest()
             body["prompt_cache_key"] = name
         if turn.schema is not None:
@@ -119,8 +119,8 @@ class ResponsesModel(RemoteModel):
                 for tool in turn.tools
             ]
             body |= _choice(turn.request.allowed)
-        kept = {name: value for name, value in body.items() if name not in self._without}
-        return encode({**kept, **asked.extra})[:-1]
+        accepted = {name: value for name, value in body.items() if name not in self._without}
+        return encode({**accepted, **settings.extra})[:-1]
 
     def _reasoning(self, effort: str | None) -> dict[str, Any]:
         if self._rules.thinking in ("", "off"):
@@ -128,11 +128,11 @@ class ResponsesModel(RemoteModel):
         reasoning: dict[str, Any] = {} if effort is None else {"effort": effort}
         if effort != "none" and "reasoning.summary" not in self._without:
             reasoning["summary"] = "auto"
-        found: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
-        return found | ({"reasoning": reasoning} if reasoning else {})
+        fields_of: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
+        return fields_of | ({"reasoning": reasoning} if reasoning else {})
 
     def _sampling(self, turn: Turn, effort: str | None, notes: list[str]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        text_format: dict[str, Any] = {}
         rules = self._rules
         thinks = effort != "none" and not (effort is None and rules.thinking == "opt_in")
         takes = rules.sampling == "yes" or (rules.sampling == "not_thinking" and not thinks)
@@ -141,10 +141,10 @@ class ResponsesModel(RemoteModel):
             if value is None:
                 continue
             if takes:
-                found[name] = value
+                text_format[name] = value
             else:
                 notes.append(f"{name} is not sent: {self.name} does not take it while it thinks")
-        return found
+        return text_format
 
     def _messages(self, turn: Turn) -> Sequence[bytes]:
         conversation, blobs = turn.request.conversation, turn.request.blobs
@@ -230,10 +230,10 @@ class ResponsesModel(RemoteModel):
         plain: list[Part] = []
         for part in parts:
             plain += part.parts if isinstance(part, ToolResult) else (part,)
-        shown = seen(plain, self.profile.inputs)
-        if not any([isinstance(part, MediaPart) for part in shown]):
-            return "".join([part.text for part in shown if isinstance(part, TextPart)])
-        return [entry for entry in map(_block, shown) if entry is not None]
+        media = seen(plain, self.profile.inputs)
+        if not any([isinstance(part, MediaPart) for part in media]):
+            return "".join([part.text for part in media if isinstance(part, TextPart)])
+        return [entry for entry in map(_block, media) if entry is not None]
 
 
 def leading(messages: Sequence[Message], index: int) -> bool:
@@ -401,8 +401,8 @@ class ResponsesReader(EventReader):
             raise self._frame.unreadable("it holds no output")
         parts: list[Part] = []
         refused = False
-        for place, item in enumerate(items):
-            refused = self._take(item, place, parts) or refused
+        for index, item in enumerate(items):
+            refused = self._take(item, index, parts) or refused
         finish = self._finish(response, parts)
         return self._frame.reply(
             parts,
@@ -433,26 +433,26 @@ class ResponsesReader(EventReader):
                 arguments = str(item.get("arguments") or "")
                 parts.append(self._frame.call(name, arguments, call_id, place))
             case kind:
-                kept = {name: value for name, value in item.items() if value is not None}
+                stored = {name: value for name, value in item.items() if value is not None}
                 if kind == "reasoning":
                     if not item.get("encrypted_content"):
                         return False  # without its ciphertext nobody takes it back
                     summary = "\n\n".join(_summaries(item))
                     parts += [ThinkingPart(summary)] if summary else []
-                parts.append(OpaquePart(encode(kept).decode(), str(kind or "item")))
+                parts.append(OpaquePart(encode(stored).decode(), str(kind or "item")))
         return False
 
     def _count(self, response: _Response) -> Usage:
         usage = response.usage
         if usage is None:
             return Usage()
-        read, made = usage.input_tokens_details, usage.output_tokens_details
+        read, output_details = usage.input_tokens_details, usage.output_tokens_details
         return self._frame.usage(
             usage.input_tokens or 0,
             usage.output_tokens or 0,
             (read.cached_tokens if read else None) or 0,
             (read.cache_write_tokens if read else None) or 0,
-            (made.reasoning_tokens if made else None) or 0,
+            (output_details.reasoning_tokens if output_details else None) or 0,
             response.service_tier or "",
         )
 
@@ -469,8 +469,9 @@ def _summaries(item: dict[str, Any]) -> list[str]:
 
 def _notes(transformations: Sequence[dict[str, Any]]) -> list[str]:
     """What the provider says it left out of the request, and why."""
-    found = Counter(
-        f"{one.get('type', 'item')} {one.get('action') or 'changed'}: {one.get('reason', '?')}"
-        for one in transformations
+    counts = Counter(
+        f"{change.get('type', 'item')} {change.get('action') or 'changed'}: "
+        f"{change.get('reason', '?')}"
+        for change in transformations
     )
-    return [f"{what} (×{count})" if count > 1 else what for what, count in found.items()]
+    return [f"{what} (×{count})" if count > 1 else what for what, count in counts.items()]

@@ -61,10 +61,10 @@ class Rules:
 
     def profile(self, window: int = 0) -> Profile:
         """The profile of a model with `window` tokens of context (0 = as the rules say)."""
-        known = window or self.window
+        size = window or self.window
         return Profile(
-            window=known or Profile().window,
-            window_known=bool(known),
+            window=size or Profile().window,
+            window_known=bool(size),
             native_tools=self.tools,
             json_schema=self.schema,
             inputs=self.inputs,
@@ -104,12 +104,12 @@ def claude(model: str) -> Rules:
 
 
 def _claude_version(model: str) -> tuple[str, Version]:
-    found = _CLAUDE.search(model.lower())
-    if found is None:
+    match = _CLAUDE.search(model.lower())
+    if match is None:
         return "", _NEWEST
-    if found["line"]:
-        return found["line"], (int(found["major"]), int(found["minor"] or 0))
-    return "old", (int(found["old"]), int(found["older"] or 0))
+    if match["line"]:
+        return match["line"], (int(match["major"]), int(match["minor"] or 0))
+    return "old", (int(match["old"]), int(match["older"] or 0))
 
 
 _CLAUDE_NEWEST: Final = Rules(
@@ -165,17 +165,17 @@ def gpt(model: str) -> Rules:
     name = key_of(model)
     if name.startswith("gpt-oss"):
         return Rules("openai", 131_072, inputs=(), thinking="always", efforts=_LOW_TO_HIGH)
-    found, o_series = _GPT.search(name), _O_SERIES.search(name)
+    match, o_series = _GPT.search(name), _O_SERIES.search(name)
     if o_series is not None:
         inputs = () if name.startswith(("o1-mini", "o3-mini")) else _IMAGES
         return replace(
             _GPT_NEWEST, window=200_000, max_output=100_000, inputs=inputs, bound=False,
             efforts=_LOW_TO_HIGH,
         )  # fmt: skip
-    if found is None:
+    if match is None:
         return _GPT_NEWEST
-    version = int(found["major"]), int(found["minor"] or 0)
-    rest = found["rest"] or ""
+    version = int(match["major"]), int(match["minor"] or 0)
+    rest = match["rest"] or ""
     if version < (5, 0) or "chat" in rest:
         return _old_gpt(version, rest)
     return _thinking_gpt(version, rest)
@@ -238,12 +238,12 @@ _GEMINI: Final = re.compile(r"gemini-(?P<major>\d{1,2})(?:\.(?P<minor>\d+))?(?:-
 
 def gemini(model: str) -> Rules:
     """Google's models. A name that is not known is taken for the newest."""
-    found = _GEMINI.search(key_of(model))
+    match = _GEMINI.search(key_of(model))
     if key_of(model).startswith("gemma"):
         return Rules("google", 131_072, inputs=("image",), schema=False)
-    if found is None:
+    if match is None:
         return _GEMINI_NEWEST
-    version, rest = (int(found["major"]), int(found["minor"] or 0)), found["rest"] or ""
+    version, rest = (int(match["major"]), int(match["minor"] or 0)), match["rest"] or ""
     if version >= (3, 0):
         minimal = version < (3, 7) and "pro" not in rest
         levels: tuple[Effort, ...] = ("minimal", *_LOW_TO_HIGH) if minimal else _LOW_TO_HIGH

@@ -99,13 +99,13 @@ def pieces(encoded: bytes, blobs: Mapping[str, bytes]) -> Pieces:
     first, *rest = encoded.split(_MARK.encode())
     if not rest:
         return encoded
-    found = [first]
+    chunks = [first]
     for text in rest:
         digest = text[:_DIGEST].decode()
         if digest not in blobs:
             raise ModelError(f"the bytes of blob {digest} are not at hand", kind="request")
-        found += (blobs[digest], text[_DIGEST:])
-    return tuple(found)
+        chunks += (blobs[digest], text[_DIGEST:])
+    return tuple(chunks)
 
 
 def wire_name(name: str) -> str:
@@ -152,8 +152,8 @@ def pending(messages: Sequence[Message], end: int) -> tuple[ToolCall, ...]:
 
 def follows_its_call(messages: Sequence[Message], index: int) -> bool:
     """Does the tool message at `index` answer an open call of the batch before it?"""
-    wanted = {result.id for result in messages[index].results}
-    return any([call.id in wanted for call in pending(messages, index)])
+    ids = {result.id for result in messages[index].results}
+    return any([call.id in ids for call in pending(messages, index)])
 
 
 def content_for(conversation: Conversation, index: int, issuer: Issuer) -> Content:
@@ -242,8 +242,8 @@ class Frame(msgspec.Struct, frozen=True):
 
     def call(self, name: str, arguments: str, id: str, index: int, opaque: str = "") -> ToolCall:  # noqa: A002
         """A tool call under the tool's own name, with an id in any case."""
-        known = self.names.get(name, name)
-        return ToolCall(known, arguments, id or f"call_{self.turn}_{index}", opaque)
+        original = self.names.get(name, name)
+        return ToolCall(original, arguments, id or f"call_{self.turn}_{index}", opaque)
 
     def usage(
         self,
@@ -258,14 +258,14 @@ class Frame(msgspec.Struct, frozen=True):
 
         Counts are the provider's word: none is below zero, or too large to be written down.
         """
-        taken, made = _count(input_tokens), _count(output_tokens)
+        taken, output = _count(input_tokens), _count(output_tokens)
         usage = Usage(
             taken,
-            made,
+            output,
             min(_count(cached), taken),
             0.0,
             min(_count(written), taken),
-            min(_count(reasoning), made),
+            min(_count(reasoning), output),
         )
         if self.price is None:
             return usage
@@ -315,9 +315,9 @@ class Memo:
 
     def get(self, key: Any, alive: Any, make: Callable[[], Any]) -> Any:
         """`make()`, once per key. `alive` is kept, so that no `id()` in the key is reused."""
-        found = self._known.get(key)
-        if found is None:
+        entry = self._known.get(key)
+        if entry is None:
             if len(self._known) >= 32:
                 self._known.clear()
-            found = self._known[key] = (alive, make())
-        return found[1]
+            entry = self._known[key] = (alive, make())
+        return entry[1]

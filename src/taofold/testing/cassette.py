@@ -50,8 +50,8 @@ class Cassette:
     def load(cls, path: Path) -> "Cassette":
         """Read a cassette file. Raises `ConfigError` if it cannot be read."""
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            return cls(found["exchanges"], path.name)
+            document = json.loads(path.read_text(encoding="utf-8"))
+            return cls(document["exchanges"], path.name)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"not a cassette: {error!r}", path=str(path)) from error
 
@@ -64,8 +64,8 @@ class Cassette:
         on_bytes: OnBytes | None = None,
     ) -> Answer:
         """Answer with the next exchange. Raises `CassetteMismatch` if the request differs."""
-        asked = json.loads(whole(body))
-        self.requests.append(asked)
+        request = json.loads(whole(body))
+        self.requests.append(request)
         self.headers.append(dict(headers))
         if not self._left:
             raise CassetteMismatch(
@@ -73,7 +73,7 @@ class Cassette:
                 f"to {place(url)}"
             )
         exchange = self._left[0]
-        why = _difference(exchange.get("request", {}), url, headers, asked)
+        why = _difference(exchange.get("request", {}), url, headers, request)
         if why:
             raise CassetteMismatch(f"{self.name!r}, request {len(self.requests)}: {why}")
         self._left.pop(0)
@@ -134,8 +134,8 @@ def _missing(wanted: Any, got: Any, path: str) -> str:
         return ""
     if is_sequence(wanted) and is_sequence(got) and len(wanted) == len(got):
         reasons = (
-            _missing(one, other, f"{path}[{index}]")
-            for index, (one, other) in enumerate(zip(wanted, got, strict=True))
+            _missing(expected, other, f"{path}[{index}]")
+            for index, (expected, other) in enumerate(zip(wanted, got, strict=True))
         )
         return next(filter(None, reasons), "")
     return "" if wanted == got else f"{path} is {got!r}, the cassette expects {wanted!r}"

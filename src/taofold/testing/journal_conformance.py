@@ -30,8 +30,8 @@ async def c01_facts_come_back_as_written_and_in_order(opened: Opener) -> None:
     journal = opened()
     same(await journal.write("s", -1, _ONE), 0, "the first write returns")
     same(await journal.write("s", 0, _TWO, disk=True), 2, "the second write returns")
-    wanted = [Fact(n, at, body) for n, (at, body) in enumerate([*_ONE, *_TWO])]
-    same(await journal.facts("s"), wanted, "what was written")
+    facts = [Fact(n, at, body) for n, (at, body) in enumerate([*_ONE, *_TWO])]
+    same(await journal.facts("s"), facts, "what was written")
 
 
 async def c02_reading_starts_after_and_stops_at_a_limit(opened: Opener) -> None:
@@ -51,8 +51,8 @@ async def c03_who_has_not_seen_the_last_fact_gets_a_conflict(opened: Opener) -> 
     journal = opened()
     await refused(Conflict, journal.write("s", 0, _ONE), "behind a fact that is not there")
     await journal.write("s", -1, _ONE)
-    for seen in (-1, 1, 7):
-        await refused(Conflict, journal.write("s", seen, _TWO), f"seen {seen}")
+    for head in (-1, 1, 7):
+        await refused(Conflict, journal.write("s", head, _TWO), f"seen {head}")
     same(len(await journal.facts("s")), 1, "facts after refused writes")
     same(await journal.write("s", 0, _TWO), 2, "who read on may write")
 
@@ -70,7 +70,7 @@ async def c05_one_of_many_writers_wins_each_number(opened: Opener) -> None:
     calls = [journal.write("s", -1, [(n, b"1")]) for n in range(8)]
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     same(outcomes.count(0), 1, "winners")
-    same(sum(isinstance(one, Conflict) for one in outcomes), 7, "conflicts")
+    same(sum(isinstance(outcome, Conflict) for outcome in outcomes), 7, "conflicts")
     same(len(await journal.facts("s")), 1, "the facts")
 
 
@@ -113,12 +113,12 @@ async def c09_names_are_data(opened: Opener) -> None:
 
 
 async def c10_everything_survives_and_two_openers_see_one_journal(opened: Opener) -> None:
-    one, two = opened(), opened()
-    await one.write("s", -1, _ONE, disk=True)
-    same(await two.facts("s"), await one.facts("s"), "what the other opener sees")
+    first, two = opened(), opened()
+    await first.write("s", -1, _ONE, disk=True)
+    same(await two.facts("s"), await first.facts("s"), "what the other opener sees")
     await two.write("s", 0, _TWO)
-    await refused(Conflict, one.write("s", 0, _ONE), "the opener that fell behind")
-    same(await one.facts("s"), await opened().facts("s"), "what a third one sees")
+    await refused(Conflict, first.write("s", 0, _ONE), "the opener that fell behind")
+    same(await first.facts("s"), await opened().facts("s"), "what a third one sees")
 
 
 _FOR_ALL: Final[tuple[Contract, ...]] = (

@@ -99,13 +99,13 @@ class ScriptedModel:
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
         """The next reply. Raises `ScriptEnded` if there is none, or the scripted exception."""
-        asked = Asked(request, len(request.conversation))
-        self.requests.append(asked)
+        received = Asked(request, len(request.conversation))
+        self.requests.append(received)
         line = next(self._replies, None)
         if line is None:
             raise ScriptEnded(
                 f"{self.name!r} was asked {len(self.requests)} times, but its script has "
-                f"{len(self.requests) - 1} replies; it was shown {asked.last[-200:]!r}: "
+                f"{len(self.requests) - 1} replies; it was shown {received.last[-200:]!r}: "
                 "add a reply, or find out why the agent asks again"
             )
         if isinstance(line, Exception):

@@ -24,9 +24,9 @@ class BadArguments(ValueError):
     """The parameters do not fit the tool; it was not run. The message is for the model."""
 
     def __init__(self, faults: Sequence[str]) -> None:
-        shown = "; ".join(faults[:MOST])
+        listed = "; ".join(faults[:MOST])
         more = len(faults) - MOST
-        super().__init__(f"{shown}; and {more} more faults" if more > 0 else shown)
+        super().__init__(f"{listed}; and {more} more faults" if more > 0 else listed)
         self.faults = tuple(faults)
 
 
@@ -48,11 +48,11 @@ def explain(error: ValidationError, schema: Mapping[str, Any]) -> list[str]:
 
 def unknown(names: Iterable[str], schema: Mapping[str, Any]) -> list[str]:
     """One sentence for each parameter that the tool does not have."""
-    known: list[str] = list(schema.get("properties", ()))
+    declared: list[str] = list(schema.get("properties", ()))
     faults: list[str] = []
     for name in names:
-        near = get_close_matches(str(name), known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known) or 'none'}"
+        near = get_close_matches(str(name), declared, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(declared) or 'none'}"
         faults.append(f"unknown parameter {quote(name)} ({hint})")
     return faults
 
@@ -141,24 +141,24 @@ class _Check:
     ) -> Iterator[str]:
         for word in ("anyOf", "oneOf"):
             options: list[Any] = rules.get(word, [])
-            found: list[list[str]] = []
+            faults_by_branch: list[list[str]] = []
             for option in options if self._left >= 0 else ():
-                found.append(list(self._faults(value, option, where, depth - _BRANCH)))
-                if not found[-1]:
+                faults_by_branch.append(list(self._faults(value, option, where, depth - _BRANCH)))
+                if not faults_by_branch[-1]:
                     break
-            if found and all(found):
-                yield from min(found, key=len)
+            if faults_by_branch and all(faults_by_branch):
+                yield from min(faults_by_branch, key=len)
 
     def _object(
         self, value: dict[str, Any], rules: Mapping[str, Any], where: str, depth: int
     ) -> Iterator[str]:
-        known: Mapping[str, Any] = rules.get("properties", {})
+        properties: Mapping[str, Any] = rules.get("properties", {})
         for name in rules.get("required", ()):
             if name not in value:
                 yield f"missing parameter {_join(where, name)!r}"
         for name, item in value.items():
-            if name in known:
-                yield from self._faults(item, known[name], _join(where, name), depth - 1)
+            if name in properties:
+                yield from self._faults(item, properties[name], _join(where, name), depth - 1)
             elif rules.get("additionalProperties") is False:
                 yield from unknown([_join(where, name)], rules)
 
@@ -174,10 +174,10 @@ class _Check:
     def _find(self, reference: str) -> Any:
         if not reference.startswith("#/"):
             return {}
-        found: Any = self._schema
+        target: Any = self._schema
         for part in reference[2:].split("/"):
-            found = found.get(part, {}) if is_object(found) else {}
-        return found
+            target = target.get(part, {}) if is_object(target) else {}
+        return target
 
 
 def _join(where: str, name: str) -> str:

@@ -85,8 +85,8 @@ class Shell:
             async with box.around(command, where) as (wrapped, inherited):
                 return await self._observed(ctx, wrapped, self.jail.root, HOME, inherited)
         except OSError as error:
-            said = f"it cannot be contained: {error.strerror or error}"
-            return Outcome(f"{said}; nothing was run", "failure", said)
+            reason = f"it cannot be contained: {error.strerror or error}"
+            return Outcome(f"{reason}; nothing was run", "failure", reason)
 
     async def _observed(
         self,
@@ -113,14 +113,14 @@ class Shell:
             ctx.partial[:] = [output.text]
             raise
         except (OSError, ValueError) as error:
-            said = f"{command[0]!r} cannot be started: {error}"
-            return Outcome(f"{said} ({self.label})", "failure", said)
+            reason = f"{command[0]!r} cannot be started: {error}"
+            return Outcome(f"{reason} ({self.label})", "failure", reason)
         except process.Flood as error:
             return Outcome(f"{error} ({self.label})\n{output.text}", "failure", str(error))
         text = output.text.rstrip("\n")
         head = f"{_ended(code)}, {monotonic() - started:.1f} s ({self.label})"
-        said = key_line(text, code != 0) or head
-        return Outcome(f"{head}\n{text}", "failure" if code else "success", said)
+        reason = key_line(text, code != 0) or head
+        return Outcome(f"{head}\n{text}", "failure" if code else "success", reason)
 
 
 def command_tool(
@@ -172,11 +172,11 @@ def command_tool(
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ALLOWED if name in os.environ}
+    variables = {name: os.environ[name] for name in ALLOWED if name in os.environ}
     fixed = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     # `python` is the one that runs this, whose directories the container shows.
-    path = f"{Path(sys.prefix) / 'bin'}:{kept.pop('PATH', _PATH)}"
-    return {"PATH": path, "LANG": "C.UTF-8", **kept, **fixed, **more}
+    path = f"{Path(sys.prefix) / 'bin'}:{variables.pop('PATH', _PATH)}"
+    return {"PATH": path, "LANG": "C.UTF-8", **variables, **fixed, **more}
 
 
 def _hearing(ctx: RunContext[Any], output: Output) -> Callable[[bytes], None]:

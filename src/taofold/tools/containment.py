@@ -56,13 +56,13 @@ def stubs(root: Path, names: Sequence[str]) -> Generator[Stubs]:
     Raises:
         OSError: a name cannot be had, or is a link, over which nothing can be mounted.
     """
-    made = Stubs()
+    held_stubs = Stubs()
     with ExitStack() as held:
         for name in names:
             fd = _held(root, root / name)
             if fd >= 0:
-                held.callback(_release, root / name, fd, made)
-        yield made
+                held.callback(_release, root / name, fd, held_stubs)
+        yield held_stubs
 
 
 def covers(root: Path, protected: Sequence[str], hidden: Sequence[str]) -> list[str]:
@@ -76,21 +76,21 @@ def covers(root: Path, protected: Sequence[str], hidden: Sequence[str]) -> list[
     """
     if not protected and not hidden:
         return []
-    found: list[list[str]] = []
+    mounts: list[list[str]] = []
     todo = [(str(root), False)]
     while todo:
         folder, frozen = todo.pop()
         if not os.access(folder, os.R_OK | os.X_OK):
-            found.append(_emptied(folder))
+            mounts.append(_emptied(folder))
         else:
             with suppress(FileNotFoundError):  # removed meanwhile
                 for entry in _entries(folder):
                     cover, inner = _cover(entry, frozen, protected, hidden)
-                    found += [cover] if cover else []
+                    mounts += [cover] if cover else []
                     todo += [] if inner is None else [(entry.path, inner)]
-        if len(found) > MOST:
+        if len(mounts) > MOST:
             raise OSError(errno.E2BIG, f"more than {MOST} names to protect in the work root")
-    return [option for cover in found for option in cover]
+    return [option for cover in mounts for option in cover]
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
@@ -130,10 +130,10 @@ def _held(root: Path, path: Path) -> int:
                 return -1
             raise
         with suppress(FileNotFoundError):  # somebody's, removed meanwhile
-            found = path.lstat()
-            if stat.S_ISLNK(found.st_mode):
+            status = path.lstat()
+            if stat.S_ISLNK(status.st_mode):
                 raise OSError(errno.ELOOP, f"{str(path)!r} is a link and cannot be protected")
-            if not _is_stub(found):
+            if not _is_stub(status):
                 return -1
             fd = os.open(path, _OPEN)
             fcntl.flock(fd, fcntl.LOCK_SH)
@@ -223,10 +223,10 @@ class Containment:
             OSError: they cannot be kept out of its reach; or, when the context is left, the
                 command was killed before it began, because its network could not be made.
         """
-        with stubs(self.root, (*self.protected, *self.hidden)) as made:
+        with stubs(self.root, (*self.protected, *self.hidden)) as held_stubs:
             more = await WORKERS.run(covers, self.root, self.protected, self.hidden)
             around = self._connected if self.network and not self.shares else _alone
-            async with around(made) as (options, prefix, inherited):
+            async with around(held_stubs) as (options, prefix, inherited):
                 yield self.wrap([*prefix, *command], folder, [*more, *also, *options]), inherited
 
     @property
@@ -269,8 +269,8 @@ class Containment:
         for path in self.readable:
             # After the root: what lies inside it, such as .venv, must not become writable.
             options += [] if path in around else _shown(str(path))
-        for place in (self.root, *self.readable):
-            options += _reserved(place, self.hidden if place == self.root else ())
+        for folder in (self.root, *self.readable):
+            options += _reserved(folder, self.hidden if folder == self.root else ())
         return options
 
 

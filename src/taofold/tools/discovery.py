@@ -70,8 +70,8 @@ def discover(
     faults: list[Fault] = []
     hidden: list[str] = []
     taken: dict[str, tuple[Tool, Path]] = {}
-    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    for path in _files(given, recursive, faults):
+    sources = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    for path in _files(sources, recursive, faults):
         module = _load(path, faults)
         if module is None:
             continue
@@ -80,31 +80,31 @@ def discover(
                 first = taken[tool.name][1]
                 hidden.append(f"tool {tool.name!r} of {path} is ignored: {first} defines it too")
                 continue
-            kept = tool if trusted else replace(tool, tier=max(tool.tier, Tier.CARD))
-            taken[tool.name] = (kept, path)
+            governed = tool if trusted else replace(tool, tier=max(tool.tier, Tier.CARD))
+            taken[tool.name] = (governed, path)
     tools = Toolset(tool for tool, _ in taken.values())
     return Discovery(tools, tuple(faults), tuple(hidden))
 
 
 def discovered(paths: str | Path | Iterable[str | Path], *, recursive: bool = True) -> Toolset:
     """The tools of `discover`; what could not be used is a `DiscoveryWarning` each."""
-    found = discover(paths, recursive=recursive)
-    for problem in (*map(str, found.faults), *found.warnings):
+    discovery = discover(paths, recursive=recursive)
+    for problem in (*map(str, discovery.faults), *discovery.warnings):
         warnings.warn(problem, DiscoveryWarning, stacklevel=2)
-    return found.tools
+    return discovery.tools
 
 
 def _files(paths: Iterable[str | Path], recursive: bool, faults: list[Fault]) -> list[Path]:
-    found: set[Path] = set()
-    for given in paths:
-        path = Path(given)
+    files: set[Path] = set()
+    for source in paths:
+        path = Path(source)
         if path.is_dir():
-            found.update(file.resolve() for file in _within(path, recursive))
+            files.update(file.resolve() for file in _within(path, recursive))
         elif path.is_file():
-            found.add(path.resolve())
+            files.add(path.resolve())
         else:
             faults.append(Fault(path, "there is no such file or directory"))
-    return sorted(found)
+    return sorted(files)
 
 
 def _within(root: Path, recursive: bool) -> Iterator[Path]:
@@ -158,8 +158,8 @@ def _tools_of(module: ModuleType, path: Path, faults: list[Fault]) -> Iterator[T
 def _bare(function: FunctionType, name: str, path: Path, faults: list[Fault]) -> Tool | None:
     names = list(inspect.signature(function).parameters)
     if names[:2] != ["state", "args"]:
-        shown = f"({', '.join(names)})"
-        reason = f"its parameters are {shown}, not (state, args); decorate it with @tool, or "
+        signature = f"({', '.join(names)})"
+        reason = f"its parameters are {signature}, not (state, args); decorate it with @tool, or "
         faults.append(Fault(path, reason + "start its name with '_' if it is no tool", name))
         return None
     try:

@@ -95,19 +95,21 @@ class Reading:
         last = min(end, len(lines)) if end else len(lines)
         if last < start:
             raise ValueError(f"end={end} is before start={start}")
-        shown, last = _within_budget(lines, start, last)
+        excerpt, last = _within_budget(lines, start, last)
         head = f"{path}: lines {start}-{last} of {len(lines)}{_peculiar(text)}"
         more = f"\n… continue with start={last + 1}" if last < min(end or last, len(lines)) else ""
         if not end and last < len(lines):
             more = f"\n… {len(lines) - last} more lines; continue with start={last + 1}"
-        return Outcome(f"{head}\n{shown}{more}", extraction=head)
+        return Outcome(f"{head}\n{excerpt}{more}", extraction=head)
 
     def _medium(self, path: str, raw: bytes) -> Outcome:
         try:
-            found = showing([Attachment(data=raw, name=path.rpartition("/")[2])])
+            attached = showing([Attachment(data=raw, name=path.rpartition("/")[2])])
         except ConfigError as error:
             raise ValueError(str(error)) from error
-        return Outcome(found.text, extraction=found.text, parts=found.parts, blobs=found.blobs)
+        return Outcome(
+            attached.text, extraction=attached.text, parts=attached.parts, blobs=attached.blobs
+        )
 
     def search(
         self,
@@ -134,11 +136,11 @@ class Reading:
         files = list(self._texts(path, glob, skipped))
         if regex:
             texts = [content for _, content in files]
-            found = matching(pattern, texts, ignore_case=ignore_case, most=limit + 1)
+            hits_by_file = matching(pattern, texts, ignore_case=ignore_case, most=limit + 1)
         else:
-            found = [_literal(pattern, content, ignore_case) for _, content in files]
+            hits_by_file = [_literal(pattern, content, ignore_case) for _, content in files]
         hits: list[str] = []
-        for (name, content), indexes in zip(files, found, strict=True):
+        for (name, content), indexes in zip(files, hits_by_file, strict=True):
             lines = content.split("\n") if indexes else []
             hits += [f"{name}:{i + 1}: {clip(lines[i].strip(), 300)}" for i in indexes]
         return _report(hits, limit, len(files), skipped)
@@ -168,8 +170,8 @@ class Reading:
                 raise ValueError(f"there is no {path!r}")
             if entry.kind == "file":
                 return [entry.path]
-        found = capped(walk(self.jail, parts, 64))
-        return [e.path for e in found if e.kind == "file" and fits(e.path, glob)]
+        entries = capped(walk(self.jail, parts, 64))
+        return [e.path for e in entries if e.kind == "file" and fits(e.path, glob)]
 
 
 def _shown(entry: Entry) -> str:
@@ -181,9 +183,9 @@ def _shown(entry: Entry) -> str:
 
 
 def _peculiar(text: Text) -> str:
-    said = [] if text.newline == "\n" else ["CRLF line ends"]
-    said += [] if text.exact else ["not valid UTF-8: shown approximately"]
-    return f" ({', '.join(said)})" if said else ""
+    remarks = [] if text.newline == "\n" else ["CRLF line ends"]
+    remarks += [] if text.exact else ["not valid UTF-8: shown approximately"]
+    return f" ({', '.join(remarks)})" if remarks else ""
 
 
 def _within_budget(lines: list[str], start: int, last: int) -> tuple[str, int]:
@@ -208,11 +210,11 @@ def _literal(pattern: str, content: str, ignore_case: bool) -> list[int]:
 def _report(hits: list[str], limit: int, files: int, skipped: list[str]) -> Outcome:
     note = f"\n(not searched: {', '.join(skipped[:5])})" if skipped else ""
     if not hits:
-        said = f"no line matches in {files} files"
-        return Outcome(said + note, extraction=said)
+        summary = f"no line matches in {files} files"
+        return Outcome(summary + note, extraction=summary)
     more = f"\n… more than {limit} hits; narrow it with path or glob" if len(hits) > limit else ""
-    shown = hits[:limit]
-    return Outcome("\n".join(shown) + more + note, extraction=shown[0])
+    first_hits = hits[:limit]
+    return Outcome("\n".join(first_hits) + more + note, extraction=first_hits[0])
 
 
 MOST_DIFF: Final = 60
@@ -240,10 +242,10 @@ class Editing:
             return Outcome(f"{path} already has this content", extraction=f"{path} is unchanged")
         created = self.jail.write(path, raw)
         count = len(Text(content).lines)
-        said = f"{'created' if created else 'replaced'} {path}: {count} lines, {len(raw)} bytes"
+        summary = f"{'created' if created else 'replaced'} {path}: {count} lines, {len(raw)} bytes"
         if before is None:
-            return Outcome(said, extraction=said)
-        return Outcome(f"{said}\n{_diff(before.content, content, path)}", extraction=said)
+            return Outcome(summary, extraction=summary)
+        return Outcome(f"{summary}\n{_diff(before.content, content, path)}", extraction=summary)
 
     def edit_file(
         self,
@@ -263,12 +265,12 @@ class Editing:
         """
         text = self._text(path)
         if ctx.effect_id and self.jail.mark(path) == ctx.effect_id:
-            said = f"edited {path}: it was done before the interruption, and not again"
-            return Outcome(said, extraction=said)
+            summary = f"edited {path}: it was done before the interruption, and not again"
+            return Outcome(summary, extraction=summary)
         after, count = _edited(text, path, old, new, all)
         self.jail.write(path, text.encoded(after), ctx.effect_id)
-        said = f"edited {path}: {count} occurrence{'s' if count > 1 else ''} replaced"
-        return Outcome(f"{said}\n{_diff(text.content, after, path)}", extraction=said)
+        summary = f"edited {path}: {count} occurrence{'s' if count > 1 else ''} replaced"
+        return Outcome(f"{summary}\n{_diff(text.content, after, path)}", extraction=summary)
 
     def preview_write(self, parameters: dict[str, Any]) -> str:
         """The difference that `write_file` would make."""
@@ -327,7 +329,7 @@ def _edited(text: Text, path: str, old: str, new: str, every: bool) -> tuple[str
     if not places:
         raise ValueError(f"old is not in {path!r}: nothing was changed. {_nearest(text, old, new)}")
     if len(places) > 1 and not every:
-        lines = ", ".join(str(_line(content, place)) for place in places[:10])
+        lines = ", ".join(str(_line(content, offset)) for offset in places[:10])
         raise ValueError(
             f"old occurs {len(places)} times in {path!r}, at lines {lines}: nothing was changed. "
             "Add surrounding lines so that it is unique, or set all to true"
@@ -353,14 +355,14 @@ def _nearest(text: Text, old: str, new: str) -> str:
     if new.strip() and new in text.content:
         return f"The new text is there, at line {_line(text.content, text.content.index(new))}"
     lines = text.lines
-    wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")
+    first_line = next((line.strip() for line in old.split("\n") if line.strip()), "")
     stripped = [line.strip() for line in lines]
     size = old.strip("\n").count("\n") + 1
-    if wanted in stripped:
-        at = stripped.index(wanted)
+    if first_line in stripped:
+        at = stripped.index(first_line)
         why = "Only white space or a later line differs"
     else:
-        near = get_close_matches(wanted, stripped[:5000], 1, 0.6) if wanted else []
+        near = get_close_matches(first_line, stripped[:5000], 1, 0.6) if first_line else []
         if not near:
             return "Nothing similar is there; read the file first"
         at, why = stripped.index(near[0]), "The nearest text is"

@@ -97,7 +97,7 @@ class Jail:
         if folded & set(self.hidden) or reserved.holds(self.root, self.root.joinpath(*parts)):
             raise Outside(f"{path!r} belongs to the runtime and cannot be used")
         inner = "/".join(parts)
-        if write and any([(inner + "/").startswith(f"{place}/") for place in self.frozen]):
+        if write and any([(inner + "/").startswith(f"{prefix}/") for prefix in self.frozen]):
             raise Outside(f"{path!r} is read-only: this program itself runs from there")
         if write and folded & set(self.protected):
             raise Outside(f"{path!r} is read-only: {', '.join(self.protected)} is protected")
@@ -171,15 +171,15 @@ class Jail:
 
     def entries(self, parts: tuple[str, ...]) -> list[Entry]:
         """What a directory holds, sorted by name, without what is hidden."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         with self.directory(parts) as folder:
             for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a descriptor has no Path
                 inner = self.root.joinpath(*parts, name)
                 if name.casefold() in self.hidden or reserved.holds(self.root, inner):
                     continue
                 with suppress(FileNotFoundError):
-                    found.append(_entry(folder, name, "/".join((*parts, name))))
-        return found
+                    entries.append(_entry(folder, name, "/".join((*parts, name))))
+        return entries
 
     def _file_parts(self, path: str, *, write: bool = False) -> tuple[str, ...]:
         parts = self.parts(path, write=write)
@@ -252,12 +252,12 @@ def _refused(folder: int, name: str, path: str, error: OSError) -> Outside:
 
 
 def _entry(folder: int, name: str, path: str) -> Entry:
-    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    if stat.S_ISDIR(found.st_mode):
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISDIR(status.st_mode):
         return Entry(path, "directory")
-    if stat.S_ISREG(found.st_mode):
-        return Entry(path, "file", found.st_size)
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISREG(status.st_mode):
+        return Entry(path, "file", status.st_size)
+    if stat.S_ISLNK(status.st_mode):
         return Entry(path, "link", target=os.readlink(name, dir_fd=folder))
     return Entry(path, "other")
 

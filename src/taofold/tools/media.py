@@ -87,8 +87,8 @@ class Attachment:
         Raises:
             ConfigError: the file cannot be read, is too large, damaged, or of another kind.
         """
-        given = [bool(self.path), self.data is not None, bool(self.url)]
-        if sum(given) != 1:
+        sources = [bool(self.path), self.data is not None, bool(self.url)]
+        if sum(sources) != 1:
             raise ConfigError(f"{self!r}: give a path, data= or url=, one of them")
         name = self.name or (Path(self.path).name if self.path else "")
         if self.url:
@@ -99,10 +99,10 @@ class Attachment:
                 f"{self!r} has {len(data) / 1e6:.1f} MB: no provider takes more than "
                 f"{LARGEST / 1e6:.1f} MB in a request; give a part of it, or an address (url=)"
             )
-        found = media_type_of(data)
-        if not found and self.kind in (None, "document") and (text := _text(data)) is not None:
+        detected = media_type_of(data)
+        if not detected and self.kind in (None, "document") and (text := _text(data)) is not None:
             return TextPart(f"[file {name}]\n{text}" if name else text)
-        media_type = found or self.media_type or "application/octet-stream"
+        media_type = detected or self.media_type or "application/octet-stream"
         self._check(media_type, data)
         if self.longest_side and media_type.startswith("image/"):
             data, media_type = scaled(data, media_type, self.longest_side)
@@ -211,12 +211,12 @@ def showing(said: Iterable[Shown]) -> Showing:
     """
     parts: list[TextPart | MediaPart] = []
     blobs: dict[str, bytes] = {}
-    for one in said:
-        match one:
+    for attachment in said:
+        match attachment:
             case str():
-                parts.append(TextPart(one))
+                parts.append(TextPart(attachment))
             case Attachment():
-                loaded = one.load()
+                loaded = attachment.load()
                 if isinstance(loaded, Loaded):
                     parts.append(loaded.part)
                     if loaded.data:
@@ -224,7 +224,7 @@ def showing(said: Iterable[Shown]) -> Showing:
                 else:
                     parts.append(loaded)
             case TextPart() | MediaPart():
-                parts.append(one)
+                parts.append(attachment)
     return Showing(tuple(parts), blobs)
 
 
@@ -310,11 +310,11 @@ def scaled(data: bytes, media_type: str, longest: int) -> tuple[bytes, str]:
             return data, media_type
         image.thumbnail((longest, longest))
         written = BytesIO()
-        kept = image.format if image.format in ("PNG", "JPEG", "WEBP") else "PNG"
-        image.save(written, kept)
+        file_format = image.format if image.format in ("PNG", "JPEG", "WEBP") else "PNG"
+        image.save(written, file_format)
     except Exception as error:
         raise ConfigError(f"the image cannot be scaled: {error}") from error
-    return written.getvalue(), f"image/{kept.lower()}"
+    return written.getvalue(), f"image/{file_format.lower()}"
 
 
 def pictured(value: Any) -> bytes | None:

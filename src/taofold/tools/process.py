@@ -200,9 +200,9 @@ class Output:
         if not self._dropped:
             return plain(self._head + self._tail)
         errors = "".join(f"\n{line}" for line in self._errors)
-        said = f"\n… {self._dropped:,} characters left out"
-        said += f"; error lines among them:{errors}\n…\n" if errors else " …\n"
-        return plain(self._head + said + self._tail)
+        notice = f"\n… {self._dropped:,} characters left out"
+        notice += f"; error lines among them:{errors}\n…\n" if errors else " …\n"
+        return plain(self._head + notice + self._tail)
 
 
 def plain(text: str) -> str:

@@ -59,8 +59,8 @@ def outcome_of(value: object) -> Outcome:
     if isinstance(plain, dict):
         mapping = cast("dict[str, JSON]", plain)
         if mapping.get("success") is False:
-            said = mapping.get("error") or mapping.get("message") or "the tool reports no success"
-            return Outcome(mapping, "failure", extraction=_line(said))
+            reason = mapping.get("error") or mapping.get("message") or "the tool reports no success"
+            return Outcome(mapping, "failure", extraction=_line(reason))
     return Outcome(plain)
 
 
@@ -70,30 +70,32 @@ def shown(said: Sequence[Shown]) -> Outcome:
     A file that cannot be shown makes it partial: what the tool did, it has done.
     """
     try:
-        found = showing(said)
+        attached = showing(said)
     except ConfigError as error:
         return Outcome(f"the tool returned what cannot be shown: {error}", "partial")
-    return Outcome(found.text, parts=found.parts if found.media else (), blobs=found.blobs)
+    return Outcome(
+        attached.text, parts=attached.parts if attached.media else (), blobs=attached.blobs
+    )
 
 
 def _shown(value: object) -> list[Shown] | None:
     """What of a returned value is to be seen, in order; None if it holds no media."""
-    one = _medium(value)
-    if one is not None:
-        return [one]
+    medium = _medium(value)
+    if medium is not None:
+        return [medium]
     if not isinstance(value, (list, tuple)):
         return None
     items = cast("Sequence[object]", value)
     media = [_medium(item) for item in items]
-    if not any([one is not None for one in media]):
+    if not any([medium is not None for medium in media]):
         return None
-    found: list[Shown] = []
-    for item, one in zip(items, media, strict=True):
-        if one is not None:
-            found.append(one)
+    parts: list[Shown] = []
+    for item, medium in zip(items, media, strict=True):
+        if medium is not None:
+            parts.append(medium)
         else:
-            found.append(item if isinstance(item, str) else _written(item))
-    return found
+            parts.append(item if isinstance(item, str) else _written(item))
+    return parts
 
 
 def _medium(value: object) -> Attachment | None:
@@ -113,8 +115,8 @@ def _medium(value: object) -> Attachment | None:
 def _pictured(data: bytes) -> Attachment | None:
     """Bytes that say themselves that they are a picture or a document, and are whole."""
     media_type = media_type_of(data)
-    seen = media_type.startswith("image/") or media_type == "application/pdf"
-    return Attachment(data=data) if seen and not damage(media_type, data) else None
+    visible = media_type.startswith("image/") or media_type == "application/pdf"
+    return Attachment(data=data) if visible and not damage(media_type, data) else None
 
 
 def _written(value: object) -> str:
@@ -165,9 +167,9 @@ class _Walk:
             text = shortened(value, self.room)
             self.room -= len(text)
             return utf8(text)
-        known = _SCALARS.get(type(value))
-        if known is not None:
-            return known(value)
+        scalar = _SCALARS.get(type(value))
+        if scalar is not None:
+            return scalar(value)
         if depth == 0 or self.left < 0:
             return "…"
         if isinstance(value, Mapping):
@@ -206,10 +208,10 @@ class _Walk:
         if isinstance(value, BaseException):
             return _words(value)
         try:
-            known = to_jsonable_python(value, by_alias=False, bytes_mode="base64")
+            plain_value = to_jsonable_python(value, by_alias=False, bytes_mode="base64")
         except Exception:  # noqa: BLE001 - serializers and properties of foreign classes run here
             return _safe_repr(value)
-        return self.plain(known, depth - 1)
+        return self.plain(plain_value, depth - 1)
 
 
 def _checked(said: Outcome) -> Outcome:
@@ -219,9 +221,9 @@ def _checked(said: Outcome) -> Outcome:
     extraction = utf8(str(said.extraction))
     media = None if said.parts else _shown(said.value)
     if media is not None:
-        found = shown(media)
-        status = found.status if said.status == "success" else said.status
-        return replace(found, status=status, extraction=extraction, update=update)
+        pictures = shown(media)
+        status = pictures.status if said.status == "success" else said.status
+        return replace(pictures, status=status, extraction=extraction, update=update)
     value = jsonable(said.value)
     return Outcome(value, said.status, extraction, update, said.parts, said.blobs)
 
@@ -231,10 +233,10 @@ def shortened(text: str, most: int = CHARACTERS) -> str:
     if len(text) <= most:
         return text
     half = max(0, most) // 2
-    said = (
+    description = (
         f"\n… {len(text) - 2 * half:,} of {len(text):,} characters left out: too large a result …\n"
     )
-    return f"{text[:half]}{said}{text[len(text) - half :]}"
+    return f"{text[:half]}{description}{text[len(text) - half :]}"
 
 
 def bulky(value: object) -> bool:

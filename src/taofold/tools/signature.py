@@ -74,18 +74,18 @@ class Signature:
         Raises:
             BadArguments: naming every parameter that is missing, unknown or wrong.
         """
-        given = dict(parameters)
-        for value in given.values():
+        arguments = dict(parameters)
+        for value in arguments.values():
             if type(value) in _CONTAINERS:
                 # The action on record must stay as proposed, whatever the tool does to it.
-                given = deepcopy(given)
+                arguments = deepcopy(arguments)
                 break
         if self.model is not None:
-            return self._modelled(self.model, given)
-        named = given
+            return self._modelled(self.model, arguments)
+        named = arguments
         if self.validate is not None:
             try:
-                named = self.validate(given)
+                named = self.validate(arguments)
             except ValidationError as error:
                 raise BadArguments(explain(error, self.schema)) from None
         if self.style != "typed":
@@ -97,9 +97,9 @@ class Signature:
         return first, named
 
     def _modelled(self, model: type[BaseModel], given: dict[str, Any]) -> Arguments:
-        mine = {name: given.pop(name) for name in list(given) if name in self.model_fields}
+        fields = {name: given.pop(name) for name in list(given) if name in self.model_fields}
         if self.validate is None and model.model_config.get("extra") == "allow":
-            mine, given = mine | given, {}
+            fields, given = fields | given, {}
         faults: list[str] = []
         named: dict[str, Any] = {}
         try:
@@ -110,7 +110,7 @@ class Signature:
         except ValidationError as error:
             faults += explain(error, self.schema)
         try:
-            built = model.model_validate(mine)
+            built = model.model_validate(fields)
         except ValidationError as error:
             raise BadArguments(faults + explain(error, self.schema)) from None
         if faults:
@@ -163,12 +163,12 @@ def read(text: str | None) -> Docstring:
     except ParseError:
         return Docstring(clean)
     parts = (parsed.short_description, parsed.long_description)
-    said = {
+    documented = {
         parameter.arg_name.lstrip("*"): " ".join(parameter.description.split())
         for parameter in parsed.params
         if parameter.description
     }
-    return Docstring("\n\n".join(part.strip() for part in parts if part), said)
+    return Docstring("\n\n".join(part.strip() for part in parts if part), documented)
 
 
 _NONE: Final = inspect.Parameter.empty
@@ -319,10 +319,10 @@ def _flattened(
 
 
 def _names(model: type[BaseModel]) -> frozenset[str]:
-    said = set(_json_schema(TypeAdapter(model)).get("properties", ()))
+    properties = set(_json_schema(TypeAdapter(model)).get("properties", ()))
     config = model.model_config
     by_name = config.get("validate_by_name") or config.get("populate_by_name")
-    return frozenset(said | set(model.model_fields) if by_name else said)
+    return frozenset(properties | set(model.model_fields) if by_name else properties)
 
 
 def _compiled(
@@ -335,8 +335,8 @@ def _compiled(
         adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(record)
         schema = tidy(_json_schema(adapter))
     except (PydanticUserError, TypeError) as error:
-        said = str(error).partition("\n")[0]
-        raise ConfigError(f"a model cannot write one of its parameters: {said}") from error
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"a model cannot write one of its parameters: {reason}") from error
     schema.setdefault("properties", {})
     return adapter.validator.validate_python, schema
 

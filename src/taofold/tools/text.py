@@ -36,8 +36,8 @@ class Text:
 
     def encoded(self, content: str) -> bytes:
         """`content` as this file would be written."""
-        said = content.replace("\n", self.newline).encode()
-        return b"\xef\xbb\xbf" + said if self.bom else said
+        encoded = content.replace("\n", self.newline).encode()
+        return b"\xef\xbb\xbf" + encoded if self.bom else encoded
 
 
 def is_binary(raw: bytes) -> bool:
@@ -120,9 +120,9 @@ def _child() -> None:
     hits: Hits = []
     left: int = most
     for text in texts:
-        found = [i for i, line in enumerate(text.split("\n")) if left > 0 and search(line)]
-        hits.append(found[:left])
-        left -= len(found)
+        matches = [i for i, line in enumerate(text.split("\n")) if left > 0 and search(line)]
+        hits.append(matches[:left])
+        left -= len(matches)
     sys.stdout.write(json.dumps(hits))
 
 

@@ -203,10 +203,10 @@ class Bound:
         if tool.extract is None or outcome.extraction:
             return outcome
         try:
-            said = utf8(str(tool.extract(value)))
+            extraction = utf8(str(tool.extract(value)))
         except Exception:  # noqa: BLE001 - the work is done; a missing extraction must not undo it
             return outcome
-        return Outcome(outcome.value, outcome.status, said, outcome.update)
+        return Outcome(outcome.value, outcome.status, extraction, outcome.update)
 
 
 def _check_limits(tool: Tool) -> None:
@@ -240,10 +240,10 @@ def check_tier(tier: int, name: str) -> Tier:
 def _digest(tool: Tool) -> str:
     facts = (tool.name, tool.description, tool.schema, int(tool.tier), tool.effect, tool.role)
     try:
-        said = msgspec.json.encode(facts, order="sorted")
+        encoded = msgspec.json.encode(facts, order="sorted")
     except (TypeError, ValueError) as error:
         raise ConfigError(f"tool {tool.name!r}: its schema is not JSON ({error})") from error
-    return blake2b(said, digest_size=8).hexdigest()
+    return blake2b(encoded, digest_size=8).hexdigest()
 
 
 def _seconds(wish: Any, longest: float) -> float:
@@ -272,8 +272,8 @@ def reader_of(thing: object) -> "Callable[[object], Tool] | None":
     for shape in SHAPES:
         if all(hasattr(thing, name) for name in shape.attributes):
             module, _, name = shape.reader.partition(":")
-            found = getattr(importlib.import_module(module), name)
-            return cast("Callable[[object], Tool]", found)
+            convert = getattr(importlib.import_module(module), name)
+            return cast("Callable[[object], Tool]", convert)
     return None
 
 
@@ -478,8 +478,8 @@ def _doc(thing: Callable[..., Any]) -> str:
     if _foreign(thing):
         return thing.description
     function: Any = thing.function if isinstance(thing, Tool) else thing
-    said = inspect.cleandoc(doc_of(function)).strip()
-    return thing.description if isinstance(thing, Tool) and not said else said
+    documentation = inspect.cleandoc(doc_of(function)).strip()
+    return thing.description if isinstance(thing, Tool) and not documentation else documentation
 
 
 def _signature(thing: Callable[..., Any]) -> str:

@@ -62,9 +62,9 @@ class Toolset(Mapping[str, Tool]):
             return Toolset(tool for tool in self.values() if keep(tool))
         if isinstance(keep, str):
             raise ConfigError(f"filtered() takes several names, not the text {keep!r}")
-        wanted = set(keep)
-        self._known(wanted)
-        return Toolset(tool for name, tool in self.items() if name in wanted)
+        names = set(keep)
+        self._known(names)
+        return Toolset(tool for name, tool in self.items() if name in names)
 
     def prefixed(self, prefix: str) -> "Toolset":
         """Every name with `prefix` before it, as in `git_` or `git.`."""

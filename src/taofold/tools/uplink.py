@@ -127,7 +127,7 @@ def pasta(program: str, pid: int, owner: str) -> Helper:
     """
     exit_in, exit_out = os.pipe()
     with scratch("net") as folder:
-        told = folder / "pid"
+        pid_file = folder / "pid"
         try:
             process = subprocess.Popen(
                 [
@@ -137,7 +137,7 @@ def pasta(program: str, pid: int, owner: str) -> Helper:
                     "-t", "none", "-u", "none", "-T", "none", "-U", "none",
                     # Root needs no other namespace, and pasta gives up what would let it open one.
                     *(["--runas", "0"] if os.geteuid() == 0 else ["--userns", owner]),
-                    "--pid", str(told), str(pid),
+                    "--pid", str(pid_file), str(pid),
                 ],
                 stdin=exit_in, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
@@ -148,7 +148,9 @@ def pasta(program: str, pid: int, owner: str) -> Helper:
             os.close(exit_in)
         helper = Helper(process, lambda: os.close(exit_out))
         until = monotonic() + _START_SECONDS
-        while not (told.exists() and told.stat().st_size):  # written when the network is there
+        while not (
+            pid_file.exists() and pid_file.stat().st_size
+        ):  # written when the network is there
             if process.poll() is not None or monotonic() > until:
                 helper.end()
                 raise OSError("pasta did not come up")
@@ -242,8 +244,8 @@ def _readable(seconds: float | None, *descriptors: int) -> set[int]:
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    found = poll.poll(None if seconds is None else seconds * 1000)
-    return {descriptor for descriptor, _ in found}
+    events = poll.poll(None if seconds is None else seconds * 1000)
+    return {descriptor for descriptor, _ in events}
 
 
 def uplink(outside: Path) -> Uplink:
@@ -294,13 +296,13 @@ def _tried(link: Uplink) -> bool:
             waiting = Thread(target=link.connect)
             waiting.start()
             try:
-                said, _ = process.communicate(timeout=_START_SECONDS)
+                output, _ = process.communicate(timeout=_START_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-                said = b""
+                output = b""
             link.interrupt()
             waiting.join()
-        return not link.fault and said.count(b"\n") > 1
+        return not link.fault and output.count(b"\n") > 1
     except OSError:
         return False
     finally:

@@ -152,7 +152,9 @@ def _react(call: Call[ReactKeys]) -> Strategy[Done]:
     offers = offered(call.task, keys.tools)
     ended = yield from _think(call, inner, "reason.dspy.react", keys, offers=offers, steps=steps,
                               output=output, goal=keys.goal or _whole(inputs))  # fmt: skip
-    done = [one for one in ended.trace.steps if one["action"] not in ("reason.dspy.react", FINISH)]
+    done = [
+        step for step in ended.trace.steps if step["action"] not in ("reason.dspy.react", FINISH)
+    ]
     value = {
         "steps": done,
         "final_answer": ended.output,
@@ -206,30 +208,30 @@ def _signature(keys: Any) -> Signature:
 
 def _kept(call: Call[Any]) -> Mapping[str, Any]:
     """The compiled programs in the flow's state, as they were exported."""
-    found: Any = call.task.data.get(COMPILED)
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+    programs: Any = call.task.data.get(COMPILED)
+    return cast("Mapping[str, Any]", programs) if isinstance(programs, Mapping) else {}
 
 
 def _program(call: Call[Any], keys: Common) -> Program | None:
-    given = keys.program
+    source = keys.program
     if keys.compiled_key:
-        if given is not None:
+        if source is not None:
             raise Unusable("give either 'program' or 'compiled_key'")
-        given = _found(call, keys.compiled_key)
-    if given is None:
+        source = _found(call, keys.compiled_key)
+    if source is None:
         return None
     try:
-        return imported(given)
+        return imported(source)
     except ConfigError as error:
         raise Unusable(str(error)) from None
 
 
 def _found(call: Call[Any], key: str) -> Any:
-    kept = _kept(call)
-    if key not in kept:
-        there = ", ".join(kept) or "none"
+    stored = _kept(call)
+    if key not in stored:
+        there = ", ".join(stored) or "none"
         raise Unusable(f"compiled_key: nothing is compiled as {key!r}; there are: {there}")
-    return kept[key]
+    return stored[key]
 
 
 def _inputs(keys: Common, own: Signature, text: str, name: str) -> Mapping[str, Any]:
@@ -282,8 +284,8 @@ def _compile(name: str, better: bool, call: Call[CompileKeys]) -> Strategy[Done]
         "dspy_module": NAMES[program.module],
         **_trace(ended),
     }
-    kept = {**_kept(call), key: ended.output}
-    return Done(value, state={COMPILED: kept, **_trace(ended)})
+    stored = {**_kept(call), key: ended.output}
+    return Done(value, state={COMPILED: stored, **_trace(ended)})
 
 
 def _export(call: Call[ExportKeys]) -> Strategy[Done]:
@@ -304,7 +306,7 @@ def _import(call: Call[ImportKeys]) -> Strategy[Done]:
 
 def _list(call: Call[ListKeys]) -> Strategy[Done]:
     yield from ()
-    return Done([_row(key, imported(one)) for key, one in _kept(call).items()])
+    return Done([_row(key, imported(raw)) for key, raw in _kept(call).items()])
 
 
 def _row(key: str, program: Program) -> dict[str, Any]:
@@ -314,7 +316,7 @@ def _row(key: str, program: Program) -> dict[str, Any]:
         "signature": str(program.signature),
         "module": program.module,
         "teleprompter": program.teleprompter,
-        "demos": sum([len(one.demos) for one in program.predictors]),
+        "demos": sum([len(predictor.demos) for predictor in program.predictors]),
         "scores": program.scores,
     }
 

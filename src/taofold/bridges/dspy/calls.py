@@ -60,13 +60,13 @@ async def cot(
     """
     own, compiled = _given(signature, program)
     kind = compiled.module if compiled else module
-    given = _named(own, inputs)
+    data = _named(own, inputs)
     strategy: Callable[[Task], Strategy[Any]]
     if missing():
-        strategy = Compiled(program=compiled or plain(own, kind), inputs=given)
+        strategy = Compiled(program=compiled or plain(own, kind), inputs=data)
     else:
         whole = own if compiled else signature
-        strategy = Through(signature=whole, module=kind, program=compiled, inputs=given,
+        strategy = Through(signature=whole, module=kind, program=compiled, inputs=data,
                            adapter=adapter)  # fmt: skip
     return await _run("dspy.cot", strategy, str(inputs), model, Limits(), options)
 
@@ -86,15 +86,15 @@ async def react(
         ConfigError: the signature is none, or the program is not whole.
     """
     own, compiled = _given(signature, program)
-    given = _named(own, inputs)
+    data = _named(own, inputs)
     strategy: Callable[[Task], Strategy[Any]] = native_react
     output = Any
     if not missing():
         whole = own if compiled else signature
-        strategy = Through(signature=whole, module="react", program=compiled, inputs=given,
+        strategy = Through(signature=whole, module="react", program=compiled, inputs=data,
                            steps=max_steps)  # fmt: skip
     elif compiled is not None:
-        strategy = Compiled(program=compiled, inputs=given, steps=max_steps)
+        strategy = Compiled(program=compiled, inputs=data, steps=max_steps)
     else:
         output = answer_type(own)
     limits = Limits(steps=max_steps + 2)
@@ -170,12 +170,12 @@ async def optimize(
 
 def list_compiled(records: Iterable[Record]) -> dict[str, Program]:
     """The programs that a run compiled or imported, by key: the last of each."""
-    found: dict[str, Program] = {}
+    programs: dict[str, Program] = {}
     for record in live(tuple(records)):
         event = record.event
         if isinstance(event, Noted) and event.kind == COMPILED:
-            found[str(event.data["key"])] = imported(event.data["program"])
-    return found
+            programs[str(event.data["key"])] = imported(event.data["program"])
+    return programs
 
 
 def _given(
@@ -205,10 +205,12 @@ async def _run(
     output: Any = Any,
     resume: str = "",
 ) -> Reasoned[Any]:
-    given = cast("dict[str, Any]", dict(options))
-    at_run = {key: given.pop(key) for key in _AT_RUN if key in given}
-    given.setdefault("limits", limits)
-    agent: Agent[Any, Any] = Agent(model, name=name, output=output, strategy=strategy, **given)
+    agent_options = cast("dict[str, Any]", dict(options))
+    at_run = {key: agent_options.pop(key) for key in _AT_RUN if key in agent_options}
+    agent_options.setdefault("limits", limits)
+    agent: Agent[Any, Any] = Agent(
+        model, name=name, output=output, strategy=strategy, **agent_options
+    )
     if not resume:
         return Reasoned(await agent.run(goal, **at_run))
     at_run.pop("run_id", None)

@@ -66,12 +66,12 @@ def metric_of(named: str | Metric, signature: Signature) -> Judge:
         compare = NAMED[named]
         return lambda case, made, **_: _all(compare, names, case, made)
     if not is_name(named):
-        known = ", ".join([*NAMED, "module:function"])
-        raise ConfigError(f"unknown metric {named!r}; known: {known}", path="metric")
-    found: Any = load(named, Path.cwd())
-    if not callable(found):
+        choices = ", ".join([*NAMED, "module:function"])
+        raise ConfigError(f"unknown metric {named!r}; known: {choices}", path="metric")
+    loaded: Any = load(named, Path.cwd())
+    if not callable(loaded):
         raise ConfigError(f"{named!r} is no function", path="metric")
-    return _scored(found)
+    return _scored(loaded)
 
 
 def _scored(metric: Metric) -> Judge:
@@ -89,9 +89,9 @@ def _taken(metric: Metric) -> frozenset[str]:
         parameters = inspect.signature(metric).parameters.values()
     except (TypeError, ValueError):
         return frozenset()
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         return frozenset(_ADDED)
-    return frozenset([one.name for one in parameters if one.name in _ADDED])
+    return frozenset([parameter.name for parameter in parameters if parameter.name in _ADDED])
 
 
 def read_score(given: Any) -> Score:
@@ -103,10 +103,10 @@ def read_score(given: Any) -> Score:
     if isinstance(given, tuple) and len(given) == 2:
         return Score(read_score(given[0]).value, str(given[1]))
     if not isinstance(given, bool | int | float):
-        said = getattr(given, "score", None)
-        if not isinstance(said, bool | int | float):
+        score = getattr(given, "score", None)
+        if not isinstance(score, bool | int | float):
             raise ConfigError(f"a metric returns a number, not {given!r}", path="metric")
-        return Score(float(said), str(getattr(given, "feedback", "") or ""))
+        return Score(float(score), str(getattr(given, "feedback", "") or ""))
     if given != given:  # NaN
         raise ConfigError("a metric returned NaN", path="metric")
     return Score(float(given))
@@ -203,9 +203,9 @@ class Teleprompter:
     def measured(self, compiled: Any) -> float | None:
         """The score of the program that it chose, from 0 to 1, if it kept one."""
         score: Any = None
-        kept: Any = getattr(compiled, "candidate_programs", None)
-        if isinstance(kept, list) and kept and isinstance(kept[0], dict):
-            score = kept[0].get("score")
+        candidates: Any = getattr(compiled, "candidate_programs", None)
+        if isinstance(candidates, list) and candidates and isinstance(candidates[0], dict):
+            score = candidates[0].get("score")
         elif (results := getattr(compiled, "detailed_results", None)) is not None:
             score = max(results.val_aggregate_scores, default=None)
         if self.name == "MIPROv2":
@@ -227,12 +227,14 @@ def teleprompter_of(library: Any, named: str | Factory) -> Teleprompter:
     if is_name(named):
         return Teleprompter(load(named, Path.cwd()), named)
     name = "MIPROv2" if named == "MIPRO" else named
-    known = ", ".join([*KNOWN, "module:Class"])
+    choices = ", ".join([*KNOWN, "module:Class"])
     places = (library, getattr(library, "teleprompt", None))
-    found = next((one for place in places if (one := getattr(place, name, None))), None)
-    if not inspect.isclass(found) or not callable(getattr(found, "compile", None)):
-        raise ConfigError(f"unknown teleprompter {named!r}; known: {known}", path=_AT)
-    return Teleprompter(found, name)
+    teleprompter = next(
+        (candidate for module in places if (candidate := getattr(module, name, None))), None
+    )
+    if not inspect.isclass(teleprompter) or not callable(getattr(teleprompter, "compile", None)):
+        raise ConfigError(f"unknown teleprompter {named!r}; known: {choices}", path=_AT)
+    return Teleprompter(teleprompter, name)
 
 
 _AT: Final = "teleprompter"
@@ -246,8 +248,8 @@ def refuse(named: str | Factory) -> None:
     name = named if isinstance(named, str) else getattr(named, "__name__", "")
     own = isinstance(named, str) or getattr(named, "__module__", "").startswith("dspy.")
     if own and name in REFUSED:
-        known = ", ".join([*KNOWN, "module:Class"])
-        raise ConfigError(f"{name} cannot be used: {REFUSED[name]}; known: {known}", path=_AT)
+        choices = ", ".join([*KNOWN, "module:Class"])
+        raise ConfigError(f"{name} cannot be used: {REFUSED[name]}; known: {choices}", path=_AT)
 
 
 def _arguments(
@@ -266,9 +268,9 @@ def _arguments(
     ours = {*fixed, "trainset", "valset", "eval_kwargs"}
     for key in given:
         if key in ours or key not in taken | later:
-            known = ", ".join(sorted((taken | later) - ours - {"self", "student", "teacher"}))
+            choices = ", ".join(sorted((taken | later) - ours - {"self", "student", "teacher"}))
             name = teleprompter.name
-            raise ConfigError(f"{name} has no option {key!r}; it has {known}", path="options")
+            raise ConfigError(f"{name} has no option {key!r}; it has {choices}", path="options")
     defaults = dict(_DEFAULTS.get(teleprompter.name, {}))
     if _BOUNDS & set(given):
         defaults = {key: value for key, value in defaults.items() if key not in _BOUNDS}
@@ -309,7 +311,11 @@ def _parameters(function: Any) -> set[str]:
         if "__init__" not in vars(kind) or kind is object:
             continue
         parameters = inspect.signature(vars(kind)["__init__"]).parameters
-        rest = [name for name, one in parameters.items() if one.kind is one.VAR_KEYWORD]
+        rest = [
+            name
+            for name, parameter in parameters.items()
+            if parameter.kind is parameter.VAR_KEYWORD
+        ]
         names |= parameters.keys() - set(rest)
         if not rest:
             break
@@ -319,7 +325,7 @@ def _parameters(function: Any) -> set[str]:
 def _takes(function: Any, key: str) -> bool:
     parameters = inspect.signature(function).parameters
     return key in parameters or any(
-        one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()
+        parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()
     )
 
 
@@ -360,8 +366,8 @@ class Compile:
             raise ConfigError("has no cases: compiling needs worked examples", path="training_data")
         both = {"training_data": self.training, "validation_data": self.validation}
         for where, cases in both.items():
-            for place, case in enumerate(cases):
-                _check(self.own, case, f"{where}.{place}")
+            for index, case in enumerate(cases):
+                _check(self.own, case, f"{where}.{index}")
         refuse(self.teleprompter)
 
     @property
@@ -420,10 +426,10 @@ def _compiled(channel: Channel, options: Compile, task: Task) -> Program:
             scores["after"] = _score(compiled, judged, judge)
             if validation:
                 scores["training"] = _score(compiled, training, judge)
-        kept = compiled
+        best = compiled
         if options.keep_better and scores["after"] < scores["before"]:
-            kept, scores["kept"] = student, 0.0
-        return replace(stored(kept, options.module, own, teleprompter.name), scores=scores)
+            best, scores["kept"] = student, 0.0
+        return replace(stored(best, options.module, own, teleprompter.name), scores=scores)
 
 
 def _refuse_unread(at: DspySession) -> None:

@@ -117,21 +117,21 @@ class DspyEngine:
         """One call. `request` and what is returned are `dspy.lm15`'s."""
         messages = tuple(_messages(request))
         prompt, config = self.rendered.of(messages), request.config
-        said: ModelResponse = self.channel.ask(
+        response: ModelResponse = self.channel.ask(
             ModelRequest(messages, prompt, _schema(config.response_format), self.role,
                      config.temperature)
         )  # fmt: skip
         self.rendered.asked += prompt is not None
-        self.rendered.read += said.values is not None
+        self.rendered.read += response.values is not None
         lm15 = _module("dspy.lm15")
-        if said.overflow:
+        if response.overflow:
             raise lm15.ContextLengthError("the prompt does not fit the model's context window")
-        usage = said.reply.usage
+        usage = response.reply.usage
         return lm15.Response(
             id=None,
             model=request.model,
-            message=lm15.Message.assistant([lm15.TextPart(_reply(said, prompt))]),
-            finish_reason="length" if said.reply.finish == "length" else "stop",
+            message=lm15.Message.assistant([lm15.TextPart(_reply(response, prompt))]),
+            finish_reason="length" if response.reply.finish == "length" else "stop",
             usage=lm15.Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens),
         )
 
@@ -171,8 +171,8 @@ def _schema(wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if not wanted:
         return None
     inner: Mapping[str, Any] = wanted.get("json_schema") or wanted
-    found = inner.get("schema")
-    return dict(found) if isinstance(found, Mapping) else None
+    schema = inner.get("schema")
+    return dict(schema) if isinstance(schema, Mapping) else None
 
 
 @dataclass(frozen=True)
@@ -198,17 +198,17 @@ def session(
         ConfigError: DSPy is missing, or there is no such adapter.
     """
     if adapter not in ADAPTERS:
-        known = ", ".join(ADAPTERS)
-        raise ConfigError(f"unknown adapter {adapter!r}; known: {known}", path="adapter")
+        choices = ", ".join(ADAPTERS)
+        raise ConfigError(f"unknown adapter {adapter!r}; known: {choices}", path="adapter")
     library = dspy()
     rendered = RenderedPrompt()
     engine, other = DspyEngine(channel, rendered), DspyEngine(channel, rendered, "critic")
-    made = _adapter(library)(rendered) if adapter == "taofold" else _theirs(library, adapter)
+    instance = _adapter(library)(rendered) if adapter == "taofold" else _theirs(library, adapter)
     lm = library.LM("taofold/executor", engine=engine, cache=False, num_retries=0,
                     temperature=temperature)  # fmt: skip
     second = library.LM("taofold/critic", engine=other, cache=False, num_retries=0)
-    with library.context(lm=lm, adapter=made, num_threads=1, disable_history=True):
-        yield DspySession(library, lm, second, made, channel, rendered)
+    with library.context(lm=lm, adapter=instance, num_threads=1, disable_history=True):
+        yield DspySession(library, lm, second, instance, channel, rendered)
 
 
 def _theirs(library: Any, name: str) -> Any:
@@ -229,16 +229,16 @@ def _adapter(library: Any) -> Callable[[RenderedPrompt], Any]:
             return self
 
         def prompt(self, signature: Any) -> PredictorPrompt:
-            kept = self.shapes.get(id(signature))
-            if kept is None:
-                kept = self.shapes[id(signature)] = (signature, prompt_of_theirs(signature))
-            return kept[1]
+            cached = self.shapes.get(id(signature))
+            if cached is None:
+                cached = self.shapes[id(signature)] = (signature, prompt_of_theirs(signature))
+            return cached[1]
 
         def format(self, signature: Any, demos: Any, inputs: Any) -> list[dict[str, Any]]:
             prompt = self.prompt(signature)
             messages = prompt.messages([dict(demo) for demo in demos], inputs)
             self.rendered.messages, self.rendered.prompt = tuple(messages), prompt
-            return [{"role": one.role, "content": one.text} for one in messages]
+            return [{"role": message.role, "content": message.text} for message in messages]
 
         def parse(self, signature: Any, completion: str) -> dict[str, Any]:
             read = read_again(self.prompt(signature), completion)
@@ -261,9 +261,9 @@ def prompt_of_theirs(signature: Any) -> PredictorPrompt:
 
 
 def _typed(fields: Mapping[str, Any]) -> Iterator[PromptField]:
-    for name, one in fields.items():
-        refuse_media(name, one.annotation)
-        yield PromptField(name, one.annotation, described(one))
+    for name, field in fields.items():
+        refuse_media(name, field.annotation)
+        yield PromptField(name, field.annotation, described(field))
 
 
 # Values here are JSON of any shape, or come from a library without types.
@@ -294,20 +294,20 @@ def module_of(
     if module != "react":
         return library.ChainOfThought(own) if module == "cot" else library.Predict(own)
     tools = _tool_class(library)
-    made = library.ReAct(
+    react_module = library.ReAct(
         own, [_tool(tools, at.channel, offer) for offer in offers], max_iters=steps
     )
-    end = made.tools[FINISH]
-    made.tools[FINISH] = tools(lambda **_: DONE, FINISH, end.desc, {}, {})
-    return made
+    end = react_module.tools[FINISH]
+    react_module.tools[FINISH] = tools(lambda **_: DONE, FINISH, end.desc, {}, {})
+    return react_module
 
 
 def _tool(tools: Any, channel: Channel, offer: Offer) -> Any:
     def call(**parameters: Any) -> Any:
         return channel.ask(ToolRequest(offer.name, parameters))
 
-    given = offer.schema.get("properties", {})
-    return tools(call, offer.name, offer.description, dict(given), {})
+    properties = offer.schema.get("properties", {})
+    return tools(call, offer.name, offer.description, dict(properties), {})
 
 
 @cache
@@ -326,13 +326,15 @@ def loaded(module: Any, program: Program) -> Any:
     Raises:
         ConfigError: it has other predictors.
     """
-    by_name = {one.name: one for one in program.predictors}
+    by_name = {predictor.name: predictor for predictor in program.predictors}
     own = dict(module.named_predictors())
     names = {"predict": "self"} if set(own) == {"self"} else {}
-    for kept, predictor in by_name.items():
-        target = own.get(names.get(kept, kept))
+    for stored_predictor, predictor in by_name.items():
+        target = own.get(names.get(stored_predictor, stored_predictor))
         if target is None:
-            raise ConfigError(f"the module has no predictor {kept!r}; it has {', '.join(own)}")
+            raise ConfigError(
+                f"the module has no predictor {stored_predictor!r}; it has {', '.join(own)}"
+            )
         target.signature = target.signature.with_instructions(predictor.signature.task)
         target.demos = [dict(demo) for demo in predictor.demos]
     return module
@@ -340,15 +342,17 @@ def loaded(module: Any, program: Program) -> Any:
 
 def stored(compiled: Any, module: Module, signature: Signature, teleprompter: str = "") -> Program:
     """What was compiled, as plain JSON."""
-    known = {slot.name: slot for slot in (*signature.inputs, *signature.outputs)}
-    predictors = [_stored(name, one, known) for name, one in compiled.named_predictors()]
+    slots = {slot.name: slot for slot in (*signature.inputs, *signature.outputs)}
+    predictors = [
+        _stored(name, predictor, slots) for name, predictor in compiled.named_predictors()
+    ]
     return Program(module=module, predictors=tuple(predictors), teleprompter=teleprompter)
 
 
 def _stored(name: str, predictor: Any, known: Mapping[str, Slot]) -> Predictor:
     prompt = prompt_of_theirs(predictor.signature)
     inputs, outputs = (
-        tuple([known.get(one.name) or _slot(one) for one in side])
+        tuple([known.get(field.name) or _slot(field) for field in side])
         for side in (prompt.inputs, prompt.outputs)
     )
     names = [slot.name for slot in (*inputs, *outputs)]

@@ -59,8 +59,8 @@ class Program(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def version(self) -> str:
         """The first 12 hex digits of a SHA-256 over everything that a model is sent."""
-        said = msgspec.json.encode((self.module, self.predictors), order="sorted")
-        return hashlib.sha256(said).hexdigest()[:12]
+        encoded = msgspec.json.encode((self.module, self.predictors), order="sorted")
+        return hashlib.sha256(encoded).hexdigest()[:12]
 
     @property
     def signature(self) -> Signature:
@@ -85,13 +85,13 @@ def imported(given: Any) -> Program:
     """
     try:
         raw: Any = msgspec.json.decode(given) if isinstance(given, str | bytes) else given
-        found = dict(raw)
-        version = found.pop("version", "")
-        if found.get("format") != FORMAT:
+        fields = dict(raw)
+        version = fields.pop("version", "")
+        if fields.get("format") != FORMAT:
             raise ConfigError(
                 f"is no compiled program: its format is not {FORMAT!r}", path="program"
             )
-        program = msgspec.convert(found, Program)
+        program = msgspec.convert(fields, Program)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise ConfigError(f"is no compiled program: {error}", path="program") from None
     _check(program)
@@ -144,17 +144,20 @@ def from_dspy(state: Mapping[str, Any], signature: Signature, module: Module) ->
     base = plain(signature, module)
     key = "predict" if module == "cot" else "self"
     try:
-        kept: Mapping[str, Any] = state[key] if key in state else state["predict"]
-        said = {"instructions": kept["signature"]["instructions"], "demos": list(kept["demos"])}
+        saved: Mapping[str, Any] = state[key] if key in state else state["predict"]
+        changes = {
+            "instructions": saved["signature"]["instructions"],
+            "demos": list(saved["demos"]),
+        }
     except (KeyError, TypeError) as error:
         raise ConfigError(
             f"is no saved {NAMES[module]}: {error} is missing", path="state"
         ) from None
-    one = base.predictors[0]
-    known = [slot.name for slot in (*one.signature.inputs, *one.signature.outputs)]
-    demos = tuple([{name: d[name] for name in known if name in d} for d in said["demos"]])
-    own = msgspec.structs.replace(one.signature, instructions=str(said["instructions"]))
-    return Program(module=module, predictors=(Predictor(one.name, own, demos),))
+    predictor = base.predictors[0]
+    names = [slot.name for slot in (*predictor.signature.inputs, *predictor.signature.outputs)]
+    demos = tuple([{name: d[name] for name in names if name in d} for d in changes["demos"]])
+    own = msgspec.structs.replace(predictor.signature, instructions=str(changes["instructions"]))
+    return Program(module=module, predictors=(Predictor(predictor.name, own, demos),))
 
 
 def _text(value: Any) -> Any:
@@ -213,13 +216,13 @@ class PredictorPrompt:
     @cached_property
     def system(self) -> str:
         """What the model is told once."""
-        given = "\n".join([_line(slot) for slot in self.inputs])
-        wanted = "\n".join([_line(slot) for slot in self.outputs if slot.description])
+        input_lines = "\n".join([_line(slot) for slot in self.inputs])
+        output_lines = "\n".join([_line(slot) for slot in self.outputs if slot.description])
         parts = [
             self.instructions.strip(),
-            f"You are given:\n{given}",
+            f"You are given:\n{input_lines}",
             "Reply with exactly one JSON object of this type, nothing before or after it:\n"
-            f"{Output(self.model).rendered()}" + (f"\n{wanted}" if wanted else ""),
+            f"{Output(self.model).rendered()}" + (f"\n{output_lines}" if output_lines else ""),
         ]
         return "\n\n".join([part for part in parts if part])
 
@@ -232,12 +235,12 @@ class PredictorPrompt:
         self, demos: Iterable[Mapping[str, Any]], inputs: Mapping[str, Any]
     ) -> list[Message]:
         """The whole prompt: instructions, each demo as a question and its reply, the question."""
-        shown = [Message("system", self.system)]
+        messages = [Message("system", self.system)]
         for demo in demos:
             reply = {s.name: jsonable(demo[s.name]) for s in self.outputs if s.name in demo}
-            shown.append(Message("user", told(demo, [slot.name for slot in self.inputs])))
-            shown.append(Message("assistant", written(reply)))
-        return [*shown, Message("user", told(inputs, [slot.name for slot in self.inputs]))]
+            messages.append(Message("user", told(demo, [slot.name for slot in self.inputs])))
+            messages.append(Message("assistant", written(reply)))
+        return [*messages, Message("user", told(inputs, [slot.name for slot in self.inputs]))]
 
     def read(self, reply: Reply) -> "Parsed[BaseModel] | Unparsed":
         """The outputs."""

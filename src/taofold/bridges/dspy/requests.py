@@ -122,8 +122,8 @@ class ProgramRequests:
         conversation = self._conversation(question.messages, hint)
         if prompt is None:
             settings = ModelSettings(temperature=question.temperature)
-            asked = Ask(conversation, question.role, (), question.schema, settings=settings)
-            reply: Reply = yield asked
+            effect = Ask(conversation, question.role, (), question.schema, settings=settings)
+            reply: Reply = yield effect
             self.thought, self.repairs, self.guessed = reply.text[:500], (), True
             return ModelResponse(reply)
         got = yield from _warm(
@@ -146,19 +146,25 @@ class ProgramRequests:
         repairs = self.repairs or (("unread",) if self.guessed else ())
         action = Action(use.tool, jsonable(use.parameters), "", "", repairs, self.guessed)
         thought = Thought(self.thought or _UNSAID, synthesized=not self.thought)
-        seen: tuple[Observation, ...] = yield Act(thought, (action,))
-        one = seen[0]
-        if one.status in ("success", "partial"):
-            return one.result
-        said = one.result if isinstance(one.result, str) else one.extraction or repr(one.result)
-        return f"[{one.status}] {said}"
+        observations: tuple[Observation, ...] = yield Act(thought, (action,))
+        observation = observations[0]
+        if observation.status in ("success", "partial"):
+            return observation.result
+        text = (
+            observation.result
+            if isinstance(observation.result, str)
+            else observation.extraction or repr(observation.result)
+        )
+        return f"[{observation.status}] {text}"
 
     def _conversation(self, messages: tuple[Message, ...], hint: list[Message]) -> Conversation:
         """The prompt, with the agent's instructions before it and what was said meanwhile."""
         leading = messages[0].role == "system"
         system, rest = messages[0].text if leading else "", messages[leading:]
-        told = "\n\n".join([part for part in (self.task.instructions.strip(), system) if part])
-        opening = [Message("system", told)] if told else []
+        instructions = "\n\n".join(
+            [part for part in (self.task.instructions.strip(), system) if part]
+        )
+        opening = [Message("system", instructions)] if instructions else []
         whole = [*opening, *rest[:-1], *self.task.history, *rest[-1:], *self.heard, *hint]
         return Conversation(whole)
 

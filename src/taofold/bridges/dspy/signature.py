@@ -49,8 +49,8 @@ class Signature(Value, frozen=True, forbid_unknown_fields=True):
         """The instructions, or what the names alone say, in DSPy's words."""
         if self.instructions:
             return self.instructions
-        given, wanted = (", ".join([f"`{one.name}`" for one in side]) for side in self._sides)
-        return f"Given the fields {given}, produce the fields {wanted}."
+        inputs, outputs = (", ".join([f"`{slot.name}`" for slot in side]) for side in self._sides)
+        return f"Given the fields {inputs}, produce the fields {outputs}."
 
     @property
     def _sides(self) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
@@ -94,7 +94,9 @@ def _of_class(written: Any, instructions: str) -> Signature:
     if not is_class(written):
         raise ConfigError(f"{written!r} is no signature: a text or a dspy.Signature", path=_AT)
     inputs, outputs = (
-        tuple([Slot(name_of(name), _annotated(name, one), described(one)) for name, one in side])
+        tuple(
+            [Slot(name_of(name), _annotated(name, field), described(field)) for name, field in side]
+        )
         for side in (written.input_fields.items(), written.output_fields.items())
     )
     if not inputs or not outputs:
@@ -141,15 +143,20 @@ def _slots(text: str, whole: str) -> Iterable[Slot]:
         raise ConfigError(f"{text.strip()!r} in {whole!r} is no list of fields", path=_AT) from None
     first = tree.body[0]
     assert isinstance(first, ast.FunctionDef)
-    given = first.args
-    others = [*given.posonlyargs, *given.kwonlyargs, *given.defaults, *given.kw_defaults]
+    arguments = first.args
+    others = [
+        *arguments.posonlyargs,
+        *arguments.kwonlyargs,
+        *arguments.defaults,
+        *arguments.kw_defaults,
+    ]
     whole_body = ast.unparse(ast.Module(first.body, [])) == "..."
-    if len(tree.body) > 1 or not whole_body or others or given.vararg or given.kwarg:
+    if len(tree.body) > 1 or not whole_body or others or arguments.vararg or arguments.kwarg:
         raise ConfigError(f"{text.strip()!r} in {whole!r} is no list of fields", path=_AT)
-    if not 0 < len(given.args) <= _MOST:
+    if not 0 < len(arguments.args) <= _MOST:
         raise ConfigError(f"{whole!r} needs 1 to {_MOST} fields on each side", path=_AT)
-    for one in given.args:
-        yield Slot(name_of(one.arg), _type(one.annotation, one.arg))
+    for argument in arguments.args:
+        yield Slot(name_of(argument.arg), _type(argument.annotation, argument.arg))
 
 
 def name_of(name: str) -> str:
@@ -203,11 +210,11 @@ def written_of(annotation: Any) -> JSON:
         return "str"
     try:
         schema = TypeAdapter(annotation).json_schema()
-        kept = _kept(schema, schema.get("$defs", {}), _DEPTH)
-        type_of(kept)
+        trimmed = _kept(schema, schema.get("$defs", {}), _DEPTH)
+        type_of(trimmed)
     except (NoType, ValueError, TypeError, KeyError):
         return "any"
-    return kept
+    return trimmed
 
 
 def _kept(schema: Mapping[str, Any], models: Mapping[str, Any], depth: int) -> JSON:
@@ -225,20 +232,20 @@ def _kept(schema: Mapping[str, Any], models: Mapping[str, Any], depth: int) -> J
     if "enum" in schema:
         return {"type": schema.get("type", "string"), "enum": schema["enum"]}
     if "anyOf" in schema:
-        kinds = [_kept(one, models, depth - 1) for one in schema["anyOf"]]
+        kinds = [_kept(option, models, depth - 1) for option in schema["anyOf"]]
         if not all(isinstance(kind, str) for kind in kinds):
             raise NoType("a choice between types that are not plain")
         return {"type": kinds}
     if "properties" in schema:
-        kept: dict[str, Any] = {
+        trimmed: dict[str, Any] = {
             "type": "object",
             "properties": {
-                name: _described(_kept(one, models, depth - 1), one)
-                for name, one in schema["properties"].items()
+                name: _described(_kept(rules, models, depth - 1), rules)
+                for name, rules in schema["properties"].items()
             },
             "required": schema.get("required", []),
         }
-        return kept
+        return trimmed
     if schema.get("type") == "array" and "items" in schema:
         return {"type": "array", "items": _kept(schema["items"], models, depth - 1)}
     return schema.get("type", "any") if not schema.get("format") else "string"

@@ -115,13 +115,13 @@ def inputs_of(signature: Signature, task: Task, given: Mapping[str, Any] | None)
     names = [slot.name for slot in signature.inputs]
     if given is None and len(names) == 1:
         return {names[0]: task.data.get(names[0], task.goal)}
-    found: Mapping[str, Any] = given or {**task.data, **_object(task.goal)}
-    missing = [name for name in names if name not in found]
+    data: Mapping[str, Any] = given or {**task.data, **_object(task.goal)}
+    missing = [name for name in names if name not in data]
     if missing:
         raise Unanswered(f"the input {missing[0]!r} is missing: the program is {signature}")
     if given is not None and (more := [name for name in given if name not in names]):
         raise Unanswered(f"there is no input {more[0]!r}: the program is {signature}")
-    return {name: jsonable(found[name]) for name in names}
+    return {name: jsonable(data[name]) for name in names}
 
 
 def answer_type(signature: Signature) -> Any:
@@ -141,10 +141,10 @@ def _asked(
     turns: ProgramRequests, predictor: Predictor, inputs: Mapping[str, Any]
 ) -> Strategy[dict[str, JSON]]:
     prompt = prompt_of(predictor)
-    said = yield from turns.ask(_question(prompt, predictor, inputs))
-    if said.values is None:
-        raise Unanswered(said.error)
-    return values_of(said, prompt)
+    reply = yield from turns.ask(_question(prompt, predictor, inputs))
+    if reply.values is None:
+        raise Unanswered(reply.error)
+    return values_of(reply, prompt)
 
 
 def _question(
@@ -160,19 +160,19 @@ def _react(
     choose, extract = options.program.predictors
     path: dict[str, JSON] = {}
     stop = "max_steps"
-    for place in range(options.steps):
+    for number in range(options.steps):
         picked = yield from _fitting(turns, choose, inputs, path)
-        tool, given = str(picked[TOOL]), picked[ARGUMENTS]
+        tool, arguments = str(picked[TOOL]), picked[ARGUMENTS]
         path |= {
-            f"thought_{place}": picked.get(THOUGHT, ""),
-            f"tool_name_{place}": tool,
-            f"tool_args_{place}": given,
+            f"thought_{number}": picked.get(THOUGHT, ""),
+            f"tool_name_{number}": tool,
+            f"tool_args_{number}": arguments,
         }
         if tool == FINISH:
-            path[f"observation_{place}"] = DONE
+            path[f"observation_{number}"] = DONE
             stop = ""
             break
-        path[f"observation_{place}"] = yield from turns.use(ToolRequest(tool, given))
+        path[f"observation_{number}"] = yield from turns.use(ToolRequest(tool, arguments))
     return (yield from _fitting(turns, extract, inputs, path)), stop
 
 
@@ -183,11 +183,11 @@ def _fitting(
     prompt, error = prompt_of(predictor), ""
     for _ in range(_FITS):
         question = _question(prompt, predictor, {**inputs, SO_FAR: told(path, list(path))})
-        said = yield from turns.ask(question)
-        if said.values is not None:
-            return values_of(said, prompt)
-        error = said.error
-        if not said.overflow or len(path) <= _STEP:
+        reply = yield from turns.ask(question)
+        if reply.values is not None:
+            return values_of(reply, prompt)
+        error = reply.error
+        if not reply.overflow or len(path) <= _STEP:
             break
         for name in list(path)[:_STEP]:
             del path[name]
@@ -225,10 +225,12 @@ def _run(options: Through, task: Task) -> Strategy[Answer]:
 
         def call(channel: Channel) -> tuple[dict[str, JSON], str]:
             with session(channel, options.adapter, options.temperature) as at:
-                made = module_of(at, options.signature, options.module, task.offers, options.steps)
+                module = module_of(
+                    at, options.signature, options.module, task.offers, options.steps
+                )
                 if options.program is not None:
-                    made = loaded(made, options.program)
-                return _outputs(made(**inputs))
+                    module = loaded(module, options.program)
+                return _outputs(module(**inputs))
 
         requests = ProgramRequests(task)
         outputs, stop = yield from requests.run(threaded(call))
@@ -243,12 +245,12 @@ def _run(options: Through, task: Task) -> Strategy[Answer]:
 
 def _outputs(prediction: Any) -> tuple[dict[str, JSON], str]:
     """The values of a prediction, and why ReAct stopped if not because it was done."""
-    found: dict[str, JSON] = {str(k): jsonable(v) for k, v in dict(prediction).items()}
-    path = found.pop("trajectory", None)
+    outputs: dict[str, JSON] = {str(k): jsonable(v) for k, v in dict(prediction).items()}
+    path = outputs.pop("trajectory", None)
     if not isinstance(path, Mapping):
-        return found, ""
+        return outputs, ""
     done = any(k.startswith("tool_name_") and v == FINISH for k, v in path.items())
-    return found, "" if done else "max_steps"
+    return outputs, "" if done else "max_steps"
 
 
 def program_strategy(
@@ -276,7 +278,7 @@ def _parameters(module: Any) -> list[str]:
     """What a module takes: the parameters of its `forward`, else the fields of its signature."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(module.forward).parameters.values()
-    named = [one.name for one in parameters if one.kind in kinds]
+    named = [parameter.name for parameter in parameters if parameter.kind in kinds]
     if named:
         return named
     own = getattr(module, "signature", None)

@@ -136,7 +136,9 @@ class _Hushed:
             yield
         finally:
             with self._lock:
-                self._channels = [one for one in self._channels if one is not channel]
+                self._channels = [
+                    open_channel for open_channel in self._channels if open_channel is not channel
+                ]
                 if not self._channels:
                     self._restore()
 

@@ -66,7 +66,7 @@ def _commanded(command: Any) -> Outcome:
     """
     update: Any = command.update
     pairs = list(update.items()) if isinstance(update, Mapping) else list(update or ())
-    messages = [said for key, value in pairs if key == "messages" for said in _listed(value)]
+    messages = [message for key, value in pairs if key == "messages" for message in _listed(value)]
     state = [(str(key), value) for key, value in pairs if key != "messages"]
     ignored = [f"goto={command.goto!r}"] if command.goto else []
     ignored += [f"{word}=…" for word in ("graph", "resume") if getattr(command, word) is not None]
@@ -87,9 +87,9 @@ def _listed(value: Any) -> list[Any]:
 def _joined(outcomes: list[Outcome]) -> Outcome:
     if len(outcomes) == 1:
         return outcomes[0]
-    failed = any(one.status == "failure" for one in outcomes)
-    text = "\n".join(str(one.value) for one in outcomes)
-    update = next((one.update for one in outcomes if one.update is not None), None)
+    failed = any(outcome.status == "failure" for outcome in outcomes)
+    text = "\n".join(str(outcome.value) for outcome in outcomes)
+    update = next((outcome.update for outcome in outcomes if outcome.update is not None), None)
     return Outcome(text, "failure" if failed else "success", update=update)
 
 
@@ -97,7 +97,7 @@ def _content(content: Any) -> Any:
     """Text as it is; blocks as text, anything in them that is no text as a short description."""
     if not isinstance(content, list):
         return content
-    return "\n".join(said for block in content if (said := _block(block)))
+    return "\n".join(text for block in content if (text := _block(block)))
 
 
 def _block(block: Any) -> str:
@@ -120,9 +120,9 @@ def _facts(block: Mapping[Any, Any]) -> Iterable[str]:
         elif not isinstance(value, str) or key in ("type", "source_type"):
             continue
         elif key in ("base64", "data") or _DATA.fullmatch(value):
-            found = _DATA.fullmatch(value)
-            if found is not None and found[1]:
-                yield found[1]
+            match = _DATA.fullmatch(value)
+            if match is not None and match[1]:
+                yield match[1]
             yield f"{len(value.rpartition(',')[2].rstrip('=')) * 3 // 4} bytes"
         else:
             yield value[:200]
@@ -236,8 +236,8 @@ def _answers(answer: Answer | None) -> tuple[list[Any], Outcome | None]:
     if answer is None or not isinstance(state, dict) or _STATE not in state:
         return [], None
     if not answer.accepted:
-        said = f": {answer.text}" if answer.text else ""
-        return [], Outcome(f"a person declined what the tool asked{said}", "failure")
+        detail = f": {answer.text}" if answer.text else ""
+        return [], Outcome(f"a person declined what the tool asked{detail}", "failure")
     schema = state["schema"]
     value = _read(answer.text) if schema is None else _typed(schema, answer.text)
     if schema is not None:

@@ -103,8 +103,8 @@ async def _outcome(bound: Bound, deps: Any) -> Outcome:
         once = " It may have happened or may still finish." if bound.tool.effect == "once" else ""
         return Outcome(f"{bound.tool.name} timed out after {seconds:g} s.{once}", "timeout")
     except InputRequired as wants:
-        said = f"{bound.tool.name} needs a person's answer, and nobody is here: {wants.question}"
-        return Outcome(said, "failure")
+        reason = f"{bound.tool.name} needs a person's answer, and nobody is here: {wants.question}"
+        return Outcome(reason, "failure")
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
         return Outcome(words(error), "failure")
 

@@ -55,8 +55,8 @@ def parameters_of(thing: Any) -> Parameters:
     """
     if thing.args_schema is None and dict(thing.args) == SINGLE:
         return Parameters({"type": "object", "properties": SINGLE, "required": ["tool_input"]})
-    shown = thing.tool_call_schema
-    return _of_schema(thing, shown) if isinstance(shown, dict) else _of_model(thing, shown)
+    schema = thing.tool_call_schema
+    return _of_schema(thing, schema) if isinstance(schema, dict) else _of_model(thing, schema)
 
 
 def _of_schema(thing: Any, shown: dict[str, Any]) -> Parameters:
@@ -73,7 +73,7 @@ def _of_schema(thing: Any, shown: dict[str, Any]) -> Parameters:
 def _of_model(thing: Any, shown: Any) -> Parameters:
     fields: Mapping[str, Any] = getattr(thing.get_input_schema(), "model_fields", {})
     own: Mapping[str, Any] = getattr(shown, "model_fields", {})
-    configured = {name for name, one in fields.items() if _is_config(one.annotation)}
+    configured = {name for name, field in fields.items() if _is_config(field.annotation)}
     hidden = {*_marked(thing), *configured, *(fields.keys() - own.keys())}
     _refuse_nested(thing, own, hidden)
     needed = [
@@ -154,10 +154,10 @@ def _nested(annotation: Any, seen: set[int]) -> str:
         for name, info in annotation.model_fields.items():
             if any(mark in repr(info.metadata) for mark in _MARKS):
                 return name
-            if found := _nested(info.annotation, seen):
-                return found
+            if path := _nested(info.annotation, seen):
+                return path
         return ""
-    return next((found for part in get_args(annotation) if (found := _nested(part, seen))), "")
+    return next((path for part in get_args(annotation) if (path := _nested(part, seen))), "")
 
 
 def _subset(model: Any, hidden: set[str]) -> Any:
@@ -165,10 +165,10 @@ def _subset(model: Any, hidden: set[str]) -> Any:
     fields: Mapping[str, Any] = getattr(model, "model_fields", {})
     if not hidden & set(fields):
         return model
-    kept: dict[str, Any] = {
+    subset: dict[str, Any] = {
         name: (info.annotation, info) for name, info in fields.items() if name not in hidden
     }
-    return create_model(model.__name__, __doc__=model.__doc__, **kept)
+    return create_model(model.__name__, __doc__=model.__doc__, **subset)
 
 
 def _without(schema: dict[str, Any], hidden: set[str]) -> dict[str, Any]:

@@ -116,17 +116,17 @@ def readers(server: Readable, prefix: str, options: Options) -> list[Tool]:
         return await server.prompt(said["name"], **said.get("arguments", {}))
 
     def made(name: str, text: str, schema: dict[str, Any], call: Callable[..., Any]) -> Tool:
-        told = f"{text} (MCP server {server.label})"
-        return external(prefix + name, told, schema, call, tier=tier, effect="read")
+        description = f"{text} (MCP server {server.label})"
+        return external(prefix + name, description, schema, call, tier=tier, effect="read")
 
-    found: list[Tool] = []
+    tools: list[Tool] = []
     if options.get("resources", False):
-        found.append(made("list_resources", "List what can be read", _NOTHING, resources))
-        found.append(made("read_resource", "Read a resource", _URI, read))
+        tools.append(made("list_resources", "List what can be read", _NOTHING, resources))
+        tools.append(made("read_resource", "Read a resource", _URI, read))
     if options.get("prompts", False):
-        found.append(made("list_prompts", "List the prompts", _NOTHING, prompts))
-        found.append(made("get_prompt", "Fill in a prompt", _PROMPT, fill))
-    return found
+        tools.append(made("list_prompts", "List the prompts", _NOTHING, prompts))
+        tools.append(made("get_prompt", "Fill in a prompt", _PROMPT, fill))
+    return tools
 
 
 SLACK: Final = 5.0
@@ -155,8 +155,8 @@ class McpServer(Toolset):
         self.label = options.get("name") or place.label
         pins = options.get("pins", True)
         folder = None if isinstance(pins, bool) else pins
-        kept = place.kind != "here" if pins is True else pins is not False
-        self._pins = Pins(Pins.file(place, folder) if kept else None)
+        pinned = place.kind != "here" if pins is True else pins is not False
+        self._pins = Pins(Pins.file(place, folder) if pinned else None)
         self._lock = threading.Lock()
         self._made: dict[str, Tool] | None = None
         self._serving: Serving | None = None
@@ -171,8 +171,8 @@ class McpServer(Toolset):
         **options: Unpack[Options],
     ) -> Self:
         """A program to start. It inherits PATH, HOME and the like, and what `env` says."""
-        place = Place("stdio", command, tuple(args), dict(env or {}), str(cwd))
-        return cls(place, **options)
+        address = Place("stdio", command, tuple(args), dict(env or {}), str(cwd))
+        return cls(address, **options)
 
     @classmethod
     def http(
@@ -270,7 +270,7 @@ class McpServer(Toolset):
         load()
         options = self._options
         only = options.get("tools")
-        wanted = None if only is None else list(only)
+        selection = None if only is None else list(only)
         if self._serving is None:
             mode, seconds = options.get("mode", "auto"), options.get("connect_timeout", 30.0)
             self._serving = Serving(
@@ -279,33 +279,33 @@ class McpServer(Toolset):
                 self._pins,
                 mode=mode,
                 connect_timeout=seconds,
-                wanted=None if wanted is None else frozenset(wanted),
+                wanted=None if selection is None else frozenset(selection),
             )
         try:
-            found = await self._serving.tools()
+            definitions_now = await self._serving.tools()
         except Unreachable as error:
             if options.get("required", True):
                 raise ConfigError(f"mcp server {self.label!r}: {error}") from error
             return {}
         for flaw in self._serving.skipped:
             _LOGGER.warning("mcp server %r: a tool is left out: %s", self.label, flaw)
-        names = [one.name for one in found]
-        missing = [name for name in wanted or () if name not in names]
+        names = [definition.name for definition in definitions_now]
+        missing = [name for name in selection or () if name not in names]
         if missing:
             raise ConfigError(
                 f"mcp server {self.label!r} has no tools {missing}; it has "
                 f"{', '.join(self._serving.names or names)}"
             )
-        made: dict[str, Tool] = {}
+        tools: dict[str, Tool] = {}
         prefix = options.get("prefix")
         prefix = f"{self.label}_" if prefix is None else prefix
-        for one in found:
-            if wanted is None or one.name in wanted:
-                name = definitions.safe(one.name, prefix, made)
-                made[name] = self._tool(one, name)
+        for entry in definitions_now:
+            if selection is None or entry.name in selection:
+                name = definitions.safe(entry.name, prefix, tools)
+                tools[name] = self._tool(entry, name)
         for tool in readers(self, prefix, self._options):
-            made.setdefault(tool.name, tool)
-        return made
+            tools.setdefault(tool.name, tool)
+        return tools
 
     def _tool(self, one: Definition, name: str) -> Tool:
         async def call(ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
@@ -350,11 +350,11 @@ class McpServer(Toolset):
     async def read(self, uri: str) -> str:
         """The contents of a resource: text, or what it is."""
         serving = await self._served()
-        said = await beside(serving.connection.use(lambda session: session.read(uri)))
-        return results.bounded("\n".join(map(results.resource, get(said, "contents", ()))))
+        answer = await beside(serving.connection.use(lambda session: session.read(uri)))
+        return results.bounded("\n".join(map(results.resource, get(answer, "contents", ()))))
 
     async def prompt(self, name: str, /, **arguments: str) -> str:
         """A prompt filled in, a line for each message."""
         serving = await self._served()
-        said = await beside(serving.connection.use(lambda s: s.prompt(name, arguments)))
-        return results.bounded("\n".join(map(results.message, get(said, "messages", ()))))
+        answer = await beside(serving.connection.use(lambda s: s.prompt(name, arguments)))
+        return results.bounded("\n".join(map(results.message, get(answer, "messages", ()))))

@@ -82,7 +82,9 @@ def _end() -> None:
 
 async def closed() -> None:
     """Close every connection of this process."""
-    await asyncio.gather(*[one.close() for one in tuple(_open)], return_exceptions=True)
+    await asyncio.gather(
+        *[connection.close() for connection in tuple(_open)], return_exceptions=True
+    )
 
 
 class Connection:
@@ -161,8 +163,8 @@ class Connection:
             # An answer that broke off over HTTP is one call's affair, not the session's.
             if session.closed or self._place.kind != "http":
                 await self._drop(ready)
-            said = f": {Redactor().text(str(error))[:300]}" if str(error) else ""
-            text = f"{self._place.words} went away in the middle of a call{said}{self._last()}"
+            detail = f": {Redactor().text(str(error))[:300]}" if str(error) else ""
+            text = f"{self._place.words} went away in the middle of a call{detail}{self._last()}"
             raise Unreachable(text, maybe=True) from error
 
     def _retire(self, ready: "asyncio.Future[Session] | None", session: Session) -> None:
@@ -234,10 +236,10 @@ class Connection:
         if isinstance(cause, FileNotFoundError | PermissionError):
             return Unreachable(f"{self._place.words} cannot be started: {cause}")
         if late or isinstance(cause, TimeoutError):
-            said = f"it did not answer within {self._seconds:g} s"
+            reason = f"it did not answer within {self._seconds:g} s"
         else:
-            said = f"{type(cause).__name__}: {Redactor().text(str(cause))[:300]}"
-        return Unreachable(f"{self._place.words} cannot be reached: {said}{self._last()}")
+            reason = f"{type(cause).__name__}: {Redactor().text(str(cause))[:300]}"
+        return Unreachable(f"{self._place.words} cannot be reached: {reason}{self._last()}")
 
     def _last(self) -> str:
         """The last words of a program, for whoever must find out why it ended."""

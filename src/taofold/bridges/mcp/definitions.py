@@ -63,8 +63,8 @@ class Definition:
     @cached_property
     def digest(self) -> str:
         """Changes when anything of it does."""
-        said = msgspec.json.encode(asdict(self), order="sorted")
-        return blake2b(said, digest_size=16).hexdigest()
+        encoded = msgspec.json.encode(asdict(self), order="sorted")
+        return blake2b(encoded, digest_size=16).hexdigest()
 
     @cached_property
     def misfit(self) -> Callable[[dict[str, Any]], str]:
@@ -88,7 +88,7 @@ def read(said: Any) -> "Definition | str":
     if not is_object(schema) or schema.get("type", "object") != "object":
         return f"{name[:80]!r}: its schema is no object"
     output = get(said, "output_schema")
-    found = Definition(
+    definition = Definition(
         name,
         str(get(said, "description", "") or get(said, "title", "")),
         schema,
@@ -97,19 +97,19 @@ def read(said: Any) -> "Definition | str":
         _proposed(get(said, "meta")),
     )
     try:
-        size = len(msgspec.json.encode(asdict(found)))
+        size = len(msgspec.json.encode(asdict(definition)))
     except (TypeError, ValueError, RecursionError) as error:
         return f"{name[:80]!r}: its definition is not JSON ({error})"
     if size > LARGEST:
         return f"{name[:80]!r}: its definition has {size} bytes, at most {LARGEST}"
     flaw = _flaw(schema)
-    return f"{name[:80]!r}: its schema cannot be used ({flaw})" if flaw else found
+    return f"{name[:80]!r}: its schema cannot be used ({flaw})" if flaw else definition
 
 
 def _hints(said: Any) -> dict[str, bool]:
     names = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
-    found = {name: get(said, name) for name in names}
-    return {name: value for name, value in found.items() if isinstance(value, bool)}
+    hints = {name: get(said, name) for name in names}
+    return {name: value for name, value in hints.items() if isinstance(value, bool)}
 
 
 def _proposed(meta: Any) -> int:
@@ -246,15 +246,15 @@ def _counting(schema: Any, left: list[int]) -> Any:
 def _patternless(schema: Any) -> Any:
     # A server's regular expression on a model's text could run for ever.
     if isinstance(schema, dict):
-        known: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        keywords: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
         return {
-            name: _patternless(said)
-            for name, said in known.items()
-            if not (name == "patternProperties" or (name == "pattern" and isinstance(said, str)))
+            name: _patternless(value)
+            for name, value in keywords.items()
+            if not (name == "patternProperties" or (name == "pattern" and isinstance(value, str)))
         }
     if isinstance(schema, list):
         items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
-        return [_patternless(said) for said in items]
+        return [_patternless(subschema) for subschema in items]
     return schema
 
 
@@ -273,37 +273,42 @@ def _wordless(schema: Any) -> Any:
     """The schema without what it says to a reader. Names of parameters stay."""
     if isinstance(schema, list):
         items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
-        return [_wordless(said) for said in items]
+        return [_wordless(subschema) for subschema in items]
     if not is_object(schema):
         return schema
-    kept: dict[str, Any] = {}
-    for name, said in schema.items():
+    stripped: dict[str, Any] = {}
+    for name, value in schema.items():
         if name in _PROSE:
             continue
-        if name in _NAMED and is_object(said):
-            kept[name] = {inner: _wordless(one) for inner, one in said.items()}
+        if name in _NAMED and is_object(value):
+            stripped[name] = {inner: _wordless(subschema) for inner, subschema in value.items()}
         else:
-            kept[name] = said if name in ("enum", "const") else _wordless(said)
-    return kept
+            stripped[name] = value if name in ("enum", "const") else _wordless(value)
+    return stripped
 
 
 def summary(said: Definition) -> str:
     """What a server says of its tool, in words for the person who is asked about it."""
     hints = [f"{name.removesuffix('_hint')}: {_hint(value)}" for name, value in said.hints.items()]
     parameters = ", ".join(map(repr, said.schema.get("properties", {}))) or "none"
-    told = [f"its description is {_short(said.description)}", f"its parameters are {parameters}"]
-    return "; ".join([*told, *hints])
+    sentences = [
+        f"its description is {_short(said.description)}",
+        f"its parameters are {parameters}",
+    ]
+    return "; ".join([*sentences, *hints])
 
 
 def differences(old: Definition, new: Definition) -> list[str]:
     """What changed, in words for the person who is asked about it."""
-    said: list[str] = []
+    sentences: list[str] = []
     if old.description != new.description:
-        said.append(f"its description was {_short(old.description)}, is {_short(new.description)}")
+        sentences.append(
+            f"its description was {_short(old.description)}, is {_short(new.description)}"
+        )
     before, now = old.schema.get("properties", {}), new.schema.get("properties", {})
-    said += [f"parameter {name!r} is gone" for name in before if name not in now]
-    said += [f"parameter {name!r} is new" for name in now if name not in before]
-    said += [
+    sentences += [f"parameter {name!r} is gone" for name in before if name not in now]
+    sentences += [f"parameter {name!r} is new" for name in now if name not in before]
+    sentences += [
         f"parameter {name!r} was {_short(before[name])}, is {_short(now[name])}"
         for name in before
         if name in now and before[name] != now[name]
@@ -311,13 +316,13 @@ def differences(old: Definition, new: Definition) -> list[str]:
     for name in {**old.hints, **new.hints}:
         was, is_ = old.hints.get(name), new.hints.get(name)
         if was != is_:
-            said.append(f"{name.removesuffix('_hint')} was {_hint(was)}, is {_hint(is_)}")
+            sentences.append(f"{name.removesuffix('_hint')} was {_hint(was)}, is {_hint(is_)}")
     if old.output != new.output:
-        said.append("the form of its result changed")
+        sentences.append("the form of its result changed")
     if old.tier != new.tier:
-        said.append(f"its proposed tier was {old.tier or 'none'}, is {new.tier or 'none'}")
+        sentences.append(f"its proposed tier was {old.tier or 'none'}, is {new.tier or 'none'}")
     rest = {**old.schema, "properties": 0} != {**new.schema, "properties": 0}
-    return [*said, "what it requires changed"] if rest else said
+    return [*sentences, "what it requires changed"] if rest else sentences
 
 
 def _hint(said: bool | None) -> str:
@@ -370,7 +375,7 @@ class Pins:
         if self._path is not None and self._path.exists():
             try:
                 held = msgspec.json.decode(self._path.read_bytes())
-                self._known = {one["name"]: Definition(**one) for one in held["tools"]}
+                self._known = {entry["name"]: Definition(**entry) for entry in held["tools"]}
                 self._met = True
             except (OSError, ValueError, TypeError, KeyError) as error:
                 raise ConfigError(
@@ -382,11 +387,17 @@ class Pins:
 
     def add(self, definitions: Iterable[Definition]) -> None:
         """Take these in: met for the first time, or accepted by a person."""
-        self._known = {**self.known(fresh=True), **{one.name: one for one in definitions}}
+        self._known = {
+            **self.known(fresh=True),
+            **{definition.name: definition for definition in definitions},
+        }
         self._met = True
         if self._path is None:
             return
-        body = {"format": _FORMAT, "tools": [asdict(one) for one in self._known.values()]}
+        body = {
+            "format": _FORMAT,
+            "tools": [asdict(definition) for definition in self._known.values()],
+        }
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             beside = self._path.with_suffix(f".{secrets.token_hex(4)}")
@@ -404,4 +415,4 @@ def offered(known: dict[str, Definition], listed: Iterable[Definition]) -> list[
 
     Of a tool that nobody has accepted, the bare form of its call.
     """
-    return [known.get(one.name) or bare(one) for one in listed]
+    return [known.get(definition.name) or bare(definition) for definition in listed]

@@ -71,11 +71,11 @@ class Asked:
             InputRequired: there is one.
             Unaskable: it must not be asked.
         """
-        for key, said in self.asks.items():
+        for key, params in self.asks.items():
             if key in self.done:
                 continue
             self.now = key
-            question, form = worded(self.server, said)
+            question, form = worded(self.server, params)
             if self.repeats:
                 question += f" {REPEATS}"
             if wrong:
@@ -88,14 +88,14 @@ class Asked:
         Raises:
             InputRequired: it does not fit the form: asked again.
         """
-        said = self.asks[self.now]
+        params = self.asks[self.now]
         if not answer.accepted:
             self.done[self.now] = {"action": "decline"}
             return
-        if said.get("mode") == "url":
+        if params.get("mode") == "url":
             self.done[self.now] = {"action": "accept"}
             return
-        content, wrong = filled(said.get("requestedSchema", {}), answer.text)
+        content, wrong = filled(params.get("requestedSchema", {}), answer.text)
         if wrong:
             self.next(wrong)
         self.done[self.now] = {"action": "accept", "content": content}
@@ -117,8 +117,8 @@ def requested(server: str, result: Any) -> Asked:
     """
     asks: dict[str, dict[str, Any]] = {}
     requests: dict[str, Any] = getattr(result, "input_requests", None) or {}
-    for key, said in requests.items():
-        whole = plain(said)
+    for key, request in requests.items():
+        whole = plain(request)
         if whole.get("method") != "elicitation/create":
             raise Unaskable(f"the server wants {whole.get('method')}, which is not offered")
         asks[key] = whole.get("params", {})
@@ -127,9 +127,9 @@ def requested(server: str, result: Any) -> Asked:
 
 def identity(params: Any) -> str:
     """The same for the same question of the older era, when the call is made again."""
-    said = plain(params)
-    kept = {name: said.get(name) for name in ("mode", "message", "requestedSchema", "url")}
-    return blake2b(msgspec.json.encode(kept, order="sorted"), digest_size=8).hexdigest()
+    fields = plain(params)
+    relevant = {name: fields.get(name) for name in ("mode", "message", "requestedSchema", "url")}
+    return blake2b(msgspec.json.encode(relevant, order="sorted"), digest_size=8).hexdigest()
 
 
 def worded(server: str, said: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -171,20 +171,22 @@ def _linked(server: str, message: str, url: str) -> str:
 
 
 def _secret(name: str, rules: Any) -> bool:
-    said = name.replace("-", "_")
-    told = " ".join(str(rules.get(k, "")) for k in ("title", "description", "format")).lower()
-    return named(said, _LIKE_A_SECRET) or any(word in told for word in _WORDS)
+    words_of_name = name.replace("-", "_")
+    description = " ".join(
+        str(rules.get(k, "")) for k in ("title", "description", "format")
+    ).lower()
+    return named(words_of_name, _LIKE_A_SECRET) or any(word in description for word in _WORDS)
 
 
 def _field(name: str, rules: Any) -> str:
     text = f"{visible(name)}: {rules.get('type', 'text')}"
-    options = rules.get("enum") or [one.get("const") for one in rules.get("oneOf", ())]
+    options = rules.get("enum") or [option.get("const") for option in rules.get("oneOf", ())]
     if options:
         text += f", one of {', '.join(map(str, options))}"
     if "default" in rules:
         text += f", default {rules['default']!r}"
-    told = rules.get("description") or rules.get("title")
-    return f"{text} ({visible(str(told))[:200]})" if told else text
+    description = rules.get("description") or rules.get("title")
+    return f"{text} ({visible(str(description))[:200]})" if description else text
 
 
 def filled(schema: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str]:
@@ -193,20 +195,20 @@ def filled(schema: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str]:
     An answer is JSON, or the plain value if the form has one field; "" takes the defaults.
     """
     properties: Mapping[str, Any] = schema.get("properties", {})
-    given: Any = {}
+    values: Any = {}
     if text.strip():
         try:
-            given = json.loads(text)
+            values = json.loads(text)
         except ValueError:
-            given = text.strip()
-        if not is_object(given):
-            wanted = [name for name in properties if name in schema.get("required", ())]
-            single = wanted if len(wanted) == 1 else list(properties)
+            values = text.strip()
+        if not is_object(values):
+            required = [name for name in properties if name in schema.get("required", ())]
+            single = required if len(required) == 1 else list(properties)
             if len(single) != 1:
                 return {}, f"Answer with JSON that holds {', '.join(properties)}."
-            given = {single[0]: _valued(properties[single[0]], text.strip())}
+            values = {single[0]: _valued(properties[single[0]], text.strip())}
     content = {n: r["default"] for n, r in properties.items() if is_object(r) and "default" in r}
-    content |= {str(name): said for name, said in given.items()}
+    content |= {str(name): value for name, value in values.items()}
     odd = [name for name in content if name not in properties]
     if odd:
         return {}, f"The form has no {odd[0]!r}, only {', '.join(properties)}."
@@ -280,19 +282,19 @@ class Flights:
         """Has the person who is there answered the question, while the server waits?"""
         if flight.ask is None:
             return False
-        asked = Asked(self._name, {key: params}, legacy=True, done=dict(flight.answers))
+        question = Asked(self._name, {key: params}, legacy=True, done=dict(flight.answers))
         wants: InputRequired | None = None
-        while key not in asked.done:
+        while key not in question.done:
             try:
                 if wants is None:
-                    asked.next()
+                    question.next()
                 else:
-                    asked.hear(await flight.ask(wants))
+                    question.hear(await flight.ask(wants))
             except InputRequired as again:
                 if again is wants:
                     return False  # nobody answers now
                 wants = again
             except (Unaskable, ValueError):
                 return False  # said once the call is over
-        flight.answers = asked.done
+        flight.answers = question.done
         return True

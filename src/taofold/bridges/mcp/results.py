@@ -27,12 +27,14 @@ def outcome(result: Any) -> Outcome:
     blocks = list(get(result, "content", ()) or ())
     carried = [medium(block) for block in blocks]
     if any(carried):
-        said = [
-            one or Showing((TextPart(described(b)),))
-            for b, one in zip(blocks, carried, strict=True)
+        rendered = [
+            medium or Showing((TextPart(described(b)),))
+            for b, medium in zip(blocks, carried, strict=True)
         ]
-        parts = [part for one in said for part in one.parts]
-        blobs = {digest: data for one in said for digest, data in one.blobs.items()}
+        parts = [part for showing_of in rendered for part in showing_of.parts]
+        blobs = {
+            digest: data for showing_of in rendered for digest, data in showing_of.blobs.items()
+        }
         status: ObservationStatus = "failure" if get(result, "is_error", False) else "success"
         return Outcome(bounded(shown_as_text(parts)), status, parts=tuple(parts), blobs=blobs)
     texts = [described(block) for block in blocks]
@@ -46,7 +48,7 @@ def outcome(result: Any) -> Outcome:
     if is_object(structured) and set(structured) == {"result"}:
         value = structured["result"]  # how results that are no objects are wrapped
     attached = [
-        said for block, said in zip(blocks, texts, strict=True) if get(block, "type") != "text"
+        text for block, text in zip(blocks, texts, strict=True) if get(block, "type") != "text"
     ]
     if attached:
         value = {"result": value, "attached": attached}
@@ -62,15 +64,15 @@ def medium(block: Any) -> Showing | None:
     try:
         content = b64decode(data, validate=True)
         name = str(get(held, "uri", "") or "").rpartition("/")[2]
-        found = showing([Attachment(data=content, name=name)])
+        attached = showing([Attachment(data=content, name=name)])
     except (ValueError, ConfigError):
         return None
-    return found if found.media else None
+    return attached if attached.media else None
 
 
 def _small(value: Any, text: str) -> Any:
-    said = repr(value)
-    return value if len(said) <= FLOOD else text or bounded(said)
+    literal = repr(value)
+    return value if len(literal) <= FLOOD else text or bounded(literal)
 
 
 def bounded(text: str) -> str:
@@ -88,8 +90,8 @@ def described(block: Any) -> str:
             return f"[{kind} {get(block, 'mime_type', '?')}, {size} bytes, not shown]"
         case "resource_link":
             more = get(block, "description", "")
-            said = f"[resource {get(block, 'name', '')!r} at {get(block, 'uri', '')}]"
-            return f"{said} {more}" if more else said
+            heading = f"[resource {get(block, 'name', '')!r} at {get(block, 'uri', '')}]"
+            return f"{heading} {more}" if more else heading
         case "resource":
             return resource(get(block, "resource"))
         case kind:

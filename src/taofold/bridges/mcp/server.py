@@ -76,12 +76,12 @@ class Silent:
 
 def direct(task: Task) -> Strategy[Answer]:
     """One call that somebody else wrote: its observation is the answer."""
-    said = Thought(f"an MCP client calls {task.data['tool']}")
+    thought = Thought(f"an MCP client calls {task.data['tool']}")
     call = Action(str(task.data["tool"]), dict(task.data["parameters"]), "asked for by the client")
-    [seen] = yield Act(said, (call,), planned=True)
-    if seen.status == "success" and not seen.refused:
-        return Answer(seen.result)
-    return Answer(None, "error", str(seen.result))
+    [observation] = yield Act(thought, (call,), planned=True)
+    if observation.status == "success" and not observation.refused:
+        return Answer(observation.result)
+    return Answer(None, "error", str(observation.result))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +139,16 @@ class Offers:
             ConfigError: a name occurs twice, or is reserved.
         """
         rules = Policy() if policy is None else policy
-        found = [_agent(one.but(log=log), (settings or {}).get(one.name, {})) for one in agents]
-        found += [_tool(one, log, rules) for one in Toolset.of(*tools).values()]
-        known: dict[str, Offer] = {}
-        for one in found:
-            if one.name in known or one.name == RESUME:
-                raise ConfigError(f"{one.name!r} is offered twice or reserved: rename it")
-            known[one.name] = one
-        return cls(known, log, principal, rules)
+        offers = [
+            _agent(agent.but(log=log), (settings or {}).get(agent.name, {})) for agent in agents
+        ]
+        offers += [_tool(tool, log, rules) for tool in Toolset.of(*tools).values()]
+        by_name: dict[str, Offer] = {}
+        for offer in offers:
+            if offer.name in by_name or offer.name == RESUME:
+                raise ConfigError(f"{offer.name!r} is offered twice or reserved: rename it")
+            by_name[offer.name] = offer
+        return cls(by_name, log, principal, rules)
 
     async def run(
         self, name: str, arguments: Mapping[str, Any], hear: Callable[[Happening], None]
@@ -156,17 +158,17 @@ class Offers:
         Raises:
             ConfigError: the agent cannot run; the goal is empty.
         """
-        one = self.known[name]
+        offer = self.known[name]
         options: dict[str, Any] = {
             "principal": self.principal,
             "listener": hear,
             "run_id": new_id(),
         }
-        if one.tool:
-            data = {"tool": one.tool, "parameters": dict(arguments)}
-            return await one.agent.run(f"call {one.tool}", data=data, **options)
+        if offer.tool:
+            data = {"tool": offer.tool, "parameters": dict(arguments)}
+            return await offer.agent.run(f"call {offer.tool}", data=data, **options)
         goal = str(arguments.get("goal", ""))
-        return await one.agent.run(goal, settings=one.settings, **options)
+        return await offer.agent.run(goal, settings=offer.settings, **options)
 
     async def resume(self, run: str, hear: Callable[[Happening], None]) -> RunResult[Any]:
         """Carry on a run that was started here.
@@ -174,8 +176,8 @@ class Offers:
         Raises:
             Refused: it is not one of ours, or has ended.
         """
-        one = await self.first(run)
-        return await one.agent.resume(run, principal=self.principal, listener=hear)
+        first = await self.first(run)
+        return await first.agent.resume(run, principal=self.principal, listener=hear)
 
     async def first(self, run: str) -> Offer:
         """What `run` was started with.
@@ -184,10 +186,14 @@ class Offers:
             Refused: it is not one of the principal's, or was not started here.
         """
         first = await self._first(run)
-        one = self.known.get(first.agent.removeprefix(PREFIX))
-        if one is None or one.agent.name != first.agent or first.principal.id != self.principal.id:
+        offer = self.known.get(first.agent.removeprefix(PREFIX))
+        if (
+            offer is None
+            or offer.agent.name != first.agent
+            or first.principal.id != self.principal.id
+        ):
             raise Refused(f"run {run!r} was not started here")
-        return one
+        return offer
 
     async def _first(self, run: str) -> e.RunStarted:
         try:
@@ -286,8 +292,8 @@ class Desk:
         """Of the tool `name`."""
         if name == RESUME:
             return _RUN
-        one = self._offers.known.get(name)
-        return None if one is None else one.schema
+        offer = self._offers.known.get(name)
+        return None if offer is None else offer.schema
 
     def _on_behalf(self, context: Any) -> Offers:
         """The offers, run for whoever sent the request.
@@ -312,7 +318,7 @@ class Desk:
             input_schema=_RUN,
             annotations=types.ToolAnnotations(destructive_hint=False, idempotent_hint=True),
         )
-        tools = [_described(one) for one in self._offers.known.values()]
+        tools = [_described(offer) for offer in self._offers.known.values()]
         return types.ListToolsResult(tools=[*tools, again])
 
     async def call_tool(self, context: Any, params: Any) -> Any:
@@ -354,9 +360,9 @@ class Desk:
                 params = types.ElicitRequestFormParams(
                     message=_question(waiting), requested_schema=_form(waiting)
                 )
-                asked = types.ElicitRequest(params=params)
+                elicitation = types.ElicitRequest(params=params)
                 return types.InputRequiredResult(
-                    input_requests={waiting.id: asked}, request_state=result.run_id
+                    input_requests={waiting.id: elicitation}, request_state=result.run_id
                 )
             reply = await context.session.elicit_form(
                 _question(waiting), _form(waiting), related_request_id=context.request_id
@@ -368,20 +374,20 @@ class Desk:
             result = await offers.resume(result.run_id, teller)
         if result.status == "waiting":
             return _waits(result)
-        told = said(result)
-        return _result(told.result, failed=told.status == "failure", run=result.run_id)
+        text = said(result)
+        return _result(text.result, failed=text.status == "failure", run=result.run_id)
 
     async def _decided(self, offers: Offers, run: str, responses: Mapping[str, Any]) -> None:
         """Put what the person at the client said where the run looks for it."""
-        waiting = {one.id: one for one in await pending(offers.log, run)}
+        waiting = {approval.id: approval for approval in await pending(offers.log, run)}
         for name, reply in responses.items():
-            one = waiting.get(name)
-            if one is None:
+            decided = waiting.get(name)
+            if decided is None:
                 continue  # answered before, or elsewhere
             content: Any = getattr(reply, "content", None)
-            decision = _decision(one, str(getattr(reply, "action", "")), content or {})
+            decision = _decision(decided, str(getattr(reply, "action", "")), content or {})
             if decision is not None:
-                await _decide(offers, one, decision)
+                await _decide(offers, decided, decision)
 
 
 async def _decide(offers: Offers, one: Approval, decision: Decision) -> None:
@@ -482,12 +488,12 @@ def _decision(one: Approval, action: str, content: Mapping[str, Any]) -> Decisio
 
 
 def _waits(result: RunResult[Any]) -> Any:
-    asked = result.pending[0] if result.pending else None
-    what = "" if asked is None else f": {_question(asked)[:500]} [id {asked.id}]"
+    approval = result.pending[0] if result.pending else None
+    what = "" if approval is None else f": {_question(approval)[:500]} [id {approval.id}]"
     how = (
         "taofold approvals approve ID, or deny"
-        if asked is None
-        else (f"taofold approvals approve {asked.id}, or deny")
+        if approval is None
+        else (f"taofold approvals approve {approval.id}, or deny")
     )
     text = (
         f"run {result.run_id} waits for a person{what}\n"
@@ -540,8 +546,8 @@ def http_app(server: Any, authenticate: Authenticate, host: str = "127.0.0.1") -
         token = AccessToken(
             token="", client_id=principal.id, scopes=list(principal.roles), subject=principal.id
         )
-        known = {**scope, PRINCIPAL: principal, "user": AuthenticatedUser(token)}
-        await inner(known, receive, send)
+        scope_of_user = {**scope, PRINCIPAL: principal, "user": AuthenticatedUser(token)}
+        await inner(scope_of_user, receive, send)
 
     return app
 

@@ -87,7 +87,7 @@ class Serving:
         opened = self.connection.opened
         try:
             async with asyncio.timeout(self._seconds):
-                found, seconds = await self.connection.use(self._all)
+                listed, seconds = await self.connection.use(self._all)
         except (Unreachable, ConfigError):
             raise
         except TimeoutError:
@@ -96,27 +96,27 @@ class Serving:
         except Exception as error:  # a list that is none: whatever the server did to it
             text = f"the tools of {self.name!r} cannot be listed: {str(error)[:300]}"
             raise Unreachable(text) from error
-        self._listed, self._until, self._opened = found, monotonic() + seconds, opened
+        self._listed, self._until, self._opened = listed, monotonic() + seconds, opened
         self.instructions = visible(session.instructions)
-        return found
+        return listed
 
     async def _all(self, session: Session) -> tuple[dict[str, Definition], float]:
-        cursor, found, skipped, seconds = None, dict[str, Definition](), list[str](), STALE
+        cursor, listed, skipped, seconds = None, dict[str, Definition](), list[str](), STALE
         names: list[str] = []
         for _ in range(PAGES):
             page = await session.listed("tools", cursor)
-            for said in get(page, "tools", ()):
-                names.append(str(get(said, "name", "")))
+            for raw in get(page, "tools", ()):
+                names.append(str(get(raw, "name", "")))
                 if self._wanted is not None and names[-1] not in self._wanted:
                     continue
-                one = definitions.read(said)
-                if isinstance(one, str):
-                    skipped.append(visible(one))
-                elif len(found) < MOST:
-                    found[one.name] = one
+                definition = definitions.read(raw)
+                if isinstance(definition, str):
+                    skipped.append(visible(definition))
+                elif len(listed) < MOST:
+                    listed[definition.name] = definition
                 else:
                     text = f"more than {MOST} tools, name those you want with tools="
-                    skipped.append(f"{visible(one.name)[:80]!r}: {text}")
+                    skipped.append(f"{visible(definition.name)[:80]!r}: {text}")
             ttl = get(page, "ttl_ms")
             if session.modern and isinstance(ttl, int):
                 seconds = min(seconds, max(FRESH, ttl / 1000))
@@ -124,12 +124,12 @@ class Serving:
             if not cursor:
                 break
         self.skipped, self.names = tuple(skipped[:MOST]), tuple(names[:MOST])
-        return found, seconds
+        return listed, seconds
 
     async def _heard(self, message: Any) -> None:
         """A notification: a list that changed is asked for anew before the next call."""
-        said = getattr(message, "root", message)
-        if get(said, "method") == "notifications/tools/list_changed":
+        notification = getattr(message, "root", message)
+        if get(notification, "method") == "notifications/tools/list_changed":
             self._until = 0.0
 
     async def call(
@@ -181,8 +181,8 @@ class Serving:
         if accepted is None:
             news = f"has a new tool {pinned.name!r}: {definitions.summary(now)}"
         else:
-            told = "; ".join(definitions.differences(accepted, now))
-            news = f"changed its tool {pinned.name!r} since it was accepted: {told}"
+            changes = "; ".join(definitions.differences(accepted, now))
+            news = f"changed its tool {pinned.name!r} since it was accepted: {changes}"
         raise InputRequired(
             f"the server {self.name!r} {news}. "
             "Approve to accept the tool as it is now and call it; deny to leave it.",
@@ -197,10 +197,10 @@ class Serving:
         report: Callable[[str], None],
         ask: Ask | None,
     ) -> Outcome:
-        asked = asking.recalled(ctx.answer)
-        if asked is not None and ctx.answer is not None:
-            asked.hear(ctx.answer)
-            asked.next()
+        question = asking.recalled(ctx.answer)
+        if question is not None and ctx.answer is not None:
+            question.hear(ctx.answer)
+            question.next()
 
         async def progress(done: float, total: float | None, text: str | None) -> None:
             of = "" if total is None else f"/{total:g}"
@@ -212,21 +212,23 @@ class Serving:
                 arguments,
                 None if ask else ctx.timeout_s + _LATE,  # the caller has a deadline, too
                 progress,
-                responses=_responses(asked),
-                sealed=None if asked is None or asked.legacy else asked.sealed,
+                responses=_responses(question),
+                sealed=None if question is None or question.legacy else question.sealed,
             )
 
         try:
-            flight = Flight({} if asked is None or not asked.legacy else dict(asked.done), ask=ask)
+            flight = Flight(
+                {} if question is None or not question.legacy else dict(question.done), ask=ask
+            )
             result = await self._flights.flown(flight, lambda: self.connection.use(send))
         except Exception as error:
             if isinstance(error, Unreachable | asking.Unaskable):
                 raise
-            return self._failed(error, asked)
+            return self._failed(error, question)
         if flight.asked is not None:
-            asks = {**({} if asked is None else asked.asks), flight.key: flight.asked}
-            asked = asking.Asked(self.name, asks, legacy=True, done=flight.answers, repeats=True)
-            asked.next()
+            asks = {**({} if question is None else question.asks), flight.key: flight.asked}
+            question = asking.Asked(self.name, asks, legacy=True, done=flight.answers, repeats=True)
+            question.next()
         if get(result, "result_type", "complete") == "input_required":
             again = asking.requested(self.name, result)
             again.next()
@@ -243,9 +245,9 @@ class Serving:
         if code(error) == URL_REQUIRED and is_object(held) and is_array(held.get("elicitations")):
             done = {} if asked is None else asked.done
             asks: dict[str, dict[str, Any]] = {
-                str(one.get("elicitationId", n)): {**one, "mode": "url"}
-                for n, one in enumerate(held["elicitations"])
-                if is_object(one)
+                str(elicitation.get("elicitationId", n)): {**elicitation, "mode": "url"}
+                for n, elicitation in enumerate(held["elicitations"])
+                if is_object(elicitation)
             }
             asking.Asked(self.name, asks, legacy=True, done=done).next()
         number = code(error)
@@ -256,14 +258,14 @@ class Serving:
         """Everything of one kind that the server lists, as JSON: resources, prompts."""
 
         async def all_(session: Session) -> list[dict[str, Any]]:
-            cursor, found = None, list[dict[str, Any]]()
+            cursor, entries = None, list[dict[str, Any]]()
             for _ in range(PAGES):
                 page = await session.listed(what, cursor)
-                found += [plain(one) for one in get(page, what, ())]
+                entries += [plain(entry) for entry in get(page, what, ())]
                 cursor = get(page, "next_cursor")
-                if not cursor or len(found) >= MOST:
+                if not cursor or len(entries) >= MOST:
                     break
-            return found[:MOST]
+            return entries[:MOST]
 
         return await self.connection.use(all_)
 
@@ -273,5 +275,5 @@ def _responses(asked: asking.Asked | None) -> dict[str, Any] | None:
         return None
     types = load("mcp.types")
     return {
-        key: types.ElicitResult(**msgspec.to_builtins(said)) for key, said in asked.done.items()
+        key: types.ElicitResult(**msgspec.to_builtins(reply)) for key, reply in asked.done.items()
     }

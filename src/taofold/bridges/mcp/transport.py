@@ -78,15 +78,15 @@ class Place:
     @property
     def digest(self) -> str:
         """The same for the same place, whatever its secrets are."""
-        said = (self.kind, self.command, self.args, self.cwd, self.url)
-        return blake2b(msgspec.json.encode(said), digest_size=8).hexdigest()
+        identity = (self.kind, self.command, self.args, self.cwd, self.url)
+        return blake2b(msgspec.json.encode(identity), digest_size=8).hexdigest()
 
     @property
     def words(self) -> str:
         """For messages: without what looks like a secret."""
         if self.kind == "stdio":
-            said = Redactor().text(" ".join(" ".join([self.command, *self.args]).split()))
-            return said if len(said) <= 100 else f"{said[:100]}…"
+            text = Redactor().text(" ".join(" ".join([self.command, *self.args]).split()))
+            return text if len(text) <= 100 else f"{text[:100]}…"
         return Redactor().text(self.url) or "a server in this process"
 
     @property
@@ -95,13 +95,13 @@ class Place:
         if self.kind == "stdio":
             words = [
                 self.command,
-                *[one for one in self.args if not one.startswith(("-", "/", "."))],
+                *[argument for argument in self.args if not argument.startswith(("-", "/", "."))],
             ]
-            known = [one for one in words if "mcp" in one or "server" in one]
-            said = PurePath(_VERSION.sub("", (known or words)[0])).name.removesuffix(".py")
+            telling = [word for word in words if "mcp" in word or "server" in word]
+            name = PurePath(_VERSION.sub("", (telling or words)[0])).name.removesuffix(".py")
         else:
-            said = (urlsplit(self.url).hostname or "local").removeprefix("www.").partition(".")[0]
-        short = _AROUND.sub("", said) or said
+            name = (urlsplit(self.url).hostname or "local").removeprefix("www.").partition(".")[0]
+        short = _AROUND.sub("", name) or name
         plain = _ODD.sub("_", short).strip("_").lower() or "mcp"
         return plain if plain[0].isalpha() else f"mcp_{plain}"
 
@@ -115,13 +115,13 @@ def filled(
         ConfigError: a variable is not set.
     """
     missing = sorted(
-        {n for said in values.values() for n in _VARIABLE.findall(said) if n not in environment}
+        {n for value in values.values() for n in _VARIABLE.findall(value) if n not in environment}
     )
     if missing:
         raise ConfigError(f"set the environment variable {', '.join(missing)}: a server needs it")
     return {
-        name: _VARIABLE.sub(lambda match: environment[match.group(1)], said)
-        for name, said in values.items()
+        name: _VARIABLE.sub(lambda match: environment[match.group(1)], value)
+        for name, value in values.items()
     }
 
 
@@ -173,8 +173,8 @@ class Credentials:
         source = self._place.header_source
         if source is None:
             return filled(self._place.headers)
-        found = await asyncio.to_thread(source)
-        return dict(await found if isawaitable(found) else found)
+        headers = await asyncio.to_thread(source)
+        return dict(await headers if isawaitable(headers) else headers)
 
 
 def client_factory(
@@ -311,10 +311,10 @@ def load(module: str = "mcp") -> Any:
 
 def get(thing: Any, name: str, default: Any = None) -> Any:
     """The attribute `name`, under the name that either generation gives it."""
-    found = getattr(thing, name, None)
-    if found is None:
-        found = getattr(thing, _HUMP.sub(lambda hump: hump.group(1).upper(), name), None)
-    return default if found is None else found
+    value = getattr(thing, name, None)
+    if value is None:
+        value = getattr(thing, _HUMP.sub(lambda hump: hump.group(1).upper(), name), None)
+    return default if value is None else value
 
 
 def plain(model: Any) -> Any:
@@ -326,8 +326,8 @@ def plain(model: Any) -> Any:
 def code(error: BaseException) -> int | None:
     """The code of an error of the protocol; None if it is none."""
     inner = getattr(error, "error", None)
-    found = getattr(inner, "code", getattr(error, "code", None))
-    return found if isinstance(found, int) else None
+    status = getattr(inner, "code", getattr(error, "code", None))
+    return status if isinstance(status, int) else None
 
 
 def data(error: BaseException) -> Any:

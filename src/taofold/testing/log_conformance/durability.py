@@ -52,9 +52,9 @@ async def c16_a_blob_stays_while_a_run_speaks_of_it(opened: Opener) -> None:
     log = opened()
     epoch = await owned(log)
     await owned(log, "fork")
-    seen = Observed(key="0", observation=Observation("excerpt", blob="d1"))
-    await log.append(RUN, epoch, [Record(RUN, 0, 1, seen)], blobs={"d1": b"long"})
-    await log.append("fork", 1, [Record("fork", 0, 1, seen)])
+    observed = Observed(key="0", observation=Observation("excerpt", blob="d1"))
+    await log.append(RUN, epoch, [Record(RUN, 0, 1, observed)], blobs={"d1": b"long"})
+    await log.append("fork", 1, [Record("fork", 0, 1, observed)])
     await log.delete(RUN)
     same(await log.blob("d1"), b"long", "a blob that only the copied record speaks of")
     await log.delete("fork")
@@ -107,8 +107,8 @@ async def c19_what_json_cannot_say_is_kept_or_refused_as_a_whole(opened: Opener)
             same(await seqs(log), list(range(head)), f"records after {value!r} was refused")
         else:
             head += 2
-            (_, kept) = await log.read(RUN, after=head - 3)
-            same(kept.event, bad.event, f"a kept {value!r}")
+            (_, rest) = await log.read(RUN, after=head - 3)
+            same(rest.event, bad.event, f"a kept {value!r}")
     try:
         nan = await _echoed(log, epoch, head, math.nan)
     except LogError:
@@ -160,22 +160,22 @@ async def c22_everything_survives_closing_and_opening(opened: Opener) -> None:
 
 
 async def c23_two_openers_see_one_log(opened: Opener) -> None:
-    one, two = opened(), opened()
-    old = await owned(one)
-    same(one.identity, two.identity, "the identity of one store, opened twice")
-    await one.append(RUN, old, updates(RUN, 0, 1))
+    first, two = opened(), opened()
+    old = await owned(first)
+    same(first.identity, two.identity, "the identity of one store, opened twice")
+    await first.append(RUN, old, updates(RUN, 0, 1))
     new = (await two.claim(RUN, "second")).epoch
     same(await two.append(RUN, new, updates(RUN, 1, 1)), True, "the second opener's append")
-    await refused(Conflict, one.append(RUN, old, updates(RUN, 2, 1)), "the first opener's append")
-    same(await seqs(one), [0, 1], "the records")
-    racing = [log.append(RUN, new, updates(RUN, 2, 1)) for log in (one, two) * 4]
+    await refused(Conflict, first.append(RUN, old, updates(RUN, 2, 1)), "the first opener's append")
+    same(await seqs(first), [0, 1], "the records")
+    racing = [log.append(RUN, new, updates(RUN, 2, 1)) for log in (first, two) * 4]
     outcomes = await asyncio.gather(*racing, return_exceptions=True)
     same(outcomes.count(True), 1, "winners of a race")
-    await one.post(RUN, Signal("s1", "steer"))
+    await first.post(RUN, Signal("s1", "steer"))
     same(await two.post(RUN, Signal("s1", "steer")), False, "the same message to the other")
-    await one.delete(RUN)
+    await first.delete(RUN)
     await refused(UnknownRun, two.append(RUN, new, updates(RUN, 3, 1)), "after deletion")
-    await one.close()
+    await first.close()
     await two.close()
 
 
@@ -240,7 +240,7 @@ def _watching() -> Generator[list[int]]:
     """The file descriptors that this process syncs meanwhile."""
     syncs: list[int] = []
     names = [name for name in ("fsync", "fdatasync") if hasattr(os, name)]
-    known = {name: getattr(os, name) for name in names}
+    originals = {name: getattr(os, name) for name in names}
 
     def watched(real: Callable[[int], None]) -> Callable[[int], None]:
         def sync(descriptor: int) -> None:
@@ -249,12 +249,12 @@ def _watching() -> Generator[list[int]]:
 
         return sync
 
-    for name, real in known.items():
+    for name, real in originals.items():
         setattr(os, name, watched(real))
     try:
         yield syncs
     finally:
-        for name, real in known.items():
+        for name, real in originals.items():
             setattr(os, name, real)
 
 

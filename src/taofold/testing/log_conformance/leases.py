@@ -21,8 +21,8 @@ async def c24_a_run_begins_with_its_first_records_or_not_at_all(opened: Opener) 
         row, records=updates(RUN, 0, 2), owner="me", lease_ms=LONG_MS, disk=True
     )
     same(claim.epoch, 1, "the epoch of who began the run")
-    found = await log.row(RUN)
-    same((found.events, found.owner, found.held), (2, "me", True), "the row")
+    current = await log.row(RUN)
+    same((current.events, current.owner, current.held), (2, "me", True), "the row")
     same(await log.append(RUN, 1, updates(RUN, 2, 1)), True, "its next append")
     await refused(Conflict, log.create(row, records=updates(RUN, 0, 1)), "the same id")
     other = RunRow("other", "running", session="s")
@@ -87,8 +87,8 @@ async def c26_a_status_but_running_ends_the_lease(opened: Opener) -> None:
     same(log.renew("one", [RUN], LONG_MS), set[str](), "its lease is not renewed")
     claim = await log.claim(RUN, "two", epoch=1, lease_ms=LONG_MS)
     row = await log.row(RUN)
-    shown = (row.status, row.waiting_for, row.wake_at, row.held)
-    same(shown, ("running", "", 0, True), "a run that is driven again")
+    fields = (row.status, row.waiting_for, row.wake_at, row.held)
+    same(fields, ("running", "", 0, True), "a run that is driven again")
     await log.append(RUN, claim.epoch, [], status="finished")
     same((await log.row(RUN)).held, False, "a run that has ended")
     await log.close()
@@ -160,10 +160,10 @@ async def c29_filters_and_cursors_find_every_run_once(opened: Opener) -> None:
     while page := await log.rows(agent="a", principal="ann", limit=2, before=before):
         pages += [row.run for row in page]
         before = page[-1].place
-    wanted = [row.run for row in rows if row.agent == "a" and row.principal == "ann"]
-    same(pages, wanted, "page by page")
-    found = await log.rows(agent="b", principal="bob", status="running", limit=0)
-    same([row.run for row in found], ["r25"], "three filters")
+    expected = [row.run for row in rows if row.agent == "a" and row.principal == "ann"]
+    same(pages, expected, "page by page")
+    none = await log.rows(agent="b", principal="bob", status="running", limit=0)
+    same([row.run for row in none], ["r25"], "three filters")
     same(await log.rows(agent="c"), [], "an agent without runs")
     same(await log.rows(before=rows[-1].place), [], "before the first one")
     same(await log.ids("r0", limit=3), ["r00", "r01", "r02"], "ids that begin so")

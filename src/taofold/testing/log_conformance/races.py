@@ -203,26 +203,26 @@ async def _prepared(name: str, log: Log, rounds: int, first: int = 0) -> None:
 
 
 async def _round(name: str, log: Log, number: int) -> tuple[Any, Any]:
-    one, two = await asyncio.gather(RACES[name].one(log, number), RACES[name].two(log, number))
-    return one, two
+    first, two = await asyncio.gather(RACES[name].one(log, number), RACES[name].two(log, number))
+    return first, two
 
 
 async def _checked(name: str, log: Log, outcomes: Sequence[tuple[Any, Any]], first: int) -> None:
-    for number, (one, two) in enumerate(outcomes, first):
-        await RACES[name].after(log, number, one, two)
+    for number, (first_outcome, two) in enumerate(outcomes, first):
+        await RACES[name].after(log, number, first_outcome, two)
 
 
 def _apart(way: Way, name: str, opened: Opener, first: int, rounds: int) -> list[tuple[Any, Any]]:
     """The rounds, with each side in a thread or a process of its own."""
     if way == "threads":
         barrier: Any = Barrier(2)
-        said: Any = queue.Queue[Any]()
+        results: Any = queue.Queue[Any]()
         run: Callable[..., Any] = Thread
     else:
         context = multiprocessing.get_context("spawn")
-        barrier, said, run = context.Barrier(2), context.Queue(), context.Process
+        barrier, results, run = context.Barrier(2), context.Queue(), context.Process
     sides = [
-        run(target=_side, args=(name, side, opened, first, rounds, barrier, said), daemon=True)
+        run(target=_side, args=(name, side, opened, first, rounds, barrier, results), daemon=True)
         for side in ("one", "two")
     ]
     interval = sys.getswitchinterval()
@@ -230,17 +230,17 @@ def _apart(way: Way, name: str, opened: Opener, first: int, rounds: int) -> list
     try:
         for side in sides:
             side.start()
-        told = dict(said.get(timeout=_PATIENCE_S) for _ in sides)
+        outcomes_by_side = dict(results.get(timeout=_PATIENCE_S) for _ in sides)
     except queue.Empty:
         raise Broken(f"two {way} on one log do not come to an end") from None
     finally:
         sys.setswitchinterval(interval)
         for side in sides:
             side.join(_PATIENCE_S)
-    for outcomes in told.values():
+    for outcomes in outcomes_by_side.values():
         if isinstance(outcomes, str):
             raise Broken(f"of two {way} on one log one fails: {outcomes}")
-    return list(zip(told["one"], told["two"], strict=True))
+    return list(zip(outcomes_by_side["one"], outcomes_by_side["two"], strict=True))
 
 
 def _side(

@@ -167,17 +167,19 @@ async def c11_blobs_come_back_and_may_be_written_twice(opened: Opener) -> None:
 
 async def c12_rows_show_what_was_written(opened: Opener) -> None:
     log = opened()
-    given = RunRow(
+    initial = RunRow(
         RUN, goal="g", agent="a", session="s", parent="p", principal="ann",
         created_at=7, updated_at=7, epoch=9, events=9, owner="nobody",
     )  # fmt: skip
-    await log.create(given)
+    await log.create(initial)
     row = await log.row(RUN)
     same((row.epoch, row.events, row.owner, row.updated_at), (0, 0, "", 7), "a new row")
     epoch = (await log.claim(RUN, "me")).epoch
     await log.append(RUN, epoch, updates(RUN, 0, 2), status="waiting", waiting_for="approval")
-    wanted = RunRow(RUN, "waiting", "g", "a", "s", "p", "ann", 7, 1_001, 2, epoch, "me", "approval")
-    same(replace(await log.row(RUN), place=0), wanted, "the row")
+    expected = RunRow(
+        RUN, "waiting", "g", "a", "s", "p", "ann", 7, 1_001, 2, epoch, "me", "approval"
+    )
+    same(replace(await log.row(RUN), place=0), expected, "the row")
     await log.append(RUN, epoch, updates(RUN, 2, 1))
     same((await log.row(RUN)).waiting_for, "approval", "waiting_for without a status")
     await log.append(RUN, epoch, [], status="running")
