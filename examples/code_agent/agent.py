@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from taofold import Agent
-from taofold.bridges.monty import Bounds
+from taofold.bridges.monty import CodeBounds
 from taofold.bridges.monty_code import python_tool
 from taofold.tools.command import command_tool
 from taofold.tools.files import file_tools
@@ -29,7 +29,7 @@ def code_agent(root: Path | str = ".", **options: Any) -> Agent[Any, Any]:
         "name": "coder",
         "instructions": INSTRUCTIONS,
         "strategy": "react",
-        "tools": [python_tool(tools=inner, bounds=Bounds(seconds=5, calls=50))],
+        "tools": [python_tool(tools=inner, bounds=CodeBounds(seconds=5, calls=50))],
     }
     return Agent(**(given | options))
 

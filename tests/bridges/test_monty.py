@@ -8,7 +8,15 @@ import pytest
 from tests.runtime.kit import LOGS, Memo, act, events, finish, settled
 
 from taofold import Agent, Limits, MemoryLog, tool
-from taofold.bridges.monty import Bounds, Call, Done, Failed, Interpreter, Program, Turn
+from taofold.bridges.monty import (
+    CodeBounds,
+    CodeFailure,
+    CodeProgram,
+    CodeResult,
+    CodeTurn,
+    FunctionCall,
+    Interpreter,
+)
 from taofold.bridges.monty_code import python_tool
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
@@ -17,11 +25,11 @@ from taofold.policy import Policy
 
 pytestmark = pytest.mark.anyio
 
-QUICK = Bounds(seconds=0.5, memory=32_000_000)
+QUICK = CodeBounds(seconds=0.5, memory=32_000_000)
 
 
-def turn(code: str, *functions: str) -> Turn:
-    return Interpreter(QUICK).turn(Program(code, frozenset(functions)))
+def turn(code: str, *functions: str) -> CodeTurn:
+    return Interpreter(QUICK).turn(CodeProgram(code, frozenset(functions)))
 
 
 @pytest.mark.parametrize(
@@ -48,34 +56,36 @@ def turn(code: str, *functions: str) -> Turn:
 )
 def test_code_can_do_nothing_but_compute(code, said):
     end = turn(code).end
-    assert isinstance(end, Failed)
+    assert isinstance(end, CodeFailure)
     assert said in end.text
 
 
 def test_code_computes_and_prints():
     code = "import json, re\nprint(json.dumps(re.findall('a+', 'caat')))\n{'x': (1, {2})}"
-    assert turn(code) == Turn(Done({"x": [1, [2]]}), '["aa"]\n')
+    assert turn(code) == CodeTurn(CodeResult({"x": [1, [2]]}), '["aa"]\n')
 
 
 def test_an_unknown_attribute_of_a_value_is_an_error_of_the_code():
-    assert isinstance(turn("'x'.nonsense").end, Failed)
+    assert isinstance(turn("'x'.nonsense").end, CodeFailure)
 
 
 def test_a_turn_ends_where_a_function_of_ours_is_called():
-    assert turn("print('a')\nx = f(1, b=[2])", "f") == Turn(Call("f", (1,), {"b": [2]}), "a\n")
-    assert turn("g = f\ng(1)", "f").end == Call("f", (1,), {})
-    assert turn("x = await f(1)", "f").end == Call("f", (1,), {})
+    assert turn("print('a')\nx = f(1, b=[2])", "f") == CodeTurn(
+        FunctionCall("f", (1,), {"b": [2]}), "a\n"
+    )
+    assert turn("g = f\ng(1)", "f").end == FunctionCall("f", (1,), {})
+    assert turn("x = await f(1)", "f").end == FunctionCall("f", (1,), {})
 
 
 @pytest.mark.parametrize("code", ["r = f(1)\nprint(r)\nr", "r = await f(1)\nprint(r)\nr"])
 def test_the_answer_to_a_call_is_its_value_or_an_exception(code):
     one = Interpreter(QUICK)
-    program = Program(code, frozenset("f"))
+    program = CodeProgram(code, frozenset("f"))
     first = one.turn(program).end
-    assert isinstance(first, Call)
-    assert one.turn(program.then(first, {"value": 7})) == Turn(Done(7), "7\n")
+    assert isinstance(first, FunctionCall)
+    assert one.turn(program.then(first, {"value": 7})) == CodeTurn(CodeResult(7), "7\n")
     failed = one.turn(program.then(first, {"error": "PermissionError", "text": "denied"})).end
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, CodeFailure)
     assert "PermissionError: denied" in failed.text
 
 
@@ -92,20 +102,20 @@ found
 
 def test_a_program_that_is_run_again_from_its_beginning_takes_the_same_turns():
     """What a crash needs: another process knows only the code and the answers."""
-    kept, program = Interpreter(QUICK), Program(STORY, frozenset("f"))
+    kept, program = Interpreter(QUICK), CodeProgram(STORY, frozenset("f"))
     for number in range(5):
         mine, other = kept.turn(program), Interpreter(QUICK).turn(program)
         assert mine == other
-        if isinstance(mine.end, Call):
+        if isinstance(mine.end, FunctionCall):
             program = program.then(mine.end, {"value": number * 10})
-    assert mine.end == Done([0, 10, 20, 30])
+    assert mine.end == CodeResult([0, 10, 20, 30])
 
 
 def test_a_program_that_does_not_repeat_itself_is_stopped():
     """Never give an answer to another call than the one that was made."""
-    other = Program("f(2)", frozenset("f")).then(Call("f", (1,), {}), {"value": 1})
+    other = CodeProgram("f(2)", frozenset("f")).then(FunctionCall("f", (1,), {}), {"value": 1})
     end = Interpreter(QUICK).turn(other).end
-    assert isinstance(end, Failed)
+    assert isinstance(end, CodeFailure)
     assert "did not repeat itself" in end.text
 
 
@@ -271,7 +281,7 @@ def _open(child: list[e.Record]) -> int:
 
 
 async def test_code_that_calls_too_often_is_stopped():
-    tools = python_tool(tools=[add], bounds=Bounds(seconds=1, calls=3))
+    tools = python_tool(tools=[add], bounds=CodeBounds(seconds=1, calls=3))
     code = "while True:\n    add(1)"
     result = await Agent(Memo([act("python", code=code), finish()]), tools=[tools]).run("go")
     seen = events(result, e.Observed)[0].observation
@@ -350,12 +360,12 @@ async def test_a_tool_that_has_no_name_in_python_is_the_programmers_mistake():
 def test_code_that_prints_without_end_is_ended(code: str) -> None:
     """Mutant: nobody counts what is printed; then the turn lasts many times its seconds."""
     ended = turn(code)
-    assert isinstance(ended.end, Failed)
+    assert isinstance(ended.end, CodeFailure)
     assert "prints without end" in ended.end.text
     assert len(ended.printed) < 10_000
 
 
 def test_code_that_prints_much_and_ends_is_fine() -> None:
     ended = turn("for i in range(1000):\n    print('x' * 500)\n'end'")
-    assert ended.end == Done("end")
+    assert ended.end == CodeResult("end")
     assert len(ended.printed) < 10_000

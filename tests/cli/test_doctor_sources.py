@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from taofold.cli.probe import Finding, examine
-from taofold.models.transport import Answer, Body, Bounds, OnBytes, answered_by
+from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, answered_by
 from taofold.runtime.model import known
 
 
@@ -21,10 +21,10 @@ class Says:
         body: Body,
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         part = {"type": "output_text", "text": '{"planet": "mars", "moons": 2}'}
         output = [{"type": "message", "content": [part]}]
-        return Answer(200, {}, msgspec.json.encode({"status": "completed", "output": output}))
+        return HttpResponse(200, {}, msgspec.json.encode({"status": "completed", "output": output}))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from taofold.core.content import Conversation, result_message
 from taofold.core.values import Message, Profile, ToolCall
-from taofold.models.endpoint import Limiter, Retry
+from taofold.models.endpoint import Limiter, RetryPolicy
 from taofold.runtime.model import Model, Request, ToolSpec, resolve
 from taofold.testing.cassette import Cassette
 
@@ -66,7 +66,7 @@ def connect() -> Iterator[Connect]:
         chosen = {
             "api_key": "sk-secret-key",
             "profile": FULL,
-            "retry": Retry(first=0.0, draw=lambda: 0.0),
+            "retry": RetryPolicy(first=0.0, draw=lambda: 0.0),
             "limiter": Limiter(),
             **options,
         }

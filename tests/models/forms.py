@@ -13,7 +13,7 @@ from typing import Any
 from tests.pictures import PDF, PICTURE
 
 from taofold import Agent, Document, Image, Limits, tool
-from taofold.models.endpoint import Limiter, Retry
+from taofold.models.endpoint import Limiter, RetryPolicy
 from taofold.runtime.model import Model, resolve
 from taofold.testing.cassette import Cassette
 from taofold.tools.media import Shown
@@ -49,7 +49,7 @@ class Form:
             self.model,
             base_url=url + self.path,
             api_key="sk-recorded",
-            retry=Retry(first=0.0, draw=lambda: 0.0),
+            retry=RetryPolicy(first=0.0, draw=lambda: 0.0),
             limiter=Limiter(),
             transport=transport,
         )

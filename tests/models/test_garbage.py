@@ -15,11 +15,11 @@ from taofold.core.errors import ModelError
 from taofold.core.values import Reply
 from taofold.models.anthropic import MessagesReader
 from taofold.models.chat import ChatReader
-from taofold.models.endpoint import Reader
+from taofold.models.endpoint import ReplyReader
 from taofold.models.gemini import GeminiReader
 from taofold.models.ollama import OllamaReader
-from taofold.models.prices import Price, Rates
-from taofold.models.reader import Lines
+from taofold.models.prices import Price, TokenRates
+from taofold.models.reader import LineDecoder
 from taofold.models.responses import ResponsesReader
 from taofold.models.wire import Frame, encode
 
@@ -36,7 +36,7 @@ FRAME = Frame(
     Issuer("chat", "host", "model"),
     "http://provider",
     "",
-    Price(Rates(1.0, 0.5, 2.0, 1.0)),
+    Price(TokenRates(1.0, 0.5, 2.0, 1.0)),
     {},
     0,
 )
@@ -57,7 +57,7 @@ anything = st.recursive(
 )
 
 
-def read(reader: Reader, chunks: list[bytes]) -> Reply | None:
+def read(reader: ReplyReader, chunks: list[bytes]) -> Reply | None:
     """The reply, None if it is refused; and what it counts can be written down."""
     try:
         for chunk in chunks:
@@ -176,7 +176,7 @@ def test_nobody_gets_money_back_by_counting_below_zero(make: Any, body: Any) -> 
 def test_a_line_in_very_many_pieces_is_joined_once() -> None:
     """Joined at every piece, 40 MB would be copied 40,000 times."""
     heard: list[bytes] = []
-    lines = Lines(heard.append)
+    lines = LineDecoder(heard.append)
     piece = b"x" * 1_000
     for _ in range(40_000):
         lines.feed(piece)

@@ -9,8 +9,8 @@ import pytest
 from taofold.core.content import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Reply
-from taofold.models.endpoint import Endpoint, Limiter, Retry, shared
-from taofold.models.transport import Answer, Bounds, OnBytes
+from taofold.models.endpoint import Endpoint, Limiter, RetryPolicy, shared
+from taofold.models.transport import Bounds, HttpResponse, OnBytes
 from taofold.runtime.model import Request
 
 pytestmark = pytest.mark.anyio
@@ -60,15 +60,15 @@ class Provider:
         body: bytes,
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         previous = self.starts[-1] if self.starts else -99.0
         start = self.time.now
         self.starts.append(start)
         await self.time.sleep(1.0)
         if start < self.opens_at or start - previous < self.spacing:
             self.refused += 1
-            return Answer(429, {"Retry-After": self.retry_after}, b"{}")
-        return Answer(200, {}, b"ok")
+            return HttpResponse(429, {"Retry-After": self.retry_after}, b"{}")
+        return HttpResponse(200, {}, b"ok")
 
 
 class Plain:
@@ -88,7 +88,7 @@ def agents(time: Time, provider: Provider, count: int, limiter: Limiter) -> list
     def one() -> object:
         endpoint = Endpoint(
             "http://provider/v1", {}, transport=provider, limiter=limiter, clock=time.clock,
-            sleep=time.sleep, retry=Retry(draw=lambda: 0.0),
+            sleep=time.sleep, retry=RetryPolicy(draw=lambda: 0.0),
         )  # fmt: skip
         return endpoint.ask([b"{}"], 10, Plain)
 

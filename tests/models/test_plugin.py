@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from taofold.core.errors import ConfigError, ModelError
-from taofold.models.endpoint import Retry
+from taofold.models.endpoint import RetryPolicy
 from taofold.models.transport import Bounds, guard
 from taofold.runtime.model import Request, resolve
 from taofold.testing import Cassette
@@ -22,7 +22,7 @@ async def test_a_test_that_says_nothing_reaches_no_model(hello: Request) -> None
 @pytest.mark.allow_model_requests
 async def test_a_test_that_asks_for_it_may(hello: Request) -> None:
     assert not guard.closed
-    model = resolve("ollama:x", base_url="http://127.0.0.1:1", retry=Retry(attempts=1))
+    model = resolve("ollama:x", base_url="http://127.0.0.1:1", retry=RetryPolicy(attempts=1))
     with pytest.raises(ModelError, match=r"cannot talk to http://127\.0\.0\.1:1/"):
         await model.complete(hello)
 

@@ -14,7 +14,7 @@ from tests.models.forms import FORMS, Form, add
 from tests.pictures import PICTURE
 
 from taofold import Agent, Image, Limits
-from taofold.models.transport import Answer, Body, Bounds, OnBytes, whole
+from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, whole
 
 pytestmark = pytest.mark.anyio
 
@@ -43,16 +43,18 @@ class Endless:
         body: Body,
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         if self.keep:
             self.bodies.append(whole(body))
         if not isinstance(body, bytes):
             self.large += [id(piece) for piece in body if len(piece) > 1e6]
         self._turns -= 1
         if self._turns < 0:
-            return Answer(200, {}, self._end.encode())
+            return HttpResponse(200, {}, self._end.encode())
         said = self._call.replace("call_c", f"call_{self._turns}")
-        return Answer(200, {}, re.sub(r'(\\?"b\\?": )7', rf"\g<1>{self._turns}", said).encode())
+        return HttpResponse(
+            200, {}, re.sub(r'(\\?"b\\?": )7', rf"\g<1>{self._turns}", said).encode()
+        )
 
 
 def common(a: bytes, b: bytes) -> int:

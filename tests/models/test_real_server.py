@@ -11,7 +11,7 @@ from tests.prerequisites import LLAMA
 from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Profile
-from taofold.models.endpoint import Limiter, Retry
+from taofold.models.endpoint import Limiter, RetryPolicy
 from taofold.models.http import aclose_all
 from taofold.runtime.model import Model, Request, ToolSpec, resolve
 
@@ -49,7 +49,12 @@ async def closed() -> AsyncIterator[None]:
 
 
 def connect(url: str, provider: str = "openai-compatible", **options: Any) -> Model:
-    chosen = {"api_key": KEY, "profile": FULL, "limiter": Limiter(), "retry": Retry(attempts=1)}
+    chosen = {
+        "api_key": KEY,
+        "profile": FULL,
+        "limiter": Limiter(),
+        "retry": RetryPolicy(attempts=1),
+    }
     return resolve(f"{provider}:m", base_url=url, **{**chosen, **options})
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from taofold.core.errors import ModelError
-from taofold.models.endpoint import Retry, failure, fault, reason, retry_after
-from taofold.models.transport import Answer
+from taofold.models.endpoint import RetryPolicy, failure, fault, reason, retry_after
+from taofold.models.transport import HttpResponse
 
 
 @pytest.mark.parametrize(
@@ -26,20 +26,20 @@ def test_retry_after_is_read_in_all_its_forms(
 
 
 def test_delays_grow_with_jitter_and_end() -> None:
-    retry = Retry(attempts=4, first=1.0, draw=lambda: 0.5)
+    retry = RetryPolicy(attempts=4, first=1.0, draw=lambda: 0.5)
     error = ModelError("x", kind="server")
     assert [retry.delay(error, attempt, 0) for attempt in (1, 2, 3, 4)] == [0.75, 1.5, 3.0, None]
 
 
 def test_a_server_that_names_a_wait_is_not_asked_sooner() -> None:
     error = ModelError("x", kind="rate", retry_after=9.0)
-    assert Retry(draw=lambda: 0.9).delay(error, 1, 0) == 9.0
-    assert Retry(seconds=10).delay(error, 1, elapsed=2.0) is None
+    assert RetryPolicy(draw=lambda: 0.9).delay(error, 1, 0) == 9.0
+    assert RetryPolicy(seconds=10).delay(error, 1, elapsed=2.0) is None
 
 
 @pytest.mark.parametrize("kind", ["auth", "request", "overflow", "timeout"])
 def test_what_will_not_pass_by_itself_is_not_repeated(kind: str) -> None:
-    assert Retry().delay(ModelError("x", kind=kind), 1, 0) is None
+    assert RetryPolicy().delay(ModelError("x", kind=kind), 1, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,9 @@ def test_error_bodies_of_all_shapes_are_read(body: bytes, told: tuple[str, str])
 
 @pytest.mark.scenario("PEER-31")
 def test_a_key_that_the_provider_repeats_is_masked() -> None:
-    error = failure(Answer(401, {}, b'{"error":"bad key sk-1"}'), "https://u:sk-1@h/v1", "sk-1")
+    error = failure(
+        HttpResponse(401, {}, b'{"error":"bad key sk-1"}'), "https://u:sk-1@h/v1", "sk-1"
+    )
     assert (
         str(error)
         == "https://h/v1 answered 401: bad key *** [check the key, and that it may use this model]"

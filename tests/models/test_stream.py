@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taofold.core.content import Issuer
 from taofold.models.chat import ChatReader
-from taofold.models.reader import Events, Lines
+from taofold.models.reader import EventDecoder, LineDecoder
 from taofold.models.wire import Frame
 from taofold.runtime.model import Speaker
 
@@ -49,8 +49,8 @@ def collect(kind: Any, data: bytes) -> list[bytes]:
 
 def test_data_lines_of_one_event_are_joined_and_other_fields_ignored() -> None:
     data = b"event: x\nid: 1\ndata: a\ndata:b\n\n:comment\n\nretry: 5\n\ndata: last"
-    assert collect(Events, data) == [b"a\nb", b"last"]
+    assert collect(EventDecoder, data) == [b"a\nb", b"last"]
 
 
 def test_a_last_line_without_its_end_still_counts() -> None:
-    assert collect(Lines, b"a\r\nb") == [b"a", b"b"]
+    assert collect(LineDecoder, b"a\r\nb") == [b"a", b"b"]

@@ -7,7 +7,7 @@ import pytest
 from taofold.core.errors import ConfigError
 from taofold.core.values import Usage
 from taofold.models import prices as catalogue
-from taofold.models.prices import FREE, Price, Rates, find, own_price, snapshot_date
+from taofold.models.prices import FREE, Price, TokenRates, find, own_price, snapshot_date
 from taofold.models.rules import UNKNOWN, rules_for
 from taofold.runtime.model import resolve
 
@@ -155,7 +155,7 @@ def test_long_prompts_and_service_tiers_count() -> None:
 
 
 def test_cached_and_written_tokens_have_their_own_rates() -> None:
-    price = Price(Rates(2.0, 0.2, 10.0, 2.5))
+    price = Price(TokenRates(2.0, 0.2, 10.0, 2.5))
     assert price.cost(Usage(1_000_000, 0)) == 2.0
     assert price.cost(Usage(1_000_000, 0, 1_000_000)) == 0.2
     assert price.cost(Usage(1_000_000, 0, 0, 0.0, 1_000_000)) == 2.5
@@ -164,7 +164,7 @@ def test_cached_and_written_tokens_have_their_own_rates() -> None:
 
 def test_a_user_may_override_prices_by_exact_name() -> None:
     own = {"gpt-4o": (1.0, 2.0), "mine": (1.0, 0.5, 2.0)}
-    assert own_price("gpt-4o", own) == Price(Rates(1.0, 1.0, 2.0, 1.0))
+    assert own_price("gpt-4o", own) == Price(TokenRates(1.0, 1.0, 2.0, 1.0))
     assert own_price("gpt-4o-mini", own) is None
     model = resolve("openai-compatible:mine", base_url="http://x", prices=own)
     assert model.price(1_000_000, 1_000_000) == 3.0

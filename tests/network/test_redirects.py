@@ -143,11 +143,11 @@ async def test_an_mcp_server_that_redirects_elsewhere_gets_no_key_there(
 async def test_an_mcp_client_that_follows_redirects_is_stopped_at_the_border() -> None:
     """Generation 1 of the package makes clients that follow; the hook holds them."""
     pytest.importorskip("mcp")
-    from taofold.bridges.mcp.transport import Credentials, Place, client_factory, load
+    from taofold.bridges.mcp.transport import Credentials, ServerAddress, client_factory, load
 
     create = load("mcp.shared._httpx_utils").create_mcp_http_client
     with Elsewhere(307).open() as servers:
-        place = Place("http", url=servers.url, headers={"x-api-key": SECRET})
+        place = ServerAddress("http", url=servers.url, headers={"x-api-key": SECRET})
         async with client_factory(place, Credentials(place), create)() as client:
             client.follow_redirects = True
             with pytest.raises(ConnectionError, match="not followed"):

@@ -14,7 +14,7 @@ from taofold import reserved as reserved
 from taofold.log.sqlite.log import SqliteLog
 from taofold.server.auth.tokens import LocalToken
 from taofold.tools.command import command_tool
-from taofold.tools.jail import Outside, jail
+from taofold.tools.jail import OutsideJail, jail
 
 pytestmark = pytest.mark.anyio
 TOKEN = ".local/state/taofold/local-token.json"
@@ -42,7 +42,7 @@ async def test_no_file_tool_reaches_secrets_or_policy_in_a_home_directory(
     LocalToken.of_user().value()
     inside = jail(home)
     for write in (False, True):
-        with pytest.raises(Outside, match="belongs to the runtime"):
+        with pytest.raises(OutsideJail, match="belongs to the runtime"):
             inside.parts(path, write=write)
     assert inside.parts("notes.txt", write=True)
 
@@ -52,7 +52,7 @@ async def test_a_log_in_the_work_root_is_reserved_with_what_lies_beside_it(tmp_p
     await log.rows()
     inside = jail(tmp_path)
     for name in ("mine.db", "mine.db-wal", "mine.db-journal", "MINE.DB", "mine.db.lock"):
-        with pytest.raises(Outside, match="belongs to the runtime"):
+        with pytest.raises(OutsideJail, match="belongs to the runtime"):
             inside.parts(name, write=True)
     assert inside.parts("mine.dbx", write=True)
     await log.close()

@@ -9,12 +9,12 @@ from taofold import Agent, Decision, MemoryLog, RunContext, tool
 from taofold.core import events as e
 from taofold.runtime.control import decide
 from taofold.testing.replay import assert_replays
-from taofold.tools import Answer, InputRequired
+from taofold.tools import InputRequired, PersonAnswer
 
 from .kit import LOGS, Memo, act, batch, events, finish
 
 pytestmark = pytest.mark.anyio
-SEEN: list[Answer | None] = []
+SEEN: list[PersonAnswer | None] = []
 FORM = {"type": "object", "properties": {"colour": {"type": "string"}}}
 
 

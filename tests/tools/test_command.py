@@ -16,7 +16,7 @@ from taofold.core.values import Tier
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools import process as processes
 from taofold.tools.command import command_tool
-from taofold.tools.process import Output
+from taofold.tools.process import OutputExcerpt
 
 pytestmark = pytest.mark.anyio
 
@@ -153,7 +153,7 @@ async def test_much_output_keeps_head_tail_and_errors(tool: Tool) -> None:
 
 
 async def test_endless_output_stops_the_program(root: Path) -> None:
-    output = Output()
+    output = OutputExcerpt()
     with pytest.raises(processes.Flood):
         await processes.run(
             ["yes"], folder=root, environment=os.environ, heard=output.feed, most=100_000

@@ -13,7 +13,7 @@ import pytest
 from taofold import host
 from taofold.files.references import load
 from taofold.tools.containment import Containment
-from taofold.tools.jail import Outside, jail
+from taofold.tools.jail import OutsideJail, jail
 
 EVIL = "import os, pathlib\npathlib.Path('{0}').write_text('ran')\n"
 
@@ -115,7 +115,7 @@ def test_what_this_python_runs_from_cannot_be_written_to(
     monkeypatch.setattr(sys, "prefix", str(home))
     files = jail(tmp_path)
     for path in (".venv/bin/python", ".venv/lib/aiohttp.py", ".venv/new.pth"):
-        with pytest.raises(Outside, match="runs from there"):
+        with pytest.raises(OutsideJail, match="runs from there"):
             files.write(path, b"x")
     files.write(".venv-2/free", b"x")
     assert files.read(".venv-2/free", 10) == b"x"

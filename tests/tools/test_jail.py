@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taofold.tools.jail import Jail, Outside, jail
+from taofold.tools.jail import Jail, OutsideJail, jail
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 SECRET = b"SECRET: never to be read or changed"
@@ -46,9 +46,9 @@ def inside(root: Path) -> Jail:
     ["../outside/secret.txt", "a/../../outside/secret.txt", "/etc/passwd", "/", "..", "a\0b"],
 )
 def test_paths_that_lead_out_are_refused(inside: Jail, outside: Path, path: str) -> None:
-    with pytest.raises(Outside):
+    with pytest.raises(OutsideJail):
         inside.read(path, 1000)
-    with pytest.raises(Outside):
+    with pytest.raises(OutsideJail):
         inside.write(path, b"x")
     assert (outside / "secret.txt").read_bytes() == SECRET
 
@@ -56,7 +56,7 @@ def test_paths_that_lead_out_are_refused(inside: Jail, outside: Path, path: str)
 def test_absolute_paths_and_dots_inside_the_root_are_fine(inside: Jail, root: Path) -> None:
     for path in (f"{root}/a/f.txt", "./a//f.txt", "a/b/../f.txt", "a/none/../f.txt"):
         assert inside.read(path, 1000) == b"inside"
-    with pytest.raises(Outside):
+    with pytest.raises(OutsideJail):
         inside.parts(f"{root}er/x")  # a sibling whose name begins alike
 
 
@@ -72,11 +72,11 @@ def test_links_are_not_followed(inside: Jail, root: Path, outside: Path, target:
     }[target]
     link.symlink_to(goal)
     for path in ("link", "link/secret.txt", "link/new.txt", "a/../link/f.txt"):
-        with pytest.raises(Outside):
+        with pytest.raises(OutsideJail):
             inside.read(path, 1000)
-        with pytest.raises(Outside):
+        with pytest.raises(OutsideJail):
             inside.write(path, b"x")
-    with pytest.raises(Outside, match="links are not followed"):
+    with pytest.raises(OutsideJail, match="links are not followed"):
         inside.entries(("link",))
     assert [p.name for p in outside.iterdir()] == ["secret.txt"]
     assert (outside / "secret.txt").read_bytes() == SECRET
@@ -92,9 +92,9 @@ def test_a_hard_link_is_replaced_and_not_written_through(
 
 def test_special_files_do_not_block(inside: Jail, root: Path) -> None:
     os.mkfifo(root / "fifo")
-    with pytest.raises(Outside, match="device or pipe"):
+    with pytest.raises(OutsideJail, match="device or pipe"):
         inside.read("fifo", 1000)
-    with pytest.raises(Outside):
+    with pytest.raises(OutsideJail):
         inside.write("fifo", b"x")
 
 
@@ -104,9 +104,9 @@ def test_the_runtimes_own_files_do_not_exist_and_git_is_read_only(inside: Jail, 
         (root / folder / "f").write_text("x")
     assert inside.read(".git/f", 10) == b"x"
     for path in (".git/hooks/pre-commit", "a/.git/f", ".GIT/f", ".taofold/f", "a/.Taofold/f"):
-        with pytest.raises(Outside):
+        with pytest.raises(OutsideJail):
             inside.write(path, b"x")
-    with pytest.raises(Outside):
+    with pytest.raises(OutsideJail):
         inside.read(".taofold/f", 10)
     assert ".taofold" not in [entry.path for entry in inside.entries(())]
 
@@ -118,15 +118,15 @@ def test_writing_is_atomic_keeps_the_mode_and_leaves_no_litter(inside: Jail, roo
     assert inside.write("run.sh", b"new") is False
     assert (script.read_text(), script.stat().st_mode & 0o777) == ("new", 0o751)
     assert inside.write("x/y/z.txt", b"made") is True
-    with pytest.raises(Outside):
+    with pytest.raises(OutsideJail):
         inside.write("a", b"over a directory")
-    with pytest.raises(Outside):
+    with pytest.raises(OutsideJail):
         inside.write("run.sh/below", b"a file")
     assert sorted(p.name for p in root.iterdir()) == ["a", "run.sh", "x"]
 
 
 def test_large_files_are_refused_by_size(inside: Jail) -> None:
-    with pytest.raises(Outside, match="the limit is 3"):
+    with pytest.raises(OutsideJail, match="the limit is 3"):
         inside.read("a/f.txt", 3)
 
 
@@ -189,7 +189,7 @@ def test_swapping_a_directory_for_a_link_during_use_gains_nothing(
                 inside.write("a/secret.txt", b"mine")
                 inside.write("a/new.txt", b"mine")
                 done += 1
-            except Outside:
+            except OutsideJail:
                 refused += 1
     finally:
         stop.set()

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taofold.tools.process import Output, key_line, plain
+from taofold.tools.process import OutputExcerpt, key_line, plain
 
 
 def test_head_tail_and_error_lines_between_are_kept() -> None:
-    output = Output(head=20, tail=20)
+    output = OutputExcerpt(head=20, tail=20)
     output.feed(b"begin\n" + b"x\n" * 500 + b"ValueError: lost?\n" + b"y\n" * 500 + b"end\n")
     assert output.text.startswith("begin\n")
     assert output.text.endswith("end\n")
@@ -17,7 +17,7 @@ def test_head_tail_and_error_lines_between_are_kept() -> None:
 
 @given(st.text(), st.integers(1, 7))
 def test_short_output_is_whole_however_it_is_cut(text: str, size: int) -> None:
-    output, raw = Output(), text.encode()
+    output, raw = OutputExcerpt(), text.encode()
     for at in range(0, len(raw), size):
         output.feed(raw[at : at + size])
     assert output.text == plain(text)
@@ -25,7 +25,7 @@ def test_short_output_is_whole_however_it_is_cut(text: str, size: int) -> None:
 
 @given(st.lists(st.binary(max_size=50)))
 def test_memory_is_bounded(chunks: list[bytes]) -> None:
-    output = Output(head=10, tail=10)
+    output = OutputExcerpt(head=10, tail=10)
     for chunk in chunks * 20:
         output.feed(chunk)
     assert len(output.text) < 20 + 100 + 40 * 301 + 64

@@ -17,7 +17,7 @@ from taofold.core.text import visible
 from taofold.core.values import Sideeffect
 from taofold.tools import BadArguments, RunContext, Tool, Toolset, external
 from taofold.tools.arguments import Checker, unknown
-from taofold.tools.signature import Signature, tidy
+from taofold.tools.signature import FunctionSignature, tidy
 
 ForeignCall = Callable[[RunContext[Any], dict[str, Any]], Awaitable[Any]]
 
@@ -75,7 +75,7 @@ def foreign_tool(
     )
     model = schema if isinstance(schema, type) and issubclass(schema, BaseModel) else None
     check = _check(offered, model, forbidden)
-    signature = Signature(offered, check, "mapping", context=True)
+    signature = FunctionSignature(offered, check, "mapping", context=True)
     return replace(tool, signature=signature)
 
 

@@ -44,7 +44,7 @@ _EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class CodeBounds:
     """What code may use: seconds per turn, bytes of memory, calls in all."""
 
     seconds: float = 5.0
@@ -52,8 +52,12 @@ class Bounds:
     calls: int = 100
 
 
+Bounds = CodeBounds
+"""The name under which examples have imported it."""
+
+
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """The code calls `function`: positional arguments, then named ones, as JSON."""
 
     function: str
@@ -62,24 +66,24 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CodeResult:
     """The code came to its end; `value` is that of its last expression, as JSON."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class CodeFailure:
     """The code raised, or broke a bound; `text` is the traceback."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CodeTurn:
     """How a turn ended, and what it printed."""
 
-    end: Call | Done | Failed
+    end: FunctionCall | CodeResult | CodeFailure
     printed: str = ""
 
 
@@ -88,12 +92,12 @@ Reply: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class CodeProgram:
     """Code, the functions it may call, and the calls it has made with their answers."""
 
     code: str
     functions: frozenset[str]
-    past: tuple[tuple[Call, Reply], ...] = ()
+    past: tuple[tuple[FunctionCall, Reply], ...] = ()
     place: str = field(default="", compare=False)
     """Digest of all this."""
     before: str = field(default="", compare=False)
@@ -104,7 +108,7 @@ class Program:
             encoded = msgspec.json.encode((self.code, sorted(self.functions)))
             object.__setattr__(self, "place", blake2b(encoded, digest_size=16).hexdigest())
 
-    def then(self, call: Call, reply: Reply) -> "Program":
+    def then(self, call: FunctionCall, reply: Reply) -> "CodeProgram":
         """The program after its next call was answered."""
         encoded = msgspec.json.encode((self.place, call.function, call.args, call.kwargs, reply))
         digest = blake2b(encoded, digest_size=16).hexdigest()
@@ -114,26 +118,28 @@ class Program:
 class Interpreter:
     """Runs programs, one turn at a time. Blocks: call it from a thread."""
 
-    def __init__(self, bounds: Bounds = Bounds()) -> None:
+    def __init__(self, bounds: CodeBounds = CodeBounds()) -> None:
         self._bounds = bounds
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def turn(self, program: Program) -> Turn:
+    def turn(self, program: CodeProgram) -> CodeTurn:
         """The next turn of a program: from where it was left, else from its beginning."""
         printed: list[str] = []
         with _pool().checkout(limits=self._limits(), os_policy=_policy()) as session:
             try:
                 end = self._reach(session, program, printed)
             except monty.MontySyntaxError as error:
-                return Turn(Failed(error.display()))
+                return CodeTurn(CodeFailure(error.display()))
             except monty.MontyRuntimeError as error:
-                return Turn(Failed(excerpt(error.display(), PRINTED)), _joined(printed))
+                return CodeTurn(CodeFailure(excerpt(error.display(), PRINTED)), _joined(printed))
             except monty.MontyError as error:
-                return Turn(Failed(f"the interpreter ended: {error}"), _joined(printed))
-        return Turn(end, _joined(printed))
+                return CodeTurn(CodeFailure(f"the interpreter ended: {error}"), _joined(printed))
+        return CodeTurn(end, _joined(printed))
 
-    def _reach(self, session: Any, program: Program, printed: list[str]) -> Call | Done | Failed:
+    def _reach(
+        self, session: Any, program: CodeProgram, printed: list[str]
+    ) -> FunctionCall | CodeResult | CodeFailure:
         """Run to the end of the next turn; what earlier turns printed was told before."""
         heard, until = 0, monotonic() + self._bounds.seconds
 
@@ -157,11 +163,13 @@ class Interpreter:
         at = _settled(at, program.functions)
         for call, reply in past:
             if _call(at) != call:
-                return Failed("the code did not repeat itself: it makes another call than before")
+                return CodeFailure(
+                    "the code did not repeat itself: it makes another call than before"
+                )
             printed.clear()
             at = _settled(_answer(at, reply), program.functions)
         if isinstance(at, monty.MontyComplete):
-            return Done(_small(at.output))
+            return CodeResult(_small(at.output))
         self._keep(program.place, at.dump())
         return _call(at)
 
@@ -210,11 +218,11 @@ def _named(name: str) -> Any:
     return function
 
 
-def _call(at: Any) -> Call:
+def _call(at: Any) -> FunctionCall:
     if not isinstance(at, monty.FunctionSnapshot):
-        return Call("", (), {})
+        return FunctionCall("", (), {})
     args = tuple([jsonable(argument) for argument in at.args])
-    return Call(str(at.function_name), args, {k: jsonable(v) for k, v in at.kwargs.items()})
+    return FunctionCall(str(at.function_name), args, {k: jsonable(v) for k, v in at.kwargs.items()})
 
 
 def _answer(at: Any, reply: Reply) -> Any:

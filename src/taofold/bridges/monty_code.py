@@ -14,8 +14,17 @@ from keyword import iskeyword
 from typing import Any, Final, cast
 
 from taofold.agent import Agent
-from taofold.bridges.mcp.server import Silent
-from taofold.bridges.monty import Bounds, Call, Done, Failed, Interpreter, Program, Reply, Turn
+from taofold.bridges.mcp.server import SilentModel
+from taofold.bridges.monty import (
+    CodeBounds,
+    CodeFailure,
+    CodeProgram,
+    CodeResult,
+    CodeTurn,
+    FunctionCall,
+    Interpreter,
+    Reply,
+)
 from taofold.core.effects import Act, Answer, Halt, Strategy
 from taofold.core.errors import ConfigError
 from taofold.core.text import excerpt
@@ -41,7 +50,7 @@ def python_tool(
     *,
     tools: Sequence[Any] = (),
     name: str = "python",
-    bounds: Bounds = Bounds(),
+    bounds: CodeBounds = CodeBounds(),
     limits: Limits | None = None,
 ) -> Tool:
     """The tool.
@@ -55,10 +64,10 @@ def python_tool(
     Raises:
         ConfigError: a tool's name is no name of a Python function, or is taken.
     """
-    inner = Agent(Silent(), tools=tools, name=name).toolset
+    inner = Agent(SilentModel(), tools=tools, name=name).toolset
     code = Code(inner, bounds)
     agent: Agent[Any, Any] = Agent(
-        Silent(),
+        SilentModel(),
         tools=[code.tool, inner],
         name=name,
         output=cast("type[Any]", Any),
@@ -90,12 +99,12 @@ class Code:
     program up here. Both live in one process: on resume the strategy is driven again first.
     """
 
-    def __init__(self, tools: Toolset, bounds: Bounds) -> None:
+    def __init__(self, tools: Toolset, bounds: CodeBounds) -> None:
         self._tools = tools
         self._names = {_function(name): name for name in tools}
         self._calls = bounds.calls
         self._interpreter = Interpreter(bounds)
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[str, CodeProgram] = {}
         self._held: Counter[str] = Counter()
         self.tool = make(
             self._turn,
@@ -115,7 +124,7 @@ class Code:
 
     def strategy(self, task: Task) -> Strategy[Answer]:
         """Turn after turn; between them the calls that the code makes."""
-        program = Program(task.goal, frozenset(self._names))
+        program = CodeProgram(task.goal, frozenset(self._names))
         printed = ""
         try:
             for _ in range(self._calls + 1):
@@ -128,14 +137,14 @@ class Code:
                 printed = excerpt(printed + record.get("printed", ""), SHOWN)
                 if "call" not in record:
                     return _ended(record, printed)
-                call = Call(record["call"], tuple(record["args"]), record["kwargs"])
+                call = FunctionCall(record["call"], tuple(record["args"]), record["kwargs"])
                 reply = yield from self._made(call)
                 program = program.then(call, reply)
             return Answer(None, "error", f"{printed}the code made more than {self._calls} calls")
         except Halt as halt:
             return Answer(None, halt.reason)
 
-    def _made(self, call: Call) -> Strategy[Reply]:
+    def _made(self, call: FunctionCall) -> Strategy[Reply]:
         """Make the call; what it comes to, in Python's terms."""
         named = self._tools[self._names[call.function]]
         parameters = _parameters(named, call)
@@ -146,7 +155,7 @@ class Code:
         return _reply(observation)
 
     @contextmanager
-    def _known(self, program: Program) -> Generator[None]:
+    def _known(self, program: CodeProgram) -> Generator[None]:
         """Two runs may be at the same place of the same code: the last one takes it away."""
         self._programs[program.place] = program
         self._held[program.place] += 1
@@ -158,15 +167,15 @@ class Code:
                 del self._held[program.place], self._programs[program.place]
 
 
-def _outcome(turn: Turn) -> Outcome:
+def _outcome(turn: CodeTurn) -> Outcome:
     printed = {"printed": turn.printed} if turn.printed else {}
     match turn.end:
-        case Call():
+        case FunctionCall():
             call = {"call": turn.end.function, "args": [*turn.end.args], "kwargs": turn.end.kwargs}
             return Outcome({**printed, **call}, extraction=f"calls {turn.end.function}")
-        case Done():
+        case CodeResult():
             return Outcome({**printed, "value": turn.end.value}, extraction="done")
-        case Failed():
+        case CodeFailure():
             last = turn.end.text.strip().rpartition("\n")[2]
             return Outcome({**printed, "error": turn.end.text}, extraction=last)
 
@@ -193,7 +202,7 @@ def _reply(seen: Observation) -> Reply:
     return {"value": seen.result}
 
 
-def _parameters(named: Tool, call: Call) -> dict[str, Any] | None:
+def _parameters(named: Tool, call: FunctionCall) -> dict[str, Any] | None:
     """The arguments by name, None if there are more than the tool has parameters."""
     names = list(named.schema.get("properties", ()))
     if len(call.args) > len(names):

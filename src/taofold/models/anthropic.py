@@ -29,13 +29,13 @@ from taofold.core.content import (
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.value import is_object
 from taofold.core.values import Effort, Message, Reply, Usage
-from taofold.models.endpoint import Reader
+from taofold.models.endpoint import ReplyReader
 from taofold.models.reader import EventReader, decoded, reported
 from taofold.models.remote import (
     Connection,
-    Options,
+    ModelOptions,
+    ModelTurn,
     RemoteModel,
-    Turn,
     connection,
     effort_at_most,
     endpoint,
@@ -43,7 +43,7 @@ from taofold.models.remote import (
     refuse_unknown,
 )
 from taofold.models.responses import leading
-from taofold.models.rules import Rules, rules_for
+from taofold.models.rules import Abilities, rules_for
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
@@ -91,7 +91,7 @@ class MessagesModel(RemoteModel):
     def __init__(
         self,
         connection: Connection,
-        rules: Rules,
+        rules: Abilities,
         *,
         whole_cache: bool = False,
         fixed: Mapping[str, Any] | None = None,
@@ -122,7 +122,7 @@ class MessagesModel(RemoteModel):
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+    def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings, allowed = turn.settings, turn.request.allowed
         thinking, config = self._thinking(settings.effort, notes)
         thinks = thinking.get("type") in ("adaptive", "enabled") or (
@@ -180,7 +180,7 @@ class MessagesModel(RemoteModel):
             return (thinking if rules.thinking in ("always", "default") else {}), {}
         return thinking, {"effort": effort_at_most(effort, rules.efforts, notes, self.name)}
 
-    def _sampling(self, turn: Turn, thinks: bool, notes: list[str]) -> dict[str, Any]:
+    def _sampling(self, turn: ModelTurn, thinks: bool, notes: list[str]) -> dict[str, Any]:
         blocks: dict[str, Any] = {}
         for name in ("temperature", "top_p"):
             value = getattr(turn.settings, name)
@@ -194,7 +194,7 @@ class MessagesModel(RemoteModel):
                 notes.append(f"{name} is not sent: {self.name} does not take it")
         return blocks
 
-    def _tools(self, turn: Turn, allowed: tuple[str, ...] | None) -> dict[str, Any]:
+    def _tools(self, turn: ModelTurn, allowed: tuple[str, ...] | None) -> dict[str, Any]:
         if not turn.tools:
             return {}
         tools = [
@@ -208,10 +208,10 @@ class MessagesModel(RemoteModel):
         # Current models refuse to be forced, so nobody is: the offer stays, calling may be off.
         return {"tools": tools} | ({"tool_choice": {"type": "none"}} if allowed == () else {})
 
-    def _caches(self, turn: Turn) -> bool:
+    def _caches(self, turn: ModelTurn) -> bool:
         return turn.settings.prompt_cache != "off"
 
-    def _messages(self, turn: Turn) -> Sequence[bytes]:
+    def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
         conversation, blobs = turn.request.conversation, turn.request.blobs
         native = self.profile.native_tools
         if native:
@@ -239,7 +239,7 @@ class MessagesModel(RemoteModel):
             )
         return body
 
-    def _past_tools(self, turn: Turn) -> bytes:
+    def _past_tools(self, turn: ModelTurn) -> bytes:
         # A history with tool blocks is refused unless tools are defined: name the ones
         # it used, and forbid them.
         used = {wire_name(c.name) for message in turn.request.conversation for c in message.calls}
@@ -248,7 +248,7 @@ class MessagesModel(RemoteModel):
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in sorted(used)]
         return b"," + encode({"tools": tools, "tool_choice": {"type": "none"}})[1:-1]
 
-    def _system(self, turn: Turn) -> bytes:
+    def _system(self, turn: ModelTurn) -> bytes:
         conversation = turn.request.conversation
         blocks: list[dict[str, Any]] = []
         for message in conversation:
@@ -340,7 +340,7 @@ class MessagesModel(RemoteModel):
         blocks = lacking or [{"type": "text", "text": "(go on)"}]
         return join(blocks, "user", _before(messages, len(messages)))
 
-    def _reader(self, frame: Frame) -> Reader:
+    def _reader(self, frame: Frame) -> ReplyReader:
         return MessagesReader(frame)
 
 
@@ -350,11 +350,11 @@ def _paused(message: Message) -> bool:
     return bool(parts) and isinstance(parts[-1], OpaquePart) and "tool" in parts[-1].kind
 
 
-def _mark(turn: Turn) -> dict[str, Any]:
+def _mark(turn: ModelTurn) -> dict[str, Any]:
     return _LONG_MARK if turn.settings.prompt_cache == "1h" else _MARK
 
 
-def _marked(body: list[bytes], turn: Turn) -> list[bytes]:
+def _marked(body: list[bytes], turn: ModelTurn) -> list[bytes]:
     """The body with a cache mark at its last block."""
     last = max([at for at, piece in enumerate(body[:-1]) if piece])
     mark = b',"cache_control":' + encode(_mark(turn)) + b"}"
@@ -426,7 +426,7 @@ def _before(messages: Sequence[Message], index: int) -> str:
     return "assistant" if messages[index - 1].role == "assistant" else "user"
 
 
-def connect(model: str, **options: Unpack[Options]) -> MessagesModel:
+def connect(model: str, **options: Unpack[ModelOptions]) -> MessagesModel:
     """Connect to `model`. Raises `ConfigError` for a missing key or an unknown option."""
     refuse_unknown(**options)
     if not model:
@@ -539,7 +539,7 @@ class _Growing:
 
 
 class MessagesReader(EventReader):
-    """Reads one answer; the `endpoint.Reader` of this format."""
+    """Reads one answer; the `ReplyReader` of this format."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)

@@ -32,8 +32,8 @@ from taofold.core.value import is_object
 from taofold.core.values import JSON, Effort, Reply, Usage
 from taofold.models.anyjson import is_sequence
 from taofold.models.reader import DONE, EventReader, decoded, reported
-from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
-from taofold.models.rules import Rules
+from taofold.models.remote import Connection, ModelTurn, RemoteModel, effort_at_most
+from taofold.models.rules import Abilities
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
@@ -156,7 +156,7 @@ class _Growing:
 
 
 class ChatReader(EventReader):
-    """Reads one answer; the `endpoint.Reader` of this format."""
+    """Reads one answer; the `ReplyReader` of this format."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
@@ -330,7 +330,9 @@ class ChatModel(RemoteModel):
 
     wire = "chat"
 
-    def __init__(self, connection: Connection, rules: Rules, dialect: Dialect = Dialect()) -> None:
+    def __init__(
+        self, connection: Connection, rules: Abilities, dialect: Dialect = Dialect()
+    ) -> None:
         super().__init__(connection)
         self._rules, self._dialect = rules, dialect
         level = _FORMATS.index(dialect.format) if self.profile.json_schema else 2
@@ -354,7 +356,7 @@ class ChatModel(RemoteModel):
                     raise first from None
                 self._level, self._without = less
 
-    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+    def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings, dialect = turn.settings, self._dialect
         body: dict[str, Any] = {"model": self.connection.model, **dialect.extra}
         body |= self._thinking(settings.effort, notes)
@@ -400,7 +402,7 @@ class ChatModel(RemoteModel):
         taken = effort_at_most(effort, levels, notes, self.name) if levels else effort
         return {"reasoning_effort": taken}
 
-    def _messages(self, turn: Turn) -> Sequence[bytes]:
+    def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
         conversation, blobs = turn.request.conversation, turn.request.blobs
         if not self.profile.native_tools:
             return [

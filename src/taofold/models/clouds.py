@@ -20,10 +20,17 @@ from typing_extensions import Unpack
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Reply
 from taofold.models.anthropic import MessagesModel, MessagesReader
-from taofold.models.endpoint import Reader, Sign
+from taofold.models.endpoint import ReplyReader, Sign
 from taofold.models.gemini import GeminiModel
 from taofold.models.reader import decoded
-from taofold.models.remote import Options, RemoteModel, Turn, connection, endpoint, refuse_unknown
+from taofold.models.remote import (
+    ModelOptions,
+    ModelTurn,
+    RemoteModel,
+    connection,
+    endpoint,
+    refuse_unknown,
+)
 from taofold.models.responses import ResponsesModel
 from taofold.models.rules import rules_for
 from taofold.models.transport import Body, whole
@@ -68,7 +75,7 @@ class Bearer:
 # --- Azure ---------------------------------------------------------------------------------------
 
 
-def azure(model: str, **options: Unpack[Options]) -> RemoteModel:
+def azure(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     """Connect to the deployment `model` of Azure OpenAI.
 
     The address is AZURE_OPENAI_ENDPOINT (`https://NAME.openai.azure.com`), the key
@@ -106,15 +113,15 @@ def _entra() -> Callable[[], tuple[str, float]]:
 class BedrockModel(MessagesModel):
     """Claude on Bedrock: the model stands in the address, the version in the body."""
 
-    def _url(self, turn: Turn) -> str:
+    def _url(self, turn: ModelTurn) -> str:
         verb = "invoke-with-response-stream" if turn.streaming else "invoke"
         return f"{self.connection.endpoint.url}/{verb}"
 
-    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+    def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         # Whether to stream is the address's to say here.
         return super()._head(turn._replace(streaming=False), notes)
 
-    def _reader(self, frame: Frame) -> Reader:
+    def _reader(self, frame: Frame) -> ReplyReader:
         return _EventStream(MessagesReader(frame), frame)
 
 
@@ -160,7 +167,7 @@ class _EventStream:
         return self._inner.close()
 
 
-def bedrock(model: str, **options: Unpack[Options]) -> RemoteModel:
+def bedrock(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     """Connect to Claude on Amazon Bedrock, by its id there (`us.anthropic.claude-opus-5-5-v1`).
 
     The region is AWS_REGION; AWS_BEARER_TOKEN_BEDROCK is a key, else the machine's AWS identity
@@ -214,12 +221,12 @@ def _sigv4(region: str) -> Sign:
 class VertexClaude(MessagesModel):
     """Claude on Vertex AI: the model stands in the address, the version in the body."""
 
-    def _url(self, turn: Turn) -> str:
+    def _url(self, turn: ModelTurn) -> str:
         verb = "streamRawPredict" if turn.streaming else "rawPredict"
         return f"{self.connection.endpoint.url}:{verb}"
 
 
-def vertex(model: str, **options: Unpack[Options]) -> RemoteModel:
+def vertex(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     """Connect to Gemini or Claude on Vertex AI, with the machine's Google identity.
 
     The project is GOOGLE_CLOUD_PROJECT, the place GOOGLE_CLOUD_LOCATION ("global" if not set).

@@ -27,7 +27,7 @@ from taofold.core.value import is_object
 from taofold.core.values import Reply
 from taofold.models.anyjson import is_sequence
 from taofold.models.http import Http
-from taofold.models.transport import Answer, Body, Bounds, Transport, guard, joined, place
+from taofold.models.transport import Body, Bounds, HttpResponse, Transport, guard, joined, place
 from taofold.runtime.model import Speaker
 
 AGAIN: Final = frozenset({"rate", "server", "network", "reply"})
@@ -60,7 +60,7 @@ _ADVICE: Final = {
 }
 
 
-class Retry(NamedTuple):
+class RetryPolicy(NamedTuple):
     """How often and how long. `rate_attempts` counts answers 429, which waiting does cure."""
 
     attempts: int = 3
@@ -104,7 +104,7 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
         return None
 
 
-def failure(answer: Answer, url: str, secret: str = "") -> ModelError:
+def failure(answer: HttpResponse, url: str, secret: str = "") -> ModelError:
     """The error that an answer with a status other than 2xx stands for."""
     code, message = reason(answer.body)
     wait = retry_after(answer.headers)
@@ -275,10 +275,10 @@ def shared(url: str, key: str) -> Limiter:
 
 _network: Final = Http()
 _BOUNDS: Final = Bounds()
-_RETRY: Final = Retry()
+_RETRY: Final = RetryPolicy()
 
 
-class Reader(Protocol):
+class ReplyReader(Protocol):
     """Reads one answer, streamed or whole. A new one serves each attempt."""
 
     def feed(self, chunk: bytes) -> None:
@@ -319,7 +319,7 @@ class Endpoint:
         secret: str = "",
         transport: Transport | None = None,
         bounds: Bounds = _BOUNDS,
-        retry: Retry = _RETRY,
+        retry: RetryPolicy = _RETRY,
         limiter: Limiter | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -340,7 +340,7 @@ class Endpoint:
         self,
         body: Sequence[bytes],
         tokens: int,
-        reader: Callable[[], Reader],
+        reader: Callable[[], ReplyReader],
         speaker: Speaker | None = None,
         *,
         streaming: bool = False,
@@ -381,7 +381,7 @@ class Endpoint:
         return {**self._headers, **await self._sign(url, body)}
 
     async def _once(
-        self, url: str, body: Body, reader: Reader, speaker: Speaker | None, streaming: bool
+        self, url: str, body: Body, reader: ReplyReader, speaker: Speaker | None, streaming: bool
     ) -> Reply:
         transport = self._transport or guard.stand_in or _network
         if speaker is not None:

@@ -29,13 +29,13 @@ from taofold.core.errors import ConfigError, ModelError
 from taofold.core.value import is_object
 from taofold.core.values import Effort, Message, Reply, Usage
 from taofold.models.chat import SKIP_SIGNATURE
-from taofold.models.endpoint import Reader
+from taofold.models.endpoint import ReplyReader
 from taofold.models.reader import EventReader, decoded, reported
 from taofold.models.remote import (
     Connection,
-    Options,
+    ModelOptions,
+    ModelTurn,
     RemoteModel,
-    Turn,
     connection,
     effort_at_most,
     endpoint,
@@ -43,7 +43,7 @@ from taofold.models.remote import (
     refuse_unknown,
 )
 from taofold.models.responses import leading
-from taofold.models.rules import Rules, rules_for
+from taofold.models.rules import Abilities, rules_for
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
@@ -85,17 +85,17 @@ class GeminiModel(RemoteModel):
 
     wire = "gemini"
 
-    def __init__(self, connection: Connection, rules: Rules, *, call_ids: bool = True) -> None:
+    def __init__(self, connection: Connection, rules: Abilities, *, call_ids: bool = True) -> None:
         super().__init__(connection)
         self._rules, self._call_ids = rules, call_ids
 
-    def _url(self, turn: Turn) -> str:
+    def _url(self, turn: ModelTurn) -> str:
         verb = "streamGenerateContent?alt=sse" if turn.streaming else "generateContent"
         return f"{self.connection.endpoint.url}:{verb}"
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+    def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings = turn.settings
         config: dict[str, Any] = {}
         if settings.max_tokens:
@@ -142,7 +142,7 @@ class GeminiModel(RemoteModel):
         level = effort_at_most(effort, rules.efforts, notes, self.name)
         return config if level is None else {**config, "thinkingLevel": level.upper()}
 
-    def _messages(self, turn: Turn) -> Sequence[bytes]:
+    def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
         conversation, blobs = turn.request.conversation, turn.request.blobs
         native = self.profile.native_tools
         form = self._form if native else f"{self._form} text"
@@ -264,7 +264,7 @@ class GeminiModel(RemoteModel):
                 wire_parts.append({"inlineData": {"mimeType": part.media_type, "data": blob(part)}})
         return wire_parts or [{"text": "(empty)"}]
 
-    def _reader(self, frame: Frame) -> Reader:
+    def _reader(self, frame: Frame) -> ReplyReader:
         return GeminiReader(frame)
 
 
@@ -330,7 +330,7 @@ def _before(messages: Sequence[Message], index: int) -> str:
     return "model" if messages[index - 1].role == "assistant" else "user"
 
 
-def connect(model: str, **options: Unpack[Options]) -> GeminiModel:
+def connect(model: str, **options: Unpack[ModelOptions]) -> GeminiModel:
     """Connect to `model` at the Gemini API.
 
     Raises:
@@ -386,7 +386,7 @@ _DECODE: Final = msgspec.json.Decoder(_Answer).decode
 
 
 class GeminiReader(EventReader):
-    """Reads one answer; the `endpoint.Reader` of this format."""
+    """Reads one answer; the `ReplyReader` of this format."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)

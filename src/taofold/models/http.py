@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from taofold.core.errors import ModelError
-from taofold.models.transport import LARGE, Answer, Body, Bounds, OnBytes, guard, place, proxy_for
+from taofold.models.transport import (
+    LARGE,
+    Body,
+    Bounds,
+    HttpResponse,
+    OnBytes,
+    guard,
+    place,
+    proxy_for,
+)
 
 if TYPE_CHECKING:
     import aiohttp
@@ -90,7 +99,7 @@ class Http:
         body: Body,
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         """POST `body`; see `Transport`."""
         guard.check(url)
         loop = asyncio.get_running_loop()
@@ -140,7 +149,7 @@ async def _exchange(
     body: Body,
     bounds: Bounds,
     on_bytes: OnBytes | None,
-) -> Answer:
+) -> HttpResponse:
     timeout = _timeout(session, bounds, on_bytes is not None)
     async with await _start(session, lane, headers, body, timeout) as response:
         if on_bytes is not None and not _streams(response):
@@ -158,7 +167,7 @@ async def _exchange(
                 got.append(chunk)
             else:
                 _tell(on_bytes, chunk)
-        return Answer(response.status, response.headers, b"".join(got))
+        return HttpResponse(response.status, response.headers, b"".join(got))
 
 
 async def _start(

@@ -24,19 +24,19 @@ from taofold.core.content import (
 )
 from taofold.core.errors import ConfigError
 from taofold.core.values import Effort, Profile, Reply
-from taofold.models.endpoint import Reader, fault
+from taofold.models.endpoint import ReplyReader, fault
 from taofold.models.prices import FREE
-from taofold.models.reader import Lines, decoded
+from taofold.models.reader import LineDecoder, decoded
 from taofold.models.remote import (
     Connection,
-    Options,
+    ModelOptions,
+    ModelTurn,
     RemoteModel,
-    Turn,
     connection,
     endpoint,
     refuse_unknown,
 )
-from taofold.models.rules import UNKNOWN, Rules, rules_for
+from taofold.models.rules import UNKNOWN, Abilities, rules_for
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
@@ -83,11 +83,11 @@ _DECODE: Final = msgspec.json.Decoder(_Answer).decode
 
 
 class OllamaReader:
-    """Reads one answer, whole or as lines of JSON; the `endpoint.Reader` of this format."""
+    """Reads one answer, whole or as lines of JSON; the `ReplyReader` of this format."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._lines = Lines(self._line)
+        self._lines = LineDecoder(self._line)
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._calls: list[_Call] = []
@@ -156,11 +156,11 @@ class OllamaModel(RemoteModel):
 
     wire = "ollama"
 
-    def __init__(self, connection: Connection, rules: Rules) -> None:
+    def __init__(self, connection: Connection, rules: Abilities) -> None:
         super().__init__(connection)
         self._rules = rules
 
-    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+    def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings = turn.settings
         options: dict[str, Any] = {"num_ctx": self.profile.window}
         if settings.max_tokens:
@@ -200,7 +200,7 @@ class OllamaModel(RemoteModel):
             return effort != "none"
         return {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}.get(effort, effort)
 
-    def _messages(self, turn: Turn) -> Sequence[bytes]:
+    def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
         conversation, blobs = turn.request.conversation, turn.request.blobs
         native = self.profile.native_tools
         form = self._form if native else f"{self._form} text"
@@ -212,7 +212,7 @@ class OllamaModel(RemoteModel):
             ending += (b",", chunks) if isinstance(chunks, bytes) else (b",", *chunks)
         return [*written, *ending, b"]}"]
 
-    def _reader(self, frame: Frame) -> Reader:
+    def _reader(self, frame: Frame) -> ReplyReader:
         return OllamaReader(frame)
 
     def _native(self, conversation: Conversation, index: int) -> bytes:
@@ -283,7 +283,7 @@ class OllamaModel(RemoteModel):
         return {"content": "".join(texts)} | ({"images": images} if images else {})
 
 
-def connect(model: str, **options: Unpack[Options]) -> OllamaModel:
+def connect(model: str, **options: Unpack[ModelOptions]) -> OllamaModel:
     """Connect to `model`, at OLLAMA_HOST or the usual port. Raises `ConfigError` for a
     missing name or an unknown option.
     """

@@ -15,7 +15,7 @@ from taofold.core.errors import ConfigError
 from taofold.models.chat import ChatModel, Dialect
 from taofold.models.prices import FREE
 from taofold.models.remote import (
-    Options,
+    ModelOptions,
     RemoteModel,
     connection,
     endpoint,
@@ -23,7 +23,7 @@ from taofold.models.remote import (
     refuse_unknown,
 )
 from taofold.models.responses import ResponsesModel
-from taofold.models.rules import UNKNOWN, Rules, rules_for
+from taofold.models.rules import UNKNOWN, Abilities, rules_for
 
 LOCAL: Final = replace(UNKNOWN, schema=True)
 """A local server that enforces a schema by grammar; the window is whatever it was started with."""
@@ -42,7 +42,7 @@ class Preset(NamedTuple):
     responses: bool = False
     """Its own models are asked through the Responses API, except those that hear or speak."""
 
-    def __call__(self, model: str, **options: Unpack[Options]) -> RemoteModel:
+    def __call__(self, model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
         """Connect to `model`. Raises `ConfigError` for a missing key, address or bad option."""
         refuse_unknown(**options)
         if not model:
@@ -54,7 +54,9 @@ class Preset(NamedTuple):
             rules = LOCAL
         return self._model(model, url, key, rules, options)
 
-    def _model(self, model: str, url: str, key: str, rules: Rules, options: Options) -> RemoteModel:
+    def _model(
+        self, model: str, url: str, key: str, rules: Abilities, options: ModelOptions
+    ) -> RemoteModel:
         free = FREE if self.local else None
         if self.responses and "audio" not in model:
             at = endpoint(f"{url}/responses", _authorization(key), key, options)
@@ -66,7 +68,7 @@ class Preset(NamedTuple):
         new_limit = self.dialect.new_limit and url == self.url
         return ChatModel(connected, rules, replace(self.dialect, new_limit=new_limit))
 
-    def _url(self, options: Options) -> str:
+    def _url(self, options: ModelOptions) -> str:
         variable = f"{self.name.upper().replace('-', '_')}_BASE_URL"
         url = options.get("base_url") or os.environ.get(variable) or self.url
         if not url:
@@ -76,7 +78,7 @@ class Preset(NamedTuple):
             )
         return url.rstrip("/")
 
-    def _key(self, options: Options) -> str:
+    def _key(self, options: ModelOptions) -> str:
         api_key = options.get("api_key")
         base = options.get("base_url")
         # The environment's key goes only where the environment or the preset points: an

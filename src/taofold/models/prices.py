@@ -23,7 +23,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import Usage
 
 
-class Rates(NamedTuple):
+class TokenRates(NamedTuple):
     """Dollars per million tokens: fresh input, input from the cache, output, written to it."""
 
     input: float
@@ -39,15 +39,15 @@ class Price(NamedTuple):
     `services` the prices of service tiers other than the usual one.
     """
 
-    rates: Rates
-    above: tuple[tuple[int, Rates], ...] = ()
+    rates: TokenRates
+    above: tuple[tuple[int, TokenRates], ...] = ()
     services: "tuple[tuple[str, Price], ...]" = ()
 
     def at(self, tier: str) -> "Price":
         """The price in a service tier; the usual one if nothing else is known of it."""
         return dict(self.services).get(tier, self)
 
-    def rates_for(self, input_tokens: int) -> Rates:
+    def rates_for(self, input_tokens: int) -> TokenRates:
         """The rates of a call with so many input tokens."""
         rates_now = self.rates
         for start, rates in self.above:
@@ -76,7 +76,7 @@ class Price(NamedTuple):
 Prices: TypeAlias = Mapping[str, tuple[float, float, float] | tuple[float, float]]
 """A user's own, by exact model name: (input, cached, output), or (input, output)."""
 
-FREE: Final = Price(Rates(0.0, 0.0, 0.0, 0.0))
+FREE: Final = Price(TokenRates(0.0, 0.0, 0.0, 0.0))
 """Of a model that runs on one's own machine."""
 
 
@@ -98,7 +98,7 @@ def own_price(model: str, prices: Prices | None) -> Price | None:
             "in dollars per million tokens"
         )
     cached = price[1] if len(price) == 3 else price[0]
-    return Price(Rates(price[0], cached, price[-1], price[0]))
+    return Price(TokenRates(price[0], cached, price[-1], price[0]))
 
 
 # Prices and windows of the models of public providers, from `genai-prices`.
@@ -120,7 +120,7 @@ PROVIDERS: Final[dict[str, str]] = {
 _FIELDS: Final = ("input_mtok", "cache_read_mtok", "output_mtok", "cache_write_mtok")
 
 
-class Entry(NamedTuple):
+class CatalogueEntry(NamedTuple):
     """What the catalogue says of a model. `source` names the data and their date."""
 
     window: int
@@ -129,7 +129,7 @@ class Entry(NamedTuple):
     source: str
 
 
-def find(provider: str, model: str) -> Entry | None:
+def find(provider: str, model: str) -> CatalogueEntry | None:
     """The entry of `model` at one of our providers, None if there is none."""
     theirs = PROVIDERS.get(provider)
     if theirs is None:
@@ -140,7 +140,7 @@ def find(provider: str, model: str) -> Entry | None:
     snapshot = _snapshot()
     for row in snapshot["providers"].get(theirs, ()):
         if _matches(row["match"], model.lower()):
-            return Entry(
+            return CatalogueEntry(
                 row.get("window", 0),
                 _read(row["price"]) if "price" in row else None,
                 bool(row.get("deprecated")),
@@ -171,7 +171,7 @@ def _library() -> Any:
 # --- the library's objects -----------------------------------------------------------------------
 
 
-def _from_library(library: Any, provider: str, model: str) -> Entry | None:
+def _from_library(library: Any, provider: str, model: str) -> CatalogueEntry | None:
     for vendor in library.providers:
         if vendor.id == provider:
             info = vendor.find_model(model.lower())
@@ -180,7 +180,7 @@ def _from_library(library: Any, provider: str, model: str) -> Entry | None:
             now = datetime.now(UTC)
             source = f"genai-prices {metadata.version('genai-prices')}, {now.date().isoformat()}"
             price = price_of(info, now.date())
-            return Entry(info.context_window or 0, price, bool(info.deprecated), source)
+            return CatalogueEntry(info.context_window or 0, price, bool(info.deprecated), source)
     return None
 
 
@@ -228,14 +228,14 @@ def _tiered(prices: Any) -> Price | None:
     return Price(_rates(prices, 0), above)
 
 
-def _rates(prices: Any, tokens: int) -> Rates:
+def _rates(prices: Any, tokens: int) -> TokenRates:
     fresh, cached, output, written = [
         None if getattr(prices, name) is None else _number(getattr(prices, name), tokens)
         for name in _FIELDS
     ]
     assert fresh is not None
     assert output is not None
-    return Rates(
+    return TokenRates(
         fresh,
         fresh if cached is None else cached,
         output,
@@ -282,8 +282,8 @@ def _matches(clause: list[Any], name: str) -> bool:
 def _read(row: list[Any]) -> Price:
     rates, above, services = row
     return Price(
-        Rates(*rates),
-        tuple([(start, Rates(*inner)) for start, inner in above]),
+        TokenRates(*rates),
+        tuple([(start, TokenRates(*inner)) for start, inner in above]),
         tuple([(tier, _read(inner)) for tier, inner in services]),
     )
 

@@ -20,7 +20,7 @@ from taofold.models.wire import Frame
 DONE: Final = b"[DONE]"
 
 
-class Lines:
+class LineDecoder:
     """Calls `on_line` with each complete line, without its end."""
 
     __slots__ = ("_on_line", "_rest")
@@ -46,7 +46,7 @@ class Lines:
             self._on_line(rest)
 
 
-class Events:
+class EventDecoder:
     """Calls `on_event` with the data of each event; several `data` lines are joined by newline."""
 
     __slots__ = ("_data", "_lines", "_on_event")
@@ -54,7 +54,7 @@ class Events:
     def __init__(self, on_event: Callable[[bytes], None]) -> None:
         self._on_event = on_event
         self._data: list[bytes] = []
-        self._lines = Lines(self._line)
+        self._lines = LineDecoder(self._line)
 
     def feed(self, chunk: bytes) -> None:
         """Take in the next bytes."""
@@ -113,7 +113,7 @@ def objects(value: Any) -> list[dict[str, Any]]:
 
 
 class EventReader:
-    """Reads one answer as events; the `endpoint.Reader` of a format is a subclass.
+    """Reads one answer as events; the `ReplyReader` of a format is a subclass.
 
     Subclasses take in an event (`_event`), say whether the reply ended (`_complete`), and make
     it (`_reply`).
@@ -121,7 +121,7 @@ class EventReader:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._events = Events(self._event)
+        self._events = EventDecoder(self._event)
 
     def feed(self, chunk: bytes) -> None:
         """Take in bytes of a stream."""

@@ -4,7 +4,7 @@ A provider's module subclasses `RemoteModel` and says how its format is written 
 `_messages`) and read (`_reader`). A body is the head, which is the same from call to call of a
 run, then the messages, each encoded once in its life: so one request is a prefix of the next.
 
-`Options` are what a person may set when connecting to a model; they are checked here.
+`ModelOptions` are what a person may set when connecting to a model; they are checked here.
 """
 
 import os
@@ -19,9 +19,9 @@ from typing_extensions import Unpack
 from taofold.core.content import Issuer, Wire
 from taofold.core.errors import ConfigError
 from taofold.core.values import EFFORTS, JSON, Effort, ModelSettings, Profile, PromptCache, Reply
-from taofold.models.endpoint import Endpoint, Limiter, Reader, Retry, Sign
-from taofold.models.prices import Entry, Price, Prices, find, own_price
-from taofold.models.rules import Rules, rules_for
+from taofold.models.endpoint import Endpoint, Limiter, ReplyReader, RetryPolicy, Sign
+from taofold.models.prices import CatalogueEntry, Price, Prices, find, own_price
+from taofold.models.rules import Abilities, rules_for
 from taofold.models.transport import Bounds, Transport
 from taofold.models.wire import Frame, Memo, estimate, names_of
 from taofold.runtime.model import OnText, Request, Speaker, ToolSpec
@@ -67,7 +67,7 @@ class Connection:
         return Issuer(wire, self.host or urlsplit(self.endpoint.url).netloc, self.model)
 
 
-class Turn(NamedTuple):
+class ModelTurn(NamedTuple):
     """One call, settled: what is left of it after what the model does not take is gone."""
 
     request: Request
@@ -133,14 +133,14 @@ class RemoteModel:
         )
         return self._told(reply, notes)
 
-    def _turn(self, request: Request, *, streaming: bool) -> Turn:
+    def _turn(self, request: Request, *, streaming: bool) -> ModelTurn:
         """What of the request this model is asked for."""
         tools = request.tools if self.profile.native_tools else ()
         schema = request.schema if self.profile.json_schema else None
         settings = request.asked(self.connection.settings)
-        return Turn(request, settings, tools, schema, streaming)
+        return ModelTurn(request, settings, tools, schema, streaming)
 
-    def _first(self, turn: Turn) -> tuple[dict[str, str], bytes, tuple[str, ...]]:
+    def _first(self, turn: ModelTurn) -> tuple[dict[str, str], bytes, tuple[str, ...]]:
         notes: list[str] = []
         head = self._head(turn, notes)
         return names_of(turn.tools), head, tuple(notes)
@@ -164,22 +164,22 @@ class RemoteModel:
         """What besides the request the head depends on: what was learnt about this server."""
         return None
 
-    def _url(self, turn: Turn) -> str:
+    def _url(self, turn: ModelTurn) -> str:
         """Where the request goes, if not to the endpoint's own URL."""
         return ""
 
-    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+    def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         """The body up to the messages: the same bytes for every call of a run.
 
         `notes` takes what was asked for and cannot be had.
         """
         raise NotImplementedError
 
-    def _messages(self, turn: Turn) -> Sequence[bytes]:
+    def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
         """The rest of the body."""
         raise NotImplementedError
 
-    def _reader(self, frame: Frame) -> Reader:
+    def _reader(self, frame: Frame) -> ReplyReader:
         """A reader for one attempt."""
         raise NotImplementedError
 
@@ -210,7 +210,7 @@ def effort_at_most(
 _YOURS: Final = "profile=, or kept by `taofold doctor`"
 
 
-class Options(TypedDict, total=False):
+class ModelOptions(TypedDict, total=False):
     """Keyword options of every adapter. Seconds, tokens, dollars per million tokens."""
 
     base_url: str | None
@@ -221,7 +221,7 @@ class Options(TypedDict, total=False):
     max_bytes: int
     requests_per_minute: float | None
     tokens_per_minute: float | None
-    retry: Retry
+    retry: RetryPolicy
     transport: Transport | None
     limiter: Limiter | None
     headers: Mapping[str, str]
@@ -253,7 +253,7 @@ def endpoint(
     url: str,
     headers: Mapping[str, str],
     secret: str,
-    options: Options,
+    options: ModelOptions,
     sign: Sign | None = None,
 ) -> Endpoint:
     """The endpoint at `url` with the bounds, rates and retries of `options`."""
@@ -266,7 +266,7 @@ def endpoint(
         secret=secret,
         transport=options.get("transport"),
         bounds=Bounds(min(10.0, timeout), timeout, options.get("max_bytes", 16 << 20)),
-        retry=options.get("retry", Retry()),
+        retry=options.get("retry", RetryPolicy()),
         limiter=options.get("limiter"),
         sign=sign,
     )
@@ -274,7 +274,7 @@ def endpoint(
     return address
 
 
-def settings_of(options: Options) -> ModelSettings:
+def settings_of(options: ModelOptions) -> ModelSettings:
     """The model's own settings. Raises `ConfigError` for an effort that nobody has."""
     effort = options.get("effort")
     if effort is not None and effort not in EFFORTS:
@@ -294,10 +294,10 @@ def connection(
     provider: str,
     model: str,
     at: Endpoint,
-    options: Options,
+    options: ModelOptions,
     *,
     price: Price | None = None,
-    rules: Rules | None = None,
+    rules: Abilities | None = None,
     host: str = "",
 ) -> Connection:
     """The model at its endpoint, with what is known of it.
@@ -326,11 +326,11 @@ def connection(
     )
 
 
-def _window(entry: Entry | None, rules: Rules) -> str:
+def _window(entry: CatalogueEntry | None, rules: Abilities) -> str:
     return entry.source if entry is not None and entry.window else rules.source
 
 
-def _price(own: Price | None, entry: Entry | None, given: Price | None) -> str:
+def _price(own: Price | None, entry: CatalogueEntry | None, given: Price | None) -> str:
     if own is not None:
         return "prices="
     if entry is not None and entry.price is not None:
@@ -338,10 +338,10 @@ def _price(own: Price | None, entry: Entry | None, given: Price | None) -> str:
     return "it is the provider's" if given is not None else ""
 
 
-def refuse_unknown(**options: Unpack[Options]) -> None:
+def refuse_unknown(**options: Unpack[ModelOptions]) -> None:
     """Raise `ConfigError` for options that no adapter has."""
-    unknown = sorted(set(options) - set(Options.__annotations__))
+    unknown = sorted(set(options) - set(ModelOptions.__annotations__))
     if unknown:
         raise ConfigError(
-            f"unknown model options {unknown!r}; known are {sorted(Options.__annotations__)!r}"
+            f"unknown model options {unknown!r}; known are {sorted(ModelOptions.__annotations__)!r}"
         )

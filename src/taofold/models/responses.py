@@ -29,10 +29,10 @@ from taofold.core.errors import ModelError
 from taofold.core.value import is_object
 from taofold.core.values import JSON, Message, Reply, Usage
 from taofold.models.chat import closed
-from taofold.models.endpoint import Reader
+from taofold.models.endpoint import ReplyReader
 from taofold.models.reader import EventReader, decoded, objects, reported
-from taofold.models.remote import Connection, RemoteModel, Turn, effort_at_most
-from taofold.models.rules import Rules
+from taofold.models.remote import Connection, ModelTurn, RemoteModel, effort_at_most
+from taofold.models.rules import Abilities
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
@@ -68,7 +68,7 @@ class ResponsesModel(RemoteModel):
 
     wire = "responses"
 
-    def __init__(self, connection: Connection, rules: Rules) -> None:
+    def __init__(self, connection: Connection, rules: Abilities) -> None:
         super().__init__(connection)
         self._rules = rules
         self._without = frozenset[str]()
@@ -90,7 +90,7 @@ class ResponsesModel(RemoteModel):
                     raise
                 self._without |= {less[0]}
 
-    def _head(self, turn: Turn, notes: list[str]) -> bytes:
+    def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings = turn.settings
         effort = effort_at_most(settings.effort, self._rules.efforts, notes, self.name)
         body: dict[str, Any] = {"model": self.connection.model, "store": False}
@@ -131,7 +131,7 @@ class ResponsesModel(RemoteModel):
         fields_of: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
         return fields_of | ({"reasoning": reasoning} if reasoning else {})
 
-    def _sampling(self, turn: Turn, effort: str | None, notes: list[str]) -> dict[str, Any]:
+    def _sampling(self, turn: ModelTurn, effort: str | None, notes: list[str]) -> dict[str, Any]:
         text_format: dict[str, Any] = {}
         rules = self._rules
         thinks = effort != "none" and not (effort is None and rules.thinking == "opt_in")
@@ -146,7 +146,7 @@ class ResponsesModel(RemoteModel):
                 notes.append(f"{name} is not sent: {self.name} does not take it while it thinks")
         return text_format
 
-    def _messages(self, turn: Turn) -> Sequence[bytes]:
+    def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
         conversation, blobs = turn.request.conversation, turn.request.blobs
         native = self.profile.native_tools
         form = self._form if native else f"{self._form} text"
@@ -162,7 +162,7 @@ class ResponsesModel(RemoteModel):
         ]
         return [head + b',"input":[', *written, *missing, b"]}"]
 
-    def _reader(self, frame: Frame) -> Reader:
+    def _reader(self, frame: Frame) -> ReplyReader:
         return ResponsesReader(frame)
 
     def _native(self, conversation: Conversation, index: int) -> bytes:
@@ -352,7 +352,7 @@ _ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
 
 
 class ResponsesReader(EventReader):
-    """Reads one response; the `endpoint.Reader` of this format.
+    """Reads one response; the `ReplyReader` of this format.
 
     Of a stream only finished items count: an item that was merely added holds ciphertext that is
     not complete.

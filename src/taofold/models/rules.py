@@ -25,7 +25,7 @@ _NEWEST: Final = (99, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Abilities:
     """What holds for a model.
 
     Args:
@@ -73,7 +73,9 @@ class Rules:
         )
 
 
-UNKNOWN: Final = Rules(tools=False, schema=False, source="nobody: 8k tokens and text are assumed")
+UNKNOWN: Final = Abilities(
+    tools=False, schema=False, source="nobody: 8k tokens and text are assumed"
+)
 """Of a model of which nothing is known, at a server of which nothing is known."""
 
 
@@ -91,7 +93,7 @@ _CLAUDE: Final = re.compile(
 _ALWAYS_THINK: Final = ("fable", "mythos")
 
 
-def claude(model: str) -> Rules:
+def claude(model: str) -> Abilities:
     """Anthropic's models. A line or version that is not known is taken for the newest."""
     line, version = _claude_version(model)
     if line in ("opus", "sonnet", "haiku", "old"):
@@ -112,7 +114,7 @@ def _claude_version(model: str) -> tuple[str, Version]:
     return "old", (int(match["old"]), int(match["older"] or 0))
 
 
-_CLAUDE_NEWEST: Final = Rules(
+_CLAUDE_NEWEST: Final = Abilities(
     "anthropic",
     window=200_000,
     max_output=128_000,
@@ -125,7 +127,7 @@ _CLAUDE_NEWEST: Final = Rules(
 )
 
 
-def _numbered_claude(line: str, version: Version) -> Rules:
+def _numbered_claude(line: str, version: Version) -> Abilities:
     newest = _CLAUDE_NEWEST
     if version >= (5, 5):
         if line == "haiku" and version == (5, 5):
@@ -160,11 +162,11 @@ _GPT: Final = re.compile(r"(?:^|[^a-z])gpt-(?P<major>\d)(?:\.(?P<minor>\d+))?(?P
 _O_SERIES: Final = re.compile(r"(?:^|[^a-z])o(?P<number>[1-9])(?:-|$)")
 
 
-def gpt(model: str) -> Rules:
+def gpt(model: str) -> Abilities:
     """OpenAI's models. A name that is not known is taken for the newest."""
     name = key_of(model)
     if name.startswith("gpt-oss"):
-        return Rules("openai", 131_072, inputs=(), thinking="always", efforts=_LOW_TO_HIGH)
+        return Abilities("openai", 131_072, inputs=(), thinking="always", efforts=_LOW_TO_HIGH)
     match, o_series = _GPT.search(name), _O_SERIES.search(name)
     if o_series is not None:
         inputs = () if name.startswith(("o1-mini", "o3-mini")) else _IMAGES
@@ -181,7 +183,7 @@ def gpt(model: str) -> Rules:
     return _thinking_gpt(version, rest)
 
 
-_GPT_NEWEST: Final = Rules(
+_GPT_NEWEST: Final = Abilities(
     "openai",
     window=400_000,
     max_output=128_000,
@@ -194,7 +196,7 @@ _GPT_NEWEST: Final = Rules(
 )
 
 
-def _thinking_gpt(version: Version, rest: str) -> Rules:
+def _thinking_gpt(version: Version, rest: str) -> Abilities:
     pro = "-pro" in rest
     never_off = pro or version >= (6, 1) or (version >= (6, 0) and "astra" in rest)
     efforts: tuple[Effort, ...] = _LOW_TO_HIGH
@@ -217,8 +219,8 @@ def _thinking_gpt(version: Version, rest: str) -> Rules:
     )
 
 
-def _old_gpt(version: Version, rest: str) -> Rules:
-    rules = Rules("openai", 128_000, 16_384, inputs=_IMAGES, media_results=True)
+def _old_gpt(version: Version, rest: str) -> Abilities:
+    rules = Abilities("openai", 128_000, 16_384, inputs=_IMAGES, media_results=True)
     if version >= (5, 0):
         return rules
     if version >= (4, 1):
@@ -236,11 +238,11 @@ def _old_gpt(version: Version, rest: str) -> Rules:
 _GEMINI: Final = re.compile(r"gemini-(?P<major>\d{1,2})(?:\.(?P<minor>\d+))?(?:-(?P<rest>.*))?$")
 
 
-def gemini(model: str) -> Rules:
+def gemini(model: str) -> Abilities:
     """Google's models. A name that is not known is taken for the newest."""
     match = _GEMINI.search(key_of(model))
     if key_of(model).startswith("gemma"):
-        return Rules("google", 131_072, inputs=("image",), schema=False)
+        return Abilities("google", 131_072, inputs=("image",), schema=False)
     if match is None:
         return _GEMINI_NEWEST
     version, rest = (int(match["major"]), int(match["minor"] or 0)), match["rest"] or ""
@@ -255,7 +257,7 @@ def gemini(model: str) -> Rules:
     return replace(rules, thinking="off", max_output=8_192)
 
 
-_GEMINI_NEWEST: Final = Rules(
+_GEMINI_NEWEST: Final = Abilities(
     "google",
     window=1_000_000,
     max_output=65_536,
@@ -270,9 +272,9 @@ _GEMINI_NEWEST: Final = Rules(
 # --- the others ----------------------------------------------------------------------------------
 
 
-def deepseek(model: str) -> Rules:
+def deepseek(model: str) -> Abilities:
     """DeepSeek's models: thinking by default from V4 on, echoed with every tool call."""
-    newest = Rules(
+    newest = Abilities(
         "deepseek",
         window=128_000,
         schema=False,
@@ -286,24 +288,24 @@ def deepseek(model: str) -> Rules:
     return newest
 
 
-def moonshot(model: str) -> Rules:
+def moonshot(model: str) -> Abilities:
     """Kimi."""
-    return Rules("moonshotai", 131_072, schema=False, echo="reasoning_content")
+    return Abilities("moonshotai", 131_072, schema=False, echo="reasoning_content")
 
 
-def zai(model: str) -> Rules:
+def zai(model: str) -> Abilities:
     """GLM."""
-    return Rules("zai", 128_000, schema=False, echo="reasoning_content")
+    return Abilities("zai", 128_000, schema=False, echo="reasoning_content")
 
 
-def grok(model: str) -> Rules:
+def grok(model: str) -> Abilities:
     """XAI's models."""
-    return Rules("xai", 256_000, inputs=("image",))
+    return Abilities("xai", 256_000, inputs=("image",))
 
 
-def mistral(model: str) -> Rules:
+def mistral(model: str) -> Abilities:
     """Mistral's models."""
-    return Rules("mistral", 256_000 if "codestral" in model.lower() else 128_000)
+    return Abilities("mistral", 256_000 if "codestral" in model.lower() else 128_000)
 
 
 _OPEN: Final = (
@@ -313,14 +315,14 @@ _OPEN: Final = (
 )  # fmt: skip
 """Open weights that call tools, and their windows."""
 
-_LINES: Final[tuple[tuple[str, Callable[[str], Rules]], ...]] = (
+_LINES: Final[tuple[tuple[str, Callable[[str], Abilities]], ...]] = (
     ("claude", claude), ("gpt-oss", gpt), ("gpt-", gpt), ("chatgpt", gpt), ("o1", gpt),
     ("o3", gpt), ("o4", gpt), ("gemini", gemini), ("gemma", gemini), ("deepseek", deepseek),
     ("kimi", moonshot), ("glm", zai), ("grok", grok), ("mistral", mistral),
     ("ministral", mistral), ("magistral", mistral), ("codestral", mistral), ("devstral", mistral),
 )  # fmt: skip
 
-_VENDORS: Final[dict[str, Callable[[str], Rules]]] = {
+_VENDORS: Final[dict[str, Callable[[str], Abilities]]] = {
     "openai": gpt, "azure": gpt, "anthropic": claude, "bedrock": claude, "vertex-anthropic": claude,
     "gemini": gemini, "vertex": gemini, "deepseek": deepseek, "moonshot": moonshot, "zai": zai,
     "xai": grok, "mistral": mistral,
@@ -328,7 +330,7 @@ _VENDORS: Final[dict[str, Callable[[str], Rules]]] = {
 """Providers that serve their own models: what they serve and nobody knows is their newest."""
 
 
-def rules_for(provider: str, model: str) -> Rules:
+def rules_for(provider: str, model: str) -> Abilities:
     """What holds for `model` at `provider`; `UNKNOWN` if neither is known."""
     name = key_of(model)
     bare = name[name.index("claude") :] if "claude" in name else name
@@ -337,7 +339,7 @@ def rules_for(provider: str, model: str) -> Rules:
             return rules(model)
     for begins, window in _OPEN:
         if name.startswith(begins):
-            return Rules(window=window, schema=False)
+            return Abilities(window=window, schema=False)
     vendor = _VENDORS.get(provider)
     if vendor is None:
         return UNKNOWN

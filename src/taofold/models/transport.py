@@ -31,7 +31,7 @@ def whole(body: Body) -> bytes:
     return body if isinstance(body, bytes) else b"".join(body)
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """An HTTP answer. `body` is empty if it went to the listener; header names have any case."""
 
     status: int
@@ -57,7 +57,7 @@ class Transport(Protocol):
         body: Body,
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         """POST `body`. A streamed answer with status 200 goes to `on_bytes` as it arrives."""
         ...
 

@@ -20,7 +20,7 @@ from taofold.policy import Ruling
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.ledger import Ledger
 from taofold.runtime.tool_calls import Invocation, effect_id
-from taofold.tools import Answer, Bound, Outcome, Tool
+from taofold.tools import Bound, Outcome, PersonAnswer, Tool
 from taofold.tools.result import outcome_of
 
 
@@ -33,7 +33,7 @@ class Attempts:
     """As a person edited it last."""
     once: bool
     """Was it ever started by code that said it must not be repeated?"""
-    answer: Answer | None
+    answer: PersonAnswer | None
     """What the last start had of a person, to a question of the tool itself."""
 
 
@@ -156,15 +156,15 @@ class PastCall:
         return invocation.observed(outcome, 0.0)
 
 
-def _answer(events: Sequence[e.Event]) -> Answer | None:
+def _answer(events: Sequence[e.Event]) -> PersonAnswer | None:
     """The last answer to what the tool asked in the middle of its call."""
-    answer: Answer | None = None
+    answer: PersonAnswer | None = None
     request: dict[str, object] | None = None
     for event in events:
         if isinstance(event, e.Resolved):
             if request is not None and event.verdict != "void":
                 allowed = event.verdict == "allow"
-                answer = Answer(event.reason, allowed, request["state"], event.by)
+                answer = PersonAnswer(event.reason, allowed, request["state"], event.by)
         elif isinstance(event, e.Decided):
             request = event.request
     return answer

@@ -24,7 +24,7 @@ from taofold.runtime.endings import words
 from taofold.runtime.ledger import Cancelled, Ledger, Park
 from taofold.runtime.redaction import RedactionPass, shown
 from taofold.runtime.setup import Parent
-from taofold.tools import Answer, Bound, InputRequired, Outcome, RunContext, Tool
+from taofold.tools import Bound, InputRequired, Outcome, PersonAnswer, RunContext, Tool
 from taofold.tools.result import bulky, jsonable, utf8
 from taofold.tools.worker import WORKERS
 
@@ -67,7 +67,7 @@ class ToolQuestions:
         self.signal: Park | Cancelled | None = None
         """What must become of the run once the tool has returned."""
 
-    async def __call__(self, wants: InputRequired) -> Answer:
+    async def __call__(self, wants: InputRequired) -> PersonAnswer:
         """The answer; the call goes on with it, and is on record as going on.
 
         Raises:
@@ -122,7 +122,7 @@ class Invocation:
     async def perform(
         self,
         bound: Bound,
-        answer: Answer | None = None,
+        answer: PersonAnswer | None = None,
         questions_left: int = QUESTIONS,
         failures: int = 0,
     ) -> e.Observed:
@@ -209,7 +209,7 @@ class Invocation:
             return "the tool asks a person with a secret in what it wants back: that is not written"
         return ""
 
-    async def answered(self, wants: InputRequired) -> Answer:
+    async def answered(self, wants: InputRequired) -> PersonAnswer:
         """A person's answer. Parks the run if nobody gives it now."""
         request: dict[str, Any] = {"form": wants.form, "state": wants.state}
         text = self.ledger.setup.redactor.text(cut(wants.question, QUESTION))
@@ -217,14 +217,14 @@ class Invocation:
             self.ledger, self.key, self.index, self.action, self.tool, text, request
         )
         resolved = await question.answer()
-        return Answer(resolved.reason, resolved.verdict == "allow", wants.state, resolved.by)
+        return PersonAnswer(resolved.reason, resolved.verdict == "allow", wants.state, resolved.by)
 
-    async def answered_since(self) -> Answer | None:
+    async def answered_since(self) -> PersonAnswer | None:
         """The answer to what the tool asked after its last start; None if it asked nothing then.
 
         Parks the run if it asked and nobody answers now.
         """
-        answer: Answer | None = None
+        answer: PersonAnswer | None = None
         tape = self.ledger.tape
         while (past := tape.peek(e.Decided, self.key, self.index)) is not None and past.request:
             request = past.request
@@ -290,7 +290,7 @@ class Invocation:
         return min(bound.timeout, max(0.0, limit - self.ledger.store.state.active_ms / 1000))
 
     def _context(
-        self, questions: ToolQuestions, seconds: float, answer: Answer | None
+        self, questions: ToolQuestions, seconds: float, answer: PersonAnswer | None
     ) -> RunContext[Any]:
         """What the tool is told about its call."""
         setup, store = self.ledger.setup, self.ledger.store

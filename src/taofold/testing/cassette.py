@@ -25,7 +25,7 @@ from typing import Any, Final
 from taofold.core.errors import ConfigError, TaofoldError
 from taofold.core.value import is_object
 from taofold.models.anyjson import is_sequence
-from taofold.models.transport import Answer, Body, Bounds, OnBytes, place, whole
+from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, place, whole
 
 _PIECE: Final = 37
 """Streams arrive in pieces of this many bytes, which cuts lines and characters apart."""
@@ -62,7 +62,7 @@ class Cassette:
         body: Body,
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Answer with the next exchange. Raises `CassetteMismatch` if the request differs."""
         request = json.loads(whole(body))
         self.requests.append(request)
@@ -85,17 +85,17 @@ class Cassette:
             raise AssertionError(f"{self.name!r} has {len(self._left)} exchanges left")
 
 
-def _answer(response: dict[str, Any], on_bytes: OnBytes | None) -> Answer:
+def _answer(response: dict[str, Any], on_bytes: OnBytes | None) -> HttpResponse:
     status = int(response.get("status", 200))
     headers = {str(key).title(): str(value) for key, value in response.get("headers", {}).items()}
     data = _data(response)
     if "cut" in response:
         data = data[: len(data) - int(response["cut"])]
     if on_bytes is None or status != 200 or "json" in response:
-        return Answer(status, headers, data)
+        return HttpResponse(status, headers, data)
     for start in range(0, len(data), _PIECE):
         on_bytes(data[start : start + _PIECE])
-    return Answer(status, headers, b"")
+    return HttpResponse(status, headers, b"")
 
 
 def _data(response: dict[str, Any]) -> bytes:

@@ -5,16 +5,16 @@ imports them.
 """
 
 from taofold.tools.arguments import BadArguments
-from taofold.tools.context import Answer, InputRequired, Outcome, RunContext
+from taofold.tools.context import InputRequired, Outcome, PersonAnswer, RunContext
 from taofold.tools.tool import Bound, Tool, as_tool, external, tool
 from taofold.tools.toolset import Toolset
 
 __all__ = [
-    "Answer",
     "BadArguments",
     "Bound",
     "InputRequired",
     "Outcome",
+    "PersonAnswer",
     "RunContext",
     "Tool",
     "Toolset",

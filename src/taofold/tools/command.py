@@ -22,7 +22,7 @@ from taofold.tools import process, uplink
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import HIDDEN, PROTECTED, Jail, jail
-from taofold.tools.process import Output, key_line
+from taofold.tools.process import OutputExcerpt, key_line
 from taofold.tools.scratch import scratch
 from taofold.tools.tool import Tool, make
 
@@ -96,7 +96,7 @@ class Shell:
         home: str,
         inherited: tuple[int, ...] = (),
     ) -> Outcome:
-        output = Output()
+        output = OutputExcerpt()
         started = monotonic()
         environment = {**self.environment, "HOME": home, "TMPDIR": str(Path(home).parent)}
         if self.containment is None:
@@ -179,7 +179,7 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
     return {"PATH": path, "LANG": "C.UTF-8", **variables, **fixed, **more}
 
 
-def _hearing(ctx: RunContext[Any], output: Output) -> Callable[[bytes], None]:
+def _hearing(ctx: RunContext[Any], output: OutputExcerpt) -> Callable[[bytes], None]:
     def heard(chunk: bytes) -> None:
         text = output.feed(chunk)
         if text:

@@ -32,7 +32,7 @@ class InputRequired(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PersonAnswer:
     """What a person said to `InputRequired`; `state` is the tool's own, from before."""
 
     text: str = ""
@@ -59,9 +59,9 @@ class RunContext(Generic[Deps]):
     """What the tool has produced so far; kept in the observation if it times out."""
     on_progress: Callable[[str], None] | None = None
     data: Mapping[str, JSON] = field(default_factory=dict[str, Any])
-    answer: Answer | None = None
+    answer: PersonAnswer | None = None
     """To the last `InputRequired` that this very call raised."""
-    ask: "Callable[[InputRequired], Awaitable[Answer]] | None" = None
+    ask: "Callable[[InputRequired], Awaitable[PersonAnswer]] | None" = None
     """Puts a question to the person who is there while the call goes on, and raises it if nobody
     answers now. None: nobody is there, only raising helps. Its deadline waits meanwhile.
     """

@@ -35,7 +35,7 @@ class DiscoveryWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class DiscoveryFault:
     """Why a file, or one function of it (`name`), gives no tool."""
 
     path: Path
@@ -52,7 +52,7 @@ class Discovery:
     """What was found, what could not be used and why, and what was passed over."""
 
     tools: Toolset = field(default_factory=Toolset)
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[DiscoveryFault, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -67,7 +67,7 @@ def discover(
     Files are loaded in sorted order; the first to define a name wins, with a warning.
     Unless `trusted`, no tool found is below tier 2, whatever it declares (D8).
     """
-    faults: list[Fault] = []
+    faults: list[DiscoveryFault] = []
     hidden: list[str] = []
     taken: dict[str, tuple[Tool, Path]] = {}
     sources = [paths] if isinstance(paths, (str, Path)) else list(paths)
@@ -94,7 +94,9 @@ def discovered(paths: str | Path | Iterable[str | Path], *, recursive: bool = Tr
     return discovery.tools
 
 
-def _files(paths: Iterable[str | Path], recursive: bool, faults: list[Fault]) -> list[Path]:
+def _files(
+    paths: Iterable[str | Path], recursive: bool, faults: list[DiscoveryFault]
+) -> list[Path]:
     files: set[Path] = set()
     for source in paths:
         path = Path(source)
@@ -103,7 +105,7 @@ def _files(paths: Iterable[str | Path], recursive: bool, faults: list[Fault]) ->
         elif path.is_file():
             files.add(path.resolve())
         else:
-            faults.append(Fault(path, "there is no such file or directory"))
+            faults.append(DiscoveryFault(path, "there is no such file or directory"))
     return sorted(files)
 
 
@@ -121,11 +123,11 @@ def _within(root: Path, recursive: bool) -> Iterator[Path]:
         yield from (folder / name for name in files if name in FILES)
 
 
-def _load(path: Path, faults: list[Fault]) -> ModuleType | None:
+def _load(path: Path, faults: list[DiscoveryFault]) -> ModuleType | None:
     name = f"taofold_discovered_{blake2b(os.fsencode(path), digest_size=6).hexdigest()}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        faults.append(Fault(path, "it is not a Python file"))
+        faults.append(DiscoveryFault(path, "it is not a Python file"))
         return None
     module = module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and type hints look their module up there
@@ -136,12 +138,12 @@ def _load(path: Path, faults: list[Fault]) -> ModuleType | None:
         raise
     except BaseException as error:  # noqa: BLE001 - also sys.exit(): other files still load
         del sys.modules[name]
-        faults.append(Fault(path, f"importing it raised {type(error).__name__}: {error}"))
+        faults.append(DiscoveryFault(path, f"importing it raised {type(error).__name__}: {error}"))
         return None
     return module
 
 
-def _tools_of(module: ModuleType, path: Path, faults: list[Fault]) -> Iterator[Tool]:
+def _tools_of(module: ModuleType, path: Path, faults: list[DiscoveryFault]) -> Iterator[Tool]:
     for name, thing in list(vars(module).items()):
         if name.startswith("_"):
             continue
@@ -155,17 +157,21 @@ def _tools_of(module: ModuleType, path: Path, faults: list[Fault]) -> Iterator[T
                 yield tool
 
 
-def _bare(function: FunctionType, name: str, path: Path, faults: list[Fault]) -> Tool | None:
+def _bare(
+    function: FunctionType, name: str, path: Path, faults: list[DiscoveryFault]
+) -> Tool | None:
     names = list(inspect.signature(function).parameters)
     if names[:2] != ["state", "args"]:
         signature = f"({', '.join(names)})"
         reason = f"its parameters are {signature}, not (state, args); decorate it with @tool, or "
-        faults.append(Fault(path, reason + "start its name with '_' if it is no tool", name))
+        faults.append(
+            DiscoveryFault(path, reason + "start its name with '_' if it is no tool", name)
+        )
         return None
     try:
         return as_tool(function)
     except ConfigError as error:
-        faults.append(Fault(path, str(error), name))
+        faults.append(DiscoveryFault(path, str(error), name))
         return None
 
 

@@ -16,9 +16,9 @@ from pydantic import Field
 
 from taofold.core.errors import ConfigError
 from taofold.tools.context import Outcome, RunContext
-from taofold.tools.jail import PROTECTED, Entry, Jail, capped, fits, jail, walk
+from taofold.tools.jail import PROTECTED, FileEntry, Jail, capped, fits, jail, walk
 from taofold.tools.media import Attachment, media_type_of, showing
-from taofold.tools.text import Text, clip, decode, is_binary, matching, numbered
+from taofold.tools.text import TextFile, clip, decode, is_binary, matching, numbered
 from taofold.tools.tool import Tool, make
 from taofold.tools.toolset import Toolset
 
@@ -33,7 +33,7 @@ MOST_TEXT: Final = 32_000_000
 """Bytes that one search reads."""
 
 
-class Reading:
+class FileReader:
     """Reads in one jail. Failures are raised; `files.py` turns them into observations."""
 
     def __init__(self, jail: Jail) -> None:
@@ -174,7 +174,7 @@ class Reading:
         return [e.path for e in entries if e.kind == "file" and fits(e.path, glob)]
 
 
-def _shown(entry: Entry) -> str:
+def _shown(entry: FileEntry) -> str:
     if entry.kind == "directory":
         return f"{entry.path}/"
     if entry.kind == "link":
@@ -182,7 +182,7 @@ def _shown(entry: Entry) -> str:
     return f"{entry.path}  {entry.size}" if entry.kind == "file" else f"{entry.path}  (special)"
 
 
-def _peculiar(text: Text) -> str:
+def _peculiar(text: TextFile) -> str:
     remarks = [] if text.newline == "\n" else ["CRLF line ends"]
     remarks += [] if text.exact else ["not valid UTF-8: shown approximately"]
     return f" ({', '.join(remarks)})" if remarks else ""
@@ -221,7 +221,7 @@ MOST_DIFF: Final = 60
 """Lines of a difference that are shown."""
 
 
-class Editing:
+class FileEditor:
     """Writes in one jail. Failures are raised; `files.py` turns them into observations."""
 
     def __init__(self, jail: Jail) -> None:
@@ -241,7 +241,7 @@ class Editing:
         if before is not None and before.encoded(before.content) == raw and before.exact:
             return Outcome(f"{path} already has this content", extraction=f"{path} is unchanged")
         created = self.jail.write(path, raw)
-        count = len(Text(content).lines)
+        count = len(TextFile(content).lines)
         summary = f"{'created' if created else 'replaced'} {path}: {count} lines, {len(raw)} bytes"
         if before is None:
             return Outcome(summary, extraction=summary)
@@ -293,14 +293,14 @@ class Editing:
             return f"edit {path}: {error}"
         return f"edit {path}\n{_diff(text.content, after, path)}"
 
-    def _text(self, path: str) -> Text:
+    def _text(self, path: str) -> TextFile:
         raw = self.jail.read(path, MOST_BYTES)
         text = decode(raw)
         if is_binary(raw) or not text.exact:
             raise ValueError(f"{path!r} is binary or not UTF-8: editing would change the rest")
         return text
 
-    def _before(self, path: str) -> Text | None:
+    def _before(self, path: str) -> TextFile | None:
         parts = self.jail.parts(path, write=True)
         try:
             here = [entry.path for entry in self.jail.entries(parts[:-1])]
@@ -309,7 +309,7 @@ class Editing:
         return decode(self.jail.read(path, MOST_BYTES)) if "/".join(parts) in here else None
 
 
-def _edited(text: Text, path: str, old: str, new: str, every: bool) -> tuple[str, int]:
+def _edited(text: TextFile, path: str, old: str, new: str, every: bool) -> tuple[str, int]:
     """The new content and in how many places it differs."""
     content = text.content
     if text.newline == "\r\n":
@@ -350,7 +350,7 @@ def _places(content: str, piece: str) -> list[int]:
     return places
 
 
-def _nearest(text: Text, old: str, new: str) -> str:
+def _nearest(text: TextFile, old: str, new: str) -> str:
     """Where something similar stands, for a model that copied imprecisely."""
     if new.strip() and new in text.content:
         return f"The new text is there, at line {_line(text.content, text.content.index(new))}"
@@ -394,13 +394,13 @@ def file_tools(
         inside = jail(root, protected=protected)
     except OSError as error:
         raise ConfigError(f"the work root {str(root)!r} cannot be used: {error}") from error
-    reading = Reading(inside)
+    reading = FileReader(inside)
     tools: list[Tool] = [
         make(_told(function), effect="read", toolset=TOOLSET)
         for function in (reading.list_files, reading.read_file, reading.search)
     ]
     if write:
-        editing = Editing(inside)
+        editing = FileEditor(inside)
         tools += [
             make(
                 _told(function),

@@ -37,12 +37,12 @@ PROTECTED: Final = (".git",)
 """Names that are read-only: a hook planted there would run outside the jail."""
 
 
-class Outside(ValueError):
+class OutsideJail(ValueError):
     """The path is not one of the jail's, or not one that may be used so. For the model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """A directory entry as `lstat` sees it. `kind` is file, directory, link or other."""
 
     path: str
@@ -73,13 +73,13 @@ class Jail:
         if path.startswith("/"):
             root = str(self.root)
             if path != root and not path.startswith(root.rstrip("/") + "/"):
-                raise Outside(f"{path!r} is outside the work root; use a path relative to it")
+                raise OutsideJail(f"{path!r} is outside the work root; use a path relative to it")
             inner = path[len(root) :]
         parts: list[str] = []
         for part in inner.split("/"):
             if part == "..":
                 if not parts:
-                    raise Outside(f"{path!r} leads out of the work root")
+                    raise OutsideJail(f"{path!r} leads out of the work root")
                 parts.pop()
             elif part not in ("", "."):
                 parts.append(part)
@@ -90,17 +90,17 @@ class Jail:
         try:
             encoded = os.fsencode("/".join(parts))
         except UnicodeEncodeError:
-            raise Outside(f"{path!r} is no file name: it is not valid text") from None
+            raise OutsideJail(f"{path!r} is no file name: it is not valid text") from None
         if b"\0" in encoded:
-            raise Outside(f"{path!r} is no file name: it holds a NUL character")
+            raise OutsideJail(f"{path!r} is no file name: it holds a NUL character")
         folded = {part.casefold() for part in parts}  # some file systems ignore case
         if folded & set(self.hidden) or reserved.holds(self.root, self.root.joinpath(*parts)):
-            raise Outside(f"{path!r} belongs to the runtime and cannot be used")
+            raise OutsideJail(f"{path!r} belongs to the runtime and cannot be used")
         inner = "/".join(parts)
         if write and any([(inner + "/").startswith(f"{prefix}/") for prefix in self.frozen]):
-            raise Outside(f"{path!r} is read-only: this program itself runs from there")
+            raise OutsideJail(f"{path!r} is read-only: this program itself runs from there")
         if write and folded & set(self.protected):
-            raise Outside(f"{path!r} is read-only: {', '.join(self.protected)} is protected")
+            raise OutsideJail(f"{path!r} is read-only: {', '.join(self.protected)} is protected")
 
     @contextmanager
     def directory(self, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
@@ -123,10 +123,10 @@ class Jail:
             with os.fdopen(fd, "rb") as file:
                 size = os.fstat(fd).st_size
                 if size > limit:
-                    raise Outside(f"{path!r} has {size:,} bytes; the limit is {limit:,}")
+                    raise OutsideJail(f"{path!r} has {size:,} bytes; the limit is {limit:,}")
                 content = file.read(limit + 1)
         if len(content) > limit:
-            raise Outside(f"{path!r} is larger than the limit of {limit:,} bytes")
+            raise OutsideJail(f"{path!r} is larger than the limit of {limit:,} bytes")
         return content
 
     def write(self, path: str, content: bytes, mark: str = "") -> bool:
@@ -169,9 +169,9 @@ class Jail:
             finally:
                 os.close(fd)
 
-    def entries(self, parts: tuple[str, ...]) -> list[Entry]:
+    def entries(self, parts: tuple[str, ...]) -> list[FileEntry]:
         """What a directory holds, sorted by name, without what is hidden."""
-        entries: list[Entry] = []
+        entries: list[FileEntry] = []
         with self.directory(parts) as folder:
             for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a descriptor has no Path
                 inner = self.root.joinpath(*parts, name)
@@ -184,7 +184,7 @@ class Jail:
     def _file_parts(self, path: str, *, write: bool = False) -> tuple[str, ...]:
         parts = self.parts(path, write=write)
         if not parts or path.endswith("/"):
-            raise Outside(f"{path!r} is a directory; name a file")
+            raise OutsideJail(f"{path!r} is a directory; name a file")
         return parts
 
 
@@ -205,7 +205,7 @@ def _enter(folder: int, name: str, path: str, create: bool) -> int:
         return os.open(name, _DIRECTORY, dir_fd=folder)
     except FileNotFoundError:
         if not create:
-            raise Outside(f"there is no directory {path!r}") from None
+            raise OutsideJail(f"there is no directory {path!r}") from None
     except OSError as error:
         raise _refused(folder, name, path, error) from error
     with suppress(FileExistsError):  # somebody else made it meanwhile
@@ -220,7 +220,7 @@ def _open_file(folder: int, name: str, path: str) -> int:
     try:
         fd = os.open(name, _FILE, dir_fd=folder)
     except FileNotFoundError:
-        raise Outside(f"there is no file {path!r}") from None
+        raise OutsideJail(f"there is no file {path!r}") from None
     except OSError as error:
         raise _refused(folder, name, path, error) from error
     mode = os.fstat(fd).st_mode
@@ -228,7 +228,7 @@ def _open_file(folder: int, name: str, path: str) -> int:
         return fd
     os.close(fd)
     what = "a directory" if stat.S_ISDIR(mode) else "a device or pipe"
-    raise Outside(f"{path!r} is {what}, not a file")
+    raise OutsideJail(f"{path!r} is {what}, not a file")
 
 
 def _replaceable(folder: int, name: str, path: str) -> int | None:
@@ -241,25 +241,25 @@ def _replaceable(folder: int, name: str, path: str) -> int | None:
     raise _refused(folder, name, path, OSError(errno.EISDIR, "it is not a regular file"))
 
 
-def _refused(folder: int, name: str, path: str, error: OSError) -> Outside:
+def _refused(folder: int, name: str, path: str, error: OSError) -> OutsideJail:
     with suppress(OSError):
         entry = _entry(folder, name, path)
         if entry.kind == "link":
-            return Outside(f"{path!r} is a link to {entry.target!r}; links are not followed")
+            return OutsideJail(f"{path!r} is a link to {entry.target!r}; links are not followed")
         if isinstance(error, NotADirectoryError):
-            return Outside(f"{path!r} is a {entry.kind}, not a directory")
-    return Outside(f"{path!r} cannot be used: {error.strerror or error}")
+            return OutsideJail(f"{path!r} is a {entry.kind}, not a directory")
+    return OutsideJail(f"{path!r} cannot be used: {error.strerror or error}")
 
 
-def _entry(folder: int, name: str, path: str) -> Entry:
+def _entry(folder: int, name: str, path: str) -> FileEntry:
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISDIR(status.st_mode):
-        return Entry(path, "directory")
+        return FileEntry(path, "directory")
     if stat.S_ISREG(status.st_mode):
-        return Entry(path, "file", status.st_size)
+        return FileEntry(path, "file", status.st_size)
     if stat.S_ISLNK(status.st_mode):
-        return Entry(path, "link", target=os.readlink(name, dir_fd=folder))
-    return Entry(path, "other")
+        return FileEntry(path, "link", target=os.readlink(name, dir_fd=folder))
+    return FileEntry(path, "other")
 
 
 MOST: Final = 20_000
@@ -268,7 +268,7 @@ UNLISTED: Final = frozenset({".git", "__pycache__", "node_modules", ".venv", ".m
 """Directories that are named but not entered."""
 
 
-def walk(jail: Jail, parts: tuple[str, ...], depth: int) -> Iterator[Entry]:
+def walk(jail: Jail, parts: tuple[str, ...], depth: int) -> Iterator[FileEntry]:
     """Entries below `parts`, a directory before what it holds; `depth` 1 = no deeper."""
     for entry in jail.entries(parts):
         yield entry
@@ -280,7 +280,7 @@ def walk(jail: Jail, parts: tuple[str, ...], depth: int) -> Iterator[Entry]:
                 continue
 
 
-def capped(entries: Iterator[Entry], most: int = MOST) -> Iterator[Entry]:
+def capped(entries: Iterator[FileEntry], most: int = MOST) -> Iterator[FileEntry]:
     """At most `most` of them: no tool wanders through a whole disk."""
     return islice(entries, most)
 

@@ -1,7 +1,7 @@
 """Runs one program with its children and collects what they print.
 
 Whatever happens, cancellation included, no process of its group is left when it returns. Of a long
-output `Output` keeps the useful part: its head, its tail, and error lines between; memory is
+output `OutputExcerpt` keeps the useful part: its head, its tail, and error lines between; memory is
 bounded whatever is fed. Knows nothing about tools or containers.
 """
 
@@ -161,7 +161,7 @@ _ERROR: Final = re.compile(
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
-class Output:
+class OutputExcerpt:
     """Feed it bytes; ask for `text` at any time. Limits are in characters."""
 
     def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:

@@ -1,8 +1,9 @@
 """How a function is read once, and the parameters that a model wrote become its arguments.
 
-`declare` reads parameters, hints and docstring (Google, NumPy, Sphinx and Epydoc style; one that no
-style fits is a plain description) when the tool is made, and never calls the function.
-`Signature.arguments` is the part that runs per call. Knows nothing about tiers, runs or prompts.
+`declare` reads parameters, hints and docstring (Google, NumPy, Sphinx and Epydoc style; one that
+no style fits is a plain description) when the tool is made, and never calls the function.
+`FunctionSignature.arguments` is the part that runs per call. Knows nothing about tiers, runs or
+prompts.
 """
 
 import inspect
@@ -50,7 +51,7 @@ _CONTAINERS: Final = frozenset({dict, list})
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class FunctionSignature:
     """What a tool takes, and the compiled check of it."""
 
     schema: dict[str, Any]
@@ -122,10 +123,10 @@ class Signature:
 
 def described(
     schema: Mapping[str, Any], function: Callable[..., Any] | None, *, context: bool = False
-) -> Signature:
+) -> FunctionSignature:
     """The signature of a function that takes one mapping described by a JSON Schema."""
     blocking = function is not None and is_blocking(function)
-    return Signature(dict(schema), Checker(schema), "mapping", context, blocking=blocking)
+    return FunctionSignature(dict(schema), Checker(schema), "mapping", context, blocking=blocking)
 
 
 def is_blocking(function: Callable[..., Any]) -> bool:
@@ -177,7 +178,7 @@ _STARS: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 _CONTEXT: Final = re.compile(r"(?:\w+\.)*RunContext\b")
 
 
-def declare(function: Callable[..., Any], doc: Docstring) -> Signature:
+def declare(function: Callable[..., Any], doc: Docstring) -> FunctionSignature:
     """The signature of `function`.
 
     Raises:
@@ -186,7 +187,7 @@ def declare(function: Callable[..., Any], doc: Docstring) -> Signature:
     return replace(_declared(function, doc), blocking=is_blocking(function))
 
 
-def _declared(function: Callable[..., Any], doc: Docstring) -> Signature:
+def _declared(function: Callable[..., Any], doc: Docstring) -> FunctionSignature:
     parameters = _parameters(function)
     if [p.name for p in parameters[:2]] == ["state", "args"]:
         return _stateful(function, parameters)
@@ -200,7 +201,7 @@ def _declared(function: Callable[..., Any], doc: Docstring) -> Signature:
     if len(models) == 1:
         return _flattened(models[0], parameters, hints, doc, context, positional)
     validator, schema = _compiled(parameters, hints, doc)
-    return Signature(schema, validator, "typed", context, positional)
+    return FunctionSignature(schema, validator, "typed", context, positional)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -266,7 +267,9 @@ def _model(hint: Any) -> type[BaseModel] | None:
     return hint if isinstance(hint, type) and issubclass(hint, BaseModel) else None
 
 
-def _stateful(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> Signature:
+def _stateful(
+    function: Callable[..., Any], parameters: list[inspect.Parameter]
+) -> FunctionSignature:
     more = [p.name for p in parameters[2:] if p.default is _NONE and p.kind not in _STARS]
     if more:
         raise ConfigError(f"a (state, args) tool takes nothing else, but this one needs {more}")
@@ -277,9 +280,9 @@ def _stateful(function: Callable[..., Any], parameters: list[inspect.Parameter])
     if model is not None:
         schema = tidy(_json_schema(TypeAdapter(model)))
         schema.setdefault("additionalProperties", False)
-        return Signature(schema, None, "stateful", model=model, model_fields=_names(model))
+        return FunctionSignature(schema, None, "stateful", model=model, model_fields=_names(model))
     if hint is Any or _is_mapping(hint):
-        return Signature(dict(OPEN), None, "stateful")
+        return FunctionSignature(dict(OPEN), None, "stateful")
     raise ConfigError(f"args must be a mapping or a Pydantic model, not {hint!r}")
 
 
@@ -295,7 +298,7 @@ def _flattened(
     doc: Docstring,
     context: bool,
     positional: tuple[inspect.Parameter, ...],
-) -> Signature:
+) -> FunctionSignature:
     model = cast("type[BaseModel]", hints[parameter.name])
     fields = _names(model)
     others = [p for p in parameters if p is not parameter]
@@ -313,7 +316,7 @@ def _flattened(
                 schema[word] = schema.get(word, {}) | rest[word]
         required = [*schema.get("required", ()), *rest.get("required", ())]
         schema |= {"required": required} if required else {}
-    return Signature(
+    return FunctionSignature(
         schema, validate, "typed", context, positional, False, model, parameter.name, fields
     )
 

@@ -19,7 +19,7 @@ WIDEST: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextFile:
     """The content with `\\n` line ends only, and what is needed to write it back."""
 
     content: str
@@ -45,7 +45,7 @@ def is_binary(raw: bytes) -> bool:
     return b"\0" in raw[:BINARY_SNIFF]
 
 
-def decode(raw: bytes) -> Text:
+def decode(raw: bytes) -> TextFile:
     """Reads UTF-8; bytes that are none are replaced and `exact` is false."""
     bom = raw.startswith(b"\xef\xbb\xbf")
     content = raw.decode("utf-8-sig", errors="replace")
@@ -53,8 +53,8 @@ def decode(raw: bytes) -> Text:
     newline = "\r\n" if windows and windows == content.count("\n") else "\n"
     if newline == "\r\n":
         content = content.replace("\r\n", "\n")
-    text = Text(content, newline, bom)
-    return text if text.encoded(content) == raw else Text(content, newline, bom, exact=False)
+    text = TextFile(content, newline, bom)
+    return text if text.encoded(content) == raw else TextFile(content, newline, bom, exact=False)
 
 
 def numbered(lines: list[str], first: int) -> str:

@@ -35,7 +35,7 @@ from taofold.core.values import RESERVED, Sideeffect, Tier
 from taofold.tools.arguments import BadArguments, quote
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.result import bulky, is_scalar, outcome_of, stateful, utf8
-from taofold.tools.signature import RESERVED_PARAMETER, Signature, bare, declare, described
+from taofold.tools.signature import RESERVED_PARAMETER, FunctionSignature, bare, declare, described
 from taofold.tools.signature import read as read_docstring
 from taofold.tools.worker import WORKERS
 
@@ -105,7 +105,7 @@ class Tool(Generic[P, R]):
     agent: Any = field(default=None, hash=False)
     """An agent that serves the call; the runtime treats such tools specially."""
     function: Callable[P, R] | None = None
-    signature: Signature | None = field(default=None, repr=False, hash=False)
+    signature: FunctionSignature | None = field(default=None, repr=False, hash=False)
     definition: str = field(init=False, default="")
     """Digest of what a person approves: name, description, schema, tier, effect, role."""
 
@@ -142,7 +142,7 @@ class Tool(Generic[P, R]):
             parameters = dict(parameters)
             cap = self.longest or self.timeout * STRETCH
             seconds = _seconds(parameters.pop(RESERVED_PARAMETER), cap)
-        args, kwargs = cast("Signature", self.signature).arguments(parameters)
+        args, kwargs = cast("FunctionSignature", self.signature).arguments(parameters)
         return Bound(self, args, kwargs, seconds)
 
 
@@ -159,12 +159,12 @@ class Bound:
     @property
     def inline(self) -> bool:
         """Does the call run on the event loop to its end, so that no deadline can reach it?"""
-        return not self.tool.thread and cast("Signature", self.tool.signature).blocking
+        return not self.tool.thread and cast("FunctionSignature", self.tool.signature).blocking
 
     @property
     def contextual(self) -> bool:
         """Does the function want to be told about its call, or about the run's state?"""
-        signature = cast("Signature", self.tool.signature)
+        signature = cast("FunctionSignature", self.tool.signature)
         return signature.context or signature.style == "stateful"
 
     async def run(self, ctx: RunContext[Any] | None) -> Outcome:
@@ -176,7 +176,7 @@ class Bound:
         function = tool.function
         if function is None:
             raise ConfigError(f"tool {tool.name!r} has no function: it is served by the runtime")
-        signature = cast("Signature", tool.signature)
+        signature = cast("FunctionSignature", tool.signature)
         args = self.args
         if ctx is not None and signature.style == "stateful":
             args = (ctx.state, *args)
@@ -196,7 +196,7 @@ class Bound:
             return cast("Outcome", await WORKERS.run(self._outcome, value, signature))
         return self._outcome(value, signature)
 
-    def _outcome(self, value: Any, signature: Signature) -> Outcome:
+    def _outcome(self, value: Any, signature: FunctionSignature) -> Outcome:
         tool = self.tool
         state = signature.style == "stateful"
         outcome = stateful(value, tool.name) if state else outcome_of(value)
@@ -252,7 +252,7 @@ def _seconds(wish: Any, longest: float) -> float:
     raise BadArguments([f"parameter 'timeout_s' must be seconds > 0, got {quote(wish)}"])
 
 
-class Shape(NamedTuple):
+class ForeignShape(NamedTuple):
     """What the tools of one framework have, and the function that makes ours of them."""
 
     attributes: tuple[str, ...]
@@ -260,8 +260,8 @@ class Shape(NamedTuple):
 
 
 SHAPES: Final = (
-    Shape(("tool_call_schema", "ainvoke"), "taofold.bridges.langchain:tool_of"),
-    Shape(("args_schema", "_run", "description"), "taofold.bridges.crewai:tool_of"),
+    ForeignShape(("tool_call_schema", "ainvoke"), "taofold.bridges.langchain:tool_of"),
+    ForeignShape(("args_schema", "_run", "description"), "taofold.bridges.crewai:tool_of"),
 )
 
 
@@ -282,7 +282,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class Options(TypedDict, total=False):
+class ToolOptions(TypedDict, total=False):
     """What the decorator takes besides name, description, tier and effect: see `Tool`."""
 
     role: str
@@ -311,7 +311,7 @@ def tool(
     description: str | None = None,
     tier: int | None = None,
     effect: Sideeffect | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[ToolOptions],
 ) -> Callable[[Callable[_P, _R]], Tool[_P, _R]]: ...
 def tool(
     fn: Callable[_P, _R] | None = None,
@@ -321,7 +321,7 @@ def tool(
     description: str | None = None,
     tier: int | None = None,
     effect: Sideeffect | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[ToolOptions],
 ) -> Tool[_P, _R] | Callable[[Callable[_P, _R]], Tool[_P, _R]]:
     """Make a tool of a function; the result can still be called like it.
 
@@ -346,7 +346,7 @@ def make(
     description: str | None = None,
     tier: int | None = None,
     effect: Sideeffect | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[ToolOptions],
 ) -> Tool[_P, _R]:
     """What the decorator does, as a plain function."""
     named = check_name(name or name_of(function))
@@ -380,7 +380,7 @@ def external(
     context: bool = False,
     tier: int | None = None,
     effect: Sideeffect | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[ToolOptions],
 ) -> Tool:
     """A tool that comes with a JSON Schema instead of a signature (MCP, LangChain, …).
 

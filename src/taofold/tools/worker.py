@@ -25,7 +25,7 @@ class Exhausted(RuntimeError):
     """Every thread hangs in a call that was given up: no call can begin."""
 
 
-class Call:
+class ThreadCall:
     """One call under way. `future` belongs to `loop`."""
 
     __slots__ = ("context", "function", "future", "hangs", "loop", "running")
@@ -80,7 +80,7 @@ class Workers:
 
     def reset(self) -> None:
         """Forget the threads: after a fork the child process has none of them."""
-        self._queue: SimpleQueue[Call] = SimpleQueue()
+        self._queue: SimpleQueue[ThreadCall] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._free = 0  # idle threads minus queued calls
@@ -105,7 +105,7 @@ class Workers:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         bound = partial(function, *args, **kwargs)
-        call = Call(bound, loop, future, copy_context())
+        call = ThreadCall(bound, loop, future, copy_context())
         self._submit(call)
         try:
             return await future
@@ -116,7 +116,7 @@ class Workers:
                     self._hanging += 1
             raise
 
-    def _submit(self, call: Call) -> None:
+    def _submit(self, call: ThreadCall) -> None:
         with self._lock:
             if self._hanging >= self._most:
                 raise Exhausted(

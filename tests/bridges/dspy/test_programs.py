@@ -14,7 +14,7 @@ from tests.files.flow.kit import faults, flow
 from taofold import Agent, Limits, tool
 from taofold.actions import build_actions_registry
 from taofold.bridges import dspy
-from taofold.bridges.dspy.compilation import Score, metric_of, read_score
+from taofold.bridges.dspy.compilation import MetricScore, metric_of, read_score
 from taofold.bridges.dspy.program import plain
 from taofold.bridges.dspy.signature import written_of
 from taofold.core.errors import ConfigError, ModelError
@@ -447,8 +447,8 @@ def test_named_metrics(name, expected, got, value):
 
 def test_a_metric_may_say_why_and_what_is_no_score_is_refused():
     own = dspy.signature("q -> answer")
-    assert metric_of(lambda case, made: (0.5, "half"), own)({}, {}) == Score(0.5, "half")
-    assert read_score(True) == Score(1.0)
+    assert metric_of(lambda case, made: (0.5, "half"), own)({}, {}) == MetricScore(0.5, "half")
+    assert read_score(True) == MetricScore(1.0)
     for bad in ("x", None, float("nan")):
         with pytest.raises(ConfigError):
             read_score(bad)

@@ -10,7 +10,7 @@ from tests.runtime.kit import Memo
 from taofold import Agent, Decision, MemoryLog
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.definitions import Pins
-from taofold.bridges.mcp.transport import Place
+from taofold.bridges.mcp.transport import ServerAddress
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.runtime.control import decide
@@ -158,7 +158,7 @@ def pinned() -> Any:
 
 
 async def test_what_is_kept_is_readable_private_and_survives(tmp_path: Path) -> None:
-    file = Pins.file(Place("stdio", "x"), tmp_path / "mcp")
+    file = Pins.file(ServerAddress("stdio", "x"), tmp_path / "mcp")
     Pins(file).add([pinned()])
     assert Pins(file).known() == {"peek": pinned()}
     assert '"description": "Look."' in file.read_text()
@@ -169,7 +169,7 @@ async def test_what_is_kept_is_readable_private_and_survives(tmp_path: Path) -> 
 async def test_a_damaged_file_stops_the_agent_instead_of_accepting_everything(
     made: Lister, tmp_path: Path
 ) -> None:
-    place = Place("stdio", "x")
+    place = ServerAddress("stdio", "x")
     file = Pins.file(place, tmp_path)
     for damage in ('{"tools": [{"name": "p', '{"tools": [{"nom": "p"}]}', "[]"):
         file.write_text(damage)
@@ -178,11 +178,11 @@ async def test_a_damaged_file_stops_the_agent_instead_of_accepting_everything(
 
 
 async def test_the_same_place_has_the_same_file_whatever_its_secrets(tmp_path: Path) -> None:
-    one = Place("http", url="https://a.example/mcp", headers={"Authorization": "a"})
-    two = Place("http", url="https://a.example/mcp", headers={"Authorization": "b"})
+    one = ServerAddress("http", url="https://a.example/mcp", headers={"Authorization": "a"})
+    two = ServerAddress("http", url="https://a.example/mcp", headers={"Authorization": "b"})
     assert Pins.file(one, tmp_path) == Pins.file(two, tmp_path)
     assert Pins.file(one, tmp_path) != Pins.file(
-        Place("http", url="https://b.example/mcp"), tmp_path
+        ServerAddress("http", url="https://b.example/mcp"), tmp_path
     )
 
 

@@ -30,7 +30,7 @@ from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings
 from taofold.models.anthropic import MessagesReader
 from taofold.models.clouds import _EventStream
-from taofold.models.endpoint import Retry
+from taofold.models.endpoint import RetryPolicy
 from taofold.models.http import aclose_all
 from taofold.models.wire import Frame
 from taofold.runtime.model import Request, resolve
@@ -92,7 +92,7 @@ async def main() -> None:
     places = f"{url}/v1beta1/projects/p/locations/global"
 
     async def ours(name: str, **options: Any) -> None:
-        model = resolve(name, retry=Retry(attempts=1), **options)
+        model = resolve(name, retry=RetryPolicy(attempts=1), **options)
         with suppress(ModelError):
             await model.complete(HELLO)
 

@@ -14,7 +14,7 @@ from tests.models.forms import FORMS, TURNS, Form, agent
 from tests.models.providers.servers import Server
 
 from taofold.models.http import Http, aclose_all
-from taofold.models.transport import Answer, Body, Bounds, OnBytes, whole
+from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, whole
 
 
 class Recorder:
@@ -31,7 +31,7 @@ class Recorder:
         body: Body,
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         heard: list[bytes] = []
 
         def hear(chunk: bytes) -> None:

@@ -13,13 +13,13 @@ import pytest
 from tests.models.providers.servers import Server
 
 from taofold import Agent, Limits, tool
-from taofold.models.endpoint import Retry
+from taofold.models.endpoint import RetryPolicy
 from taofold.runtime.model import Model, OnText, Request, resolve
 
 pytestmark = pytest.mark.anyio
 
 Fakes = Callable[[str], Server]
-QUICK = Retry(first=0.01, longest=0.05)
+QUICK = RetryPolicy(first=0.01, longest=0.05)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Common(Asking):
     """False: never through DSPy, even where it is installed."""
 
 
-class CotKeys(Common):
+class DspyCotKeys(Common):
     """Of `reason.dspy.cot`."""
 
     problem: Text = ""
@@ -50,7 +50,7 @@ class CotKeys(Common):
     adapter: Literal["taofold", "json", "chat"] = "taofold"
 
 
-class ReactKeys(Common):
+class DspyReactKeys(Common):
     """Of `reason.dspy.react`."""
 
     goal: Text = ""
@@ -107,7 +107,7 @@ FALLBACK: Final = "native_fallback"
 SETTINGS: Final = "dspy"
 
 
-def _cot(call: Call[CotKeys]) -> Strategy[Done]:
+def _cot(call: Call[DspyCotKeys]) -> Strategy[Done]:
     keys = call.keys
     program, own = _program(call, keys), _signature(keys)
     module: Module = program.module if program else keys.module_type
@@ -131,7 +131,7 @@ def _cot(call: Call[CotKeys]) -> Strategy[Done]:
     return ended.done(value, **_trace(ended), reasoning_thinking=thinking)
 
 
-def _react(call: Call[ReactKeys]) -> Strategy[Done]:
+def _react(call: Call[DspyReactKeys]) -> Strategy[Done]:
     keys = call.keys
     program, own = _program(call, keys), _signature(keys)
     if program is not None and program.module != "react":
@@ -331,8 +331,8 @@ def _kind(name: str, description: str, keys: Any, run: Any, *models: str) -> Kin
 
 
 KINDS: Final = (
-    _kind("cot", "A chain of thought by DSPy, or a compiled one.", CotKeys, _cot, "model"),
-    _kind("react", "Tools in a loop by DSPy, or a compiled one.", ReactKeys, _react, "model"),
+    _kind("cot", "A chain of thought by DSPy, or a compiled one.", DspyCotKeys, _cot, "model"),
+    _kind("react", "Tools in a loop by DSPy, or a compiled one.", DspyReactKeys, _react, "model"),
     _kind("compile", "Find better prompts with worked cases.", CompileKeys,
           partial(_compile, "reason.dspy.compile", False), "model", "prompt_model"),
     _kind("optimize", "Compile, and keep the better program of both.", CompileKeys,

@@ -27,7 +27,7 @@ from taofold.bridges.dspy.requests import ProgramRequests
 from taofold.bridges.dspy.signature import Signature
 from taofold.bridges.dspy.signature import signature as signature_of
 from taofold.bridges.dspy.strategies import STEPS
-from taofold.bridges.dspy.thread import Channel, threaded
+from taofold.bridges.dspy.thread import EffectChannel, threaded
 from taofold.core.effects import Answer, Halt, Strategy, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import Thought
@@ -41,12 +41,12 @@ from taofold.reasoning.nested import closing
 
 
 Metric: TypeAlias = Callable[..., Any]
-Judge: TypeAlias = Callable[..., "Score"]
+Judge: TypeAlias = Callable[..., "MetricScore"]
 """A metric as it is called here: case, prediction, and by name what DSPy adds to them."""
 _ADDED: Final = ("trace", "pred_name", "pred_trace")
 
 
-class Score(NamedTuple):
+class MetricScore(NamedTuple):
     """From 0 to 1, and why it is not more."""
 
     value: float
@@ -77,7 +77,7 @@ def metric_of(named: str | Metric, signature: Signature) -> Judge:
 def _scored(metric: Metric) -> Judge:
     taken = _taken(metric)
 
-    def score(case: Any, made: Any, **added: Any) -> Score:
+    def score(case: Any, made: Any, **added: Any) -> MetricScore:
         return read_score(metric(case, made, **{k: v for k, v in added.items() if k in taken}))
 
     return score
@@ -94,22 +94,22 @@ def _taken(metric: Metric) -> frozenset[str]:
     return frozenset([parameter.name for parameter in parameters if parameter.name in _ADDED])
 
 
-def read_score(given: Any) -> Score:
+def read_score(given: Any) -> MetricScore:
     """What a metric returned.
 
     Raises:
         ConfigError: it is no score.
     """
     if isinstance(given, tuple) and len(given) == 2:
-        return Score(read_score(given[0]).value, str(given[1]))
+        return MetricScore(read_score(given[0]).value, str(given[1]))
     if not isinstance(given, bool | int | float):
         score = getattr(given, "score", None)
         if not isinstance(score, bool | int | float):
             raise ConfigError(f"a metric returns a number, not {given!r}", path="metric")
-        return Score(float(score), str(getattr(given, "feedback", "") or ""))
+        return MetricScore(float(score), str(getattr(given, "feedback", "") or ""))
     if given != given:  # NaN
         raise ConfigError("a metric returned NaN", path="metric")
-    return Score(float(given))
+    return MetricScore(float(given))
 
 
 def _exact(expected: Any, got: Any) -> bool:
@@ -134,13 +134,15 @@ NAMED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 expected text occurs in the given one."""
 
 
-def _all(compare: Callable[[Any, Any], bool], names: Sequence[str], case: Any, made: Any) -> Score:
+def _all(
+    compare: Callable[[Any, Any], bool], names: Sequence[str], case: Any, made: Any
+) -> MetricScore:
     """Every expected output must be right."""
     for name in names:
         expected, got = _at(case, name), _at(made, name)
         if expected is not None and not compare(expected, got):
-            return Score(0.0, f"{name} should be {written(expected)} but is {written(got)}")
-    return Score(1.0, "right")
+            return MetricScore(0.0, f"{name} should be {written(expected)} but is {written(got)}")
+    return MetricScore(1.0, "right")
 
 
 def _at(thing: Any, name: str) -> Any:
@@ -404,7 +406,7 @@ def _compile(options: Compile, task: Task) -> Strategy[Answer]:
     return Answer(exported)
 
 
-def _compiled(channel: Channel, options: Compile, task: Task) -> Program:
+def _compiled(channel: EffectChannel, options: Compile, task: Task) -> Program:
     own = options.own
     with session(channel, temperature=options.temperature) as at:
         judge = metric_of(options.metric, own)

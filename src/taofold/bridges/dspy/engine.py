@@ -32,7 +32,7 @@ from taofold.bridges.dspy.signature import (
     written_of,
 )
 from taofold.bridges.dspy.signature import signature as signature_of
-from taofold.bridges.dspy.thread import Channel
+from taofold.bridges.dspy.thread import EffectChannel
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH, JSON, Message, Role, StepRole
 from taofold.files.actions.types import type_of
@@ -105,7 +105,7 @@ class DspyEngine:
     supported_params = frozenset({"temperature", "response_format"})
 
     def __init__(
-        self, channel: Channel, rendered: "RenderedPrompt", role: StepRole = "executor"
+        self, channel: EffectChannel, rendered: "RenderedPrompt", role: StepRole = "executor"
     ) -> None:
         self.channel, self.rendered = channel, rendered
         self.role: StepRole = role
@@ -184,13 +184,13 @@ class DspySession:
     other: Any
     """The model that thinks about prompts: the teleprompter's."""
     adapter: Any
-    channel: Channel
+    channel: EffectChannel
     rendered: RenderedPrompt
 
 
 @contextmanager
 def session(
-    channel: Channel, adapter: str = "taofold", temperature: float | None = None
+    channel: EffectChannel, adapter: str = "taofold", temperature: float | None = None
 ) -> Generator[DspySession]:
     """DSPy with our models, for the block and the thread that it runs in.
 
@@ -302,7 +302,7 @@ def module_of(
     return react_module
 
 
-def _tool(tools: Any, channel: Channel, offer: Offer) -> Any:
+def _tool(tools: Any, channel: EffectChannel, offer: Offer) -> Any:
     def call(**parameters: Any) -> Any:
         return channel.ask(ToolRequest(offer.name, parameters))
 

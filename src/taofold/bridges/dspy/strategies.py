@@ -35,7 +35,7 @@ from taofold.bridges.dspy.requests import (
 )
 from taofold.bridges.dspy.signature import REASONING, Signature, Slot
 from taofold.bridges.dspy.signature import signature as signature_of
-from taofold.bridges.dspy.thread import Channel, threaded
+from taofold.bridges.dspy.thread import EffectChannel, threaded
 from taofold.core.effects import Answer, Halt, Strategy
 from taofold.core.values import FINISH, JSON, Thought
 from taofold.files.actions.types import type_of
@@ -223,7 +223,7 @@ def _run(options: Through, task: Task) -> Strategy[Answer]:
     try:
         inputs = inputs_of(own, task, options.inputs)
 
-        def call(channel: Channel) -> tuple[dict[str, JSON], str]:
+        def call(channel: EffectChannel) -> tuple[dict[str, JSON], str]:
             with session(channel, options.adapter, options.temperature) as at:
                 module = module_of(
                     at, options.signature, options.module, task.offers, options.steps
@@ -287,7 +287,7 @@ def _parameters(module: Any) -> list[str]:
 
 
 def _foreign(make: Callable[[], Any], adapter: str, task: Task) -> Strategy[Answer]:
-    def call(channel: Channel) -> dict[str, JSON]:
+    def call(channel: EffectChannel) -> dict[str, JSON]:
         with session(channel, adapter):
             module = make()
             slots = tuple([Slot(name) for name in _parameters(module)])

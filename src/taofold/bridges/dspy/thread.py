@@ -34,7 +34,7 @@ class _Ended(Generic[T]):
     error: BaseException | None = None
 
 
-class Channel:
+class EffectChannel:
     """The program's end: `ask` blocks until the strategy was sent an answer."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class _Hushed:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._channels: list[Channel] = []
+        self._channels: list[EffectChannel] = []
         self._streams: tuple[_Stream, _Stream] | None = None
 
     def here(self) -> bool:
@@ -125,7 +125,7 @@ class _Hushed:
         return _context.get() or any(thread in channel.threads for channel in self._channels)
 
     @contextmanager
-    def __call__(self, channel: Channel) -> Generator[None]:
+    def __call__(self, channel: EffectChannel) -> Generator[None]:
         _context.set(True)  # in the program's own thread, whose context ends with it
         with self._lock:
             self._channels = [*self._channels, channel]
@@ -154,13 +154,15 @@ class _Hushed:
 _hushed: Final = _Hushed()
 
 
-def threaded(program: Callable[[Channel], T], *, hushed: bool = False) -> Generator[Any, Any, T]:
+def threaded(
+    program: Callable[[EffectChannel], T], *, hushed: bool = False
+) -> Generator[Any, Any, T]:
     """Run `program` in a thread: yields its requests, is sent the answers, returns its value.
 
     What the program raises is raised here. Closing the generator ends the program. What its
     threads print is not shown if it is `hushed`.
     """
-    channel = Channel()
+    channel = EffectChannel()
 
     def work() -> None:
         channel.threads.add(threading.current_thread())

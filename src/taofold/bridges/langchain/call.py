@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Final
 
 from taofold.bridges.foreign import own_arun
-from taofold.tools import Answer, BadArguments, InputRequired, Outcome, RunContext
+from taofold.tools import BadArguments, InputRequired, Outcome, PersonAnswer, RunContext
 from taofold.tools.arguments import Checker
 from taofold.tools.result import jsonable
 from taofold.tools.worker import WORKERS
@@ -226,7 +226,7 @@ def _form(schema: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"type": "object", "properties": {_ANSWER: field}, "required": [_ANSWER]}
 
 
-def _answers(answer: Answer | None) -> tuple[list[Any], Outcome | None]:
+def _answers(answer: PersonAnswer | None) -> tuple[list[Any], Outcome | None]:
     """What `interrupt()` returns, call by call; or how the call ends if a person declined.
 
     Raises:

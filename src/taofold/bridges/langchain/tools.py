@@ -33,7 +33,7 @@ _MARKS: Final = ("Injected", "ToolRuntime")
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class LangChainParameters:
     """The parameters of one LangChain tool.
 
     `offered` is a Pydantic model or a JSON Schema without anything injected. `injected` are the
@@ -47,22 +47,24 @@ class Parameters:
     needed: tuple[str, ...] = ()
 
 
-def parameters_of(thing: Any) -> Parameters:
+def parameters_of(thing: Any) -> LangChainParameters:
     """Read the schema of a LangChain tool.
 
     Raises:
         ConfigError: a parameter within a parameter is injected, which LangChain shows to the model.
     """
     if thing.args_schema is None and dict(thing.args) == SINGLE:
-        return Parameters({"type": "object", "properties": SINGLE, "required": ["tool_input"]})
+        return LangChainParameters(
+            {"type": "object", "properties": SINGLE, "required": ["tool_input"]}
+        )
     schema = thing.tool_call_schema
     return _of_schema(thing, schema) if isinstance(schema, dict) else _of_model(thing, schema)
 
 
-def _of_schema(thing: Any, shown: dict[str, Any]) -> Parameters:
+def _of_schema(thing: Any, shown: dict[str, Any]) -> LangChainParameters:
     marked = _marked(thing)
     properties: Mapping[str, Any] = shown.get("properties", {})
-    return Parameters(
+    return LangChainParameters(
         _without(shown, marked & properties.keys()),
         {name: name for name in marked},
         frozenset(marked | (_SUPPLIED - properties.keys())),
@@ -70,7 +72,7 @@ def _of_schema(thing: Any, shown: dict[str, Any]) -> Parameters:
     )
 
 
-def _of_model(thing: Any, shown: Any) -> Parameters:
+def _of_model(thing: Any, shown: Any) -> LangChainParameters:
     fields: Mapping[str, Any] = getattr(thing.get_input_schema(), "model_fields", {})
     own: Mapping[str, Any] = getattr(shown, "model_fields", {})
     configured = {name for name, field in fields.items() if _is_config(field.annotation)}
@@ -82,7 +84,7 @@ def _of_model(thing: Any, shown: Any) -> Parameters:
         if (name in fields and fields[name].is_required() and _CALL_ID not in repr(fields[name]))
         or (name not in fields and _required(thing, name))
     ]
-    return Parameters(
+    return LangChainParameters(
         _subset(shown, hidden),
         {name: getattr(fields.get(name), "alias", None) or name for name in hidden},
         frozenset(_aliased(hidden, fields)),
@@ -237,7 +239,7 @@ def tools_of(
     return foreign_tools(things, tool_of, reads, prefix, **options)
 
 
-def _refuse(thing: Any, parameters: Parameters, supplied: Mapping[str, object]) -> None:
+def _refuse(thing: Any, parameters: LangChainParameters, supplied: Mapping[str, object]) -> None:
     if odd := supplied.keys() - parameters.injected.keys():
         raise ConfigError(
             f"inject: the LangChain tool {thing.name!r} has no injected parameter "

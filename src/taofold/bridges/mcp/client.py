@@ -20,15 +20,15 @@ from taofold.bridges.mcp import results as results
 from taofold.bridges.mcp.connection import Unreachable, beside, submitted
 from taofold.bridges.mcp.definitions import Definition, Pins
 from taofold.bridges.mcp.serving import Serving
-from taofold.bridges.mcp.transport import Headers, HeaderSource, Place, get, load
+from taofold.bridges.mcp.transport import Headers, HeaderSource, ServerAddress, get, load
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
-from taofold.tools import Answer, InputRequired, Outcome, RunContext, Tool, Toolset, external
+from taofold.tools import InputRequired, Outcome, PersonAnswer, RunContext, Tool, Toolset, external
 
 Mode = Literal["auto", "legacy"]
 
 
-class Options(TypedDict, total=False):
+class McpOptions(TypedDict, total=False):
     """What every way to make an `McpServer` takes."""
 
     name: str
@@ -99,7 +99,7 @@ class Readable(Protocol):
         ...
 
 
-def readers(server: Readable, prefix: str, options: Options) -> list[Tool]:
+def readers(server: Readable, prefix: str, options: McpOptions) -> list[Tool]:
     """The tools that the options ask for. What an untrusted server is asked, a person sees."""
     tier = Tier.AUTO if options.get("trust", False) else Tier.CARD
 
@@ -133,14 +133,18 @@ SLACK: Final = 5.0
 _LOGGER: Final = logging.getLogger("taofold.mcp")
 
 
-async def _asked(ask: Callable[[InputRequired], Awaitable[Answer]], wants: InputRequired) -> Answer:
+async def _asked(
+    ask: Callable[[InputRequired], Awaitable[PersonAnswer]], wants: InputRequired
+) -> PersonAnswer:
     return await ask(wants)
 
 
-def _place(kind: Literal["http", "sse"], url: str, headers: Headers | HeaderSource | None) -> Place:
+def _place(
+    kind: Literal["http", "sse"], url: str, headers: Headers | HeaderSource | None
+) -> ServerAddress:
     if callable(headers):
-        return Place(kind, url=url, header_source=headers)
-    return Place(kind, url=url, headers=dict(headers or {}))
+        return ServerAddress(kind, url=url, header_source=headers)
+    return ServerAddress(kind, url=url, headers=dict(headers or {}))
 
 
 class McpServer(Toolset):
@@ -149,7 +153,7 @@ class McpServer(Toolset):
     __slots__ = ("_lock", "_made", "_options", "_pins", "_serving", "label", "place")
     remote: ClassVar[bool] = True
 
-    def __init__(self, place: Place, **options: Unpack[Options]) -> None:
+    def __init__(self, place: ServerAddress, **options: Unpack[McpOptions]) -> None:
         self.place = place
         self._options = options
         self.label = options.get("name") or place.label
@@ -168,10 +172,10 @@ class McpServer(Toolset):
         *args: str,
         env: Mapping[str, str] | None = None,
         cwd: str | Path = "",
-        **options: Unpack[Options],
+        **options: Unpack[McpOptions],
     ) -> Self:
         """A program to start. It inherits PATH, HOME and the like, and what `env` says."""
-        address = Place("stdio", command, tuple(args), dict(env or {}), str(cwd))
+        address = ServerAddress("stdio", command, tuple(args), dict(env or {}), str(cwd))
         return cls(address, **options)
 
     @classmethod
@@ -180,7 +184,7 @@ class McpServer(Toolset):
         url: str,
         *,
         headers: Headers | HeaderSource | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[McpOptions],
     ) -> Self:
         """A server that speaks streamable HTTP.
 
@@ -195,15 +199,15 @@ class McpServer(Toolset):
         url: str,
         *,
         headers: Headers | HeaderSource | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[McpOptions],
     ) -> Self:
         """A server that speaks the older HTTP with server-sent events; `headers` as in `http`."""
         return cls(_place("sse", url, headers), **options)
 
     @classmethod
-    def within(cls, server: Any, **options: Unpack[Options]) -> Self:
+    def within(cls, server: Any, **options: Unpack[McpOptions]) -> Self:
         """A server object of the mcp package, in this process."""
-        return cls(Place("here", server=server), **options)
+        return cls(ServerAddress("here", server=server), **options)
 
     def __getitem__(self, name: str) -> Tool:
         return self._all()[name]
@@ -315,7 +319,7 @@ class McpServer(Toolset):
             def report(text: str) -> None:
                 loop.call_soon_threadsafe(ctx.report, text)
 
-            async def ask(wants: InputRequired) -> Answer:
+            async def ask(wants: InputRequired) -> PersonAnswer:
                 assert ctx.ask is not None
                 return await asyncio.wrap_future(
                     asyncio.run_coroutine_threadsafe(_asked(ctx.ask, wants), loop)

@@ -18,8 +18,8 @@ from taofold.bridges.mcp.transport import (
     CLOSED,
     LOST,
     REFUSED,
-    Place,
-    Session,
+    McpSession,
+    ServerAddress,
     code,
     innermost,
     opened,
@@ -37,7 +37,7 @@ GRACE: Final = 0.5
 """Seconds beyond the deadline in which opening may still fail with a better reason."""
 _STARTING: Final = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_open: Final[set["Connection"]] = set()
+_open: Final[set["ServerConnection"]] = set()
 
 
 class Unreachable(Exception):
@@ -87,12 +87,12 @@ async def closed() -> None:
     )
 
 
-class Connection:
+class ServerConnection:
     """One server. Every method runs on the connections' loop."""
 
     def __init__(
         self,
-        place: Place,
+        place: ServerAddress,
         mode: str,
         seconds: float,
         elicit: Callable[[Any, Any], Awaitable[Any]],
@@ -101,7 +101,7 @@ class Connection:
         self._place, self._mode, self._seconds = place, mode, seconds
         self._elicit, self._hear = elicit, hear
         self._owner: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[Session] | None = None
+        self._ready: asyncio.Future[McpSession] | None = None
         self._stop = asyncio.Event()
         self._greeting: asyncio.Timeout | None = None
         self._retired: dict[asyncio.Task[None], asyncio.Event] = {}
@@ -109,7 +109,7 @@ class Connection:
         self.opened = 0
         """How often it was opened."""
 
-    async def session(self) -> Session:
+    async def session(self) -> McpSession:
         """The open session; opens it first if there is none.
 
         Raises:
@@ -131,7 +131,7 @@ class Connection:
         except TimeoutError:
             raise self._told(TimeoutError(), late=True) from None
 
-    async def use(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def use(self, work: Callable[[McpSession], Awaitable[T]]) -> T:
         """What `work` gives of the open session.
 
         Raises:
@@ -145,7 +145,7 @@ class Connection:
             except _Lost as error:
                 raise Unreachable(f"{self._place.words} forgets its sessions: {error}") from error
 
-    async def _used(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def _used(self, work: Callable[[McpSession], Awaitable[T]]) -> T:
         session = await self.session()
         ready = self._ready
         try:
@@ -167,7 +167,7 @@ class Connection:
             text = f"{self._place.words} went away in the middle of a call{detail}{self._last()}"
             raise Unreachable(text, maybe=True) from error
 
-    def _retire(self, ready: "asyncio.Future[Session] | None", session: Session) -> None:
+    def _retire(self, ready: "asyncio.Future[McpSession] | None", session: McpSession) -> None:
         """Open another session for the next call; this one ends when its calls are over."""
         if ready is None or self._ready is not ready or self._owner is None:
             return
@@ -196,7 +196,7 @@ class Connection:
             task.cancel()
             self._retired[task].set()
 
-    def _hurry(self, ready: "asyncio.Future[Session] | None") -> None:
+    def _hurry(self, ready: "asyncio.Future[McpSession] | None") -> None:
         """Wait no longer for a greeting. One that is being given up is left to clean up."""
         greeting = self._greeting
         if ready is None or ready.done() or greeting is None or greeting.expired():
@@ -204,12 +204,12 @@ class Connection:
         with suppress(RuntimeError):  # it is over meanwhile
             greeting.reschedule(asyncio.get_running_loop().time())
 
-    async def _drop(self, ready: "asyncio.Future[Session] | None") -> None:
+    async def _drop(self, ready: "asyncio.Future[McpSession] | None") -> None:
         """Close what became of `ready`, unless it was opened anew already."""
         if ready is not None and self._ready is ready:
             await self.close()
 
-    async def _own(self, ready: "asyncio.Future[Session]", stop: asyncio.Event) -> None:
+    async def _own(self, ready: "asyncio.Future[McpSession]", stop: asyncio.Event) -> None:
         """Open, wait for the end, and close: all in this one task."""
         self._greeting = greeting = asyncio.timeout(self._seconds)
         try:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.bridges.mcp.transport import Place, get, load
+from taofold.bridges.mcp.transport import ServerAddress, get, load
 from taofold.core.errors import ConfigError
 from taofold.core.text import visible
 from taofold.core.value import is_object
@@ -348,7 +348,7 @@ class Pins:
         self._met = False
 
     @staticmethod
-    def file(place: Place, folder: Path | None = None) -> Path:
+    def file(place: ServerAddress, folder: Path | None = None) -> Path:
         """Where the pins of the server at `place` are kept."""
         name = f"{place.label}-{place.digest}.json"
         return (operator_folder() / FOLDER if folder is None else folder) / name

@@ -25,7 +25,7 @@ from taofold.bridges.mcp.transport import load, plain
 from taofold.core.text import visible
 from taofold.core.value import is_object
 from taofold.policy.redaction import named
-from taofold.tools import Answer, InputRequired
+from taofold.tools import InputRequired, PersonAnswer
 
 MESSAGE: Final = 2_000
 _LIKE_A_SECRET: Final = "x" * 12
@@ -52,7 +52,7 @@ class Unaskable(Exception):
 
 
 @dataclass(slots=True)
-class Asked:
+class PendingQuestions:
     """The questions of one call: `now` is put to a person, `done` are answered."""
 
     server: str
@@ -82,7 +82,7 @@ class Asked:
                 question = f"{wrong} Once more: {question}"
             raise InputRequired(question, form=form, state={KEY: asdict(self)})
 
-    def hear(self, answer: Answer) -> None:
+    def hear(self, answer: PersonAnswer) -> None:
         """Take in what a person said to the question `now`.
 
         Raises:
@@ -101,15 +101,15 @@ class Asked:
         self.done[self.now] = {"action": "accept", "content": content}
 
 
-def recalled(answer: Answer | None) -> Asked | None:
+def recalled(answer: PersonAnswer | None) -> PendingQuestions | None:
     """The questions that `answer` is about, if it is about a server's."""
     state: Any = None if answer is None else answer.state
     if not is_object(state) or KEY not in state:
         return None
-    return msgspec.convert(state[KEY], Asked)
+    return msgspec.convert(state[KEY], PendingQuestions)
 
 
-def requested(server: str, result: Any) -> Asked:
+def requested(server: str, result: Any) -> PendingQuestions:
     """The questions in which a call of the era of 2026 ended.
 
     Raises:
@@ -122,7 +122,7 @@ def requested(server: str, result: Any) -> Asked:
         if whole.get("method") != "elicitation/create":
             raise Unaskable(f"the server wants {whole.get('method')}, which is not offered")
         asks[key] = whole.get("params", {})
-    return Asked(server, asks, getattr(result, "request_state", None))
+    return PendingQuestions(server, asks, getattr(result, "request_state", None))
 
 
 def identity(params: Any) -> str:
@@ -229,7 +229,7 @@ def _valued(rules: Any, text: str) -> Any:
             return text
 
 
-Ask: TypeAlias = Callable[[InputRequired], Awaitable[Answer]]
+Ask: TypeAlias = Callable[[InputRequired], Awaitable[PersonAnswer]]
 
 
 @dataclass(slots=True)
@@ -282,7 +282,9 @@ class Flights:
         """Has the person who is there answered the question, while the server waits?"""
         if flight.ask is None:
             return False
-        question = Asked(self._name, {key: params}, legacy=True, done=dict(flight.answers))
+        question = PendingQuestions(
+            self._name, {key: params}, legacy=True, done=dict(flight.answers)
+        )
         wants: InputRequired | None = None
         while key not in question.done:
             try:

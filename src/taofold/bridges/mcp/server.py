@@ -59,7 +59,7 @@ _GOAL: Final[dict[str, Any]] = {
 }
 
 
-class Silent:
+class SilentModel:
     """The model of a run that needs none."""
 
     name: str = "none"
@@ -85,7 +85,7 @@ def direct(task: Task) -> Strategy[Answer]:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class McpOffer:
     """One thing a client may call. `settings` are kept with its runs, to make the agent again."""
 
     name: str
@@ -117,7 +117,7 @@ class Offer:
 class Offers:
     """Everything on offer, with the log and on whose behalf it runs."""
 
-    known: Mapping[str, Offer]
+    known: Mapping[str, McpOffer]
     log: Log
     principal: Principal = Principal()
     policy: Policy = field(default_factory=Policy)
@@ -143,7 +143,7 @@ class Offers:
             _agent(agent.but(log=log), (settings or {}).get(agent.name, {})) for agent in agents
         ]
         offers += [_tool(tool, log, rules) for tool in Toolset.of(*tools).values()]
-        by_name: dict[str, Offer] = {}
+        by_name: dict[str, McpOffer] = {}
         for offer in offers:
             if offer.name in by_name or offer.name == RESUME:
                 raise ConfigError(f"{offer.name!r} is offered twice or reserved: rename it")
@@ -179,7 +179,7 @@ class Offers:
         first = await self.first(run)
         return await first.agent.resume(run, principal=self.principal, listener=hear)
 
-    async def first(self, run: str) -> Offer:
+    async def first(self, run: str) -> McpOffer:
         """What `run` was started with.
 
         Raises:
@@ -214,15 +214,15 @@ def said(result: RunResult[Any]) -> Observation:
     return Observation(f"{why}{partial} (run {result.run_id}, {result.status})", "failure")
 
 
-def _agent(agent: Agent[Any, Any], settings: Mapping[str, Any]) -> Offer:
+def _agent(agent: Agent[Any, Any], settings: Mapping[str, Any]) -> McpOffer:
     tool = agent.as_tool()
     inner = tuple(agent.toolset.values())
-    return Offer(tool.name, tool.description, _GOAL, agent, inner, settings=settings)
+    return McpOffer(tool.name, tool.description, _GOAL, agent, inner, settings=settings)
 
 
-def _tool(tool: Tool, log: Log, policy: Policy) -> Offer:
+def _tool(tool: Tool, log: Log, policy: Policy) -> McpOffer:
     agent = Agent[Any, Any](
-        Silent(),
+        SilentModel(),
         name=PREFIX + tool.name,
         tools=(tool,),
         strategy=direct,
@@ -230,7 +230,7 @@ def _tool(tool: Tool, log: Log, policy: Policy) -> Offer:
         policy=policy,
         log=log,
     )
-    return Offer(tool.name, tool.description, tool.schema, agent, (tool,), tool.name)
+    return McpOffer(tool.name, tool.description, tool.schema, agent, (tool,), tool.name)
 
 
 INSTRUCTIONS: Final = (
@@ -438,7 +438,7 @@ class Teller:
             self._last.cancel()
 
 
-def _described(one: Offer) -> Any:
+def _described(one: McpOffer) -> Any:
     return types.Tool(
         name=one.name,
         description=one.description,

@@ -14,10 +14,19 @@ import msgspec
 from taofold.bridges.mcp import definitions as definitions
 from taofold.bridges.mcp import questions as asking
 from taofold.bridges.mcp import results as results
-from taofold.bridges.mcp.connection import Connection, Unreachable
+from taofold.bridges.mcp.connection import ServerConnection, Unreachable
 from taofold.bridges.mcp.definitions import Definition, Pins, offered
 from taofold.bridges.mcp.questions import Ask, Flight, Flights
-from taofold.bridges.mcp.transport import URL_REQUIRED, Place, Session, code, data, get, load, plain
+from taofold.bridges.mcp.transport import (
+    URL_REQUIRED,
+    McpSession,
+    ServerAddress,
+    code,
+    data,
+    get,
+    load,
+    plain,
+)
 from taofold.core.errors import ConfigError
 from taofold.core.text import visible
 from taofold.core.value import is_array, is_object
@@ -40,7 +49,7 @@ class Serving:
     def __init__(
         self,
         name: str,
-        place: Place,
+        place: ServerAddress,
         pins: Pins,
         *,
         mode: str,
@@ -51,7 +60,9 @@ class Serving:
         self._wanted = wanted
         self._seconds = connect_timeout
         self._flights = Flights(name)
-        self.connection = Connection(place, mode, connect_timeout, self._flights.asked, self._heard)
+        self.connection = ServerConnection(
+            place, mode, connect_timeout, self._flights.asked, self._heard
+        )
         self.skipped: tuple[str, ...] = ()
         """What could not be offered, and why."""
         self.names: tuple[str, ...] = ()
@@ -100,7 +111,7 @@ class Serving:
         self.instructions = visible(session.instructions)
         return listed
 
-    async def _all(self, session: Session) -> tuple[dict[str, Definition], float]:
+    async def _all(self, session: McpSession) -> tuple[dict[str, Definition], float]:
         cursor, listed, skipped, seconds = None, dict[str, Definition](), list[str](), STALE
         names: list[str] = []
         for _ in range(PAGES):
@@ -206,7 +217,7 @@ class Serving:
             of = "" if total is None else f"/{total:g}"
             report(f"{done:g}{of} {visible(text or '')}".strip() + "\n")
 
-        async def send(session: Session) -> Any:
+        async def send(session: McpSession) -> Any:
             return await session.call(
                 now.name,
                 arguments,
@@ -227,7 +238,9 @@ class Serving:
             return self._failed(error, question)
         if flight.asked is not None:
             asks = {**({} if question is None else question.asks), flight.key: flight.asked}
-            question = asking.Asked(self.name, asks, legacy=True, done=flight.answers, repeats=True)
+            question = asking.PendingQuestions(
+                self.name, asks, legacy=True, done=flight.answers, repeats=True
+            )
             question.next()
         if get(result, "result_type", "complete") == "input_required":
             again = asking.requested(self.name, result)
@@ -239,7 +252,7 @@ class Serving:
             return Outcome(text, "failure")
         return results.outcome(result)
 
-    def _failed(self, error: Exception, asked: asking.Asked | None) -> Outcome:
+    def _failed(self, error: Exception, asked: asking.PendingQuestions | None) -> Outcome:
         """The observation for an error of the protocol. Some of them are questions."""
         held: Any = data(error)
         if code(error) == URL_REQUIRED and is_object(held) and is_array(held.get("elicitations")):
@@ -249,7 +262,7 @@ class Serving:
                 for n, elicitation in enumerate(held["elicitations"])
                 if is_object(elicitation)
             }
-            asking.Asked(self.name, asks, legacy=True, done=done).next()
+            asking.PendingQuestions(self.name, asks, legacy=True, done=done).next()
         number = code(error)
         kind = type(error).__name__ if number is None else f"error {number}"
         return Outcome(f"the server {self.name!r}: {kind}: {str(error)[:2000]}", "failure")
@@ -257,7 +270,7 @@ class Serving:
     async def pages(self, what: str) -> list[dict[str, Any]]:
         """Everything of one kind that the server lists, as JSON: resources, prompts."""
 
-        async def all_(session: Session) -> list[dict[str, Any]]:
+        async def all_(session: McpSession) -> list[dict[str, Any]]:
             cursor, entries = None, list[dict[str, Any]]()
             for _ in range(PAGES):
                 page = await session.listed(what, cursor)
@@ -270,7 +283,7 @@ class Serving:
         return await self.connection.use(all_)
 
 
-def _responses(asked: asking.Asked | None) -> dict[str, Any] | None:
+def _responses(asked: asking.PendingQuestions | None) -> dict[str, Any] | None:
     if asked is None or asked.legacy or not asked.done:
         return None
     types = load("mcp.types")

@@ -44,7 +44,7 @@ _ODD: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerAddress:
     """A program to start, an address, or (`server`) a server object in this process."""
 
     kind: Literal["stdio", "http", "sse", "here"]
@@ -146,7 +146,7 @@ HeaderSource: TypeAlias = Callable[[], "Headers | Awaitable[Headers]"]
 class Credentials:
     """The headers for a server, as they were last read."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ServerAddress) -> None:
         self._place = place
         self._known: dict[str, str] | None = None
         self._reading = asyncio.Lock()
@@ -178,7 +178,7 @@ class Credentials:
 
 
 def client_factory(
-    place: Place, credentials: Credentials, create: Callable[..., Any]
+    place: ServerAddress, credentials: Credentials, create: Callable[..., Any]
 ) -> Callable[..., Any]:
     """A maker of clients like those of `create`, the package's own.
 
@@ -346,7 +346,7 @@ async def _unchecked(*_: Any) -> None:
     return
 
 
-class Session:
+class McpSession:
     """A connection that is open. `modern` is the era of 2026: a call may end in a question."""
 
     def __init__(self, inner: Any, *, modern: bool, second: bool) -> None:
@@ -423,8 +423,8 @@ class Session:
 
 @asynccontextmanager
 async def opened(
-    place: Place, mode: str, elicit: Elicit, hear: Hear, tail: deque[str]
-) -> AsyncGenerator[Session]:
+    place: ServerAddress, mode: str, elicit: Elicit, hear: Hear, tail: deque[str]
+) -> AsyncGenerator[McpSession]:
     """A session with the server at `place`: started, connected and greeted.
 
     `tail` takes the last lines of what a program writes to standard error.
@@ -442,7 +442,7 @@ async def opened(
             )
             await stack.enter_async_context(session)
             await session.initialize()
-            yield Session(session, modern=False, second=False)
+            yield McpSession(session, modern=False, second=False)
             return
         client = mcp.Client(
             transport,
@@ -454,10 +454,10 @@ async def opened(
         )
         await stack.enter_async_context(client)
         modern = str(client.protocol_version) >= "2026"
-        yield Session(client.session, modern=modern, second=True)
+        yield McpSession(client.session, modern=modern, second=True)
 
 
-async def _transport(place: Place, stack: AsyncExitStack, tail: deque[str]) -> Any:
+async def _transport(place: ServerAddress, stack: AsyncExitStack, tail: deque[str]) -> Any:
     """What opens the streams: as the package makes it."""
     if place.kind == "stdio":
         stdio = load("mcp.client.stdio")

@@ -33,7 +33,7 @@ from taofold.reserved import MARK
 from taofold.tools import process, uplink
 from taofold.tools.command import Contain
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
-from taofold.tools.process import Output
+from taofold.tools.process import OutputExcerpt
 from taofold.tools.scratch import scratch
 
 MOST: Final = 64_000_000
@@ -182,7 +182,7 @@ class Bench:
         wire = ReportPipe(self._settings(gate, apart))
         try:
             argv = self._filled(plan.argv, scratch, wire, gate)
-            printed, output = bytearray(), Output()
+            printed, output = bytearray(), OutputExcerpt()
 
             def heard(chunk: bytes) -> None:
                 output.feed(chunk)
