@@ -52,7 +52,7 @@ class CodeBounds:
     calls: int = 100
 
 
-Bounds = CodeBounds
+CodeBounds = CodeBounds
 """The name under which examples have imported it."""
 
 
