@@ -204,24 +204,27 @@ def _any(marks: Iterable[str]) -> str:
     tags = [tag for mark in unique if (tag := _TAG.fullmatch(mark))]
     patterns = [mark[3:] for mark in unique if mark.startswith("re:")]
     literals = [mark for mark in unique if not mark.startswith("re:") and not _TAG.fullmatch(mark)]
-    bodies = list(patterns)
+    loose = [pattern for pattern in patterns if not _first(pattern)]
+    bodies = [pattern for pattern in patterns if _first(pattern)]
+    first = {mark[0] for mark in literals} | set("<]" if tags else "") | set(map(_first, bodies))
     for spell, slash in ((opening, ""), (closing, "/")):
         names = [tag[2] for tag in tags if tag[1] == slash]
         bodies += [spell(_factored(names))] if names else []
     bodies += [_factored(literals)] if literals else []
-    first = {mark[0] for mark in literals} | set("<]" if tags else "") | set(map(_first, patterns))
-    return rf"(?=[{re.escape(''.join(sorted(first)))}])(?:{'|'.join(bodies)})"
+    guard = rf"(?=[{re.escape(''.join(sorted(first)))}])"
+    return "|".join([*loose, *([f"{guard}(?:{'|'.join(bodies)})"] if bodies else [])])
 
 
-_LEADING = re.compile(r"(?:\^|\\b|\(\?:\^\|\(\?<=[^()]*\)\)|\(\?[=:])*\\?(.)")
+_LEADING = re.compile(r"(?:\^|\(\?:\^\|\(\?<=[^()]*\)\)|\(\?[=:])*(\\[^\w\s]|[^\\])")
 """What stands before the first character of a pattern of the table: anchors and openings."""
 
 
 def _first(pattern: str) -> str:
-    """The character that whatever a pattern matches begins with, or is followed by."""
+    """The character that whatever a pattern matches begins with; empty if there are several."""
     lead = _LEADING.match(pattern)
-    assert lead is not None
-    return lead[1]
+    return (
+        lead[1].removeprefix("\\") if lead and (lead[1][0] == "\\" or lead[1] not in "[(.|") else ""
+    )
 
 
 def _factored(literals: Iterable[str]) -> str:
