@@ -104,14 +104,16 @@ def written(pattern: Pattern) -> Json:
         taken.add(key.path)
         if value != key.default:
             _put(record, key.keys, value)
+    extra: Json = record.pop("taofold", {})  # ours comes last, behind the keys of the schema
     record |= _figures(pattern)
-    if pattern.kind != "error" and _counted(pattern):
-        counts = pattern.total
-        extra = record.setdefault("taofold", {})
-        extra |= {"successes": counts.successes, "failures": counts.failures}
     if pattern.sources:
         anti = pattern.kind == "anti"
         record["source_loops"] = [_loop_out(source, anti=anti) for source in pattern.sources]
+    if pattern.kind != "error" and _counted(pattern):
+        counts = pattern.total
+        extra |= {"successes": counts.successes, "failures": counts.failures}
+    if extra:
+        record["taofold"] = extra
     plain: Json = msgspec.json.decode(msgspec.json.encode(record))
     return plain
 
