@@ -6,7 +6,7 @@ import pytest
 
 from taofold.core.values import Principal, Tier
 from taofold.files.config import PolicyFile, read_policy, tighten
-from taofold.files.document import Document, parse
+from taofold.files.document import YamlDocument, parse
 from taofold.policy import Policy
 
 OPERATOR = Policy(
@@ -21,7 +21,7 @@ OPERATOR = Policy(
 )
 
 
-def document(text: str) -> Document:
+def document(text: str) -> YamlDocument:
     read, faults = parse(text, "policy.yaml")
     assert read is not None, faults
     return read

@@ -30,7 +30,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.state import RunState
 from taofold.core.text import near
 from taofold.evals.scorers import Scorer, command, contains, exact, judge, schema, success
-from taofold.files.document import Document, Fault, Place, Strict, check, load, refuse
+from taofold.files.document import Fault, Place, Strict, YamlDocument, check, load, refuse
 
 UNSET: Final = msgspec.UNSET
 _LONGEST_NAME: Final = 40
@@ -151,7 +151,7 @@ def read_cases(path: Path | str, judge: Callable[[], Agent[Any, Any]] | None = N
     return _made(document, keys, Judging(judge))
 
 
-def _made(document: Document, keys: FileKeys, judging: Judging) -> CaseFile:
+def _made(document: YamlDocument, keys: FileKeys, judging: Judging) -> CaseFile:
     faults: list[Fault] = []
     cases: list[Case] = []
     for number, entry in enumerate(keys.cases):
@@ -188,7 +188,7 @@ def _named(cases: Sequence[Case]) -> tuple[Case, ...]:
 _EVALUATORS: Final = ("Contains", "EqualsExpected", "IsInstance", "LLMJudge")
 
 
-def _pydantic(document: Document, judging: Judging) -> CaseFile:
+def _pydantic(document: YamlDocument, judging: Judging) -> CaseFile:
     """A data set of pydantic-evals: `inputs`, `expected_output`, `evaluators`."""
     faults: list[Fault] = []
     shared = _evaluators(
@@ -217,7 +217,7 @@ def _pydantic(document: Document, judging: Judging) -> CaseFile:
 
 
 def _evaluators(
-    document: Document, place: Place, given: Any, faults: list[Fault], judging: Judging
+    document: YamlDocument, place: Place, given: Any, faults: list[Fault], judging: Judging
 ) -> list[Scorer]:
     scorers: list[Scorer] = []
     for number, entry in enumerate(_list(given)):

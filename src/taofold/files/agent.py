@@ -16,7 +16,7 @@ from taofold.core.value import is_array, is_object
 from taofold.core.values import Effort, PromptCache
 from taofold.files.actions.types import NoType, type_of
 from taofold.files.config import LimitKeys, PolicyFile, tighten
-from taofold.files.document import Document, Fault, Strict, check, load
+from taofold.files.document import Fault, Strict, YamlDocument, check, load
 from taofold.files.references import is_name
 from taofold.files.tools import InlineTool, McpKeys, read_inline, read_servers
 from taofold.policy import Policy
@@ -133,7 +133,7 @@ BUILT_IN: Final[dict[str, type[FilesOptions] | type[CommandOptions]]] = {
 class AgentFile:
     """A file without faults. `policy` already includes the operator's."""
 
-    document: Document
+    document: YamlDocument
     keys: AgentKeys
     tools: tuple[ToolUse, ...]
     policy: Policy
@@ -148,7 +148,7 @@ def read_agent(
 
 
 def read_document(
-    document: Document, operator: Policy | None = None, model: type[AgentKeys] = AgentKeys
+    document: YamlDocument, operator: Policy | None = None, model: type[AgentKeys] = AgentKeys
 ) -> tuple[AgentFile | None, list[Fault]]:
     """The agent that the document describes, with the keys of `model`."""
     keys, faults = check(document, model)
@@ -165,7 +165,7 @@ def read_document(
     return AgentFile(document, keys, tuple(tools), policy), []
 
 
-def _tool(document: Document, entry: Any, index: int) -> tuple[ToolUse | None, list[Fault]]:
+def _tool(document: YamlDocument, entry: Any, index: int) -> tuple[ToolUse | None, list[Fault]]:
     key_path = ("tools", index)
     if is_object(entry) and "name" in entry:
         tool, faults = read_inline(document, entry, key_path)
@@ -192,7 +192,7 @@ def _tool(document: Document, entry: Any, index: int) -> tuple[ToolUse | None, l
     return None, [document.fault(key_path, f"unknown tool {entry!r}", hint)]
 
 
-def _policy(document: Document, operator: Policy) -> tuple[Policy, list[Fault]]:
+def _policy(document: YamlDocument, operator: Policy) -> tuple[Policy, list[Fault]]:
     value: Any = document.value.get("policy")
     if value is None:
         return operator, []
@@ -210,7 +210,7 @@ def _policy(document: Document, operator: Policy) -> tuple[Policy, list[Fault]]:
     return (operator, faults) if keys is None else tighten(operator, keys, other)
 
 
-def _names(document: Document) -> list[Fault]:
+def _names(document: YamlDocument) -> list[Fault]:
     """What names something that must exist, as far as that is known without importing."""
     faults: list[Fault] = []
     value = document.value
@@ -238,7 +238,7 @@ def _names(document: Document) -> list[Fault]:
     return faults
 
 
-def _models(document: Document, place: tuple[str, ...], value: Any) -> list[Fault]:
+def _models(document: YamlDocument, place: tuple[str, ...], value: Any) -> list[Fault]:
     faults: list[Fault] = []
     for spec in _several(value) or ():
         provider, colon, model = str(spec).partition(":")

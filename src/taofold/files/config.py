@@ -13,7 +13,7 @@ from pydantic import Field
 
 from taofold.core.text import near
 from taofold.core.values import Tier
-from taofold.files.document import Document, Fault, Place, Strict, check, load
+from taofold.files.document import Fault, Place, Strict, YamlDocument, check, load
 from taofold.files.learning import RalphKeys
 from taofold.policy import Policy
 from taofold.policy.policy import Autonomy, Right, loosened
@@ -191,7 +191,7 @@ def read_policy(path: Path, source: str = "") -> tuple[PolicyFile | None, list[F
 
 
 def tighten(
-    operator: Policy, keys: PolicyFile, document: Document, place: Place = ()
+    operator: Policy, keys: PolicyFile, document: YamlDocument, place: Place = ()
 ) -> tuple[Policy, list[Fault]]:
     """Both policies at once; a project's key that would loosen is a fault."""
     project = keys.over(operator)

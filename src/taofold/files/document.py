@@ -66,7 +66,7 @@ class Strict(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class YamlDocument:
     """A file that could be read. `source` is its name as the user gave it."""
 
     source: str
@@ -79,7 +79,7 @@ class Document:
         return Fault(self.source, message, spelled(place), yaml.line(self.text, place), hint)
 
 
-def load(path: Path, source: str = "") -> tuple[Document | None, list[Fault]]:
+def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]]:
     """The file as a document, or why it cannot be read."""
     source = source or str(path)
     try:
@@ -95,7 +95,7 @@ def load(path: Path, source: str = "") -> tuple[Document | None, list[Fault]]:
     return parse(text, source, path.parent)
 
 
-def parse(text: str, source: str, folder: Path = Path()) -> tuple[Document | None, list[Fault]]:
+def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument | None, list[Fault]]:
     """The text as a document: one mapping."""
     try:
         documents = yaml.load(text, source)
@@ -112,11 +112,11 @@ def parse(text: str, source: str, folder: Path = Path()) -> tuple[Document | Non
     if not is_object(value):
         return None, [Fault(source, "is not a mapping of keys to values", line=1)]
     mapping = {str(key): inner for key, inner in value.items()}
-    return Document(source, text, mapping, folder), []
+    return YamlDocument(source, text, mapping, folder), []
 
 
 def check(
-    document: Document, model: type[Keys], value: Any = None, place: Place = ()
+    document: YamlDocument, model: type[Keys], value: Any = None, place: Place = ()
 ) -> tuple[Keys | None, list[Fault]]:
     """`value` (the whole document, if none is given) as a `model`, or everything wrong with it."""
     checked = document.value if value is None and not place else value
@@ -126,7 +126,9 @@ def check(
         return None, [_fault(document, model, detail, place) for detail in error.errors()]
 
 
-def _fault(document: Document, model: type[BaseModel], error: ErrorDetails, place: Place) -> Fault:
+def _fault(
+    document: YamlDocument, model: type[BaseModel], error: ErrorDetails, place: Place
+) -> Fault:
     inner = error["loc"]
     if error["type"] == "extra_forbidden":
         key = str(inner[-1])

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from taofold.core.text import near
 from taofold.core.value import is_object
-from taofold.files.document import Document, Fault, Strict, check, load
+from taofold.files.document import Fault, Strict, YamlDocument, check, load
 from taofold.learning.settings import CONTROL_SHARE, MOST_INJECTED, Extraction, Injection, Learning
 
 PREFIX: Final = "TAOFOLD_LEARNING_"
@@ -103,7 +103,7 @@ def read_learning(
     ), []
 
 
-def _file(document: Document, said: dict[str, dict[str, Any]]) -> list[Fault]:
+def _file(document: YamlDocument, said: dict[str, dict[str, Any]]) -> list[Fault]:
     value: Any = document.value
     for depth, key in enumerate(KEY):
         if not is_object(value):

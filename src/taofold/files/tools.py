@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from taofold.core.errors import ConfigError
 from taofold.core.value import is_array, is_object
 from taofold.files.actions.types import NoType, record
-from taofold.files.document import Document, Fault, Place, Strict, check
+from taofold.files.document import Fault, Place, Strict, YamlDocument, check
 from taofold.files.expressions.template import Template, Unrenderable, is_template
 from taofold.policy.redaction import Redactor, named
 from taofold.tools import Outcome, RunContext, Tool
@@ -52,7 +52,7 @@ class InlineTool:
 
 
 def read_inline(
-    document: Document, value: Any, place: Place
+    document: YamlDocument, value: Any, place: Place
 ) -> tuple[InlineTool | None, list[Fault]]:
     """The tool, or everything wrong with it."""
     keys, faults = check(document, InlineKeys, value, place)
@@ -174,7 +174,7 @@ class McpKeys(Strict):
     """Whether the agent is of no use without it."""
 
 
-def read_servers(document: Document) -> list[Fault]:
+def read_servers(document: YamlDocument) -> list[Fault]:
     """What is wrong with the section beyond the form of its keys."""
     section: Any = document.value.get("mcp")
     faults: list[Fault] = []
@@ -188,7 +188,7 @@ def read_servers(document: Document) -> list[Fault]:
     return faults
 
 
-def _server(document: Document, name: str, value: Mapping[str, Any]) -> list[Fault]:
+def _server(document: YamlDocument, name: str, value: Mapping[str, Any]) -> list[Fault]:
     faults: list[Fault] = []
 
     def fault(key: str, text: str, hint: str = "") -> None:
@@ -221,7 +221,7 @@ def _flaw(url: str) -> tuple[str, str]:
     return "", ""
 
 
-def _secrets(document: Document, name: str, value: Mapping[str, Any]) -> list[Fault]:
+def _secrets(document: YamlDocument, name: str, value: Mapping[str, Any]) -> list[Fault]:
     """Secrets that stand in the file instead of the environment."""
     message = "secrets do not belong in files"
     faults: list[Fault] = []

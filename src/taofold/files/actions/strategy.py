@@ -34,7 +34,7 @@ _SPARE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ActionRules:
     """What a node's file says about the strategy inside it."""
 
     models: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -88,7 +88,7 @@ class Trace:
         return next((self.models[role] for role in roles if role in self.models), "")
 
 
-def watched(strategy: Strategy[Any], rules: Rules, trace: Trace) -> Strategy[Any]:
+def watched(strategy: Strategy[Any], rules: ActionRules, trace: Trace) -> Strategy[Any]:
     """`strategy`, under `rules`; what it does is added to `trace`."""
     turns = calls = 0
     try:
@@ -115,7 +115,7 @@ def watched(strategy: Strategy[Any], rules: Rules, trace: Trace) -> Strategy[Any
         strategy.close()
 
 
-def _changed(effect: Effect, rules: Rules, branches: list[Trace]) -> Effect:
+def _changed(effect: Effect, rules: ActionRules, branches: list[Trace]) -> Effect:
     match effect:
         case Ask():
             model = rules.models.get(effect.role) or rules.models.get("executor", "")
@@ -282,7 +282,7 @@ def think(
     )
     trace = Trace()
     allowed = frozenset([offer.name for offer in offers])
-    rules = Rules(models, settings, call.seconds, allowed, steps)
+    rules = ActionRules(models, settings, call.seconds, allowed, steps)
 
     def inside(task: Task) -> Strategy[Answer]:
         answer: Any = yield from watched(inner(task), rules, trace)

@@ -14,7 +14,7 @@ from taofold.core.value import is_array, is_object
 from taofold.files.actions import Actions, Kind
 from taofold.files.actions.registry import canonical
 from taofold.files.actions.types import NoType, type_of
-from taofold.files.document import Document, Fault, check
+from taofold.files.document import Fault, YamlDocument, check
 from taofold.files.expressions.condition import Condition, Unclear
 from taofold.files.expressions.template import Template, Unrenderable, is_template
 from taofold.files.flow.flow import (
@@ -40,7 +40,7 @@ _DEEPEST: Final = 50
 class Compiler:
     """Collects faults while it compiles. `names` are those a template may use here."""
 
-    document: Document
+    document: YamlDocument
     actions: Actions
     keys: FlowKeys
     faults: list[Fault] = field(default_factory=list[Fault])

@@ -18,7 +18,7 @@ from taofold.files.actions.kind import Open, Text
 from taofold.files.actions.tools import done, perform
 from taofold.files.actions.types import NoType, record
 from taofold.files.agent import AgentFile, read_document
-from taofold.files.document import Document, Fault, check, load
+from taofold.files.document import Fault, YamlDocument, check, load
 from taofold.files.flow.compile import Compiler, Nodes
 from taofold.files.flow.flow import Flow, FlowKeys, Node
 from taofold.files.flow.run import nested
@@ -62,7 +62,7 @@ def read_agent(
 
 
 def read_flow(
-    document: Document,
+    document: YamlDocument,
     operator: Policy | None = None,
     *,
     root: Path,
@@ -87,7 +87,7 @@ def read_flow(
     return file, []
 
 
-def _inside(document: Document) -> list[Fault]:
+def _inside(document: YamlDocument) -> list[Fault]:
     """The faults of the nodes, where the top of the file has faults of its own."""
     keys = FlowKeys(nodes=[{}])
     kinds = [_agent_kind(str(name)) for name in _names(document.value.get("agents"))]
@@ -106,7 +106,7 @@ def _names(value: Any) -> list[Any]:
     return list(value) if is_object(value) else []
 
 
-def _flow(compiler: Compiler, document: Document) -> Flow:
+def _flow(compiler: Compiler, document: YamlDocument) -> Flow:
     keys = compiler.keys
     if "strategy" in keys.model_fields_set:
         compiler.wrong(("strategy",), "a flow is the strategy: take it out")
