@@ -339,9 +339,17 @@ class Usage(Value, frozen=True):
 
 
 Finish = Literal[
-    "", "stop", "length", "tool_calls", "refusal", "pause", "overflow", "content_filter",
-    "malformed", "error",
-]  # fmt: skip
+    "",
+    "stop",
+    "length",
+    "tool_calls",
+    "refusal",
+    "pause",
+    "overflow",
+    "content_filter",
+    "malformed",
+    "error",
+]
 """Why a reply ended; "" = unknown.
 
 `pause`: ask again with the reply appended. `refusal`: the provider will not answer this.
@@ -449,9 +457,19 @@ class Conversation(Sequence[Message]):
     """
 
     __slots__ = (
-        "_bound", "_bound_digest", "_cut", "_digest", "_encoded", "_messages", "chars", "fetched",
-        "issuer", "media", "offer", "size",
-    )  # fmt: skip
+        "_bound",
+        "_bound_digest",
+        "_cut",
+        "_digest",
+        "_encoded",
+        "_messages",
+        "chars",
+        "fetched",
+        "issuer",
+        "media",
+        "offer",
+        "size",
+    )
 
     def __init__(self, messages: Sequence[Message] = ()) -> None:
         self._messages: list[Message] = []

@@ -370,13 +370,31 @@ class RunFinished(Happened, frozen=True, tag="run_finished"):
     error: str = ""
 
 
-# fmt: off
 Event: TypeAlias = (
-    RunStarted | Forked | Resumed | Steered | LimitHit | PromptChanged | Replied | AskFailed
-    | Violated | Cut | Compacted | Noted | Proposed | Decided | Resolved | Started | StartedOnce
-    | Observed | DecisionRefused | Updated | Parked | Rewound | RunFinished
+    RunStarted
+    | Forked
+    | Resumed
+    | Steered
+    | LimitHit
+    | PromptChanged
+    | Replied
+    | AskFailed
+    | Violated
+    | Cut
+    | Compacted
+    | Noted
+    | Proposed
+    | Decided
+    | Resolved
+    | Started
+    | StartedOnce
+    | Observed
+    | DecisionRefused
+    | Updated
+    | Parked
+    | Rewound
+    | RunFinished
 )
-# fmt: on
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

@@ -102,8 +102,14 @@ class _Open:
 
 class _Pending:
     __slots__ = (
-        "action", "effect", "observation", "observed_at", "observed_seq", "started", "started_at",
-    )  # fmt: skip
+        "action",
+        "effect",
+        "observation",
+        "observed_at",
+        "observed_seq",
+        "started",
+        "started_at",
+    )
 
     def __init__(self, action: Action) -> None:
         self.action = action

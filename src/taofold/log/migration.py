@@ -27,8 +27,20 @@ Row: TypeAlias = tuple[Any, ...]
 
 TABLES: Final[dict[str, tuple[str, ...]]] = {
     "runs": (
-        "number", "run", "status", "goal", "agent", "session", "parent", "principal", "created_at",
-        "updated_at", "epoch", "owner", "waiting_for", "wake_at",
+        "number",
+        "run",
+        "status",
+        "goal",
+        "agent",
+        "session",
+        "parent",
+        "principal",
+        "created_at",
+        "updated_at",
+        "epoch",
+        "owner",
+        "waiting_for",
+        "wake_at",
     ),
     "leases": ("number", "owner", "until"),
     "events": ("number", "seq", "at", "version", "body"),
@@ -38,7 +50,7 @@ TABLES: Final[dict[str, tuple[str, ...]]] = {
     "refs": ("digest", "number"),
     "streams": ("number", "stream", "head", "created_at", "updated_at", "owner", "lease_until"),
     "facts": ("number", "seq", "at", "body"),
-}  # fmt: skip
+}
 """What a log holds, in a form that both kinds have: texts and bodies as UTF-8 bytes."""
 _TEXTS: Final = frozenset(
     (

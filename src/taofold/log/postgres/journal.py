@@ -55,9 +55,13 @@ class PostgresJournal:
     ) -> int:
         """Append behind number `after`, in one transaction."""
         values = (
-            stream.encode(), after, [at for at, _ in facts], [body for _, body in facts],
-            owner.encode(), lease_ms,
-        )  # fmt: skip
+            stream.encode(),
+            after,
+            [at for at, _ in facts],
+            [body for _, body in facts],
+            owner.encode(),
+            lease_ms,
+        )
         row = await self.database.write(b"stream " + values[0], _WRITE, values, disk=disk)
         code, at = row[0], int(row[1])
         if code == "outrun":

@@ -154,10 +154,20 @@ class PostgresLog:
         texts = (row.run, row.status, row.goal, row.agent, row.session, row.parent, row.principal)
         run, status, *others = (_bytes(text) for text in texts)
         values: tuple[Any, ...] = (
-            run, status.decode(), *others, row.created_at, row.updated_at, _bytes(row.waiting_for),
-            row.wake_at, _bytes(owner), lease_ms, *events,
-            _digests(content), list(content.values()), _digests(referred(records)),
-        )  # fmt: skip
+            run,
+            status.decode(),
+            *others,
+            row.created_at,
+            row.updated_at,
+            _bytes(row.waiting_for),
+            row.wake_at,
+            _bytes(owner),
+            lease_ms,
+            *events,
+            _digests(content),
+            list(content.values()),
+            _digests(referred(records)),
+        )
         if _first(row.run, records, 0) != 0 and records:
             raise Conflict(misplaced(row.run, *_wrong(row.run, records, 0)))
         code, _, who, what = await self.database.alone(_CREATE, values, disk=disk)
@@ -213,11 +223,21 @@ class PostgresLog:
         ats, texts, version = _events(run, records)
         content = blobs or {}
         values: tuple[Any, ...] = (
-            _bytes(run), epoch, _first(run, records, first), ats, texts, version,
-            [_bytes(digest) for digest in content], list(content.values()),
-            _digests(referred(records)), [_bytes(name) for name in consume], status,
-            _bytes(waiting_for), wake_at, if_quiet,
-        )  # fmt: skip
+            _bytes(run),
+            epoch,
+            _first(run, records, first),
+            ats,
+            texts,
+            version,
+            [_bytes(digest) for digest in content],
+            list(content.values()),
+            _digests(referred(records)),
+            [_bytes(name) for name in consume],
+            status,
+            _bytes(waiting_for),
+            wake_at,
+            if_quiet,
+        )
         code, at, who, _ = await self.database.write(values[0], _APPEND, values, disk=disk)
         if code == "ok":
             if status:
@@ -268,9 +288,7 @@ class PostgresLog:
         names = {"session": session, "parent": parent, "principal": principal, "agent": agent}
         tests = [(f"r.{name} = %b", _bytes(value)) for name, value in names.items() if value]
         # Said once more, so that an index of only those that have one can be used.
-        tests += [
-            (f"r.{name} <> %b", b"") for name in ("session", "parent") if names[name]
-        ]  # fmt: skip
+        tests += [(f"r.{name} <> %b", b"") for name in ("session", "parent") if names[name]]
         clauses, values = [test for test, _ in tests], list[Any]([value for _, value in tests])
         if status:
             clauses.append("r.status = %b")

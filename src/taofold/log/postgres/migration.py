@@ -68,10 +68,13 @@ class PostgresSide:
                 "select setval(pg_get_serial_sequence({}, {}), (select max({}) from {})) "
                 "where exists (select from {})"
             ).format(
-                sql.Literal(f"taofold_{table}"), sql.Literal(column), sql.Identifier(column),
-                _name(table), _name(table),
+                sql.Literal(f"taofold_{table}"),
+                sql.Literal(column),
+                sql.Identifier(column),
+                _name(table),
+                _name(table),
             )
-        )  # fmt: skip
+        )
 
     def commit(self) -> None:
         """Keep what was written."""

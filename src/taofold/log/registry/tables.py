@@ -50,9 +50,15 @@ TABLES: Final = (
     "create table if not exists pattern_state(key text primary key, value) without rowid",
 )
 _NAMES: Final = (
-    "pattern_rows", "pattern_entries", "pattern_words", "pattern_terms", "pattern_loops",
-    "pattern_rates", "pattern_fixes", "pattern_state",
-)  # fmt: skip
+    "pattern_rows",
+    "pattern_entries",
+    "pattern_words",
+    "pattern_terms",
+    "pattern_loops",
+    "pattern_rates",
+    "pattern_fixes",
+    "pattern_state",
+)
 _HAS: Final = "select 1 from sqlite_master where name = 'pattern_state'"
 _SET: Final = "insert or replace into pattern_state values(?, ?)"
 _ROW: Final = "select number from pattern_rows where id = ?"
