@@ -34,10 +34,10 @@ def list_pending(
     from taofold.cli.runs.drive import pending_json
     from taofold.cli.runs.status import driven
     from taofold.log.store import clock
-    from taofold.runtime import control as people
+    from taofold.runtime import control
 
     async def work(log: "Log") -> "tuple[list[Approval], set[str]]":
-        waiting = await people.pending(log, await find(log, run) if run else "")
+        waiting = await control.pending(log, await find(log, run) if run else "")
         return waiting, {
             approval.run for approval in waiting if driven(await log.row(approval.run))
         }
@@ -105,7 +105,7 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
     from taofold.cli.project import operator_policy
     from taofold.cli.runs.status import driven
     from taofold.policy.redaction import Redactor
-    from taofold.runtime import control as people
+    from taofold.runtime import control
 
     refuse("decide on an action")
     approval = await _pending(log, said)
@@ -116,20 +116,20 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
         fail(f"{approval.action.tool} asks for approval, not for an answer: leave --answer out")
     live = driven(await log.row(approval.run))
     secrets = Redactor(Redactor.secrets_in(os.environ))
-    decided = await people.decide(
+    decided = await control.decide(
         log, approval.id, decision, policy=operator_policy(), redactor=secrets
     )
     return decided, live
 
 
 async def _pending(log: "Log", said: str) -> "Approval":
-    from taofold.runtime import control as people
+    from taofold.runtime import control
 
     name, colon, seq = said.partition(":")
     run = await find(log, name)
     if colon:
-        return await people.find(log, f"{run}:{seq}")
-    waiting = await people.pending(log, run)
+        return await control.find(log, f"{run}:{seq}")
+    waiting = await control.pending(log, run)
     if len(waiting) == 1:
         return waiting[0]
     if waiting:

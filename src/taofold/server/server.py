@@ -25,7 +25,7 @@ from taofold.log.log import Log, RunRow
 from taofold.log.store import clock
 from taofold.policy import Policy
 from taofold.policy.policy import Right, may
-from taofold.runtime import control as people
+from taofold.runtime import control
 from taofold.runtime.endings import Advanced
 from taofold.runtime.setup import Approval, Pause
 from taofold.server.auth.admission import Door
@@ -268,7 +268,7 @@ class Server:
         """The open questions of a run. Remembered for as long as nothing happens in it."""
         events, questions = self._asked.get(row.run, (-1, []))
         if events != row.events:
-            questions = people.pending_in(await self.log.read(row.run))
+            questions = control.pending_in(await self.log.read(row.run))
             self._asked.pop(row.run, None)
             self._asked[row.run] = (row.events, questions)
             if len(self._asked) > _REMEMBERED:

@@ -12,7 +12,7 @@ from taofold.agent import Agent
 from taofold.core import events as e
 from taofold.core.content import MediaPart, media_of
 from taofold.core.metrics import measure
-from taofold.core.state import RunState, fold
+from taofold.core.state import fold
 from taofold.core.text import iso
 from taofold.core.trace import audit, opening
 from taofold.core.value import plain
@@ -22,6 +22,7 @@ from taofold.policy import Facts
 from taofold.runtime.model import Model
 from taofold.runtime.setup import Approval
 from taofold.server.api import schemas
+from taofold.views import approval_json, counts_json, run_state_json
 
 LOCAL = "local"
 """The principal of this machine: shares its sessions with the command line."""
@@ -72,7 +73,7 @@ def detail(
         output=state.output,
         error=state.error,
         steps=len(state.steps),
-        **_counted(state),
+        **counts_json(state),
         metrics=measure(records).as_dict(),
         media=[medium(part) for part in media_of(started.content)] if started else [],
         children=[run(child) for child in children],
@@ -94,33 +95,7 @@ def medium(part: MediaPart) -> schemas.MediaView:
 
 def moment(name: str, records: Sequence[e.Record]) -> schemas.StateView:
     """The state after the last of `records`."""
-    state = fold(records)
-    return schemas.StateView(
-        run_id=name,
-        at=records[-1].seq if records else -1,
-        goal=state.goal,
-        status=state.status,
-        stop_reason=state.stop_reason,
-        waiting_for=state.waiting_for,
-        success=state.success,
-        output=state.output,
-        error=state.error,
-        data=dict(state.data),
-        steps=[plain(step) for step in state.steps],
-        open={key: plain(step) for key, step in state.open.items()},
-        **_counted(state),
-    )
-
-
-def _counted(state: RunState) -> dict[str, Any]:
-    return {
-        "model_calls": state.model_calls,
-        "tool_calls": state.tool_calls,
-        "refused_calls": state.refused_calls,
-        "tokens": state.usage.tokens,
-        "usd": state.usage.usd,
-        "seconds": state.active_ms / 1000,
-    }
+    return schemas.StateView(**run_state_json(name, records))
 
 
 def record(one: e.Record) -> schemas.RecordView:
@@ -138,24 +113,16 @@ def audited(records: Iterable[e.Record]) -> schemas.AuditView:
     )
 
 
-def approval(one: Approval, row: RunRow) -> schemas.ApprovalView:
-    """A question as a person sees it."""
+def approval(question: Approval, row: RunRow) -> schemas.ApprovalView:
+    """A question as a person sees it. Times are ISO 8601."""
     return schemas.ApprovalView(
-        id=one.id,
-        run=one.run,
+        **approval_json(question),
         agent=row.agent,
         goal=row.goal,
-        tool=one.action.tool,
-        args=one.action.parameters,
-        summary=one.preview,
-        tier=int(one.tier),
-        reason=one.reason,
-        question=one.question,
-        form=None if one.form is None else dict(one.form),
-        digest=one.digest,
-        requester=one.requester,
-        asked_at=iso(one.asked_at),
-        expires_at=iso(one.expires_at) if one.expires_at else None,
+        args=question.action.parameters,
+        summary=question.preview,
+        asked_at=iso(question.asked_at),
+        expires_at=iso(question.expires_at) if question.expires_at else None,
     )
 
 

@@ -102,14 +102,14 @@ def steer(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model should know.")],
 ) -> None:
     """Send the model a message that it reads once, at its next turn."""
-    from taofold.runtime import control as people
+    from taofold.runtime import control
 
     if not text.strip():
         fail("the message is empty")
 
     async def work(log: "Log") -> "RunRow":
         name = await find(log, run)
-        await people.steer(log, name, text)
+        await control.steer(log, name, text)
         return await log.row(name)
 
     row = with_log(work)

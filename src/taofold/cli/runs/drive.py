@@ -130,21 +130,16 @@ def as_json(result: "RunResult[Any]") -> dict[str, Any]:
     }
 
 
-def pending_json(one: "Approval") -> dict[str, Any]:
-    """What waits for a person, as JSON."""
+def pending_json(approval: "Approval") -> dict[str, Any]:
+    """What waits for a person, as JSON. Times are milliseconds since the epoch, 0 = never."""
+    from taofold.views import approval_json
+
     return {
-        "id": one.id,
-        "run": one.run,
-        "tool": one.action.tool,
-        "parameters": one.action.parameters,
-        "tier": int(one.tier),
-        "reason": one.reason,
-        "preview": one.preview,
-        "question": one.question,
-        "form": one.form,
-        "requester": one.requester,
-        "asked_at": one.asked_at,
-        "expires_at": one.expires_at,
+        **approval_json(approval),
+        "parameters": approval.action.parameters,
+        "preview": approval.preview,
+        "asked_at": approval.asked_at,
+        "expires_at": approval.expires_at,
     }
 
 

@@ -66,14 +66,13 @@ def list_runs(
 def show(run: options.Run, at: options.Seq = None, json: options.Json = False) -> None:
     """The state of a run and its steps; with --at, as it was after that event."""
     from taofold.cli.runs.show import state_json, tell
-    from taofold.core.state import fold
 
     async def work(log: "Log") -> "tuple[str, list[Record]]":
         return await records_of(log, run, at)
 
     name, records = with_log(work)
     if json:
-        give_json(state_json(name, fold(records), records))
+        give_json(state_json(name, records))
     else:
         tell(name, records, travelled=at is not None)
 

@@ -14,7 +14,7 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.state import RunState, fold, live
 from taofold.core.trace import opening
-from taofold.core.value import plain
+from taofold.views import run_state_json
 
 if TYPE_CHECKING:
     from taofold.cli.render.story import Voice
@@ -32,31 +32,10 @@ def started_of(run: str, records: Sequence[e.Record]) -> e.RunStarted:
     return started
 
 
-def state_json(run: str, state: RunState, records: Sequence[e.Record]) -> dict[str, Any]:
-    """The state as JSON."""
+def state_json(run: str, records: Sequence[e.Record]) -> dict[str, Any]:
+    """The state after the last of `records` as JSON, with the session that the run belongs to."""
     started = opening(records)
-    return {
-        "run_id": run,
-        "at": records[-1].seq if records else -1,
-        "goal": state.goal,
-        "agent": started.agent if started else "",
-        "model": started.model if started else "",
-        "session": started.session if started else "",
-        "status": state.status,
-        "stop_reason": state.stop_reason,
-        "waiting_for": state.waiting_for,
-        "success": state.success,
-        "output": state.output,
-        "error": state.error,
-        "data": dict(state.data),
-        "steps": [plain(step) for step in state.steps],
-        "open": {key: plain(step) for key, step in state.open.items()},
-        "model_calls": state.model_calls,
-        "tool_calls": state.tool_calls,
-        "refused_calls": state.refused_calls,
-        "usage": plain(state.usage),
-        "seconds": state.active_ms / 1000,
-    }
+    return {**run_state_json(run, records), "session": started.session if started else ""}
 
 
 def tell(run: str, records: Sequence[e.Record], *, travelled: bool) -> None:

@@ -8,8 +8,7 @@ from taofold.core.state import ENDED, fold
 from taofold.core.values import Principal
 from taofold.log.log import Log, RunRow
 from taofold.log.store import clock
-from taofold.runtime import control as people
-from taofold.runtime import owner
+from taofold.runtime import control, owner
 from taofold.runtime.endings import cancelled
 
 LOCAL = Principal()
@@ -37,7 +36,7 @@ async def end(log: Log, run: str) -> bool:
         Refused: it has ended already.
         Conflict: somebody took it over at this moment; he reads the message.
     """
-    await people.cancel(log, run)
+    await control.cancel(log, run)
     try:
         row = await log.row(run)
     except UnknownRun:  # it had never begun

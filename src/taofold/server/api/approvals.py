@@ -15,7 +15,7 @@ from taofold.core.values import ASK_USER, Principal
 from taofold.log.log import ENDED, RunRow
 from taofold.policy import Facts
 from taofold.policy.policy import Policy, may
-from taofold.runtime import control as people
+from taofold.runtime import control
 from taofold.runtime.inbox import SHAPES
 from taofold.runtime.setup import Approval, Decision
 from taofold.server import views
@@ -86,7 +86,7 @@ async def decide(call: ApiCall) -> BaseModel:
         decision = _filled(approval, decision)
         await _requester(call, approval, facts, policy)
     try:
-        done = await people.decide(
+        done = await control.decide(
             server.log,
             action_id,
             decision,
@@ -109,7 +109,7 @@ async def decide(call: ApiCall) -> BaseModel:
         digest=done.digest,
         reason=body.reason,
     )
-    top = (await people.root(server.log, row)).run
+    top = (await control.root(server.log, row)).run
     if agent is not None:
         await server.engine.wake(top)
     server.hub.poke(run)
@@ -123,11 +123,11 @@ async def decide(call: ApiCall) -> BaseModel:
 
 
 async def _open(call: ApiCall, action_id: str, row: RunRow) -> Approval | None:
-    """The question, None if it is not open; `people.decide` then says why, and audits it."""
+    """The question, None if it is not open; `control.decide` then says why, and audits it."""
     if not call.server.sees(call.principal, row):
         return None
     try:
-        return await people.find(call.server.log, action_id)
+        return await control.find(call.server.log, action_id)
     except Refused:
         return None
 
@@ -194,7 +194,7 @@ def _facts(agent: AnyAgent | None, one: Approval | None) -> Facts | None:
 async def _agent(call: ApiCall, row: RunRow) -> AnyAgent | None:
     """The agent of the run that nobody's call started; None if it is not offered here."""
     server = call.server
-    name = (await people.root(server.log, row)).run
+    name = (await control.root(server.log, row)).run
     started = opening(await server.log.read(name, limit=1))
     if started is None:
         return None

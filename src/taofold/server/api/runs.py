@@ -12,7 +12,7 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.trace import opening
 from taofold.log.log import ENDED, RunRow
-from taofold.runtime import control as people
+from taofold.runtime import control
 from taofold.runtime import run as runs
 from taofold.runtime.endings import RESUMABLE
 from taofold.server import views
@@ -185,7 +185,7 @@ ENDPOINTS: Final = (
 async def cancel(call: ApiCall) -> BaseModel:
     """Stop a run: nothing starts afterwards, what was done is kept."""
     row = await mine(call)
-    await people.cancel(call.server.log, row.run, by=call.principal)
+    await control.cancel(call.server.log, row.run, by=call.principal)
     call.server.audit("cancel", call.principal.id, run=row.run)
     call.server.hub.poke(row.run)
     return schemas.Accepted(id=row.run)
@@ -196,7 +196,7 @@ async def steer(call: ApiCall) -> BaseModel:
     row = await mine(call)
     body: Steer = call.body
     name = f"steer:{call.principal.id}:{body.message_id}" if body.message_id else ""
-    await people.steer(call.server.log, row.run, body.text, by=call.principal, message_id=name)
+    await control.steer(call.server.log, row.run, body.text, by=call.principal, message_id=name)
     call.server.audit("steer", call.principal.id, run=row.run)
     return schemas.Accepted(id=row.run)
 

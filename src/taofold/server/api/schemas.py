@@ -281,6 +281,8 @@ class StateView(ResponseBody, title="Moment"):
     run_id: str
     at: int
     goal: str
+    agent: str
+    model: str
     status: str
     stop_reason: str
     waiting_for: str
@@ -290,6 +292,7 @@ class StateView(ResponseBody, title="Moment"):
     data: dict[str, Any]
     steps: list[dict[str, Any]]
     open: dict[str, Any]
+    usage: dict[str, Any]
     model_calls: int
     tool_calls: int
     refused_calls: int

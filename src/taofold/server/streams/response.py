@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from taofold.core.errors import TaofoldError
 from taofold.core.values import Principal
 from taofold.log.log import ENDED
-from taofold.runtime import control as people
+from taofold.runtime import control
 from taofold.server.endpoint import ApiCall, Problem
 from taofold.server.server import Server
 from taofold.server.streams.channel import ChannelReader, read_already
@@ -111,7 +111,7 @@ async def _left(server: Server, run: str, principal: Principal) -> None:
         return
     try:
         if (await server.log.row(run)).status not in ENDED:
-            await people.cancel(server.log, run, by=principal)
+            await control.cancel(server.log, run, by=principal)
             server.audit("cancel", principal.id, run=run, detail="its client went away")
             server.hub.poke(run)
     except TaofoldError as error:

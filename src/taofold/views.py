@@ -1,0 +1,69 @@
+"""Runs and approvals as JSON, written once for `--json` and for HTTP. Pure.
+
+A view is a dict of plain JSON values. Whoever shows it may add keys of its own (the command line
+a session, HTTP a goal), but a key that is here means the same everywhere:
+
+    >>> run_state_json("r1", records)["status"]
+    'finished'
+
+`data` and tool results are what the log holds, and it holds no secrets.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from taofold.core.events import Record
+from taofold.core.state import RunState, fold
+from taofold.core.trace import opening
+from taofold.core.value import plain
+from taofold.runtime.setup import Approval
+
+
+def run_state_json(run: str, records: Sequence[Record]) -> dict[str, Any]:
+    """The state of a run after the last of `records`; `at` is that record's number, -1 = none."""
+    state, started = fold(records), opening(records)
+    return {
+        "run_id": run,
+        "at": records[-1].seq if records else -1,
+        "goal": state.goal,
+        "agent": started.agent if started else "",
+        "model": started.model if started else "",
+        "status": state.status,
+        "stop_reason": state.stop_reason,
+        "waiting_for": state.waiting_for,
+        "success": state.success,
+        "output": state.output,
+        "error": state.error,
+        "data": dict(state.data),
+        "steps": [plain(step) for step in state.steps],
+        "open": {key: plain(step) for key, step in state.open.items()},
+        "usage": plain(state.usage),
+        **counts_json(state),
+    }
+
+
+def counts_json(state: RunState) -> dict[str, Any]:
+    """What a run took: calls, tokens, US dollars, and seconds in which it was at work."""
+    return {
+        "model_calls": state.model_calls,
+        "tool_calls": state.tool_calls,
+        "refused_calls": state.refused_calls,
+        "tokens": state.usage.tokens,
+        "usd": state.usage.usd,
+        "seconds": state.active_ms / 1000,
+    }
+
+
+def approval_json(approval: Approval) -> dict[str, Any]:
+    """What waits for a person. `digest` is of the action: it says what exactly was decided on."""
+    return {
+        "id": approval.id,
+        "run": approval.run,
+        "tool": approval.action.tool,
+        "tier": int(approval.tier),
+        "reason": approval.reason,
+        "question": approval.question,
+        "form": None if approval.form is None else dict(approval.form),
+        "digest": approval.digest,
+        "requester": approval.requester,
+    }

@@ -1,0 +1,49 @@
+"""The command line and HTTP show the same run: one view, to which each may add keys."""
+
+from typing import Any
+
+import pytest
+
+from taofold import Agent, tool
+from taofold.cli.runs.drive import pending_json
+from taofold.cli.runs.show import state_json
+from taofold.core.events import Record
+from taofold.runtime.control import pending_in
+from taofold.server import views
+from taofold.testing.models import ScriptedModel
+from taofold.views import approval_json, run_state_json
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(effect="once")
+def send(text: str) -> str:
+    """Send it."""
+    return "sent"
+
+
+async def waiting() -> tuple[str, list[Record]]:
+    """A run that waits for a person, and its records."""
+    reply = '{"thought": "send it", "action": {"tool": "send", "parameters": {"text": "hi"}}}'
+    agent = Agent(ScriptedModel([reply]), tools=(send,), log="memory", name="postman")
+    result = await agent.run("send a word")
+    return result.run_id, list(await result.log.read(result.run_id))
+
+
+async def test_the_command_line_and_http_show_the_same_state() -> None:
+    run, records = await waiting()
+    shared = run_state_json(run, records)
+    http: dict[str, Any] = views.moment(run, records).model_dump()
+    line = state_json(run, records)
+    assert shared["status"] == "waiting"
+    assert shared["agent"] == "postman"
+    assert {name: http[name] for name in shared} == shared
+    assert {name: line[name] for name in shared} == shared
+
+
+async def test_a_question_has_the_same_digest_and_reason_wherever_it_is_shown() -> None:
+    _, records = await waiting()
+    (question,) = pending_in(records)
+    shared = approval_json(question)
+    assert shared["digest"]
+    assert {name: pending_json(question)[name] for name in shared} == shared
