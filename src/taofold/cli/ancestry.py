@@ -33,6 +33,7 @@ def started_by() -> str:
     """The tool through which an agent started this process or an ancestor; "" if none did."""
     mark = os.environ.get(MARK, "")
     pid = os.getppid()
+    # A command can clear its own environment, not that of the processes it descends from.
     while not mark and pid > 1:
         mark, pid = _of(pid)
     return mark

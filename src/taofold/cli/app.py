@@ -90,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and exit."""
     if "NO_COLOR" in os.environ and not os.environ["NO_COLOR"]:
         del os.environ["NO_COLOR"]  # no-color.org: empty means unset
+    # Before a command imports anything: no module comes from the folder that agents work in.
     host.seal()
     try:
         app(args=None if arguments is None else list(arguments), prog_name="taofold")

@@ -160,11 +160,16 @@ def _loop(
     folder = _projects().demo_project(place / loop.removeprefix("demo-"), project)
     if kill_at is not None:
         _kill(folder, loop, model, kill_at, quiet=quiet)
-        return shown(loop, lambda given: resume(given, loop, warn=warn), approve="all", quiet=quiet)
+        return shown(
+            loop,
+            lambda dependencies: resume(dependencies, loop, warn=warn),
+            approve="all",
+            quiet=quiet,
+        )
     wish = _wish(folder, model, lessons=lessons)
     return shown(
         loop,
-        lambda given: start(given, wish, loop=loop, warn=warn),
+        lambda dependencies: start(dependencies, wish, loop=loop, warn=warn),
         create=True,
         approve="all",
         quiet=quiet,
@@ -285,7 +290,7 @@ def worker() -> None:
     wish = _wish(Path(folder), model, lessons=True)
     state = shown(
         loop,
-        lambda given: start(given, wish, loop=loop, warn=warn),
+        lambda dependencies: start(dependencies, wish, loop=loop, warn=warn),
         create=True,
         approve="all",
         quiet=bool(quiet),

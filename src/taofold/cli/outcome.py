@@ -74,6 +74,7 @@ def explain(error: Exception) -> int | None:
     if isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error)
         faults = leaves(error)
+        # A group with one bug in it is a bug: it gets a traceback, not a tidy line.
         if not all(isinstance(fault, TaofoldError) for fault in faults):
             return None
         say(f"error: {error.message}: {len(faults)} fault{'s' * (len(faults) > 1)}")

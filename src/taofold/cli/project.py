@@ -56,6 +56,7 @@ def home(environment: Mapping[str, str] = os.environ, start: Path | None = None)
 def _ours(place: Path) -> Path:
     """A folder that another user left on the way up decides nothing for us."""
     owner = place.stat().st_uid
+    # Else a folder in /tmp could hand its configuration to everybody who works below it.
     if hasattr(os, "getuid") and owner != os.getuid():
         raise ConfigError(
             f"{str(place)!r} belongs to another user ({owner}): "
@@ -138,6 +139,7 @@ def _named(address: str) -> "Log":
     """The log that the environment names."""
     from taofold.log.adapters import open_log
 
+    # open_log knows the word, but every command would begin with an empty log.
     if address == "memory":
         raise ConfigError("memory keeps nothing between two commands: name a database", path=LOG)
     try:

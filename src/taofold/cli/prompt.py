@@ -158,11 +158,13 @@ class Terminal:
         """One line."""
         source = sys.stdin.fileno()
         if os.isatty(source):
+            # A line typed ahead of the question would approve what nobody has read.
             self._buffer = b""
             _forget_typed(source)
         sys.stderr.write(f"{prompt}\n> ")
         sys.stderr.flush()
         while b"\n" not in self._buffer:
+            # Polled, not read in a thread: Ctrl-C cannot end a thread that blocks in read().
             if not select.select([source], [], [], 0)[0]:
                 await asyncio.sleep(_POLL_S)
                 continue

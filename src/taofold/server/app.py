@@ -83,6 +83,7 @@ def create_app(server: Server, *, extra: Sequence[ApiEndpoint] = ()) -> ASGIApp:
         lifespan=lifespan,
         exception_handlers={HTTPException: _http, Exception: _unexpected},
     )
+    # A redirect would leave the checks of host and path to the client's next request.
     app.router.redirect_slashes = False
     pages = frozenset(endpoint.path for endpoint in endpoints if endpoint.page)
     return Front(app, server, pages)
@@ -120,6 +121,7 @@ async def _answered(
     server: Server, endpoint: ApiEndpoint, request: Request, visit: Visit
 ) -> Response:
     guest = _guest(server, endpoint, request)
+    # The limit comes before the right: who may do nothing must not ask without end either.
     if guest is not None:
         visit.who = guest.principal.id
         _limit(server, visit.who)

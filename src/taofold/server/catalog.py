@@ -105,6 +105,7 @@ class Catalog:
             policy=policy,
             approve=None,
             log=self._log,
+            # A limit is an ending that clients are told of, not an exception of the server.
             raise_on_limit=False,
             name=agent.name if agent.name != "agent" else name,
         )

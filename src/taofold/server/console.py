@@ -155,6 +155,7 @@ async def _measured(log: Log, runs: Sequence[schemas.RunView]) -> list[Figures]:
 
 async def _figures(log: Log, run: schemas.RunView) -> dict[str, Any]:
     """What a run took; of an ended one, remembered."""
+    # The number of events is part of the key: a run that was resumed has other figures.
     key = (id(log), run.id, run.events)
     remembered = _known.get(key)
     if remembered is not None:

@@ -188,6 +188,7 @@ def check_query(endpoint: ApiEndpoint, request: Request) -> Any:
     """
     parameters: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
+        # Which of two values counts would be a guess, and proxies guess differently.
         if name in parameters:
             raise Problem(422, "invalid", f"{name[:40]!r} is given twice in the query")
         parameters[name] = value
@@ -205,6 +206,7 @@ async def check_body(endpoint: ApiEndpoint, request: Request, most: int) -> Any:
     if not _JSON.fullmatch(request.headers.get("content-type", "")):
         raise Problem(415, "content_type", "the body must be application/json")
     parts, size = list[bytes](), 0
+    # Counted as it arrives: a Content-Length may lie, and a chunked body has none.
     async for part in request.stream():
         size += len(part)
         if size > most:
@@ -251,6 +253,7 @@ async def seen(call: ApiCall, run: str) -> RunRow:
     try:
         row = await call.server.log.row(run)
     except UnknownRun:
+        # The same answer for a run that is not there: ids must not be guessable by status.
         row = None
     if row is None or not call.server.sees(call.principal, row):
         raise Problem(404, "not_found", "there is no such run, or it is not yours")

@@ -37,6 +37,7 @@ class HeaderTimeoutProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Something arrived."""
+        # A kept-alive connection starts its next request here; the timer runs anew for it.
         if self._late is None and not self._busy():
             self._late = self.loop.call_later(self.header_s, self._give_up)
         super().data_received(data)

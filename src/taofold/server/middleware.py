@@ -44,6 +44,7 @@ class RateLimiter:
         left = min(self.burst, left + max(0.0, now - at) * self.per_s)
         wait = 0.0 if left >= cost else (cost - left) / self.per_s
         self._buckets[name] = (left if wait else left - cost, now)
+        # The one unheard of for longest goes: its bucket is the fullest, so it loses nothing.
         if len(self._buckets) > _MOST:
             self._buckets.popitem(last=False)
         return wait
@@ -125,6 +126,7 @@ class Audit:
         second = self._now() // 1000
         if second != self._second:
             missed = self._count - REFUSALS_PER_S
+            # What a flood left out is one line, with the first refusal of a later second.
             self._second, self._count = second, 0
             if missed > 0:
                 self("refused", "several", count=missed, detail="refusals that were not written")
@@ -149,6 +151,7 @@ class Audit:
             if self._descriptor < 0:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
                 self._descriptor = os.open(self._path, flags, 0o600)
+            # One write with O_APPEND: lines of several processes do not mix.
             os.write(self._descriptor, body)
         except OSError as error:
             _logger.error("the audit cannot be written: %s: %s", error, body.decode())
@@ -222,6 +225,8 @@ class Front:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
+            # There are no WebSockets here: streams are server-sent events, which pass this very
+            # check.
             await send({"type": "websocket.close", "code": 1003})
             return
         visit = scope["taofold"] = Visit()
@@ -232,6 +237,8 @@ class Front:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                # Every answer passes here, also errors and streams, so none lacks the security
+                # headers.
                 self._dress(MutableHeaders(scope=message), headers)
             await send(message)
 
@@ -254,6 +261,7 @@ class Front:
         path = scope["path"]
         if len(path) > _LONGEST_PATH or len(scope["query_string"]) > _LONGEST_QUERY:
             raise Problem(414, "too_long", "the address is too long")
+        # Before anything is parsed: the sizes bound what an unknown client can make us do.
         if sum(len(name) + len(value) for name, value in scope["headers"]) > _LARGEST_HEADER:
             raise Problem(431, "too_large", "the header is too large")
         page = scope["method"] in ("GET", "HEAD") and self._is_page(path)
@@ -264,6 +272,7 @@ class Front:
         wait = self._entrance.rates.take(f"address:{_client(scope)}", now)
         if wait:
             raise hurried(wait)
+        # A preflight has no credentials, so it is answered here, before any route asks for them.
         origin = headers.get("origin", "")
         if scope["method"] == "OPTIONS" and origin in self._entrance.door.origins:
             return Response(status_code=204)
@@ -299,6 +308,7 @@ class Front:
         if status < 400:
             return
         entrance.counts.refusals[visit.code or "error"] += 1
+        # Only 401 counts towards the block; a missing right or a malformed body does not.
         if status == 401:
             entrance.failures.take(_client(scope), asyncio.get_running_loop().time())
         if status in _QUIET and method in ("GET", "HEAD") and visit.who == "nobody":

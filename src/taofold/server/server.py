@@ -220,6 +220,7 @@ class Server:
             self._uploads -= 1
 
     def _engine(self) -> LocalEngine | RemoteEngine:
+        # Nothing is driven here: runs are only begun, and workers elsewhere take them.
         if not self.settings.most_runs:
             return RemoteEngine(self.log)
         return LocalEngine(
@@ -261,6 +262,7 @@ class Server:
         """Let every run come to a place where it can wait."""
         self._deafen()
         await self.engine.stop(self.settings.stop_s)
+        # Runs first: what they do while they stop is still streamed and audited.
         await self.hub.close()
         self.audit.close()
 

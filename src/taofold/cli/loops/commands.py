@@ -28,11 +28,11 @@ _SHOWN: Final = 10
 """Loops that are named where one must be chosen."""
 
 
-async def which(given: "LoopDependencies", said: str, fit: "Collection[str]" = ()) -> str:
+async def which(dependencies: "LoopDependencies", said: str, fit: "Collection[str]" = ()) -> str:
     """The loop that is meant: named, or the only one that comes into question (RLP-14)."""
     from taofold.loop.stream import ids, load
 
-    names = list(await ids(given.journal))
+    names = list(await ids(dependencies.journal))
     if said == "last" and names:
         return names[0]
     if said in names:
@@ -47,7 +47,9 @@ async def which(given: "LoopDependencies", said: str, fit: "Collection[str]" = (
             )
         raise UnknownRun(f"no loop {said!r}; there are {_some(names, ', ') or 'none'}")
     if fit:
-        names = [name for name in names if (await load(given.journal, name)).state.status in fit]
+        names = [
+            name for name in names if (await load(dependencies.journal, name)).state.status in fit
+        ]
     if len(names) == 1:
         return names[0]
     if not names:
@@ -172,14 +174,14 @@ def status(
     from taofold.loop.lifecycle import row, rows
     from taofold.loop.values import LIVE
 
-    async def work(given: "LoopDependencies") -> "list[LoopRow]":
+    async def work(dependencies: "LoopDependencies") -> "list[LoopRow]":
         if every:
             return [
                 candidate
-                for candidate in await rows(given)
+                for candidate in await rows(dependencies)
                 if candidate.state.status in {*LIVE, "crashed"}
             ]
-        return [await row(given, await which(given, loop))]
+        return [await row(dependencies, await which(dependencies, loop))]
 
     standing = with_means(work)
     if json:
@@ -227,9 +229,9 @@ def resume(
     from taofold.loop.stream import load
     from taofold.loop.values import DRIVEN, RESUMABLE
 
-    async def find(given: "LoopDependencies") -> "tuple[str, Any]":
-        name = await which(given, loop, {*RESUMABLE, *DRIVEN})
-        return name, await load(given.journal, name)
+    async def find(dependencies: "LoopDependencies") -> "tuple[str, Any]":
+        name = await which(dependencies, loop, {*RESUMABLE, *DRIVEN})
+        return name, await load(dependencies.journal, name)
 
     refuse("go on with a loop")
     if keep_edits and restore:
@@ -239,7 +241,9 @@ def resume(
     bounds = bounds_of(stream.state, max_iterations, timeout, budget, steps)
     drive(
         name,
-        lambda given: go_on(given, name, bounds=bounds, force=force, edited=word, warn=warn),
+        lambda dependencies: go_on(
+            dependencies, name, bounds=bounds, force=force, edited=word, warn=warn
+        ),
         approve=approve,
         network=network,
         json=json,
@@ -254,9 +258,9 @@ def pause(loop: options.Loop = "", json: options.Json = False) -> None:
     from taofold.loop.lifecycle import pause as ask
     from taofold.loop.values import DRIVEN
 
-    async def work(given: "LoopDependencies") -> "tuple[str, LoopState]":
-        name = await which(given, loop, DRIVEN)
-        return name, await ask(given, name)
+    async def work(dependencies: "LoopDependencies") -> "tuple[str, LoopState]":
+        name = await which(dependencies, loop, DRIVEN)
+        return name, await ask(dependencies, name)
 
     name, state = with_means(work)
     after = len(state.iterations)
@@ -284,11 +288,12 @@ def abort(
     from taofold.loop.lifecycle import abort as give_up
     from taofold.loop.values import LIVE
 
-    async def work(given: "LoopDependencies") -> "tuple[str, LoopState, Sequence[str]]":
-        name = await which(given, loop, {*LIVE, "crashed"})
-        state, paths = await give_up(given, name, keep=not revert, force=force)
+    async def work(dependencies: "LoopDependencies") -> "tuple[str, LoopState, Sequence[str]]":
+        name = await which(dependencies, loop, {*LIVE, "crashed"})
+        state, paths = await give_up(dependencies, name, keep=not revert, force=force)
         await settle(
-            given, [iteration.run for iteration in state.iterations if iteration.ended is None]
+            dependencies,
+            [iteration.run for iteration in state.iterations if iteration.ended is None],
         )
         return name, state, paths
 
@@ -332,10 +337,10 @@ def report(
     from taofold.loop.report import report_json, report_markdown
     from taofold.loop.stream import load
 
-    async def work(given: "LoopDependencies") -> "tuple[str, Any, str]":
-        name = await which(given, loop)
-        stream = await load(given.journal, name)
-        return name, stream, await _diff(given, name, stream.state)
+    async def work(dependencies: "LoopDependencies") -> "tuple[str, Any, str]":
+        name = await which(dependencies, loop)
+        stream = await load(dependencies.journal, name)
+        return name, stream, await _diff(dependencies, name, stream.state)
 
     name, stream, diff = with_means(work)
     if json:
@@ -349,7 +354,7 @@ def report(
     say(f"written: {output}")
 
 
-async def _diff(given: "LoopDependencies", loop: str, state: "LoopState") -> str:
+async def _diff(dependencies: "LoopDependencies", loop: str, state: "LoopState") -> str:
     """From the start to what was kept, while the workspace is there; else the last iteration's."""
     import asyncio
 
@@ -360,7 +365,7 @@ async def _diff(given: "LoopDependencies", loop: str, state: "LoopState") -> str
     if state.baseline is None or choice is None:
         return ""
     try:
-        ground = await asyncio.to_thread(given.environment, loop, state)
+        ground = await asyncio.to_thread(dependencies.environment, loop, state)
         return await ground.diff(state.baseline.snapshot, choice.snapshot, 100_000)
     except (TaofoldError, OSError):
         return state.done[-1].diff
@@ -378,9 +383,9 @@ def export(
     from taofold.loop.report import state_json
     from taofold.loop.stream import load
 
-    async def work(given: "LoopDependencies") -> "tuple[str, Any]":
-        name = await which(given, loop)
-        return name, await load(given.journal, name)
+    async def work(dependencies: "LoopDependencies") -> "tuple[str, Any]":
+        name = await which(dependencies, loop)
+        return name, await load(dependencies.journal, name)
 
     name, stream = with_means(work)
     folder = output / "loops" / name

@@ -145,15 +145,15 @@ def repository() -> str:
     return project.home().parent.name
 
 
-async def settle(given: "LoopDependencies", runs: list[str]) -> None:
+async def settle(dependencies: "LoopDependencies", runs: list[str]) -> None:
     """End the runs of a loop that was given up: nobody will go on with them."""
     from taofold.cli.runs import status
     from taofold.core.errors import TaofoldError
 
     for run in runs:
         try:
-            row = await given.log.row(run)
+            row = await dependencies.log.row(run)
             if row.status in ("running", "waiting"):
-                await status.end(given.log, run)
+                await status.end(dependencies.log, run)
         except (TaofoldError, LookupError) as error:
             say(f"note: run {run} could not be ended: {error}")

@@ -67,6 +67,7 @@ def shown(
         show.busy("")
         say(f"interrupted; what was done is kept. Go on with: {invocation()} loops resume {loop}")
         return None
+    # Another process drives the loop now; this one has nothing to undo.
     except Overtaken as taken:
         show.busy("")
         say(str(taken))
@@ -134,7 +135,7 @@ def _questions(run: str) -> list[str]:
     from taofold.cli.render.story import question
     from taofold.runtime.control import pending
 
-    approvals = with_means(lambda given: pending(given.log, run))
+    approvals = with_means(lambda dependencies: pending(dependencies.log, run))
     return [text for approval in approvals for text in question(approval)]
 
 

@@ -301,7 +301,7 @@ def loop(
     name = loop_id or new_id(task)
     drive(
         name,
-        lambda given: start(given, wish, loop=name, force=force, warn=warn),
+        lambda dependencies: start(dependencies, wish, loop=name, force=force, warn=warn),
         create=True,
         approve=approve,
         network=network,

@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 def extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:
     """Learn from the loop, or from every one that has ended if none is named."""
 
-    async def work(given: "LoopDependencies") -> "list[tuple[str, Learnt | None, str]]":
+    async def work(dependencies: "LoopDependencies") -> "list[tuple[str, Learnt | None, str]]":
         from taofold.loop.stream import ids
 
-        names = [await which(given, loop)] if loop else list(reversed(await ids(given.journal)))
-        return [await _extracted(given, name, kinds, named=bool(loop)) for name in names]
+        names = (
+            [await which(dependencies, loop)]
+            if loop
+            else list(reversed(await ids(dependencies.journal)))
+        )
+        return [await _extracted(dependencies, name, kinds, named=bool(loop)) for name in names]
 
     done = with_means(work)
     if json:
@@ -61,20 +65,20 @@ def _extract_json(name: str, learnt: "Learnt | None", why: str) -> dict[str, Any
 
 
 async def _extracted(
-    given: "LoopDependencies", name: str, kinds: "tuple[Kind, ...]", *, named: bool
+    dependencies: "LoopDependencies", name: str, kinds: "tuple[Kind, ...]", *, named: bool
 ) -> "tuple[str, Learnt | None, str]":
     from taofold.loop.driver import LoopWork
     from taofold.loop.learner.cross_loop import history_of
     from taofold.loop.stream import load
 
-    state = (await load(given.journal, name)).state
+    state = (await load(dependencies.journal, name)).state
     why = _silent(state)
     if why and named:
         raise Refused(f"loop {name!r} cannot be learnt from: {why}")
     if why:
         return name, None, why
-    work = LoopWork(given.log, given.environment(name, state))
-    learner = cast("CrossLoopLearner", given.learner)
+    work = LoopWork(dependencies.log, dependencies.environment(name, state))
+    learner = cast("CrossLoopLearner", dependencies.learner)
     history = await history_of(name, state, work, repository=learner.repository, by=learner.by)
     return name, await learner.take_in(history, kinds), ""
 
@@ -94,24 +98,24 @@ def _silent(state: "LoopState") -> str:
 def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> None:
     """Tell a loop what was learnt; it reads it at its next iteration (XTL-30)."""
 
-    async def work(given: "LoopDependencies") -> "tuple[str, Lessons, int]":
+    async def work(dependencies: "LoopDependencies") -> "tuple[str, Lessons, int]":
         from taofold.loop.learner.cross_loop import case_of
         from taofold.loop.stream import inject as into
         from taofold.loop.stream import load
         from taofold.loop.values import ENDED, LIVE, RESUMABLE
 
-        name = await which(given, loop, LIVE | RESUMABLE)
-        state = (await load(given.journal, name)).state
+        name = await which(dependencies, loop, LIVE | RESUMABLE)
+        state = (await load(dependencies.journal, name)).state
         if state.status in ENDED - RESUMABLE:
             raise Refused(f"loop {name!r} is {state.status}: it has no next iteration")
-        learner = cast("CrossLoopLearner", given.learner)
+        learner = cast("CrossLoopLearner", dependencies.learner)
         folder = state.baseline.folder if state.baseline else ""
         case = case_of(
             state.wish.task, _failing(state), folder or state.wish.root, learner.repository
         )
         injection = _wanted(learner.learning.injection, rate, top_k)
         lessons = await learner.inject(name, case, injection, manual=True)
-        number = await into(given.journal, name, lessons) if lessons.text else 0
+        number = await into(dependencies.journal, name, lessons) if lessons.text else 0
         return name, lessons, number
 
     name, lessons, number = with_means(work)

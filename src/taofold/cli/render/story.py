@@ -221,6 +221,7 @@ class Story:
                 self._held.append((text, child))
                 if not self._waved:
                     self._release()
+            # The question was held back, so nothing is shown twice for what nobody was asked.
             case "allow" if event.reason == WAVED:
                 self._held.clear()
                 voice.note("allowed by --approve all", child=child)

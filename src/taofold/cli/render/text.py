@@ -25,6 +25,7 @@ def value(thing: Any, width: int = 60) -> str:
     try:
         text = json.dumps(thing, ensure_ascii=False)
     except (TypeError, ValueError):
+        # What JSON cannot say is still shown, as Python shows it.
         text = repr(thing)
     return line(text, width)
 

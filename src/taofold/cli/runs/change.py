@@ -166,6 +166,7 @@ def delete(
         for prefix in runs:
             name = await find(log, prefix)
             names += [name, *await children(log, name)]
+        # All are looked at before one is deleted: half of a deletion helps nobody.
         for name in names:
             if driven(await log.row(name)):
                 fail(f"{name} is being driven by a live process; cancel it first", code=1)

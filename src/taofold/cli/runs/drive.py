@@ -74,6 +74,7 @@ def drive(
         return None
     except LogError as error:
         speaker.busy("")
+        # Before the first event the log itself cannot be used (exit 2); later the run failed (1).
         if not heard:
             raise
         outcome.fail(str(error), outcome.UNREACHED)
@@ -154,10 +155,13 @@ async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
     """`work`, which a polite request to end (SIGTERM) cancels as Ctrl-C does."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is not None and sys.platform != "win32":
+        # `kill` and a container's stop end a run as Ctrl-C does: its log is closed, nothing is
+        # lost.
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         return await work
     finally:
+        # Only if a model was called: importing the HTTP client here would cost every command.
         await log.close()
         if (http := sys.modules.get("taofold.models.http")) is not None:
             await http.aclose_all()

@@ -176,6 +176,7 @@ def _write(text: str, output: Path | None, what: str) -> None:
     if output is None:
         give(text.removesuffix("\n"))
         return
+    # An export never writes over a file: there is no --force, choose a name.
     if output.exists():
         fail(f"{str(output)!r} exists; choose another name")
     output.write_text(text, encoding="utf-8")

@@ -35,28 +35,29 @@ def with_log(work: "Callable[[Log], Awaitable[T]]", *, create: bool = False) -> 
     return asyncio.run(done())
 
 
-async def find(log: "Log", said: str) -> str:
-    """The id that `said` is, or begins; `last` is the newest run's.
+async def find(log: "Log", reference: str) -> str:
+    """The id that `reference` is, or begins; `last` is the newest run's.
 
     Raises:
         UnknownRun: there is none, with what is near.
         ConfigError: several begin so.
     """
+    # A whole id comes first: it may be the beginning of others, and `last` may be one.
     with suppress(UnknownRun):
-        return (await log.row(said)).run
-    if said == "last" and (newest := await _newest(log)):
+        return (await log.row(reference)).run
+    if reference == "last" and (newest := await _newest(log)):
         return newest
-    ids = await log.ids(said, limit=_SHOWN + 1) if said else []
+    ids = await log.ids(reference, limit=_SHOWN + 1) if reference else []
     if len(ids) == 1:
         return ids[0]
     if ids:
         many = f"more than {_SHOWN}" if len(ids) > _SHOWN else str(len(ids))
         listed = ", ".join(ids[:_SHOWN]) + (", …" if len(ids) > _SHOWN else "")
-        raise ConfigError(f"{said!r} is the beginning of {many} runs: {listed}")
+        raise ConfigError(f"{reference!r} is the beginning of {many} runs: {listed}")
     recent = [row.run for row in await log.rows(limit=_RECENT)]
-    near = get_close_matches(said, recent, n=3, cutoff=0.6)
+    near = get_close_matches(reference, recent, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"see `{invocation()} runs list`"
-    raise UnknownRun(f"no run {said!r}; {hint}")
+    raise UnknownRun(f"no run {reference!r}; {hint}")
 
 
 async def _newest(log: "Log") -> str:
@@ -71,9 +72,11 @@ async def _newest(log: "Log") -> str:
     return first
 
 
-async def records_of(log: "Log", said: str, at: int | None = None) -> "tuple[str, list[Record]]":
+async def records_of(
+    log: "Log", reference: str, at: int | None = None
+) -> "tuple[str, list[Record]]":
     """The run's id and its records, up to `at`."""
-    run = await find(log, said)
+    run = await find(log, reference)
     records = await log.read(run)
     if at is None:
         return run, records

@@ -45,15 +45,18 @@ async def end(log: Log, run: str) -> bool:
         return True
     if driven(row):
         return False
+    # The epoch of the row: whoever took the run over since then makes this raise Conflict.
     claim = await log.claim(run, "", epoch=row.epoch, force=True)
     records = await log.read(run)
     state = fold(records)
     sent = [signal.id for signal in await log.inbox(run) if signal.kind == "cancel"]
+    # Times in a log never go back, even where the machine's clock did.
     at = max(clock(), state.at)
     event = replace(cancelled(LOCAL.id), elapsed=0)
     record = e.Record(run, records[-1].seq + 1, at, event)
     await log.append(run, claim.epoch, [record], disk=True, consume=sent, status=event.status)
     for child in await log.rows(parent=run, limit=0):
+        # A child that a live process drives reads the cancellation itself.
         if child.status in ("waiting", "running") and not driven(child):
             await end(log, child.run)
     return True

@@ -60,6 +60,7 @@ def serve(plan: ServeOptions) -> None:
             path="--host",
         )
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    # Bound before the server is built: a taken port is an error message, not a traceback.
     listener = _listener(plan.host, plan.port)
     port = listener.getsockname()[1]
     named = frozenset[str]() if plan.host in ("0.0.0.0", "::") else frozenset({plan.host.lower()})  # noqa: S104 - compared

@@ -65,6 +65,7 @@ async def talk(call: ApiCall) -> Response:
             raise Problem(409, "session_busy", "the thread has a run that has not ended")
         tail = Tail(server.log, last.run)
         scene = Scene(last.run, thread, name)
+        # The run waits and nobody answered: the client gets the open questions once more.
         scene.before([record async for record in tail.pull()])
     else:
         run = await _start(call, body, session)

@@ -110,6 +110,7 @@ async def decide(call: ApiCall) -> BaseModel:
         reason=body.reason,
     )
     top = (await control.root(server.log, row)).run
+    # The root is woken, not the child that asked: the child is driven inside its caller.
     if agent is not None:
         await server.engine.wake(top)
     server.hub.poke(run)

@@ -52,6 +52,7 @@ async def login(call: ApiCall) -> Response:
     server, request = call.server, call.request
     client = request.client.host if request.client else ""
     token = server.tokens.check(call.body.token)
+    # The local token is taken from this machine only, also where it was copied elsewhere.
     if token is None and not server.door.takes_local(call.body.token, request.headers, client):
         raise Problem(401, "unauthorized", "the token is not valid")
     cookie = await asyncio.to_thread(server.signin.cookie, token)

@@ -132,6 +132,7 @@ async def _turn(call: ApiCall, session: str) -> AsyncGenerator[None]:
     """
     server = call.server
     until = asyncio.get_running_loop().time() + server.settings.wait_s
+    # A queue for each session: `on_busy: wait` is served in the order of arrival.
     ticket = server.tickets.setdefault(session, [])
     me = object()
     ticket.append(me)

@@ -60,6 +60,7 @@ class Door:
             raise Problem(400, "origin", "a request names its origin once")
         if origins and not self.origin_allowed(origins[0], hosts[0]):
             raise Problem(403, "origin", "this origin may not use the server")
+        # Programs do not send it; browsers do, and a page cannot forge it.
         site = headers.get("sec-fetch-site", "none")
         if site not in ("none", "same-origin") and not page and not origins:
             raise Problem(403, "origin", "a page of another site may not use the server")
@@ -89,6 +90,7 @@ class Door:
         if cookie is None:
             return None
         session = self.signin.read(cookie)
+        # 401, not the public page: a browser with an old cookie must learn that it is signed out.
         if session is None:
             raise _unknown("you are not signed in any more")
         if unsafe and not _same(headers.get(CSRF, ""), session.csrf):
@@ -131,6 +133,7 @@ def loopback(client: str) -> bool:
         address = ipaddress.ip_address(client)
     except ValueError:
         return client == "localhost"
+    # ::ffff:127.0.0.1 is how a dual-stack socket shows an IPv4 client.
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
 
@@ -158,4 +161,5 @@ def _name(host: str) -> str | None:
     name, _, port = lowered.partition(":")
     if not name or (port and not port.isdigit()):
         return None
+    # `localhost.` is the same host to a resolver, so it is to us.
     return name.rstrip(".")

@@ -91,8 +91,11 @@ class SharedDocument(Generic[T]):
             return self._form.empty
         except OSError as error:
             raise ConfigError(f"{str(self.path)!r} cannot be read: {error.strerror}") from error
+        # A writer replaces the file, so its inode changes even where two writes share a
+        # timestamp.
         stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_mode)
         if stamp != self._known[0]:
+            # Refused instead of repaired: others may have read the secrets already.
             if os.name == "posix" and stat.st_mode & 0o077:
                 raise ConfigError(f"{str(self.path)!r} is open to others: chmod 600 it")
             self._known = (stamp, self._read(self.path))
@@ -104,6 +107,7 @@ class SharedDocument(Generic[T]):
         Raises:
             ConfigError: it cannot be read.
         """
+        # 0 means never read: the next `value` looks, however fresh the last reading is.
         self._read_at = 0.0
         return self.value()
 
@@ -118,6 +122,7 @@ class SharedDocument(Generic[T]):
         return version
 
     def _change(self, place: Shared, step: Callable[[T], T]) -> None:
+        # Compare and swap: whoever lost the race reads what the other wrote and tries again.
         for _ in range(_TRIES):
             version = self._look(place)
             changed = step(self._known[1])
@@ -154,6 +159,7 @@ class SharedDocument(Generic[T]):
             if not isinstance(self.path, Path):
                 yield
                 return
+            # The lock is a file of its own: the document itself is replaced by every change.
             lock = os.open(f"{self.path}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -169,12 +175,15 @@ class SharedDocument(Generic[T]):
 
     def _write(self, path: Path, value: T) -> None:
         body = json.dumps(self._form.encode(value), indent=1) + "\n"
+        # Readers see the old file or the new one, never half of it; a crash leaves a .part
+        # behind.
         partial = path.with_name(f"{path.name}.{token_hex(4)}.part")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(body)
                 file.flush()
+                # Before the rename: else a power loss may leave an empty file under the name.
                 os.fsync(file.fileno())
             partial.replace(path)
         except BaseException:

@@ -90,6 +90,7 @@ class Signin:
 
     def redeem(self, code: str) -> str | None:
         """The cookie for a code; None if it was used, is too old, or never was one. Blocks."""
+        # Taken out before it is looked at: a code is good for one try, also under a race.
         expires = self._codes.pop(_hash(code), 0)
         return self._begin("") if self._now() < expires else None
 
@@ -114,6 +115,7 @@ class Signin:
 
     def _elsewhere(self, digest: str) -> StoredSession | None:
         """A session that began at another server just now."""
+        # Only a cookie that is unknown here pays for a reading of the database.
         return self._kept.newest().get(digest) if isinstance(self._kept.path, Shared) else None
 
     def end(self, cookie: str) -> None:

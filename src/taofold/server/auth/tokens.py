@@ -91,12 +91,14 @@ class TokenStore:
         try:
             return any(token.active(self.now()) for token in self.all())
         except ConfigError:
+            # A server whose file is damaged must not fall back to serving without tokens.
             return True
 
     def check(self, said: str) -> Token | None:
         """The token that `said` is, None if it is none that may be used."""
         parts = _TOKEN.fullmatch(said)
         token = self.get(parts[1]) if parts is not None else None
+        # In constant time: how long it takes must not tell how many characters were right.
         if token is None or not hmac.compare_digest(token.digest, _digest(said)):
             return None
         return token
@@ -225,6 +227,7 @@ class LocalToken:
             return stored
         if self.path is not None:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Two processes may come here at once: the first one's token is everybody's.
         self._kept.change(lambda token: token or f"tf_{token_hex(4)}_{token_urlsafe(32)}")
         return self._kept.value()
 

@@ -139,6 +139,8 @@ class RunChannel:
             if not isinstance(event, e.RunStarted) or not self.knows(event.parent):
                 return
             self._adopt(record.run)
+        # A record that leaves a gap is not taken: `pull` reads the missing ones from the log
+        # first.
         if record.seq == self._heads[record.run] and not self._waits_for_child(record):
             self._take(record)
             self._wake()
@@ -182,12 +184,14 @@ class RunChannel:
                     await self._find_children(run)
                     if self.knows(_child(record)):  # a fork has the results, not the child runs
                         await self._drain(_child(record))
+                # `publish` may have taken it while this coroutine waited for the log.
                 if record.seq == self._heads[run]:
                     self._take(record)
             if self._runs[run].state.open:
                 await self._find_children(run)
             if len(records) < BATCH:
                 return
+            # A long run is read in batches, and other clients get their turn between them.
             await asyncio.sleep(0)
 
     async def _find_children(self, run: str) -> None:
@@ -231,7 +235,7 @@ class RunChannel:
             self._say(str(event.data["text"]))
             self.live = False
         self.told.append(
-            DeliveredEvent(event, sequence, frame(event, sequence, position_text(self._place())))
+            DeliveredEvent(event, sequence, event.frame(sequence, position_text(self._place())))
         )
 
     def _place(self) -> Position:
@@ -244,6 +248,7 @@ class RunChannel:
         self.answer = text
 
     def _wake(self) -> None:
+        # A new event for the next change: whoever waits on the old one wakes exactly once.
         woken, self.change = self.change, asyncio.Event()
         woken.set()
 
@@ -281,7 +286,7 @@ class RunChannel:
         """The frame for a client whose server saw the runs in another order."""
         name = self._name(told.event.run)
         position[name] = further(position.get(name), (told.event.seq, told.event.part))
-        return frame(told.event, told.sequence, position_text(position))
+        return told.event.frame(told.sequence, position_text(position))
 
 
 class ResumePoint(NamedTuple):
@@ -296,13 +301,6 @@ def _child(record: e.Record) -> str:
     event = record.event
     assert isinstance(event, e.Observed)
     return child_id(record.run, event.key, event.index)
-
-
-def frame(event: WireEvent, sequence: int, place: str) -> bytes:
-    """The server-sent event. JSON holds no line break, so one `data:` line is enough."""
-    body = msgspec.json.encode(event.body(sequence)).decode()
-    id_ = f"id: {place}\n" if place else ""
-    return f"{id_}event: {event.name}\ndata: {body}\n\n".encode()
 
 
 MOST_BYTES: Final = 65_536
@@ -327,6 +325,7 @@ class ChannelReader:
         """Everything from here on, until the run's end was told."""
         channel = self._channel
         while not self.done:
+            # Taken before the list is looked at: what is told meanwhile sets this very event.
             change = channel.change
             parts, size = list[bytes](), 0
             for part in self._events():

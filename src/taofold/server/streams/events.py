@@ -74,6 +74,15 @@ class WireEvent(Value, frozen=True):
             **self.data,
         }
 
+    def frame(self, sequence: int, cursor: str) -> bytes:
+        """The server-sent event, with `cursor` as its id ("" = without one).
+
+        JSON holds no line break, so one `data:` line is enough.
+        """
+        body = msgspec.json.encode(self.body(sequence)).decode()
+        id_ = f"id: {cursor}\n" if cursor else ""
+        return f"{id_}event: {self.name}\ndata: {body}\n\n".encode()
+
 
 def project(records: Iterable[e.Record], *, child: bool = False) -> Iterator[dict[str, Any]]:
     """The wire events of a run, from its records: what its stream says, as JSON."""

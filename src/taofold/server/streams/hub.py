@@ -87,6 +87,8 @@ class Hub:
             reply = self._replies.get(run)
             if reply is not None and reply.text:
                 channel.hear(reply)
+        # Counted before the first await: a leaving client must not close a channel that is
+        # wanted.
         channel.watchers += 1
         try:
             await channel.pull()
@@ -156,6 +158,7 @@ class Watching:
             yield
         finally:
             self._open[who] -= 1
+            # Names that watch nothing are forgotten, so the counter does not grow.
             if not self._open[who]:
                 del self._open[who]
 

@@ -27,6 +27,7 @@ RETRY_MS = 1000
 """How long a browser waits before it comes back."""
 
 _logger = logging.getLogger(__name__)
+# asyncio keeps only weak references to tasks: without this set one may vanish half way.
 _leaving: set["asyncio.Task[None]"] = set()
 
 
@@ -106,6 +107,7 @@ def _leave(server: Server, run: str, principal: Principal) -> None:
 
 
 async def _left(server: Server, run: str, principal: Principal) -> None:
+    # A page that is reloaded is gone for a moment; its run must not be cancelled by that.
     await asyncio.sleep(server.settings.grace_s)
     if server.engine.stopping or server.hub.watched(run):
         return
