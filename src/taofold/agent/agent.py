@@ -199,6 +199,7 @@ class Agent(Generic[Deps, Out]):
 
     def but(self, **changes: Any) -> "Agent[Deps, Out]":
         """The same agent with some of its fields changed. It remembers what this one does."""
+        # "memory" means one log for each agent: a changed copy must not begin another.
         if self.log == "memory":
             changes.setdefault("log", self.opened_log)
         return replace(self, **changes)
@@ -461,6 +462,7 @@ def _toolset(things: Sequence[Any]) -> Toolset:
                 tools.append(as_tool(thing))
         except ConfigError as error:
             faults.append(error)
+    # All that is wrong at once, before the first model call; a lone fault needs no group.
     if len(faults) == 1:
         raise faults[0]
     if faults:

@@ -201,6 +201,7 @@ def content_of(parts: Sequence[Part]) -> Content:
     if not parts:
         return ""
     first = parts[0]
+    # A text that is more than its characters must stay a part, or a provider's own data is lost.
     if len(parts) == 1 and type(first) is TextPart and not first.phase and not first.opaque:
         return first.text
     return tuple(parts)
@@ -395,6 +396,7 @@ class Reply:
             parts = (*whole, *calls)
         elif text or calls or reasoning:
             raise TypeError("a reply has either parts or text, calls and reasoning")
+        # Frozen, with an __init__ of its own: the usual way to set a field is closed.
         put = object.__setattr__
         put(self, "parts", parts_of(parts))
         put(self, "usage", usage)
@@ -519,6 +521,7 @@ class Conversation(Sequence[Message]):
         self._cut = len(self._messages)
         self._bound = False
         self._bound_digest = blake2b(str(self._cut).encode(), digest_size=8)
+        # What was encoded may hold opaque parts; it is encoded anew, once, without them.
         self._encoded.clear()
 
     @property

@@ -56,15 +56,15 @@ class Grounding(Value, frozen=True):
 
 def tokens(text: str) -> set[str]:
     """The concrete tokens of `text`: numbers, quoted strings, identifiers, paths."""
-    numbers = {number for number in _NUMBER.findall(text) if 1 < len(number) <= _LONGEST}
+    concrete = {number for number in _NUMBER.findall(text) if 1 < len(number) <= _LONGEST}
     for groups in _QUOTED.findall(text):
         quoted = "".join(groups).strip()
         if len(quoted) > 1:
-            numbers.add(quoted)
+            concrete.add(quoted)
     for chunk in set(_CHUNK.findall(text)):
         if len(chunk) > 2 and not _PLAIN.match(chunk) and len(chunk) <= _LONGEST:
-            numbers.update(_identifiers(chunk))
-    return numbers
+            concrete.update(_identifiers(chunk))
+    return concrete
 
 
 def _identifiers(chunk: str) -> Iterator[str]:
@@ -89,6 +89,7 @@ def _concrete(name: str) -> bool:
 
 def texts(value: Any) -> Iterator[str]:
     """Every string and number in a JSON value, keys included."""
+    # A stack of our own: results of tools may be nested deeper than Python recurses.
     left: list[Any] = [value]
     while left:
         item = left.pop()
@@ -117,6 +118,8 @@ class TokenLedger:
     def said(self, value: Any) -> None:
         """The goal, the instructions, the model or a person said `value`."""
         for text in texts(value):
+            # Whatever the model or a person said first is no evidence, even if the world repeats it
+            # later.
             self._own.update([token for token in tokens(text) if token not in self._learnt])
 
     def observed(self, step: int, value: Any) -> None:
@@ -125,6 +128,8 @@ class TokenLedger:
         for text in texts(value):
             for token in tokens(text):
                 if token not in self._own:
+                    # The first step that showed it is the one that counts, unless a thought names
+                    # another.
                     self._learnt.setdefault(token, step)
                     brought.add(token)
 

@@ -90,6 +90,7 @@ def _check_calls(records: Sequence[e.Record]) -> None:
     Raises:
         ValueError: one is not. It would lie in wait for a call to come.
     """
+    # A decision that stands before its call would be taken for a person's word once it is proposed.
     proposed: set[Place] = set()
     for record in records:
         match record.event:

@@ -65,6 +65,7 @@ def fingerprint(action: Action) -> str:
     try:
         content = msgspec.json.encode(parameters, order="deterministic").decode()
     except (TypeError, ValueError):  # not JSON; only a programmer's own strategy can do that
+        # Parameters of an imported log may hold what JSON has not; such a call still needs a name.
         content = repr(parameters)
     return f"{action.tool} {content}"
 

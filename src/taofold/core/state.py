@@ -233,6 +233,7 @@ def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunSt
     steps, data = state.steps, state.data
     observations = tuple([slot.observation for slot in done.slots if slot.observation is not None])
     if len(observations) == len(done.slots):  # updates fold in declared order
+        # The step is whole: from here on it is shared by all later states and never copied again.
         del opened[event.key]
         actions = tuple([slot.action for slot in done.slots])
         steps = steps.plus(Step(len(steps) + 1, done.thought, actions, observations))
@@ -301,6 +302,7 @@ def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
     for event in [
         r.event for r in records if surviving_seqs is not None and r.seq not in surviving_seqs
     ]:
+        # Money and tokens of a branch that was taken back are spent all the same.
         if isinstance(event, e.Replied):
             state = _replied(state, event, state.at, state.active_ms)
         state = _spent(state, event) if isinstance(event, e.Observed) else state

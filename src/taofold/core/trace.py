@@ -92,6 +92,8 @@ class _Open:
         """Where the turn stands among the others: complete ones by their end, as `fold` does."""
         if self.calls and all(call.observation is not None for call in self.calls):
             return max(call.observed_seq for call in self.calls)
+        # Only an imported log has turns that were left open and gone on from; others are still
+        # running.
         return self.seq if abandoned else _NEVER
 
     def close(self, number: int) -> Turn:
@@ -260,6 +262,7 @@ def _replies(
 ) -> list[TraceSpan]:
     """Model calls. A reply belongs to the next step of its branch."""
     numbers = {turn.seq: turn.number for turn in all_turns}
+    # From the end to the beginning: the step that a reply led to is the next one of its branch.
     following: dict[str, int] = {}
     spans: list[TraceSpan] = []
     for record in reversed(live_records):
