@@ -52,7 +52,7 @@ class CodeBounds:
     calls: int = 100
 
 
-CodeBounds = CodeBounds
+Bounds = CodeBounds
 """The name under which examples have imported it."""
 
 

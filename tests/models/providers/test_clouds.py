@@ -14,7 +14,7 @@ import pytest
 from tests import environments
 
 SCRIPT = Path(__file__).with_name("clouds.py")
-ROOT = SCRIPT.parents[2]
+ROOT = SCRIPT.parents[3]
 
 
 @pytest.fixture(scope="module")
