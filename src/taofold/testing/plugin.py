@@ -3,9 +3,12 @@
 `@pytest.mark.cassette("name.json")` answers from a file in the folder `cassettes` beside
 the test, and fails the test if the file was not used up. The fixture `cassette` gives
 the same object. `@pytest.mark.allow_model_requests` opens the network for one test.
+
+`pytest --record-cassettes` asks the providers instead, with the keys of the environment, and
+writes the cassettes of the tests that passed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import pytest
@@ -13,8 +16,19 @@ import pytest
 from taofold.core.errors import ConfigError
 from taofold.models.transport import allow_model_requests, answered_by, forbid_model_requests
 from taofold.testing.cassette import Cassette
+from taofold.testing.recorder import Recorder
 
+_PASSED: Final = pytest.StashKey[bool]()
 _KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare `--record-cassettes`."""
+    parser.getgroup("taofold").addoption(
+        "--record-cassettes",
+        action="store_true",
+        help="ask the real models (this costs money) and write the cassettes of tests that pass",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,7 +44,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def no_model_requests(request: pytest.FixtureRequest) -> Iterator[None]:
     """The guard, around every test."""
-    if request.node.get_closest_marker("allow_model_requests"):
+    recorded = request.config.getoption("--record-cassettes") and request.node.get_closest_marker(
+        "cassette"
+    )
+    if recorded or request.node.get_closest_marker("allow_model_requests"):
         with allow_model_requests():
             yield
     else:
@@ -45,13 +62,37 @@ def cassette_of_marker(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("cassette")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell the fixture whether the test passed: only then is its cassette written."""
+    report = yield
+    if report.when == "call":
+        item.stash[_PASSED] = report.passed
+    return report
+
+
 @pytest.fixture
-def cassette(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cassette]:
-    """The cassette that the marker names, answering all model requests of this test."""
+def cassette(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cassette | Recorder]:
+    """The cassette that the marker names, answering all model requests of this test.
+
+    With `--record-cassettes` a `Recorder`.
+    """
     marker = request.node.get_closest_marker("cassette")
     if marker is None or not marker.args:
         raise ConfigError("name a cassette: @pytest.mark.cassette('name.json')")
-    loaded = Cassette.load(request.path.parent / "cassettes" / str(marker.args[0]))
+    path = request.path.parent / "cassettes" / str(marker.args[0])
+    if request.config.getoption("--record-cassettes"):
+        recorder = Recorder()
+        with answered_by(recorder):
+            yield recorder
+        if request.node.stash.get(_PASSED, False):
+            recorder.save(path)
+        return
+    loaded = Cassette.load(path)
     for key in _KEYS:
         monkeypatch.setenv(key, "cassette-key")
     with answered_by(loaded):

@@ -1,0 +1,118 @@
+"""Cassettes that were recorded: what is written, and that it answers like the provider did."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from taofold import Agent, ConfigError
+from taofold.models.transport import allow_model_requests, answered_by
+from taofold.testing import Cassette, Recorder
+
+pytest_plugins = ["pytester"]
+
+KEY = 'sk-"quoted"-and-secret-0123456789'
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Chat completions: says the key again, streams if it is asked to."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        text = f"Oslo, and you are {self.headers['authorization'].removeprefix('Bearer ')}."
+        if body.get("stream"):
+            chunk = {"choices": [{"index": 0, "delta": {"content": text}}]}
+            end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+            events = [json.dumps(chunk), json.dumps(end), "[DONE]"]
+            kind, data = "text/event-stream", "".join(f"data: {event}\n\n" for event in events)
+        else:
+            message = {"role": "assistant", "content": text}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            kind, data = "application/json", json.dumps({"choices": [choice], "model": "m"})
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("set-cookie", f"session={KEY}")
+        self.end_headers()
+        self.wfile.write(data.encode())
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing is printed."""
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("OPENAI_CHAT_BASE_URL", f"http://127.0.0.1:{server.server_address[1]}/v1")
+    yield
+    server.shutdown()
+    server.server_close()
+
+
+def agent() -> Agent[None, str]:
+    return Agent("openai-chat:m", strategy="direct", settings={"max_tokens": 9})
+
+
+@pytest.mark.usefixtures("provider")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_cassette_answers_as_the_provider_did_and_holds_no_key(
+    stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, file = Recorder(), tmp_path / "cassettes" / "oslo.json"
+    heard: list[object] = []
+    options = {"listener": heard.append} if stream else {}
+    with allow_model_requests(), answered_by(recorder):
+        said = agent().run_sync("The capital of Norway?", **options).output
+    assert said is not None
+    assert said.startswith("Oslo")
+    recorder.save(file)
+
+    text = file.read_text(encoding="utf-8")
+    assert "secret" not in text
+    assert "cookie" not in text.lower()
+    assert [path.name for path in file.parent.iterdir()] == ["oslo.json"]
+
+    cassette = Cassette.load(file)
+    monkeypatch.setenv("OPENAI_API_KEY", "another")
+    with answered_by(cassette):
+        again = agent().run_sync("The capital of Norway?", **options).output
+    cassette.assert_complete()
+    assert again == "Oslo, and you are REDACTED."
+
+
+def test_nothing_recorded_is_a_mistake_and_leaves_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "old.json"
+    file.write_text("old")
+    with pytest.raises(ConfigError, match="no model was asked"):
+        Recorder().save(file)
+    assert file.read_text() == "old"
+
+
+TESTS = """
+import pytest
+from taofold import Agent
+
+@pytest.mark.cassette("oslo.json")
+def test_it_passes():
+    agent = Agent("openai-chat:m", strategy="direct")
+    assert agent.run_sync("The capital?").output.startswith("Oslo")
+
+@pytest.mark.cassette("fails.json")
+def test_it_fails():
+    agent = Agent("openai-chat:m", strategy="direct")
+    assert agent.run_sync("The capital?").output == "Bergen"
+"""
+
+
+@pytest.mark.usefixtures("provider")
+def test_the_plugin_records_what_passed_and_plays_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TESTS)
+    pytester.runpytest_subprocess("--record-cassettes", "-p", "no:xdist").assert_outcomes(
+        passed=1, failed=1
+    )
+    assert [path.name for path in (pytester.path / "cassettes").iterdir()] == ["oslo.json"]
+    pytester.runpytest_subprocess("-k", "passes", "-p", "no:xdist").assert_outcomes(passed=1)
