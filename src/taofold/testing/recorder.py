@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from taofold.core.errors import ConfigError
 from taofold.models.http import Http
-from taofold.models.transport import Answer, Body, Bounds, OnBytes, Transport, place, whole
+from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, Transport, place, whole
 from taofold.policy.redaction import Redactor
 
 _HEADERS: Final = frozenset({"content-type", "retry-after"})
@@ -54,7 +54,7 @@ class Recorder:
         body: Body,
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Pass the request on, and keep it with its answer. A request that failed is not kept."""
         streamed: list[bytes] = []
 
@@ -100,7 +100,7 @@ def _forms(secret: str) -> set[str]:
     return forms
 
 
-def _response(url: str, answer: Answer, content: bytes) -> dict[str, Any]:
+def _response(url: str, answer: HttpResponse, content: bytes) -> dict[str, Any]:
     kept = {name.lower(): value for name, value in answer.headers.items()}
     response: dict[str, Any] = {
         "status": answer.status,
