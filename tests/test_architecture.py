@@ -55,6 +55,15 @@ def test_every_module_says_what_it_is_for() -> None:
     assert silent == []
 
 
+def test_a_public_class_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in modules():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE.parent)))
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+
+
 @pytest.mark.scenario("PEER-23")
 def test_importing_taofold_loads_no_provider_server_cli_or_telemetry_module() -> None:
     """The time itself is measured in bench/steps."""

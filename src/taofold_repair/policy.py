@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Message, Profile, Reply, ThoughtType
-from taofold.parsing.pytest_report import Report
+from taofold.parsing.pytest_report import PytestReport
 from taofold.runtime.model import OnText, Request
 from taofold_repair import replies
 from taofold_repair.rank import Candidate, learnt_in, ranked, settled
 from taofold_repair.source import Project, Source, is_test
-from taofold_repair.state import Story, key_of, standing, tell
+from taofold_repair.state import SearchState, key_of, standing, tell
 from taofold_repair.transcript import Files, Transcript, collect, read
 
 COMMAND: Final = "python -m pytest -q --tb=short"
@@ -62,7 +62,7 @@ MOST: Final = 24
 """Files read at all."""
 
 
-def unread(files: Files, project: Project, report: Report, *, lists: bool) -> list[str]:
+def unread(files: Files, project: Project, report: PytestReport, *, lists: bool) -> list[str]:
     """Paths still to be read, at most `BATCH`. `lists` = the paths can be asked for."""
     project_paths = [*files.listed, *project.sources]
     failures = [settled(failure, project) for failure in report.failures]
@@ -106,7 +106,7 @@ class _Move:
     told: Transcript
 
     @cached_property
-    def story(self) -> Story:
+    def story(self) -> SearchState:
         return tell(self.told.deeds)
 
     @cached_property
@@ -220,7 +220,7 @@ class _Move:
         )  # fmt: skip
         return replies.reply(thought, self.kind("reasoning"), [story.step, self.latest], action)
 
-    def _search(self, report: Report) -> str:
+    def _search(self, report: PytestReport) -> str:
         lists = self.told.offers("list_files")
         paths = unread(self.files, self.project, report, lists=lists)
         if paths:
@@ -248,7 +248,7 @@ class _Move:
         given_up_before = key_of(self.story.kept[-1].parameters) in self.story.doubted
         return LAST_RETREAT if given_up_before else RETREAT
 
-    def _second_look(self, report: Report) -> str:
+    def _second_look(self, report: PytestReport) -> str:
         edit = next(iter(self.story.further.values()))
         thought = (
             f"{self.story.since} candidates in a row changed nothing in {replies.failing(report)}. "
@@ -259,7 +259,7 @@ class _Move:
         )
         return replies.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
 
-    def _retreat(self, report: Report) -> str:
+    def _retreat(self, report: PytestReport) -> str:
         edit = self.story.kept[-1]
         parameters = edit.parameters
         thought = (
@@ -272,7 +272,7 @@ class _Move:
         )  # fmt: skip
         return replies.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
 
-    def _next(self, report: Report) -> Candidate | None:
+    def _next(self, report: PytestReport) -> Candidate | None:
         """The best candidate that was not tried on what fails now; new ones come first."""
         order = ranked(self.project, report, learnt_in(self.told.said))
         known, earlier, now = self.story.tried, replies.marks(self.told.said), standing(report)
@@ -296,7 +296,7 @@ class _Move:
         ]
         return read[-1:]
 
-    def _read(self, report: Report, wanted: list[str]) -> str:
+    def _read(self, report: PytestReport, wanted: list[str]) -> str:
         calls: list[dict[str, Any]] = []
         if not self.files.asked and self.told.offers("list_files"):
             calls.append(replies.call("list_files", "find the modules behind the tests"))
@@ -310,7 +310,7 @@ class _Move:
         thought = f"{replies.failing(report)}. Read {', '.join(wanted)}."
         return replies.reply(thought, self.kind("extraction"), [self.story.step], *calls)
 
-    def _done(self, report: Report) -> str:
+    def _done(self, report: PytestReport) -> str:
         kept = self.story.kept
         what = replies.changed(kept) if kept else "nothing to repair"
         thought = f"{report.summary}: no test fails any more. I am a {replies.WHAT}; kept: {what}."
@@ -321,7 +321,7 @@ class _Move:
             [self.story.step],
         )
 
-    def _stop(self, why: str, report: Report | None) -> str:
+    def _stop(self, why: str, report: PytestReport | None) -> str:
         left = f" Still failing: {replies.failing(report)}." if report and not report.ok else ""
         if report and report.ok:
             return self._done(report)

@@ -31,7 +31,7 @@ from taofold.learning.rates import (
     blended,
     key_of,
 )
-from taofold.parsing.pytest_report import Report
+from taofold.parsing.pytest_report import PytestReport
 from taofold_repair.clue import Clue, clue_of
 from taofold_repair.site import Site
 from taofold_repair.source import Change, Edit, Project, Source, Unit, is_test
@@ -46,7 +46,7 @@ _TELLING: Final = 0.1
 _MOST: Final = 50.0
 
 
-class Learnt(NamedTuple):
+class LearntOrder(NamedTuple):
     """What a prompt tells of earlier searches.
 
     `rates` are by the key of an edit, 1 for one that is not named; `weights` say how far each order
@@ -73,16 +73,16 @@ def section(rates: EditRates) -> str:
 
 
 @lru_cache(maxsize=8)
-def learnt_in(prompt: str) -> Learnt:
+def learnt_in(prompt: str) -> LearntOrder:
     """The rates that a prompt tells. Without weights, as release 0.1 wrote it, they all count."""
     start = prompt.find(HEADING)
     if start < 0:
-        return Learnt()
+        return LearntOrder()
     rates = {key: float(text) for key, text in _RATE.findall(prompt[start:])[:MOST_KEYS]}
     weights = _WEIGHTS.search(prompt, start)
     if weights is None:
-        return Learnt(rates)
-    return Learnt(rates, tuple([float(text) for text in weights.groups()]))
+        return LearntOrder(rates)
+    return LearntOrder(rates, tuple([float(text) for text in weights.groups()]))
 
 
 def keys_of(source: Source, change: Change) -> tuple[str, str, str]:
@@ -146,7 +146,7 @@ class _Order:
             return self._known[place]
 
 
-def ranked(project: Project, report: Report, learnt: Learnt) -> Iterator[Candidate]:
+def ranked(project: Project, report: PytestReport, learnt: LearntOrder) -> Iterator[Candidate]:
     """Every candidate, best first. Each edit comes once.
 
     A search comes back to the same state after every candidate that did not help, so the
@@ -171,12 +171,12 @@ def ranked(project: Project, report: Report, learnt: Learnt) -> Iterator[Candida
 def _order(
     texts: tuple[tuple[str, str], ...],
     paths: tuple[str, ...],
-    report: Report,
+    report: PytestReport,
     rates: tuple[tuple[str, float], ...],
     weights: tuple[float, ...],
 ) -> _Order:
     project = Project([Source(path, text) for path, text in texts], paths)
-    return _Order(iter(ranking(project, report, Learnt(dict(rates), weights))))
+    return _Order(iter(ranking(project, report, LearntOrder(dict(rates), weights))))
 
 
 class _Scored(NamedTuple):
@@ -193,7 +193,9 @@ class _Scored(NamedTuple):
         return self.source.path, self.change.start, self.change.end, self.change.text
 
 
-def ranking(project: Project, report: Report, learnt: Learnt = Learnt()) -> list[Candidate]:
+def ranking(
+    project: Project, report: PytestReport, learnt: LearntOrder = LearntOrder()
+) -> list[Candidate]:
     """All candidates, the likeliest first by their scores and what was learnt of such edits."""
     by_edit: dict[str, Candidate] = {}
     for scored in sorted(_all(project, report), key=lambda one: (-one.score, *one.place)):
@@ -214,7 +216,7 @@ def ranking(project: Project, report: Report, learnt: Learnt = Learnt()) -> list
     return [candidates[index] for index in order]
 
 
-def _all(project: Project, report: Report) -> list[_Scored]:
+def _all(project: Project, report: PytestReport) -> list[_Scored]:
     """Every change once, its scores added up over the failures that suggest it."""
     passing = _passing(project, report)
     sums: dict[tuple[str, int, int, str], _Scored] = {}
@@ -243,7 +245,7 @@ def settled(failure: Check, project: Project) -> Check:
     return msgspec.structs.replace(failure, places=tuple(places))
 
 
-def _passing(project: Project, report: Report) -> list[dict[Key, int]]:
+def _passing(project: Project, report: PytestReport) -> list[dict[Key, int]]:
     """What each passing test reaches."""
     failing = {(f.test_path, f.test_function) for f in report.failures}
     broken = {f.test_path for f in report.failures if f.collecting}

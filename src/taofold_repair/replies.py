@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from taofold.core.checks import Check
 from taofold.core.values import FINISH, ThoughtType
-from taofold.parsing.pytest_report import Report
+from taofold.parsing.pytest_report import PytestReport
 from taofold_repair.rank import Candidate
 from taofold_repair.templates import TEMPLATES
-from taofold_repair.transcript import Deed
+from taofold_repair.transcript import PastAction
 
 WHAT: Final = "search policy, not a language model"
 _MOST_MARKS: Final = 120
@@ -60,7 +60,7 @@ def short(failure: Check) -> str:
     return f"{failure.id}: {message[:140]}" if message else failure.id
 
 
-def failing(report: Report) -> str:
+def failing(report: PytestReport) -> str:
     """What fails, in one sentence."""
     first = report.failures[0] if report.failures else None
     more = f" and {len(report.failures) - 1} more" if len(report.failures) > 1 else ""
@@ -108,7 +108,7 @@ def marks(said: str) -> frozenset[str]:
     return frozenset([one for marks in lists for one in marks.split()])
 
 
-def changed(deeds: Sequence[Deed]) -> str:
+def changed(deeds: Sequence[PastAction]) -> str:
     """The kept edits, as one says them in an answer."""
     edits: list[str] = []
     for deed in deeds:

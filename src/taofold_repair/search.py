@@ -14,7 +14,7 @@ from taofold_repair.policy import NAME
 from taofold_repair.rank import ranking, section
 from taofold_repair.source import Project, Source
 from taofold_repair.state import key_of, tell
-from taofold_repair.transcript import Deed, collect, flat
+from taofold_repair.transcript import PastAction, collect, flat
 
 
 class RepairSearch:
@@ -46,7 +46,7 @@ def search_outcome(
 
 
 def outcome_of(
-    deeds: Sequence[Deed], rates: EditRates
+    deeds: Sequence[PastAction], rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
     """The same of the run's actions. Each edit that was kept is the end of a search of its own."""
     story = tell(deeds)
@@ -62,7 +62,7 @@ def outcome_of(
 
 
 def _end(
-    deeds: Sequence[Deed], winner: Deed, rates: EditRates
+    deeds: Sequence[PastAction], winner: PastAction, rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
     """What the search says that `winner` ended, from the ranking as it stood before."""
     before = deeds[: max(n for n, deed in enumerate(deeds) if deed is winner)]
@@ -79,10 +79,10 @@ def _end(
     return outcome(rates, [(one.score, one.keys) for one in candidates], index)
 
 
-def deeds_of(records: Sequence[Record]) -> list[Deed]:
+def deeds_of(records: Sequence[Record]) -> list[PastAction]:
     """The actions of a run with what came back, oldest first."""
     actions: dict[tuple[str, int], tuple[str, Mapping[str, object]]] = {}
-    deeds: list[Deed] = []
+    deeds: list[PastAction] = []
     for record in records:
         match record.event:
             case Proposed(key=key, actions=batch):
@@ -91,7 +91,7 @@ def deeds_of(records: Sequence[Record]) -> list[Deed]:
             case Observed(key=key, index=index, observation=seen):
                 tool, parameters = actions.get((key, index), (FINISH, {}))
                 if tool != FINISH:
-                    deeds.append(Deed(tool, parameters, seen.status, flat(seen.result), 0))
+                    deeds.append(PastAction(tool, parameters, seen.status, flat(seen.result), 0))
             case _:
                 pass
     return deeds

@@ -6,43 +6,43 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from taofold.core.checks import Check
-from taofold.parsing.pytest_report import Report, parse
+from taofold.parsing.pytest_report import PytestReport, parse
 from taofold_repair.clue import clue_of
-from taofold_repair.transcript import Deed
+from taofold_repair.transcript import PastAction
 
 
 class Before(NamedTuple):
     """How things stood before an edit was kept."""
 
-    report: Report | None
+    report: PytestReport | None
     step: int
     tried: frozenset[str]
 
 
 @dataclass(slots=True)
-class Story:
+class SearchState:
     """The state of the search.
 
     `report` is the newest run of the files as they are without `pending` and `undo`;
     `step` is the step that ran it.
     """
 
-    report: Report | None = None
+    report: PytestReport | None = None
     step: int = 0
-    pending: Deed | None = None
+    pending: PastAction | None = None
     """Applied, not tested yet."""
-    undo: Deed | None = None
+    undo: PastAction | None = None
     """Tested and no better: to be taken back."""
     tried: set[str] = field(default_factory=set[str])
     fruitless: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
     """Edits that did not help, each with what failed then. One that was not tested is none."""
-    kept: list[Deed] = field(default_factory=list[Deed])
+    kept: list[PastAction] = field(default_factory=list[PastAction])
     unreadable: int = 0
     """Test runs in a row that left no report."""
     candidates: int = 0
     since: int = 0
     """Candidates tried since something was kept."""
-    further: dict[str, Deed] = field(default_factory=dict[str, Deed])
+    further: dict[str, PastAction] = field(default_factory=dict[str, PastAction])
     """Edits that were taken back although a test came further: worth a second look."""
     earlier: list[Before] = field(default_factory=list[Before])
     """How things stood before each kept edit."""
@@ -52,7 +52,7 @@ class Story:
     """An edit could not be taken back: what the files hold is unclear until they are read."""
 
 
-def standing(report: Report | None) -> str:
+def standing(report: PytestReport | None) -> str:
     """What fails, as far as it tells one state of the code from another."""
     failures = report.failures if report is not None else ()
     return "\n".join(
@@ -66,7 +66,7 @@ def key_of(parameters: Mapping[str, Any]) -> str:
     return f"{path}\0{old}\0{new}"
 
 
-def inverse(one: Deed, other: Deed) -> bool:
+def inverse(one: PastAction, other: PastAction) -> bool:
     """Does `other` take back `one`?"""
     a, b = one.parameters, other.parameters
     return a.get("path") == b.get("path") and (a.get("old"), a.get("new")) == (
@@ -75,9 +75,9 @@ def inverse(one: Deed, other: Deed) -> bool:
     )
 
 
-def tell(deeds: Sequence[Deed]) -> Story:
+def tell(deeds: Sequence[PastAction]) -> SearchState:
     """Fold what was done, oldest first."""
-    story = Story()
+    story = SearchState()
     for number, deed in enumerate(deeds):
         if deed.tool == "run_command":
             following = deeds[number + 1] if number + 1 < len(deeds) else None
@@ -87,7 +87,7 @@ def tell(deeds: Sequence[Deed]) -> Story:
     return story
 
 
-def _edited(story: Story, deed: Deed) -> None:
+def _edited(story: SearchState, deed: PastAction) -> None:
     undo = story.undo
     if undo is not None and inverse(undo, deed):
         story.undo = None
@@ -107,7 +107,7 @@ def _edited(story: Story, deed: Deed) -> None:
         story.pending = deed
 
 
-def _given_up(story: Story, edit: Deed, before: Before) -> None:
+def _given_up(story: SearchState, edit: PastAction, before: Before) -> None:
     """As before `edit`: what was tried with it may be right without it.
 
     The first time it may be kept once more, when nothing better is found.
@@ -122,12 +122,12 @@ def _given_up(story: Story, edit: Deed, before: Before) -> None:
 
 
 @lru_cache(maxsize=128)
-def _report(text: str) -> Report | None:
+def _report(text: str) -> PytestReport | None:
     """The whole story is told every turn, and each report read once."""
     return parse(text)
 
 
-def _ran(story: Story, deed: Deed, following: Deed | None) -> None:
+def _ran(story: SearchState, deed: PastAction, following: PastAction | None) -> None:
     report = _report(deed.text)
     pending, story.pending = story.pending, None
     if pending is None:
@@ -154,7 +154,7 @@ def _ran(story: Story, deed: Deed, following: Deed | None) -> None:
             story.further[key_of(pending.parameters)] = pending
 
 
-def better(before: Report | None, after: Report) -> bool:
+def better(before: PytestReport | None, after: PytestReport) -> bool:
     """Is `after` progress: fewer failures and none of them new, or code that loads at last?"""
     if after.ok or before is None:
         return after.ok
@@ -169,12 +169,12 @@ def better(before: Report | None, after: Report) -> bool:
     return after.broken == before.broken and _settles(before, after)
 
 
-def _pairs(before: Report, after: Report) -> list[tuple[Check, Check]]:
+def _pairs(before: PytestReport, after: PytestReport) -> list[tuple[Check, Check]]:
     then = {failure.id: failure for failure in before.failures}
     return [(then[now.id], now) for now in after.failures if now.id in then]
 
 
-def _settles(before: Report, after: Report) -> bool:
+def _settles(before: PytestReport, after: PytestReport) -> bool:
     """Is an undefined name or a broken import gone, so that something else shows?"""
     return any(
         clue_of(then).kind in ("name", "import", "syntax") and then.error != now.error
@@ -182,7 +182,7 @@ def _settles(before: Report, after: Report) -> bool:
     )
 
 
-def _progress(before: Report | None, after: Report) -> bool:
+def _progress(before: PytestReport | None, after: PytestReport) -> bool:
     """Does a failing test come further than it did, none less far, and nothing new fail?
 
     A weak sign: an edit that suits one assertion by chance shows it too.

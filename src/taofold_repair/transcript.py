@@ -22,7 +22,7 @@ _TEXTS: Final = ("stdout", "output", "content", "text", "result", "stderr")
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class PastAction:
     """One action of ours and what came back. `step` is the runtime's number, 0 if unknown."""
 
     tool: str
@@ -49,13 +49,13 @@ class Transcript:
     goal: str
     said: str
     """Everything that people and the system said, observations left out."""
-    turns: tuple[tuple[Deed, ...], ...]
+    turns: tuple[tuple[PastAction, ...], ...]
     """Our batches that were answered, oldest first."""
     last_call: bool
     """Are tools withdrawn?"""
 
     @property
-    def deeds(self) -> tuple[Deed, ...]:
+    def deeds(self) -> tuple[PastAction, ...]:
         """Every action with its observation, oldest first."""
         return tuple([deed for turn in self.turns for deed in turn])
 
@@ -85,7 +85,7 @@ class _Fold:
         self.said = [tools]
         self.goal = ""
         self.newest = ""
-        self.turns: list[tuple[Deed, ...]] = []
+        self.turns: list[tuple[PastAction, ...]] = []
         self.open: list[tuple[str, dict[str, Any]]] = []
         self.finished = False
 
@@ -100,7 +100,7 @@ class _Fold:
             return
         lead, *blocks = answers
         deeds = [
-            Deed(tool, parameters, status, plain(body), step)
+            PastAction(tool, parameters, status, plain(body), step)
             for (tool, parameters), (step, status, body) in zip(self.open, blocks, strict=False)
         ]
         self.turns.append(tuple(deeds))
@@ -200,7 +200,7 @@ CHUNK: Final = 160
 
 
 @dataclass(slots=True)
-class File:
+class ShownFile:
     """A file as it was shown. `lines` is keyed by 1-based number; `complete` = all are there."""
 
     path: str
@@ -226,7 +226,7 @@ class File:
 class Files:
     """All files that were read, and the paths that were listed."""
 
-    known: dict[str, File] = field(default_factory=dict[str, File])
+    known: dict[str, ShownFile] = field(default_factory=dict[str, ShownFile])
     listed: tuple[str, ...] = ()
     asked: bool = False
 
@@ -241,7 +241,7 @@ class Files:
         return file is None or not (file.complete or file.refused)
 
 
-def collect(deeds: Iterable[Deed]) -> Files:
+def collect(deeds: Iterable[PastAction]) -> Files:
     """Fold reads, lists, writes and edits, oldest first."""
     files = Files()
     for deed in deeds:
@@ -252,13 +252,13 @@ def collect(deeds: Iterable[Deed]) -> Files:
                 if not deed.failed:
                     files.listed = tuple(dict.fromkeys([*files.listed, *paths(deed.text)]))
             case "read_file":
-                _read(files.known.setdefault(path, File(path)), deed)
+                _read(files.known.setdefault(path, ShownFile(path)), deed)
             case "edit_file" if not deed.failed:
                 _edited(files, path, deed.parameters)
             case "edit_file" | "write_file" if deed.failed:
                 files.known.pop(path, None)
             case "write_file":
-                file = files.known[path] = File(path, complete=True)
+                file = files.known[path] = ShownFile(path, complete=True)
                 _fill(file, str(deed.parameters.get("content", "")), 1)
             case _:
                 pass
@@ -282,7 +282,7 @@ def _edited(files: Files, path: str, parameters: Any) -> None:
     _fill(file, text.replace(old, str(parameters.get("new", ""))), 1)
 
 
-def _fill(file: File, text: str, first: int) -> int:
+def _fill(file: ShownFile, text: str, first: int) -> int:
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -291,7 +291,7 @@ def _fill(file: File, text: str, first: int) -> int:
     return len(lines)
 
 
-def _read(file: File, deed: Deed) -> None:
+def _read(file: ShownFile, deed: PastAction) -> None:
     start, end = deed.parameters.get("start"), deed.parameters.get("end")
     ranged = isinstance(start, int) and isinstance(end, int)
     if deed.failed:

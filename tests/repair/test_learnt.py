@@ -13,7 +13,7 @@ from taofold.learning.rates import EditRates
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 from taofold_repair import NAME, RepairModel
-from taofold_repair.rank import HEADING, Learnt, keys_of, learnt_in, section
+from taofold_repair.rank import HEADING, LearntOrder, keys_of, learnt_in, section
 from taofold_repair.search import RepairSearch, deeds_of
 from taofold_repair.source import Change, Source
 from taofold_repair.state import tell
@@ -38,7 +38,7 @@ def test_what_no_search_taught_tells_nothing() -> None:
 
 def test_a_section_of_release_0_1_has_no_weights_and_is_believed_in_full() -> None:
     old = f"{HEADING}\nReference data.\ns{'a' * 12} 2.3333"
-    assert learnt_in(old) == Learnt({"s" + "a" * 12: 2.3333}, (0.0, 0.0, 1.0))
+    assert learnt_in(old) == LearntOrder({"s" + "a" * 12: 2.3333}, (0.0, 0.0, 1.0))
 
 
 def test_the_keys_of_an_edit_go_from_what_it_does_to_which_line_it_does_it_to() -> None:
@@ -57,8 +57,10 @@ def test_the_keys_of_an_edit_go_from_what_it_does_to_which_line_it_does_it_to() 
 def test_what_is_no_rate_is_not_read() -> None:
     hostile = f"{HEADING}\nsaaaaaaaaaaaa 1e99\nrm -rf / 2.0\nsaaaaaaaaaaab -1.0\ns1 2.0\n"
     hostile += "weights 9.0000 9.0000 -1.000\nweights 1.0 1.0\n"
-    assert learnt_in(hostile) == Learnt()
-    assert learnt_in("saaaaaaaaaaaa 2.0000") == Learnt(), "without its heading it is no section"
+    assert learnt_in(hostile) == LearntOrder()
+    assert learnt_in("saaaaaaaaaaaa 2.0000") == LearntOrder(), (
+        "without its heading it is no section"
+    )
 
 
 def test_a_run_says_which_edit_ended_it(tmp_path: Path) -> None:

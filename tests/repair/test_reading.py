@@ -8,7 +8,7 @@ from taofold.core.checks import Place
 from taofold.core.values import Message
 from taofold.parsing.pytest_report import parse
 from taofold_repair.source import Source
-from taofold_repair.transcript import Deed, Transcript, collect, plain, read
+from taofold_repair.transcript import PastAction, Transcript, collect, plain, read
 
 SHORT = """\
 .F.E                                                                     [100%]
@@ -123,8 +123,8 @@ def test_a_result_in_json_is_read_like_text() -> None:
     assert plain("{not json") == "{not json"
 
 
-def deed(tool: str, text: str, status: str = "success", **parameters: object) -> Deed:
-    return Deed(tool, parameters, status, text, 1)
+def deed(tool: str, text: str, status: str = "success", **parameters: object) -> PastAction:
+    return PastAction(tool, parameters, status, text, 1)
 
 
 @pytest.mark.parametrize(

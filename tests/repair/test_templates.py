@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from taofold.core.checks import Check, Place
-from taofold.parsing.pytest_report import Report
-from taofold_repair.rank import Candidate, Learnt, ranked
+from taofold.parsing.pytest_report import PytestReport
+from taofold_repair.rank import Candidate, LearntOrder, ranked
 from taofold_repair.source import Change, Project, Source
 from taofold_repair.templates import NAMES, TEMPLATES
 
@@ -25,7 +25,7 @@ class Case:
     """Where in the module it broke; 0 = in the test."""
 
 
-def report(case: Case) -> Report:
+def report(case: Case) -> PytestReport:
     places = [Place("tests/test_shop.py", 4, "test_it")]
     if case.line:
         places.append(Place("shop.py", case.line, "" if "Syntax" in case.error else "f"))
@@ -37,13 +37,13 @@ def report(case: Case) -> Report:
         tuple(places),
         case.message,
     )
-    return Report((failure,), 3, 1, "1 failed, 3 passed", 0.1)
+    return PytestReport((failure,), 3, 1, "1 failed, 3 passed", 0.1)
 
 
 def offered(case: Case) -> list[Candidate]:
     test = f"import pytest\nfrom shop import f\ndef test_it():\n    {case.check}\n"
     project = Project([Source("shop.py", case.code), Source("tests/test_shop.py", test)])
-    return list(ranked(project, report(case), Learnt()))
+    return list(ranked(project, report(case), LearntOrder()))
 
 
 CASES = [
@@ -192,9 +192,9 @@ def test_learnt_rates_change_the_order_and_not_the_set() -> None:
     case = CASES[0]
     test = f"from shop import f\ndef test_it():\n    {case.check}\n"
     project = Project([Source("shop.py", case.code), Source("tests/test_shop.py", test)])
-    plain = list(ranked(project, report(case), Learnt()))
+    plain = list(ranked(project, report(case), LearntOrder()))
     last = plain[-1]
-    led = list(ranked(project, report(case), Learnt(dict.fromkeys(last.keys, 50.0))))
+    led = list(ranked(project, report(case), LearntOrder(dict.fromkeys(last.keys, 50.0))))
     assert sorted(c.edit.key for c in plain) == sorted(c.edit.key for c in led)
     assert led.index(next(c for c in led if c.edit == last.edit)) < len(plain) - 1
     assert led[0].keys == last.keys or led[0].score > last.score

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from taofold import Agent, ConfigError, tool
 from taofold.testing import TestModel
-from taofold.testing.examples import Example
+from taofold.testing.examples import SchemaExample
 
 
 class Colour(Enum):
@@ -86,7 +86,7 @@ TYPES: list[Any] = [
 def test_a_value_satisfies_the_schema_and_the_type(kind: Any) -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     schema = adapter.json_schema()
-    value = Example("it", schema).value()
+    value = SchemaExample("it", schema).value()
     jsonschema.validate(value, schema)
     adapter.validate_json(adapter_json(value))
 
@@ -112,7 +112,7 @@ def test_a_number_lies_between_its_bounds(low: int, span: int, step: int, left: 
     }
     if not [n for n in range(low + left, high + 1) if n % step == 0]:
         return
-    jsonschema.validate(Example("it", schema).value(), schema)
+    jsonschema.validate(SchemaExample("it", schema).value(), schema)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_number_lies_between_its_bounds(low: int, span: int, step: int, left: 
 )
 def test_what_cannot_be_made_up_is_said(schema: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told) as caught:
-        Example("the parameters of tool 'x'", schema).value()
+        SchemaExample("the parameters of tool 'x'", schema).value()
     assert "tool 'x'" in str(caught.value)
 
 

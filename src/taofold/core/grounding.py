@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
 from taofold.core import events as e
-from taofold.core.trace import Turn
+from taofold.core.trace import TracedTurn
 from taofold.core.values import Step, Thought, Value
 
 _LONGEST: Final = 200
@@ -168,7 +168,9 @@ def ground(steps: Sequence[Step], *, goal: str, instructions: str = "") -> tuple
     return tuple(judged)
 
 
-def ground_turns(all_turns: Sequence[Turn], records: Iterable[e.Record]) -> tuple[Grounding, ...]:
+def ground_turns(
+    all_turns: Sequence[TracedTurn], records: Iterable[e.Record]
+) -> tuple[Grounding, ...]:
     """Judge the complete turns of a log in the order in which things really happened.
 
     Parallel branches see only what was observed before they thought; everything the model

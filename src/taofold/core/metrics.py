@@ -9,7 +9,7 @@ import msgspec
 from taofold.core import events as e
 from taofold.core.grounding import ground_turns
 from taofold.core.state import fold, live
-from taofold.core.trace import Turn, turns
+from taofold.core.trace import TracedTurn, turns
 from taofold.core.values import Usage, Value
 
 
@@ -94,7 +94,7 @@ def _percent(part: int, whole: int) -> float | None:
     return round(100 * part / whole, 1) if whole else None
 
 
-def _ratio(all_turns: Sequence[Turn], batches: int) -> float | None:
+def _ratio(all_turns: Sequence[TracedTurn], batches: int) -> float | None:
     """Thoughts per batch: 1 unless an action came without a thought, or the reverse."""
     thoughts = sum(
         bool(turn.thought.content.strip()) for turn in all_turns if turn.complete or not turn.calls
@@ -102,7 +102,7 @@ def _ratio(all_turns: Sequence[Turn], batches: int) -> float | None:
     return round(thoughts / batches, 3) if batches else None
 
 
-def _tool_ms(done: Sequence[Turn]) -> float:
+def _tool_ms(done: Sequence[TracedTurn]) -> float:
     spent = sum(
         call.observation.duration_ms
         for turn in done

@@ -12,7 +12,7 @@ import msgspec
 from taofold.core import events as e
 from taofold.core.grounding import ground_turns
 from taofold.core.state import live
-from taofold.core.trace import Call, Turn, branch, opening, turns
+from taofold.core.trace import TracedCall, TracedTurn, branch, opening, turns
 from taofold.core.values import THOUGHT_TYPES, Action, ThoughtType, Value
 
 NO_THOUGHT: Final = "R1"
@@ -173,7 +173,7 @@ def derived(
     )
 
 
-def _alone(turn: Turn, effects: Mapping[str, str], research: bool) -> Iterator[Violation]:
+def _alone(turn: TracedTurn, effects: Mapping[str, str], research: bool) -> Iterator[Violation]:
     """What a turn breaks by itself."""
     steps = (turn.number,)
     thought = turn.thought
@@ -189,7 +189,7 @@ def _alone(turn: Turn, effects: Mapping[str, str], research: bool) -> Iterator[V
             yield Violation(RESEARCH, detail, steps)
 
 
-def _unexplained(all_turns: Sequence[Turn]) -> Iterator[Violation]:
+def _unexplained(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
     """Calls without a rationale. A native tool call has no place for one."""
     for turn in all_turns:
         for call in turn.calls:
@@ -202,9 +202,9 @@ def _changes(tool: str, recorded: str, effects: Mapping[str, str]) -> bool:
     return (recorded or effects.get(tool, "read")) != "read"
 
 
-def _between(all_turns: Sequence[Turn]) -> Iterator[Violation]:
+def _between(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
     """What a turn breaks by what came before it in its branch."""
-    previous: dict[str, Turn] = {}
+    previous: dict[str, TracedTurn] = {}
     for turn in all_turns:
         branch_key = branch(turn.key)
         before = previous.get(branch_key)
@@ -223,7 +223,7 @@ def _between(all_turns: Sequence[Turn]) -> Iterator[Violation]:
             yield Violation(NO_ACTION, "a thought without an action", (turn.number,))
 
 
-def _repeats(before: Turn, turn: Turn) -> Iterator[Violation]:
+def _repeats(before: TracedTurn, turn: TracedTurn) -> Iterator[Violation]:
     failed = {fingerprint(call.action): timeout(call.action) for call in before.failed}
     if not failed:
         return
@@ -236,7 +236,7 @@ def _repeats(before: Turn, turn: Turn) -> Iterator[Violation]:
             yield Violation(REPEATED, detail, (before.number, turn.number))
 
 
-def _interrupted(all_turns: Sequence[Turn]) -> Iterator[Violation]:
+def _interrupted(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
     for turn in all_turns:
         if turn.calls and not turn.complete:
             missing = sum(call.observation is None for call in turn.calls)
@@ -270,7 +270,7 @@ def check(records: Iterable[e.Record]) -> tuple[Item, ...]:
     return tuple([_item(name, faults(all_turns, broken)) for name, faults in _POINTS.items()])
 
 
-def _coerced(all_turns: Sequence[Turn], recorded: _Broken) -> list[Violation]:
+def _coerced(all_turns: Sequence[TracedTurn], recorded: _Broken) -> list[Violation]:
     """Faults that are mended in the turn itself, so that only the record tells of them."""
     mended = {turn.number for turn in all_turns if turn.thought.synthesized}
     return [
@@ -302,21 +302,21 @@ _AFTER: Final = frozenset({EXCEPTION, REPEATED})
 """Rules whose violations name the failed step first and the offender last."""
 
 
-def _complete(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
+def _complete(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
     faults = {turn.number: _missing(turn) for turn in all_turns if not turn.complete}
     faults.update({t.number: "no thought" for t in all_turns if not t.thought.content.strip()})
     return faults
 
 
-def _missing(turn: Turn) -> str:
+def _missing(turn: TracedTurn) -> str:
     return "an observation is missing" if turn.calls else "no action"
 
 
-def _typed(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
+def _typed(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
     return _broke(broken, UNTYPED, RESEARCH) if all_turns else {}
 
 
-def _acted(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
+def _acted(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
     faults = _broke(broken, RATIONALE)
     for turn in all_turns:
         for call in turn.calls:
@@ -327,7 +327,7 @@ def _acted(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
     return faults
 
 
-def _observed(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
+def _observed(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
     faults = _broke(broken, STATUS)
     for turn in all_turns:
         if any(_silent(call) for call in turn.calls):
@@ -335,16 +335,16 @@ def _observed(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
     return faults
 
 
-def _silent(call: Call) -> bool:
+def _silent(call: TracedCall) -> bool:
     observation = call.observation
     return observation is not None and observation.result in (None, "") and not observation.blob
 
 
-def _referring(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
+def _referring(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
     return _broke(broken, UNGROUNDED)
 
 
-def _measured(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
+def _measured(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
     """Can the metrics be taken? There is a step, and time runs forward within each."""
     if not any(turn.complete for turn in all_turns):
         return {0: "there is no complete step to measure"}
@@ -355,18 +355,18 @@ def _measured(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
     }
 
 
-def _backwards(proposed: int, call: Call) -> bool:
+def _backwards(proposed: int, call: TracedCall) -> bool:
     times = [at for at in (proposed, call.started_at, call.observed_at) if at]
     return times != sorted(times) or (
         call.observation is not None and call.observation.duration_ms < 0
     )
 
 
-def _handled(all_turns: Sequence[Turn], broken: _Broken) -> _Faults:
+def _handled(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
     return _broke(broken, EXCEPTION, REPEATED)
 
 
-_POINTS: Final[dict[str, Callable[[Sequence[Turn], _Broken], _Faults]]] = {
+_POINTS: Final[dict[str, Callable[[Sequence[TracedTurn], _Broken], _Faults]]] = {
     "complete_triplets": _complete,
     "typed_thoughts": _typed,
     "actions_with_tool_and_parameters": _acted,

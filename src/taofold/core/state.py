@@ -63,7 +63,7 @@ _Called: TypeAlias = e.Decided | e.Started | e.Observed
 ENDED: frozenset[str] = frozenset({"finished", "limited", "failed", "cancelled"})
 
 
-class Slot(Value, frozen=True):
+class ActionSlot(Value, frozen=True):
     """Where one action of an open step stands."""
 
     action: Action
@@ -79,7 +79,7 @@ class OpenStep(Value, frozen=True):
     """A step whose last observation is not in yet."""
 
     thought: Thought
-    slots: tuple[Slot, ...]
+    slots: tuple[ActionSlot, ...]
 
 
 class RunState(Value, frozen=True):
@@ -128,7 +128,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
         case e.Replied():
             return _replied(state, event, at, active)
         case e.Proposed():
-            opened = OpenStep(event.thought, tuple(map(Slot, event.actions)))
+            opened = OpenStep(event.thought, tuple(map(ActionSlot, event.actions)))
             return replace(state, open={**state.open, event.key: opened}, at=at, active_ms=active)
         case e.Decided():
             slot = _slot(state, event)
@@ -266,12 +266,12 @@ def _spent(state: RunState, event: e.Observed) -> RunState:
     )
 
 
-def _slot(state: RunState, event: _Called) -> Slot:
+def _slot(state: RunState, event: _Called) -> ActionSlot:
     """Where the event's action stands. Raises KeyError if its step is not open."""
     return state.open[event.key].slots[event.index]
 
 
-def _slots(state: RunState, event: _Called, slot: Slot) -> dict[str, OpenStep]:
+def _slots(state: RunState, event: _Called, slot: ActionSlot) -> dict[str, OpenStep]:
     """The open steps with `slot` for the event's action."""
     opened = state.open[event.key]
     slots = list(opened.slots)

@@ -19,7 +19,7 @@ from taofold.core.text import iso
 from taofold.core.values import JSON, RESERVED, Action, Observation, Step, Thought, Usage, Value
 
 
-class Call(Value, frozen=True):
+class TracedCall(Value, frozen=True):
     """One action and what became of it. Times are milliseconds since the epoch, 0 = never."""
 
     action: Action
@@ -38,7 +38,7 @@ class Call(Value, frozen=True):
         return own or self.action.tool in RESERVED
 
 
-class Turn(Value, frozen=True):
+class TracedTurn(Value, frozen=True):
     """A thought and its batch. `number` is the step's where the turn is complete."""
 
     number: int
@@ -46,7 +46,7 @@ class Turn(Value, frozen=True):
     seq: int
     at: int
     thought: Thought
-    calls: tuple[Call, ...]
+    calls: tuple[TracedCall, ...]
 
     @property
     def complete(self) -> bool:
@@ -54,7 +54,7 @@ class Turn(Value, frozen=True):
         return bool(self.calls) and all(call.observation is not None for call in self.calls)
 
     @property
-    def failed(self) -> tuple[Call, ...]:
+    def failed(self) -> tuple[TracedCall, ...]:
         """The calls that failed or ran out of time."""
         return tuple(
             [
@@ -96,10 +96,10 @@ class _Open:
         # running.
         return self.seq if abandoned else _NEVER
 
-    def close(self, number: int) -> Turn:
+    def close(self, number: int) -> TracedTurn:
         calls = tuple([call.close() for call in self.calls])
         event = self.event
-        return Turn(number, event.key, self.seq, self.at, event.thought, calls)
+        return TracedTurn(number, event.key, self.seq, self.at, event.thought, calls)
 
 
 class _Pending:
@@ -121,8 +121,8 @@ class _Pending:
         self.started = False
         self.effect = ""
 
-    def close(self) -> Call:
-        return Call(
+    def close(self) -> TracedCall:
+        return TracedCall(
             self.action,
             self.observation,
             self.started_at,
@@ -138,7 +138,7 @@ def branch(key: str) -> str:
     return key.rpartition(".")[0]
 
 
-def turns(records: Iterable[e.Record]) -> tuple[Turn, ...]:
+def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
     """The turns that still count, numbered from 1.
 
     Complete turns come in the order in which they closed and so bear the numbers of
@@ -258,7 +258,7 @@ def _run(live_records: Sequence[e.Record], root: str) -> TraceSpan:
 
 
 def _replies(
-    live_records: Sequence[e.Record], all_turns: Sequence[Turn], root: str
+    live_records: Sequence[e.Record], all_turns: Sequence[TracedTurn], root: str
 ) -> list[TraceSpan]:
     """Model calls. A reply belongs to the next step of its branch."""
     numbers = {turn.seq: turn.number for turn in all_turns}
@@ -290,7 +290,7 @@ def _replies(
     return spans
 
 
-def _turn(turn: Turn, last: e.Record, root: str) -> list[TraceSpan]:
+def _turn(turn: TracedTurn, last: e.Record, root: str) -> list[TraceSpan]:
     """A step and the calls in it."""
     own = f"{last.run}:{turn.seq}"
     ends = [call.observed_at or last.at for call in turn.calls]
@@ -312,7 +312,7 @@ def _turn(turn: Turn, last: e.Record, root: str) -> list[TraceSpan]:
     return [step, *calls]
 
 
-def _call(call: Call, own: str, turn: Turn, until: int) -> TraceSpan:
+def _call(call: TracedCall, own: str, turn: TracedTurn, until: int) -> TraceSpan:
     observation = call.observation
     return _entry(
         own,

@@ -15,7 +15,7 @@ import msgspec
 
 from taofold.core.checks import Check
 from taofold.core.values import Value
-from taofold.learning.extraction.diffs import Deed, deeds, deeds_in
+from taofold.learning.extraction.diffs import EditKind, deeds, deeds_in
 from taofold.learning.extraction.generalisation import error_type_of
 from taofold.learning.extraction.history import LoopHistory, RepairAttempt
 from taofold.learning.loops import LoopNote, LoopStats
@@ -173,7 +173,7 @@ def _less(total: Sum, part: Sum) -> Sum:
     return type(total)(*[max(a - b, 0) for a, b in pairs])
 
 
-_NONE: Final[frozenset[Deed]] = frozenset()
+_NONE: Final[frozenset[EditKind]] = frozenset()
 
 
 class Application(Value, frozen=True):
@@ -198,7 +198,7 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
     return tuple(uses.values())
 
 
-def _deeds(pattern: Pattern) -> frozenset[Deed]:
+def _deeds(pattern: Pattern) -> frozenset[EditKind]:
     match pattern.body:
         case ErrorFix(fix=fix):
             return deeds_in(fix.diff)

@@ -28,7 +28,7 @@ _SECTION_END: Final = re.compile(r"^={3,} ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PytestReport:
     """A test run as far as its output shows it."""
 
     failures: tuple[Check, ...]
@@ -54,7 +54,7 @@ class Report:
         return any(failure.collecting for failure in self.failures)
 
 
-def parse(text: str) -> Report | None:
+def parse(text: str) -> PytestReport | None:
     """The report in `text`, or None if no test run left its traces there."""
     tails = list(_TAIL.finditer(text))
     counts: dict[str, int] = {}
@@ -64,7 +64,7 @@ def parse(text: str) -> Report | None:
     failures = _failures(text)
     if not counts and not failures:
         return None
-    return Report(
+    return PytestReport(
         failures,
         counts.get("passed", 0),
         counts.get("failed", 0) + counts.get("error", 0),

@@ -11,7 +11,7 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.state import live
-from taofold.core.trace import Call, TraceSpan, Turn, opening, trace, turns
+from taofold.core.trace import TracedCall, TracedTurn, TraceSpan, opening, trace, turns
 from taofold.core.values import RESERVED
 
 _VERSIONS: Final = ("draft", "revise")
@@ -65,7 +65,7 @@ def trace_ndjson(records: Iterable[e.Record]) -> str:
     return "".join([encode(entry).decode() + "\n" for entry in trace_entries(records)])
 
 
-def react_steps(told: Sequence[Turn]) -> list[dict[str, Any]]:
+def react_steps(told: Sequence[TracedTurn]) -> list[dict[str, Any]]:
     """The tool calls in the seed's form; a batch is several entries with one number."""
     return [
         {
@@ -81,7 +81,7 @@ def react_steps(told: Sequence[Turn]) -> list[dict[str, Any]]:
     ]
 
 
-def _own(told: Sequence[Turn], *names: str) -> list[tuple[Turn, Call]]:
+def _own(told: Sequence[TracedTurn], *names: str) -> list[tuple[TracedTurn, TracedCall]]:
     """The strategy's own named steps, in order, with their only call."""
     return [
         (turn, turn.calls[0])
@@ -91,7 +91,7 @@ def _own(told: Sequence[Turn], *names: str) -> list[tuple[Turn, Call]]:
     ]
 
 
-def _thinking(told: Sequence[Turn]) -> str:
+def _thinking(told: Sequence[TracedTurn]) -> str:
     """The thinking behind the answer: of the newest step that gave one and said why."""
     for turn, _ in reversed(_own(told, *_ANSWERS)):
         if not turn.thought.synthesized:
@@ -99,15 +99,15 @@ def _thinking(told: Sequence[Turn]) -> str:
     return ""
 
 
-def _result(call: Call) -> Any:
+def _result(call: TracedCall) -> Any:
     return None if call.observation is None else call.observation.result
 
 
-def _ok(call: Call) -> bool:
+def _ok(call: TracedCall) -> bool:
     return call.observation is not None and call.observation.status == "success"
 
 
-def _corrected(told: Sequence[Turn]) -> dict[str, Any]:
+def _corrected(told: Sequence[TracedTurn]) -> dict[str, Any]:
     """The versions with their critiques. A critic or a reviser that failed has an entry too."""
     history: list[dict[str, Any]] = []
     versions: dict[int, dict[str, Any]] = {}
@@ -138,7 +138,7 @@ def _stopped(kept: Iterable[e.Record]) -> dict[str, Any]:
     return {}
 
 
-def _decomposed(told: Sequence[Turn]) -> dict[str, Any]:
+def _decomposed(told: Sequence[TracedTurn]) -> dict[str, Any]:
     """The parts of the whole problem with their answers, and how deep it went."""
     splits = {
         call.action.parameters.get("path", ""): call
@@ -153,7 +153,9 @@ def _decomposed(told: Sequence[Turn]) -> dict[str, Any]:
     return {"sub_problems": parts, "sub_answers": answers, "depth_used": depth}
 
 
-def _sub_answer(part: dict[str, Any], solved: tuple[Turn, Call] | None) -> dict[str, Any]:
+def _sub_answer(
+    part: dict[str, Any], solved: tuple[TracedTurn, TracedCall] | None
+) -> dict[str, Any]:
     entry: dict[str, Any] = {"id": part["id"], "description": part["description"]}
     if solved is None:
         return entry | {"answer": None, "error": "not solved"}
@@ -164,7 +166,7 @@ def _sub_answer(part: dict[str, Any], solved: tuple[Turn, Call] | None) -> dict[
     return entry | {"answer": _result(call), "reasoning": thinking}
 
 
-def _planned(told: Sequence[Turn]) -> dict[str, Any]:
+def _planned(told: Sequence[TracedTurn]) -> dict[str, Any]:
     """The plans, the results of their tasks, and what the evaluator said."""
     plans = [_result(call)["tasks"] for _, call in _own(told, "plan")]
     results = {
@@ -182,7 +184,7 @@ def _planned(told: Sequence[Turn]) -> dict[str, Any]:
 
 
 _PROJECTIONS: Final[
-    tuple[tuple[str, frozenset[str], Callable[[Sequence[Turn]], dict[str, Any]]], ...]
+    tuple[tuple[str, frozenset[str], Callable[[Sequence[TracedTurn]], dict[str, Any]]], ...]
 ] = (
     ("self_correct", frozenset({"critique", *_VERSIONS}), _corrected),
     ("decompose", frozenset({"decompose", "synthesize"}), _decomposed),

@@ -24,10 +24,10 @@ _FORMATS: Final[Mapping[str, str]] = {
 }
 
 
-class Example:
+class SchemaExample:
     """Makes values for one schema, which is also where its `$ref`s lead.
 
-    Example("parameters of 'price'", {"type": "integer", "minimum": 3}).value() == 3
+    SchemaExample("parameters of 'price'", {"type": "integer", "minimum": 3}).value() == 3
     """
 
     def __init__(self, subject: str, schema: Mapping[str, Any]) -> None:

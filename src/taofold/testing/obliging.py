@@ -9,7 +9,7 @@ from taofold.core.content import ToolCall
 from taofold.core.errors import ConfigError
 from taofold.core.values import Profile, Reply
 from taofold.runtime.model import OnText, Request, ToolSpec
-from taofold.testing.examples import Example
+from taofold.testing.examples import SchemaExample
 from taofold.testing.models import Asked
 
 _PROFILE: Final = Profile(window=1_000_000, window_known=True, native_tools=True, json_schema=True)
@@ -85,14 +85,14 @@ class TestModel:
         return [self._finished(finish, len(called))] if finish else []
 
     def _called(self, tool: ToolSpec, number: int) -> ToolCall:
-        parameters = Example(f"the parameters of tool {tool.name!r}", tool.parameters)
+        parameters = SchemaExample(f"the parameters of tool {tool.name!r}", tool.parameters)
         given = self._arguments.get(tool.name)
         return _call(tool.name, parameters.value() if given is None else given, number)
 
     def _finished(self, finish: ToolSpec, number: int) -> ToolCall:
         if self._answer is not None:
             return _call(_FINISH, {"answer": self._answer}, number)
-        return _call(_FINISH, Example("the answer", finish.parameters).value(), number)
+        return _call(_FINISH, SchemaExample("the answer", finish.parameters).value(), number)
 
     def _text(self, request: Request, called: list[str]) -> str:
         text = f"called {', '.join(called)}" if called else "done"
@@ -100,9 +100,9 @@ class TestModel:
             answer = text if self._answer is None else self._answer
             return answer if isinstance(answer, str) else _json(answer)
         if not _wraps(request.schema):
-            example = Example("the answer", request.schema)
+            example = SchemaExample("the answer", request.schema)
             return _json(example.value() if self._answer is None else self._answer)
-        step = Example("the answer", request.schema).value()
+        step = SchemaExample("the answer", request.schema).value()
         parameters = step["action"]["parameters"]
         if self._answer is not None:
             parameters["answer"] = self._answer

@@ -7,7 +7,7 @@ from tests.files.flow.kit import FunctionModel, echo, made, with_model
 
 from taofold.core.effects import Strategy, note
 from taofold.core.errors import ConfigError
-from taofold.files.actions import Call, Done, Keys, Kind, build_actions_registry
+from taofold.files.actions import ActionCall, Done, Keys, Kind, build_actions_registry
 from taofold.files.actions.registry import alias, canonical
 
 
@@ -16,7 +16,7 @@ class Shout(Keys):
     loud: bool = False
 
 
-def shout(call: Call[Shout]) -> Strategy[Done]:
+def shout(call: ActionCall[Shout]) -> Strategy[Done]:
     yield from note("shouted", text=call.keys.text)
     return Done(call.keys.text.upper(), state={"shouted": call.keys.loud})
 

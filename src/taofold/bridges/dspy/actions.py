@@ -18,7 +18,7 @@ from taofold.bridges.dspy.strategies import STEPS, Compiled, Through, answer_typ
 from taofold.core.effects import Strategy, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH
-from taofold.files.actions.kind import Asking, Call, Done, Keys, Kind, Text
+from taofold.files.actions.kind import ActionCall, Asking, Done, Keys, Kind, Text
 from taofold.files.actions.reason import Count
 from taofold.files.actions.strategy import Ended, Unusable, offered, roles, think
 from taofold.reasoning import Output, react
@@ -107,7 +107,7 @@ FALLBACK: Final = "native_fallback"
 SETTINGS: Final = "dspy"
 
 
-def _cot(call: Call[DspyCotKeys]) -> Strategy[Done]:
+def _cot(call: ActionCall[DspyCotKeys]) -> Strategy[Done]:
     keys = call.keys
     program, own = _program(call, keys), _signature(keys)
     module: Module = program.module if program else keys.module_type
@@ -131,7 +131,7 @@ def _cot(call: Call[DspyCotKeys]) -> Strategy[Done]:
     return ended.done(value, **_trace(ended), reasoning_thinking=thinking)
 
 
-def _react(call: Call[DspyReactKeys]) -> Strategy[Done]:
+def _react(call: ActionCall[DspyReactKeys]) -> Strategy[Done]:
     keys = call.keys
     program, own = _program(call, keys), _signature(keys)
     if program is not None and program.module != "react":
@@ -166,7 +166,7 @@ def _react(call: Call[DspyReactKeys]) -> Strategy[Done]:
 
 
 def _think(
-    call: Call[Any],
+    call: ActionCall[Any],
     inner: Inner,
     name: str,
     keys: Common,
@@ -181,7 +181,7 @@ def _think(
     )  # fmt: skip
 
 
-def _told(ended: Ended, ran: str, program: Program | None, call: Call[Any]) -> dict[str, Any]:
+def _told(ended: Ended, ran: str, program: Program | None, call: ActionCall[Any]) -> dict[str, Any]:
     return {
         "dspy_module": ran,
         "version": program.version if program else "",
@@ -206,13 +206,13 @@ def _signature(keys: Any) -> Signature:
         raise Unusable(str(error)) from None
 
 
-def _kept(call: Call[Any]) -> Mapping[str, Any]:
+def _kept(call: ActionCall[Any]) -> Mapping[str, Any]:
     """The compiled programs in the flow's state, as they were exported."""
     programs: Any = call.task.data.get(COMPILED)
     return cast("Mapping[str, Any]", programs) if isinstance(programs, Mapping) else {}
 
 
-def _program(call: Call[Any], keys: Common) -> Program | None:
+def _program(call: ActionCall[Any], keys: Common) -> Program | None:
     source = keys.program
     if keys.compiled_key:
         if source is not None:
@@ -226,7 +226,7 @@ def _program(call: Call[Any], keys: Common) -> Program | None:
         raise Unusable(str(error)) from None
 
 
-def _found(call: Call[Any], key: str) -> Any:
+def _found(call: ActionCall[Any], key: str) -> Any:
     stored = _kept(call)
     if key not in stored:
         there = ", ".join(stored) or "none"
@@ -248,7 +248,7 @@ def _whole(inputs: Mapping[str, Any]) -> str:
     return "\n".join([f"{name}: {value}" for name, value in inputs.items()])
 
 
-def _compile(name: str, better: bool, call: Call[CompileKeys]) -> Strategy[Done]:
+def _compile(name: str, better: bool, call: ActionCall[CompileKeys]) -> Strategy[Done]:
     keys = call.keys
     key = keys.compiled_key or call.node
     try:
@@ -288,12 +288,12 @@ def _compile(name: str, better: bool, call: Call[CompileKeys]) -> Strategy[Done]
     return Done(value, state={COMPILED: stored, **_trace(ended)})
 
 
-def _export(call: Call[ExportKeys]) -> Strategy[Done]:
+def _export(call: ActionCall[ExportKeys]) -> Strategy[Done]:
     yield from ()
     return Done(_found(call, call.keys.compiled_key))
 
 
-def _import(call: Call[ImportKeys]) -> Strategy[Done]:
+def _import(call: ActionCall[ImportKeys]) -> Strategy[Done]:
     try:
         program = imported(call.keys.program)
     except ConfigError as error:
@@ -304,7 +304,7 @@ def _import(call: Call[ImportKeys]) -> Strategy[Done]:
     return Done(value, state={COMPILED: {**_kept(call), key: exported}})
 
 
-def _list(call: Call[ListKeys]) -> Strategy[Done]:
+def _list(call: ActionCall[ListKeys]) -> Strategy[Done]:
     yield from ()
     return Done([_row(key, imported(raw)) for key, raw in _kept(call).items()])
 

@@ -20,7 +20,8 @@ from taofold.compat.tagent.decisions import (
     query_llm,
 )
 from taofold.compat.tagent.front import OverIterations, run_agent
-from taofold.compat.tagent.store import AgentState, Store
+from taofold.compat.tagent.store import AgentState
+from taofold.compat.tagent.store import TagentStore as Store
 from taofold.core.content import format_conversation_as_chat
 from taofold.core.rules import detect_action_loop
 from taofold.tools.discovery import register_custom_action

@@ -17,10 +17,10 @@ class AgentState(BaseModel):
     data: dict[str, Any] = {}
 
 
-class Store:
+class TagentStore:
     """State that changes only through `dispatch` and remembers how it came about.
 
-    >>> store = Store({"count": 1})
+    >>> store = TagentStore({"count": 1})
     >>> store.dispatch(lambda state: ("count", state["count"] + 1))
     >>> store.state.data["count"], store.travel(-1).data["count"]
     (2, 1)

@@ -62,7 +62,7 @@ Text = Annotated[str, BeforeValidator(_text)]
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[K]):
+class ActionCall(Generic[K]):
     """One use of an action, its keys rendered and checked."""
 
     node: str
@@ -104,7 +104,7 @@ class Kind:
     name: str
     description: str
     keys: type[BaseModel]
-    run: Callable[[Call[Any]], Strategy[Done]]
+    run: Callable[[ActionCall[Any]], Strategy[Done]]
     deferred: frozenset[str] = frozenset()
     """Keys that are templates of the action's own, rendered inside it."""
     models: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from taofold.core.effects import Strategy
 from taofold.core.values import FINISH
-from taofold.files.actions.kind import Asking, Call, Done, Kind, Text
+from taofold.files.actions.kind import ActionCall, Asking, Done, Kind, Text
 from taofold.files.actions.strategy import offered, output_of, roles, think
 from taofold.reasoning import Direct, react
 
@@ -27,7 +27,7 @@ class ToolsKeys(CallKeys):
     max_tool_rounds: Annotated[int, Field(ge=0)] = 10
 
 
-def _call(call: Call[CallKeys]) -> Strategy[Done]:
+def _call(call: ActionCall[CallKeys]) -> Strategy[Done]:
     keys = call.keys
     ended = yield from think(
         Direct(), call, "llm.call", keys.prompt, models=roles(call, executor="model"),
@@ -37,7 +37,7 @@ def _call(call: Call[CallKeys]) -> Strategy[Done]:
     return Done(ended.output, ended.error, ended.stop)
 
 
-def _tools(call: Call[ToolsKeys]) -> Strategy[Done]:
+def _tools(call: ActionCall[ToolsKeys]) -> Strategy[Done]:
     keys = call.keys
     ended = yield from think(
         react, call, "llm.tools", keys.prompt, models=roles(call, executor="model"),

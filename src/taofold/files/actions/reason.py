@@ -6,7 +6,7 @@ from pydantic import Field
 
 from taofold.core.effects import Strategy
 from taofold.core.values import FINISH
-from taofold.files.actions.kind import Asking, Call, Done, Keys, Kind, Text
+from taofold.files.actions.kind import ActionCall, Asking, Done, Keys, Kind, Text
 from taofold.files.actions.strategy import Ended, offered, output_of, roles, think
 from taofold.reasoning import Cot, Decompose, Inner, Plan, SelfCorrect, react
 
@@ -91,7 +91,7 @@ class PlanKeys(Asking):
 _THINKING: Final = {"executor": "model"}
 
 
-def _cot(call: Call[CotKeys]) -> Strategy[Done]:
+def _cot(call: ActionCall[CotKeys]) -> Strategy[Done]:
     keys = call.keys
     examples = [example.model_dump() for example in keys.few_shot_examples]
     inner = Cot(format=keys.thinking_format, examples=examples)
@@ -113,7 +113,7 @@ def _cot(call: Call[CotKeys]) -> Strategy[Done]:
     return ended.done(value, **_traced(ended), reasoning_thinking=thinking)
 
 
-def _react(call: Call[ReactKeys]) -> Strategy[Done]:
+def _react(call: ActionCall[ReactKeys]) -> Strategy[Done]:
     keys = call.keys
     ended = yield from think(
         react, call, "reason.react", keys.goal, models=roles(call, **_THINKING),
@@ -123,7 +123,7 @@ def _react(call: Call[ReactKeys]) -> Strategy[Done]:
     return _stepped(call, ended)
 
 
-def _plan(call: Call[PlanKeys]) -> Strategy[Done]:
+def _plan(call: ActionCall[PlanKeys]) -> Strategy[Done]:
     keys = call.keys
     named = roles(call, executor="model", planner="planner_model", evaluator="evaluator_model")
     ended = yield from think(
@@ -134,7 +134,7 @@ def _plan(call: Call[PlanKeys]) -> Strategy[Done]:
     return _stepped(call, ended)
 
 
-def _stepped(call: Call[Any], ended: Ended) -> Done:
+def _stepped(call: ActionCall[Any], ended: Ended) -> Done:
     last = f"reason.{'plan' if isinstance(call.keys, PlanKeys) else 'react'}"
     steps = [step for step in ended.trace.steps if step["action"] not in (last, FINISH)]
     value = {
@@ -149,7 +149,7 @@ def _stepped(call: Call[Any], ended: Ended) -> Done:
     return ended.done(value, **_traced(ended), react_steps=steps)
 
 
-def _self_correct(call: Call[SelfCorrectKeys]) -> Strategy[Done]:
+def _self_correct(call: ActionCall[SelfCorrectKeys]) -> Strategy[Done]:
     keys = call.keys
     critic: Any = ""
     if "critic_prompt" in call.deferred:
@@ -197,7 +197,7 @@ def versions(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return history
 
 
-def _decompose(call: Call[DecomposeKeys]) -> Strategy[Done]:
+def _decompose(call: ActionCall[DecomposeKeys]) -> Strategy[Done]:
     keys = call.keys
     synthesis: Any = ""
     if "synthesis_prompt" in call.deferred:

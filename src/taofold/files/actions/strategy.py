@@ -24,7 +24,7 @@ from taofold.core.effects import (
     Strategy,
 )
 from taofold.core.values import RESERVED, Action, ModelSettings, Observation, Reply
-from taofold.files.actions.kind import Call, Done
+from taofold.files.actions.kind import ActionCall, Done
 from taofold.files.actions.types import NoType, type_of
 from taofold.reasoning import Offer, Output, Task
 from taofold.reasoning.nested import Inner, alone
@@ -249,14 +249,14 @@ def plain(name: str) -> str:
     return name.removeprefix("tool.")
 
 
-def roles(call: Call[Any], **keys: str) -> dict[str, str]:
+def roles(call: ActionCall[Any], **keys: str) -> dict[str, str]:
     """From roles to the run's models, by the keys that name them."""
     return {role: call.models[key] for role, key in keys.items() if key in call.models}
 
 
 def think(
     inner: Inner,
-    call: Call[Any],
+    call: ActionCall[Any],
     name: str,
     goal: str,
     *,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from taofold.core.effects import Act, Strategy
 from taofold.core.values import Action, Observation, Thought
-from taofold.files.actions.kind import Call, Done, Kind, Open
+from taofold.files.actions.kind import ActionCall, Done, Kind, Open
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools.tool import make
 
@@ -112,7 +112,7 @@ def done(observation: Observation) -> Done:
     return Done(result, error=text or observation.status)
 
 
-def _run(tool: str, call: Call[Any]) -> Strategy[Done]:
+def _run(tool: str, call: ActionCall[Any]) -> Strategy[Done]:
     parameters: dict[str, Any] = dict(call.keys.model_extra or {})
     if call.seconds is not None:
         parameters.setdefault("timeout_s", call.seconds)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
 from taofold.core.effects import Strategy
 from taofold.core.value import is_array, is_object
-from taofold.files.actions import Actions, Call, Done, Keys, Kind, build_actions_registry
+from taofold.files.actions import ActionCall, Actions, Done, Keys, Kind, build_actions_registry
 from taofold.files.actions.kind import Open, Text
 from taofold.files.actions.tools import done, perform
 from taofold.files.actions.types import NoType, record
@@ -204,7 +204,7 @@ class _Goal(Keys):
     goal: Text
 
 
-def _ask_agent(name: str, call: Call[_Goal]) -> Strategy[Done]:
+def _ask_agent(name: str, call: ActionCall[_Goal]) -> Strategy[Done]:
     observation = yield from perform(call.node, name, {"goal": call.keys.goal}, call.thought)
     return done(observation)
 

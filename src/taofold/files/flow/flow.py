@@ -102,7 +102,7 @@ class DspySettings(Strict):
     adapter: Annotated[str, Field(pattern="^(taofold|json|chat)$")] = "taofold"
 
 
-class Settings(Strict):
+class FlowSettings(Strict):
     """Defaults of all nodes."""
 
     model: str = ""
@@ -128,7 +128,7 @@ class FlowKeys(AgentKeys):
     """The keys of a file with nodes. Of an agent's keys they have all but `strategy`."""
 
     nodes: Annotated[list[Any], Field(min_length=1, max_length=MOST)]
-    settings: Settings = Settings()
+    settings: FlowSettings = FlowSettings()
     variables: dict[str, Any] = {}
     imports: list[Import] = []
     agents: dict[Name, str] = {}

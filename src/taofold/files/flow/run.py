@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from taofold.core.effects import Answer, Begin, Fork, Halt, Note, Outlook, Strategy
 from taofold.core.values import Message, Thought
-from taofold.files.actions import Call, Done
+from taofold.files.actions import ActionCall, Done
 from taofold.files.actions.strategy import Unusable
 from taofold.files.actions.tools import APPROVE, WAIT, perform
 from taofold.files.expressions.condition import Unclear
@@ -410,7 +410,7 @@ def _act(node: Node, scope: Scope) -> Strategy[Done]:
 
     history = (*scope.task.history, *scope.heard)
     task = replace(scope.task, history=history, data=scope.state)
-    call: Call[Any] = Call(
+    call: ActionCall[Any] = ActionCall(
         node.name,
         keys,
         task,
@@ -441,7 +441,7 @@ def _loop(node: Node, scope: Scope) -> Strategy[Done]:
     return Done({"iterations": turns, "exhausted": False})
 
 
-def nested(flow: Flow, call: Call[Any]) -> Strategy[Done]:
+def nested(flow: Flow, call: ActionCall[Any]) -> Strategy[Done]:
     """A flow inside another: `with` is its state, its result the value."""
     state = dict(call.keys.model_extra or {})
     task = replace(call.task, goal=str(state.pop("goal", call.task.goal)), data=state)

@@ -35,7 +35,7 @@ Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 """The tokens that an edit takes out and puts in, names abstracted."""
 
 
-class Deed(NamedTuple):
+class EditKind(NamedTuple):
     """What a hunk does, and to which lines (their tokens, names left out)."""
 
     shape: Shape
@@ -159,14 +159,14 @@ def opcodes(left: Sequence[str], right: Sequence[str]) -> Sequence[tuple[str, in
     return SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
 
 
-def deeds(change: FileChange) -> frozenset[Deed]:
+def deeds(change: FileChange) -> frozenset[EditKind]:
     """What each hunk does; one that exchanges several names for others says nothing."""
     return _deeds((h.removed, h.added) for h in hunks(change))
 
 
-def _deeds(parts: Iterable[tuple[Sequence[str], Sequence[str]]]) -> frozenset[Deed]:
+def _deeds(parts: Iterable[tuple[Sequence[str], Sequence[str]]]) -> frozenset[EditKind]:
     deeds = {
-        Deed(shape("\n".join(out), "\n".join(put)), tuple(abstracted("\n".join(out))))
+        EditKind(shape("\n".join(out), "\n".join(put)), tuple(abstracted("\n".join(out))))
         for out, put in parts
     }
     return frozenset({deed for deed in deeds if told(deed.shape)})
@@ -177,7 +177,7 @@ def told(one: Shape) -> bool:
     return any(token not in ("ID", "STR") for token in (*one[0], *one[1]))
 
 
-def deeds_in(diff: str) -> frozenset[Deed]:
+def deeds_in(diff: str) -> frozenset[EditKind]:
     """What a stored difference does: runs of lines that begin with `-` or `+`."""
     return _deeds(_runs(diff))
 

@@ -12,7 +12,7 @@ import msgspec
 from taofold.core import events as e
 from taofold.core.rules import STATUS, UNTYPED, check_thought
 from taofold.core.text import iso
-from taofold.core.trace import Call, Turn
+from taofold.core.trace import TracedCall, TracedTurn
 from taofold.core.value import is_array, is_object
 from taofold.core.values import RESERVED, Action, Observation, ObservationStatus, Thought
 from taofold.log.formats.fields import DocumentFault, Fields, Path
@@ -22,7 +22,7 @@ STRATEGY: Final = "imported"
 _STATUSES: Final = frozenset(get_args(ObservationStatus))
 
 
-def by_default_started(call: Call) -> bool:
+def by_default_started(call: TracedCall) -> bool:
     """Did the call start, as far as a document that does not say so can tell?"""
     observation = call.observation
     action = call.action
@@ -45,7 +45,7 @@ class Writer:
         self.at = self.at if at is None else at
         self.records.append(e.Record(self._run, len(self.records), self.at, event))
 
-    def turn(self, number: int, at: int, thought: Thought, calls: Sequence[Call]) -> None:
+    def turn(self, number: int, at: int, thought: Thought, calls: Sequence[TracedCall]) -> None:
         """Append a turn. `number` counts from 1."""
         key = str(number)
         self.put(e.Proposed(key=key, thought=thought, actions=tuple([c.action for c in calls])), at)
@@ -84,7 +84,7 @@ class Writer:
         self.put(e.Violated(key=str(number), rule=rule, detail=detail, steps=(number,)))
 
 
-def write(turn: Turn) -> dict[str, Any]:
+def write(turn: TracedTurn) -> dict[str, Any]:
     """The turn as an iteration; what holds its default is left out."""
     document: dict[str, Any] = {"iteration": turn.number, "thought": _thought(turn)}
     if turn.calls and not turn.complete:
@@ -100,7 +100,7 @@ def write(turn: Turn) -> dict[str, Any]:
     return document
 
 
-def _thought(turn: Turn) -> dict[str, Any]:
+def _thought(turn: TracedTurn) -> dict[str, Any]:
     thought = turn.thought
     document: dict[str, Any] = {"type": thought.type, "content": thought.content}
     if thought.confidence is not None:
@@ -111,7 +111,7 @@ def _thought(turn: Turn) -> dict[str, Any]:
     return {**document, "timestamp": iso(turn.at)}
 
 
-def _action(call: Call, proposed: int) -> dict[str, Any]:
+def _action(call: TracedCall, proposed: int) -> dict[str, Any]:
     action = call.action
     document: dict[str, Any] = {"tool": action.tool, "parameters": action.parameters}
     document |= without_empty(
@@ -127,7 +127,7 @@ def _action(call: Call, proposed: int) -> dict[str, Any]:
     return {**document, "timestamp": iso(call.started_at if call.started else proposed)}
 
 
-def _observation(call: Call) -> dict[str, Any] | None:
+def _observation(call: TracedCall) -> dict[str, Any] | None:
     observation = call.observation
     if observation is None:
         return None
@@ -184,12 +184,12 @@ def _read_thought(writer: Writer, value: Any, number: int, path: Path) -> tuple[
     return thought, at
 
 
-def _read_calls(writer: Writer, fields: Fields, number: int, at: int) -> list[Call]:
+def _read_calls(writer: Writer, fields: Fields, number: int, at: int) -> list[TracedCall]:
     actions = _listed(fields, "action", "actions")
     observations = _listed(fields, "observation", "observations")
     if len(observations) > len(actions):
         raise DocumentFault(observations[len(actions)][1], "an observation without an action")
-    calls: list[Call] = []
+    calls: list[TracedCall] = []
     for index, (value, path) in enumerate(actions):
         observation, observed_at = None, 0
         call = _read_action(value, path, at)
@@ -211,16 +211,16 @@ def _listed(fields: Fields, singular: str, plural: str) -> list[tuple[Any, Path]
     return [] if value is None else [(value, (*fields.path, key))]
 
 
-def _read_action(value: Any, path: Path, at: int) -> Call:
+def _read_action(value: Any, path: Path, at: int) -> TracedCall:
     """The action; `started_at` is its time, whether it started or not."""
     if isinstance(value, str):
-        return Call(Action("", error=f"names no tool: {value!r}"), started_at=at)
+        return TracedCall(Action("", error=f"names no tool: {value!r}"), started_at=at)
     fields = Fields(value, path)
     tool, rationale = fields.text("tool"), fields.text("rationale")
     time = fields.instant("timestamp", at)
     if not fields.has("parameters"):
         fields.take("parameters")
-        return Call(Action(tool, fields.rest(), rationale), started_at=time)
+        return TracedCall(Action(tool, fields.rest(), rationale), started_at=time)
     action = Action(
         tool=tool,
         parameters=fields.mapping("parameters"),
@@ -233,17 +233,21 @@ def _read_action(value: Any, path: Path, at: int) -> Call:
     effect = fields.text("effect")
     fields.flag("started")
     fields.close()
-    return Call(action, started_at=time, effect=effect)
+    return TracedCall(action, started_at=time, effect=effect)
 
 
-def _settled(call: Call, observation: Observation | None, observed_at: int, value: Any) -> Call:
+def _settled(
+    call: TracedCall, observation: Observation | None, observed_at: int, value: Any
+) -> TracedCall:
     """The call with its observation; whether it started stands in the document, or is likely."""
-    whole = Call(call.action, observation, call.started_at, observed_at, effect=call.effect)
+    whole = TracedCall(call.action, observation, call.started_at, observed_at, effect=call.effect)
     started = by_default_started(whole)
     if is_object(value) and "parameters" in value:
         started = value.get("started", started)
     at = call.started_at if started else 0
-    return Call(call.action, observation, at, observed_at, started=started, effect=call.effect)
+    return TracedCall(
+        call.action, observation, at, observed_at, started=started, effect=call.effect
+    )
 
 
 def _read_observation(

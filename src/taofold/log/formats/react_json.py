@@ -15,7 +15,7 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.rules import UNTYPED
 from taofold.core.state import live
-from taofold.core.trace import Call, opening, turns
+from taofold.core.trace import TracedCall, opening, turns
 from taofold.core.value import is_object
 from taofold.core.values import FINISH, Action, Observation, Thought
 from taofold.log.formats import fields as yaml
@@ -53,7 +53,7 @@ def dumps(records: Iterable[e.Record]) -> str:
     return msgspec.json.format(msgspec.json.encode(trace), indent=2).decode() + "\n"
 
 
-def _closes(call: Call) -> bool:
+def _closes(call: TracedCall) -> bool:
     """Does the call only say that the work is done? Its answer stands in `final_answer`."""
     return call.action.tool in (FINISH, "reason.react", "reason.plan") and (
         call.local or call.action.tool == FINISH
@@ -101,7 +101,7 @@ def _trace(writer: Writer, fields: Fields) -> None:
         _answer(writer, len(numbers) + 1, answer, closed)
 
 
-def _entry(fields: Fields, position: int) -> tuple[int, str, Call]:
+def _entry(fields: Fields, position: int) -> tuple[int, str, TracedCall]:
     """One entry: its step number, its thought, its call."""
     number = fields.whole("step", default=position)
     thought = fields.text("thought")
@@ -113,12 +113,12 @@ def _entry(fields: Fields, position: int) -> tuple[int, str, Call]:
     result = fields.json("observation")
     fields.close()
     action = Action(FINISH if tool == _FINAL else tool, parameters)
-    return number, thought, Call(action, Observation(result))
+    return number, thought, TracedCall(action, Observation(result))
 
 
-def _timed(call: Call, at: int) -> Call:
+def _timed(call: TracedCall, at: int) -> TracedCall:
     started = by_default_started(call)
-    return Call(call.action, call.observation, at if started else 0, at, started=started)
+    return TracedCall(call.action, call.observation, at if started else 0, at, started=started)
 
 
 def _answer(writer: Writer, number: int, answer: Any, closed: bool) -> None:
@@ -126,7 +126,7 @@ def _answer(writer: Writer, number: int, answer: Any, closed: bool) -> None:
     if not closed:
         thought = Thought(_ANSWERED, type="synthesis", synthesized=True)
         action = Action(FINISH, {"answer": answer})
-        call = Call(action, Observation(answer), observed_at=writer.at)
+        call = TracedCall(action, Observation(answer), observed_at=writer.at)
         writer.turn(number, writer.at, thought, [call])
     writer.put(
         e.RunFinished(status="finished", stop_reason="final_answer", success=True, output=answer)

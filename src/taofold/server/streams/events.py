@@ -19,7 +19,7 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.content import MediaPart, media_of
-from taofold.core.state import RunState, Slot, fold, live, reduce
+from taofold.core.state import ActionSlot, RunState, fold, live, reduce
 from taofold.core.text import iso
 from taofold.core.values import ASK_USER, FINISH, Action, Value
 from taofold.policy.limits import STOP_REASON
@@ -168,9 +168,9 @@ class EventProjection:
             case _:
                 pass
 
-    def _slot(self, key: str, index: int) -> Slot:
+    def _slot(self, key: str, index: int) -> ActionSlot:
         opened = self.state.open.get(key)
-        return Slot(Action("?")) if opened is None else opened.slots[index]
+        return ActionSlot(Action("?")) if opened is None else opened.slots[index]
 
     def _decided(
         self, run: str, seq: int, event: e.Decided
