@@ -60,7 +60,7 @@ MOUNTS = 0x00020000
 PRIVATE, BIND = 0x40000 | 0x4000, 0x1000
 """Flags of mount(2): `MS_PRIVATE | MS_REC`, `MS_BIND`."""
 DIE_WITH_PARENT = 1
-LOADED = ("cli", "spec", "server", "loop", "actions", "tools", "runtime", "engine")
+LOADED = ("cli", "files", "server", "loop", "tools", "runtime", "engine", "log")
 """Packages of which every module is loaded before the first fork."""
 
 

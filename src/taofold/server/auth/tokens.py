@@ -6,7 +6,7 @@ bits. A revoked token is refused at once. A file that cannot be read lets nobody
 `LocalToken` is the secret of the principal `local`. An address proves nothing: a command of an
 agent, a browser's page and another user of the machine all come from loopback. So a program on
 this machine proves with a secret that it runs with the user's rights. It lies outside every
-project, in a folder that no file tool and no contained command reaches (`taofold.places.reserved`).
+project, in a folder that no file tool and no contained command reaches (`taofold.reserved`).
 """
 
 import hashlib
