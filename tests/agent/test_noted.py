@@ -36,13 +36,14 @@ def test_instructions_are_kept_without_secrets():
 
 def test_the_effects_of_tools_that_do_not_only_read_are_kept_in_every_run():
     one = agent()
-    assert started(one) == started(one) == {"effects": {"put": "idempotent"}}
+    assert started(one) == started(one) == {"strict": False, "effects": {"put": "idempotent"}}
 
 
 def test_a_changed_agent_keeps_what_it_is_now():
     one = agent(instructions="first")
     assert started(one)["instructions"] == "first"
-    assert started(one.but(instructions="second", research=True)) == {
+    assert started(one.but(instructions="second", research=True, strict=True)) == {
+        "strict": True,
         "effects": {"put": "idempotent"},
         "research": True,
         "instructions": "second",

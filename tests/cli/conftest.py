@@ -89,6 +89,9 @@ evil = Agent(scripted(act("\\x1b[2J\\u202e hidden", "add", "goal", a=1, b=2),
                       act("it is 3", "finish", "synthesis", answer="\\x1b[31mred")), tools=[add])
 listening = Agent(scripted(lambda r: act("I know", "finish", "synthesis",
                   answer=" | ".join(m.content for m in r.conversation if m.role == "user"))))
+unthinking = json.dumps({"action": {"tool": "add", "parameters": {"a": 17, "b": 25}}})
+careless = Agent(scripted(unthinking, unthinking,
+                          act("it is 42", "finish", "synthesis", answer="42")), tools=[add])
 boss = Agent(scripted(act("let him add", "adder", "goal", goal="17 + 25"),
                       act("he says 42", "finish", "synthesis", answer="42")),
              tools=[adder.but(name="adder", description="Adds.")])

@@ -8,6 +8,9 @@ import pytest
 from tests.prerequisites import ROOT
 from tests.terminal import Taofold
 
+from taofold.agent.sync import run_now
+from taofold.core.events import Violated
+
 
 @pytest.fixture
 def run(taofold: Taofold) -> str:
@@ -83,6 +86,31 @@ def test_replay_shows_the_first_divergence(taofold: Taofold, run: str) -> None:
     done = taofold("runs", "replay", run, "--agent", "agents.py:pointer")
     assert done.code == 1
     assert "diverges at effect" in done.out
+
+
+@pytest.mark.parametrize("strict", [None, False, True])
+def test_a_run_from_python_that_broke_a_rule_is_derived_as_it_was(
+    taofold: Taofold, project: Path, strict: bool | None
+) -> None:
+    """The program is strict where Python is lenient: the run says what it was."""
+    place = {"__file__": str(project / "agents.py")}
+    exec((project / "agents.py").read_text(), place)
+    agent = place["careless"].but(log=str(project / ".taofold/runs.db"), strict=strict)
+    result = agent.run_sync("add", run_id="lenient")
+    assert result.success
+    broken = [r.event for r in result.records if isinstance(r.event, Violated)]
+    assert broken
+    done = taofold("runs", "replay", "lenient", "--agent", "agents.py:careless")
+    assert (done.code, done.out.split()[0]) == (0, "identical:"), done.out
+    half = next(r.seq for r in result.records if isinstance(r.event, Violated)) + 1
+    new = taofold("runs", "fork", "lenient", "--at", str(half)).out.strip()
+    done = taofold("runs", "resume", new, "--agent", "agents.py:careless")
+    assert (done.code, done.out) == (0, "42\n"), done.err
+    kept = json.loads(taofold("runs", "log", new, "--json").out.splitlines()[0])
+    assert kept["event"]["settings"]["strict"] is bool(strict)
+    # The same from Python: what the agent that carries on would choose does not matter.
+    other = agent.but(strict=not strict)
+    assert run_now(other.replay("lenient")).success
 
 
 def test_fork_and_diff(taofold: Taofold, run: str) -> None:

@@ -73,6 +73,8 @@ def name_of(strategy: Callable[[Task], Strategy[Any]]) -> str:
     return name if isinstance(name, str) else "custom"
 
 
+STRICT: Final = "strict"
+"""The key of `RunStarted.settings` that says whether the run enforces the rules of the loop."""
 UI_CONTEXT = 2000
 """Characters of the user interface's context that reach the prompt."""
 HISTORY = 20
@@ -168,7 +170,6 @@ class Activation:
             children=self._child,
             cache=agent.replies if agent.cache else None,
             settings=agent.model_settings,
-            strict=bool(agent.strict),
             on_denial=agent.on_denial,
             depth=0 if parent is None else parent.depth,
             finish=None if self.output.text else self.output.finish_schema(),
@@ -184,7 +185,9 @@ class Activation:
             instructions=agent.instructions,
             offers=agent.offers,
             output=self.output,
-            strict=bool(agent.strict),
+            # A strict run answers a broken rule, a lenient one does not: only what it began with
+            # derives the same conversation again. Older logs do not say.
+            strict=bool(started.settings.get(STRICT, agent.strict)),
             research=agent.research,
             attempts=agent.limits.parse_retries + 1,
             native=started.profile.native_tools and bool(agent.offers),

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, cast
 
 import msgspec
 
-from taofold.agent.activation import Activation, settle_log
+from taofold.agent.activation import STRICT, Activation, settle_log
 from taofold.agent.batch import Batch, BatchState, run_batch
 from taofold.agent.history import Earlier
 from taofold.agent.result import ANSWERING, AnswerText, Happening, Out, RunResult, Stream
@@ -99,7 +99,7 @@ class Agent(Generic[Deps, Out]):
     strict: bool | None = None
     """Enforce the rules of the loop instead of only recording what breaks them (D3).
 
-    None: lenient here, strict in `taofold run` and in loops.
+    None: lenient here, strict in `taofold run` and in loops. A run keeps what it began with.
     """
     research: bool = False
     """Allow the seventh thought type."""
@@ -158,7 +158,7 @@ class Agent(Generic[Deps, Out]):
     @cached_property
     def noted(self) -> dict[str, Any]:
         """What of it is kept with each run: for the rules, and for replay."""
-        noted: dict[str, Any] = {}
+        noted: dict[str, Any] = {STRICT: bool(self.strict)}
         effects = {offer.name: offer.effect for offer in self.offers if offer.effect != "read"}
         if effects:
             noted["effects"] = effects

@@ -150,7 +150,6 @@ class Setup:
     children: Children | None = None
     cache: MutableMapping[str, Reply] | None = None
     settings: ModelSettings = ModelSettings()
-    strict: bool = False
     on_denial: str = "continue"
     depth: int = 0
     finish: dict[str, Any] | None = None
