@@ -28,6 +28,7 @@ from google.oauth2.credentials import Credentials as GoogleCredentials
 from taofold.core.content import Conversation, Issuer
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings
+from taofold.models import clouds
 from taofold.models.anthropic import MessagesReader
 from taofold.models.clouds import _EventStream
 from taofold.models.endpoint import RetryPolicy
@@ -64,7 +65,8 @@ async def main() -> None:
         headers = {name.lower(): value for name, value in request.headers.items()}
         seen.append(
             {
-                "path": request.raw_path,
+                # Azure's client always dates the interface, which its address `/v1` need not be.
+                "path": request.raw_path.removesuffix("?api-version=v1"),
                 "key": headers.get("api-key", ""),
                 "authorization": headers.get("authorization", "").partition(" Cred")[0],
                 "signature": signed(
@@ -114,9 +116,13 @@ async def main() -> None:
         credentials=GoogleCredentials("t"),
         http_options=types.HttpOptions(base_url=url, api_version="v1beta1"),
     )
-    azure = openai.AsyncOpenAI(
-        base_url=f"{url}/openai/v1", api_key="k", default_headers={"api-key": "k"}, max_retries=0
-    )
+    place: dict[str, Any] = {
+        "base_url": f"{url}/openai/v1", "api_version": "v1", "max_retries": 0,
+    }  # fmt: skip
+    azure = openai.AsyncAzureOpenAI(api_key="k", **place)
+    entra = openai.AsyncAzureOpenAI(azure_ad_token="t", **place)
+    # The token itself is the identity library's to fetch, from a service that is not here.
+    clouds._entra = lambda: lambda: ("t", 4e9)
     pairs: dict[str, tuple[Any, Any]] = {
         "bedrock": (
             ours(f"bedrock:{CLAUDE}", base_url=url, api_key="t"),
@@ -133,6 +139,10 @@ async def main() -> None:
         "azure": (
             ours("azure:deployment", base_url=url, api_key="k"),
             theirs(azure.responses.create(model="deployment", input="Hello", store=False)),
+        ),
+        "azure by identity": (
+            ours("azure:deployment", base_url=url),
+            theirs(entra.responses.create(model="deployment", input="Hello", store=False)),
         ),
     }
     found: dict[str, Any] = {}
