@@ -1,10 +1,13 @@
 """The Ollama adapter, against answers written from the documented format."""
 
-from typing import Any
+import json
+from typing import Any, Literal
 
 import msgspec
 import pytest
+from pydantic import BaseModel
 from tests.models.conftest import Connect
+from tests.models.providers.ollama import property_checked
 
 from taofold.core.content import Conversation
 from taofold.core.errors import ModelError
@@ -66,6 +69,8 @@ async def test_results_name_their_tool(connect: Connect, after_tools: Conversati
     assistant, first, second = cassette.requests[0]["messages"][2:]
     assert assistant["tool_calls"][0]["function"]["arguments"] == {"a": 1, "b": 2}
     assert [first["tool_name"], second["tool_name"]] == ["add", "fs__read"]
+    ids = [call["id"] for call in assistant["tool_calls"]]
+    assert [first["tool_call_id"], second["tool_call_id"]] == ids == ["c1", "c2"]
 
 
 async def test_a_model_that_is_not_pulled_is_a_clear_error(
@@ -95,3 +100,53 @@ def test_an_unknown_model_gets_a_window_that_is_really_set() -> None:
 def test_the_host_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "10.0.0.5:11434")
     assert "http://10.0.0.5:11434/api/chat" in repr(vars(resolve("ollama:m")))
+
+
+async def test_what_does_not_fit_is_an_error_and_not_forgotten(
+    connect: Connect, hello: Request
+) -> None:
+    no = {"status": 400, "json": {"error": "the prompt is longer than the context length"}}
+    model, cassette = connect("ollama:m", no)
+    with pytest.raises(ModelError) as caught:
+        await model.complete(hello)
+    assert caught.value.kind == "overflow"
+    assert [cassette.requests[0][name] for name in ("truncate", "shift")] == [False, False]
+
+
+async def test_a_model_that_cannot_think_is_asked_without_and_that_is_said_once(
+    connect: Connect, hello: Request
+) -> None:
+    no = {"status": 400, "json": {"error": '"m" does not support thinking'}}
+    model, cassette = connect("ollama:m", no, said(content="a"), said(content="b"), effort="high")
+    replies = [await model.complete(hello), await model.complete(hello)]
+    assert [one.get("think") for one in cassette.requests] == [True, None, None]
+    assert ["effort 'high'" in " ".join(reply.notes) for reply in replies] == [True, False]
+
+
+class Point(BaseModel):
+    x: int
+    up: "Point | None" = None
+
+
+class Drawing(BaseModel):
+    start: Point
+    kind: Literal["line"]
+    rest: list[Point]
+
+
+async def test_the_shapes_of_nested_parameters_reach_the_model(
+    connect: Connect, hello: Request
+) -> None:
+    """The server keeps no references: a model would see an object without a property."""
+    spec = ToolSpec("draw", "Draw.", {**Drawing.model_json_schema(), "required": ["start"]})
+    anything = ToolSpec("any", "", {"type": "object", "properties": {"x": True}})
+    model, cassette = connect("ollama:m", said(content="ok"))
+    await model.complete(msgspec.structs.replace(hello, tools=(spec, anything)))
+    sent, other = [tool["function"]["parameters"] for tool in cassette.requests[0]["tools"]]
+    properties = sent["properties"]
+    assert properties["start"]["properties"]["x"] == {"title": "X", "type": "integer"}
+    assert properties["rest"]["items"]["properties"]["x"]["type"] == "integer"
+    assert properties["kind"]["enum"] == ["line"]
+    assert "$ref" not in json.dumps(sent)
+    assert other["properties"] == {"x": {}}
+    property_checked("start", properties["start"])

@@ -1,8 +1,8 @@
 """Ollama's native `/api/chat`, requests and replies (whole or as lines of JSON).
 
-Unlike its OpenAI endpoint it can set the context size, without which a longer prompt is cut
-silently. It needs no key and costs nothing. Thinking goes back with the reply that it led to,
-because some models' templates use it.
+Unlike its OpenAI endpoint it can set the context size, and refuse a prompt that is longer: left
+alone the server drops the oldest messages without a word, the goal first. It needs no key and costs
+nothing. Thinking goes back with the reply that it led to, because some models' templates use it.
 """
 
 import os
@@ -22,8 +22,10 @@ from taofold.core.content import (
     ToolResult,
     parts_of,
 )
-from taofold.core.errors import ConfigError
-from taofold.core.values import Effort, Profile, Reply
+from taofold.core.errors import ConfigError, ModelError
+from taofold.core.value import is_object
+from taofold.core.values import JSON, Effort, Profile, Reply
+from taofold.models.anyjson import is_sequence
 from taofold.models.endpoint import ReplyReader, fault
 from taofold.models.prices import FREE
 from taofold.models.reader import LineDecoder, decoded
@@ -33,6 +35,7 @@ from taofold.models.remote import (
     ModelTurn,
     RemoteModel,
     connection,
+    effort_at_most,
     endpoint,
     refuse_unknown,
 )
@@ -52,6 +55,7 @@ from taofold.models.wire import (
     seen,
     wire_name,
 )
+from taofold.runtime.model import Request, Speaker
 
 
 class _Function(msgspec.Struct, frozen=True):
@@ -147,6 +151,7 @@ class OllamaReader:
 
 
 _URL: Final = "http://127.0.0.1:11434"
+_NO_THINKING: Final = "does not support thinking"
 _LARGEST: Final = 32_768
 """The context asked for by default at most: memory for it is set aside at once."""
 
@@ -159,6 +164,20 @@ class OllamaModel(RemoteModel):
     def __init__(self, connection: Connection, rules: Abilities) -> None:
         super().__init__(connection)
         self._rules = rules
+        self._thinks = True
+
+    def _version(self) -> Any:
+        return self._thinks
+
+    async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
+        """Ask; without thinking where the server says that the model cannot."""
+        try:
+            return await super()._ask(request, speaker)
+        except ModelError as error:
+            if not self._thinks or error.status != 400 or _NO_THINKING not in str(error):
+                raise
+            self._thinks = False
+            return await super()._ask(request, speaker)
 
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings = turn.settings
@@ -175,9 +194,15 @@ class OllamaModel(RemoteModel):
             "model": self.connection.model,
             "stream": turn.streaming,
             "options": options,
+            # What does not fit is an error then, which the run answers by shortening what it can
+            # spare; the server would drop the goal before anything else.
+            "truncate": False,
+            "shift": False,
         }
-        if settings.effort is not None:
+        if settings.effort is not None and self._thinks:
             body["think"] = self._think(settings.effort)
+        elif settings.effort is not None:
+            effort_at_most(settings.effort, (), notes, self.name)
         if turn.schema is not None:
             body["format"] = turn.schema
         # There is no choice of tools here: where none may be called, none is offered.
@@ -188,7 +213,7 @@ class OllamaModel(RemoteModel):
                     "function": {
                         "name": wire_name(tool.name),
                         "description": tool.description,
-                        "parameters": tool.parameters,
+                        "parameters": _inlined(tool.parameters, tool.parameters, ()),
                     },
                 }
                 for tool in turn.tools
@@ -198,7 +223,8 @@ class OllamaModel(RemoteModel):
     def _think(self, effort: Effort) -> bool | str:
         if "gpt-oss" not in self.connection.model:
             return effort != "none"
-        return {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}.get(effort, effort)
+        # It always thinks; the server itself takes "max" for "high".
+        return {"none": "low", "minimal": "low", "xhigh": "high"}.get(effort, effort)
 
     def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
         conversation, blobs = turn.request.conversation, turn.request.blobs
@@ -241,7 +267,10 @@ class OllamaModel(RemoteModel):
             entry["thinking"] = "".join(thinking)
         if message.calls:
             entry["tool_calls"] = [
-                {"function": {"name": wire_name(call.name), "arguments": arguments_of(call)}}
+                {
+                    "id": call.id,
+                    "function": {"name": wire_name(call.name), "arguments": arguments_of(call)},
+                }
                 for call in message.calls
             ]
         return entry
@@ -307,7 +336,54 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> OllamaModel:
 
 
 def _result(name: str, content: str, call_id: str) -> dict[str, Any]:
-    entry = {"role": "tool", "tool_name": wire_name(name), "content": content}
-    # Ours are made up where an older server sent none; only its own mean anything to it.
-    own = call_id and not call_id.startswith("call_")
-    return entry | ({"tool_call_id": call_id} if own else {})
+    return {
+        "role": "tool",
+        "tool_name": wire_name(name),
+        "tool_call_id": call_id,
+        "content": content,
+    }
+
+
+def _inlined(schema: JSON, root: JSON, open_references: tuple[str, ...]) -> dict[str, Any]:
+    """`schema` in the part of JSON Schema that the server keeps of a tool's parameters.
+
+    It refuses a property that is no object, and drops `$ref`, `oneOf`, `allOf` and `const` before
+    the model sees them: what they say is written in place. A reference to what is being written
+    ends as "anything".
+    """
+    if not is_object(schema):
+        return {}
+    node: dict[str, Any] = dict(schema)
+    reference: Any = node.pop("$ref", None)
+    node.pop("$defs", None)
+    if isinstance(reference, str) and reference not in open_references:
+        target = _inlined(_target(root, reference), root, (*open_references, reference))
+        node = {**target, **node}
+    for name in ("anyOf", "oneOf", "allOf"):
+        branches: Any = node.pop(name, None)
+        inlined = [_inlined(each, root, open_references) for each in branches or ()]
+        if name == "allOf" or len(inlined) == 1:
+            for branch in inlined:
+                node = {**branch, **node}
+        elif inlined:
+            node["anyOf"] = inlined
+    if "const" in node:
+        node["enum"] = [node.pop("const")]
+    properties: Any = node.get("properties")
+    if is_object(properties):
+        node["properties"] = {
+            name: _inlined(each, root, open_references) for name, each in properties.items()
+        }
+    if is_object(node.get("items")):
+        node["items"] = _inlined(node["items"], root, open_references)
+    return node
+
+
+def _target(root: JSON, reference: str) -> JSON:
+    """What `#/$defs/NAME` points to in `root`; nothing if it is not there."""
+    node: Any = root
+    for name in reference.removeprefix("#").strip("/").split("/"):
+        if is_sequence(node) or not is_object(node):
+            return None
+        node = node.get(name.replace("~1", "/").replace("~0", "~"))
+    return node

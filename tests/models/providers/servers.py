@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import time
 import urllib.request
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ MODULES = {
     "messages": "anthropic_messages",
     "gemini": "gemini_generate",
 }
+ROOT = Path(__file__).resolve().parents[3]
+OLLAMA = "tests.models.providers.ollama"
 SECONDS = 600
 """How long a fake may take to come up: it imports whole SDKs, perhaps on a busy machine."""
 
@@ -54,9 +57,11 @@ class Server:
 
     def start(self) -> None:
         """Start it, again on its port, and wait until it answers."""
-        place, python = needs()
+        # Ours needs nothing but this repository.
+        place, python = (ROOT, sys.executable) if self.kind == "ollama" else needs()
+        module = OLLAMA if self.kind == "ollama" else f"fakes.{MODULES[self.kind]}"
         self.process = subprocess.Popen(
-            [python, "-m", f"fakes.{MODULES[self.kind]}", "--port", str(self.port), *self.options],
+            [python, "-m", module, "--port", str(self.port), *self.options],
             cwd=place,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""},
             stdout=subprocess.DEVNULL,

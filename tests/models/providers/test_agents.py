@@ -59,10 +59,12 @@ CASES = [
     Case("openai-chat:gpt-4.1", "chat", "/plain"),
     Case("openai-chat:gpt-5.6-terra", "chat", "/gpt56-tools-refused",
          options=(("effort", "none"),)),
+    Case("ollama:qwen3:8b", "ollama"),
+    Case("ollama:llama3.1:8b", "ollama"),
 ]  # fmt: skip
 each = pytest.mark.parametrize("case", CASES, ids=str)
-FIVE = [CASES[1], CASES[3], CASES[8], CASES[11], CASES[14]]
-one_each = pytest.mark.parametrize("case", FIVE, ids=str)
+SIX = [CASES[1], CASES[3], CASES[8], CASES[11], CASES[14], CASES[17]]
+one_each = pytest.mark.parametrize("case", SIX, ids=str)
 
 TURNS: list[dict[str, Any]] = [
     {"think": "Two sums at once.", "call": [
@@ -126,6 +128,7 @@ SENT_BACK = {
     "gemini": '"thoughtSignature"',
     "deepseek": '"reasoning_content": "',
     "openrouter": '"type": "reasoning.encrypted"',
+    "ollama": '"thinking": "',
 }
 
 
@@ -222,6 +225,8 @@ async def test_trouble_is_survived(case: Case, trouble: dict[str, Any], fakes: F
 
 @one_each
 async def test_a_refusal_ends_the_run_and_says_why(case: Case, fakes: Fakes) -> None:
+    if case.kind == "ollama":
+        pytest.skip("it has no word for a refusal")
     model, server = case.connect(fakes)
     server.load([TURNS[0], {"refuse": "I will not."}])
     result = await agent(model).run("Add them up.")

@@ -30,7 +30,7 @@ from taofold.runtime.model import Model, OnText, Request
 
 pytestmark = pytest.mark.anyio
 
-OPENAI, CLAUDE, GEMINI, DEEPSEEK, ROUTER = (CASES[at] for at in (1, 3, 8, 11, 14))
+OPENAI, CLAUDE, GEMINI, DEEPSEEK, ROUTER, OLLAMA = (CASES[at] for at in (1, 3, 8, 11, 14, 17))
 OVERFLOWS = {
     "responses": {"status": 400, "message": "Your input exceeds the context window of this model."},
     "chat": {"status": 400, "message": "This model's maximum context length is 8192 tokens."},
@@ -39,6 +39,10 @@ OVERFLOWS = {
         "status": 400,
         "message": "The input token count (1048600) exceeds the maximum "
         "number of tokens allowed (1048576).",
+    },
+    "ollama": {
+        "status": 400,
+        "message": "the prompt is longer than the context length currently available to the model",
     },
 }
 
@@ -124,7 +128,8 @@ async def test_killed_right_after_it_was_shortened(
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [(a, b) for a in (OPENAI, CLAUDE, GEMINI, DEEPSEEK) for b in (OPENAI, CLAUDE, GEMINI, ROUTER)
+    [(a, b) for a in (OPENAI, CLAUDE, GEMINI, DEEPSEEK)
+     for b in (OPENAI, CLAUDE, GEMINI, ROUTER, OLLAMA)
      if a.kind != b.kind],
     ids=str,
 )  # fmt: skip
