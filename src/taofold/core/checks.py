@@ -12,6 +12,8 @@ from taofold.core.values import Value
 Status = Literal["passed", "failed", "error", "skipped"]
 
 _TEST_FOLDERS: Final = frozenset({"test", "tests", "__tests__", "spec"})
+# What differs between two runs of one failing test: addresses, temporary paths, durations, digests,
+# times. Left in a signature, they would make every failure look like a new one.
 _NOISE: Final = re.compile(
     r"0x[0-9a-fA-F]+|/tmp/\S+|\b\d+(?:\.\d+)?\s?(?:ms|s|seconds?)\b|\b[0-9a-f]{12,}\b"
     r"|\b\d{4}-\d\d-\d\d[T ][\d:.]+Z?"
@@ -50,6 +52,8 @@ class Check(Value, frozen=True):
     @property
     def place(self) -> Place:
         """The innermost place that belongs to no test; else the innermost; else an empty one."""
+        # The last frame of a failing test is often the assert in the test itself; the code under
+        # test is where a change has to be made.
         own = [frame for frame in self.places if not is_test(frame.path)]
         return (own or self.places or (_NOWHERE,))[-1]
 
@@ -77,6 +81,7 @@ class Check(Value, frozen=True):
     @property
     def test_line(self) -> int:
         """The line that the test's own body reached; 0 if unknown."""
+        # The deepest line of the test file is the one reached: helpers in the same file come first.
         return max([frame.line for frame in self.places if frame.path == self.test_path], default=0)
 
     @property

@@ -70,6 +70,8 @@ class MediaPart(Value, frozen=True, tag_field="type", tag="media"):
         """About as many characters of text as it costs in the model's window."""
         if self.kind == "image":
             return _IMAGE_CHARS
+        # Documents, sound and film are charged by their bytes, since nobody here can open them;
+        # bounded, so that one large file does not fill the estimate of a whole window.
         return min(max(self.size // 16, _IMAGE_CHARS), 400_000)
 
 
@@ -183,6 +185,7 @@ def result_message(id: str, content: Content, *, error: bool = False) -> Message
     """The message that answers call `id`."""
     presentable = (
         content
+        # A result holds text and media only: a call or a thinking part in it would be nobody's.
         if isinstance(content, str)
         else tuple([part for part in content if isinstance(part, TextPart | MediaPart)])
     )
@@ -253,6 +256,7 @@ def media_of(content: Content) -> Iterator[MediaPart]:
 def bound(content: Content) -> bool:
     """Does `content` hold anything that only its issuer understands?"""
     return not isinstance(content, str) and any(
+        # Type identity instead of isinstance: the parts are final, and this runs for every reply.
         [
             type(part) is OpaquePart
             or (type(part) is ThinkingPart and part.echo != "")
@@ -269,6 +273,7 @@ def unbound(content: Content) -> Content:
     remaining: list[Part] = []
     for part in content:
         match part:
+            # Readable thinking goes too: only the endpoint that made it wants it back (`echo`).
             case OpaquePart() | ThinkingPart():
                 pass
             case TextPart(opaque="") | ToolCall(opaque=""):
@@ -292,7 +297,11 @@ def veiled(content: Content) -> Content:
     visible: list[Part] = []
     for part in content:
         match part:
+            # The digest stays, so that a person can tell two items apart; it does not open the blob
+            # to readers of the view.
             case OpaquePart():
+                # `size` is 0 while the bytes are inline; afterwards `data` is empty and `size`
+                # counts.
                 size = max(part.size, len(part.data))
                 visible.append(OpaquePart("", part.kind, part.digest, size))
             case TextPart() if part.opaque:
@@ -434,6 +443,7 @@ class Reply:
             return content_of(parts)
         # It stands where the first text stood: behind what the model thought before it spoke.
         places = [index for index, part in enumerate(self.parts) if type(part) is TextPart]
+        # Without a text of its own, the new one stands before the calls: providers want calls last.
         parts.insert(places[0] if places else len(parts) - len(self.calls), TextPart(text))
         return content_of(parts)
 
@@ -475,6 +485,8 @@ class Conversation(Sequence[Message]):
 
     def __init__(self, messages: Sequence[Message] = ()) -> None:
         self._messages: list[Message] = []
+        # Two digests, because a provider change keeps the neutral one: a run goes on elsewhere with
+        # the same prompt, but what is bound to an issuer is not the same request.
         self._digest = blake2b(digest_size=8)
         self._bound_digest = blake2b(digest_size=8)
         self._encoded: dict[str, _Encoded] = {}
@@ -497,6 +509,8 @@ class Conversation(Sequence[Message]):
         if isinstance(content, str):
             self.chars += len(content)
             parts = f"{message.role}\x1f\x1f{content}\x1e"
+            # A model's JSON may hold a lone surrogate (\ud83d without its pair), which strict UTF-8
+            # refuses to encode.
             encoded = parts.encode("utf-8", "surrogatepass")
             self.size += len(encoded) - len(parts) + len(content)  # its frame is ASCII
             self._digest.update(encoded)
@@ -518,6 +532,8 @@ class Conversation(Sequence[Message]):
 
     def cut(self) -> None:
         """Send back nothing more of what only a provider understands, up to here."""
+        # Only a mark: messages are never rewritten, so the neutral digest and a replay are
+        # unaffected.
         self._cut = len(self._messages)
         self._bound = False
         self._bound_digest = blake2b(str(self._cut).encode(), digest_size=8)
@@ -554,6 +570,7 @@ class Conversation(Sequence[Message]):
 
         `encode` gets this conversation and the index of the message; b"" = it has none.
         """
+        # One cache per format: after a change of provider the old one stays valid for its prefix.
         encoded = self._encoded.setdefault(form, _Encoded())
         pieces = encoded.pieces
         for index in range(encoded.count, len(self._messages)):
@@ -565,7 +582,10 @@ class Conversation(Sequence[Message]):
                     pieces.append(encoding)
                 else:
                     pieces += encoding
+            # Counted one by one: if `encode` raises, count and pieces still agree and the next call
+            # goes on from here.
             encoded.count = index + 1
+        # The list itself, not a copy (that would cost O(run) per step): callers only read it.
         return pieces
 
     def __len__(self) -> int:
@@ -601,6 +621,8 @@ class _Outline:
         texts: list[str] = []
         arguments: list[str] = []
         for part in content:
+            # Thinking and opaque parts are left out: they differ between providers, and the digest
+            # must not.
             if type(part) is ToolCall:
                 self.calls.append(part)
                 arguments += (part.name, part.arguments)
@@ -623,6 +645,8 @@ class _Outline:
         releases replay.
         """
         results = self.results
+        # The separators are ASCII control characters (unit, record), which no message can be
+        # confused with when two fields are swapped or one is empty.
         outline = f"{role}\x1f{results[0] if results else ''}\x1f{self.text}\x1e"
         for call in self.calls:
             outline += f"{call.name}\x1f{call.arguments}\x1f{call.id}\x1e"
@@ -641,6 +665,7 @@ def _opaque(content: Content, number: int) -> str:
     for index, part in enumerate(content):
         match part:
             case OpaquePart():
+                # The same whether the bytes are still inline or already moved to a blob.
                 digest = part.digest or blake2b(part.data.encode(), digest_size=20).hexdigest()
                 outline += f"{index}\x1f{part.kind}\x1f{digest}\x1e"
             case ThinkingPart() if part.echo:

@@ -310,6 +310,8 @@ class Started(Happened, frozen=True, tag="started"):
     index: int = 0
 
 
+# A class of its own per durability: `disk` is a fact of the type, so that the log knows it without
+# looking into the event.
 class StartedOnce(Started, frozen=True, tag="started_once"):
     """The same for a tool that must not be repeated: on disk before the call."""
 
@@ -342,6 +344,7 @@ class Updated(Happened, frozen=True, tag="updated"):
     """A Redux-style action changed the state's `name`."""
 
     name: str
+    # A whole value, never a difference: folding needs no earlier state, and a rewind no inverse.
     value: Any = None
     action: str = ""
 
@@ -409,6 +412,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 def public(event: Event) -> Event:
     """The event as people are shown it: without what only a provider can read."""
     match event:
+        # Opaque parts hold what the model saw or thought in a form no redaction can look into.
         case Replied(content=content):
             return msgspec.structs.replace(event, content=veiled(content))
         case RunStarted(history=history) if history:
@@ -456,6 +460,7 @@ _DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
+# Upcasters work on raw JSON, not on events: the classes of version 1 do not exist any more.
 def _parts(raw: dict[str, Any]) -> dict[str, Any]:
     """Version 1 kept a message's text, calls and thinking in fields of their own."""
     if raw.get("e") == "replied":
@@ -479,6 +484,7 @@ def _message(raw: dict[str, Any]) -> dict[str, Any]:
 def _content(parts: list[dict[str, Any]], text: str, calls: Iterable[dict[str, Any]]) -> Any:
     parts += [{"type": "text", "text": text}] if text else []
     parts += [{"type": "call", **call} for call in calls]
+    # A lone text is stored as a string, as `content_of` does, so that both versions fold alike.
     return text if len(parts) == bool(text) else parts
 
 
@@ -494,6 +500,7 @@ def encode(event: Event) -> bytes:
     """
     body = _ENCODER.encode(event)
     # The encoder writes null for such a number; it is rare, so others pay next to nothing.
+    # msgspec encodes NaN and Infinity as null without an error; a replay would then read None.
     if b"null" in body and not is_finite(msgspec.to_builtins(event)):
         raise ValueError("NaN and Infinity are no numbers of JSON")
     return body
@@ -508,6 +515,7 @@ def decode(body: bytes | str, version: int = SCHEMA_VERSION) -> Event:
     if version == SCHEMA_VERSION:
         return _DECODER.decode(body)
     raw: dict[str, Any] = msgspec.json.decode(body)
+    # One version at a time: an upcaster knows only its own step and is never changed afterwards.
     for number in range(version, SCHEMA_VERSION):
         raw = UPCASTERS[number](raw)
     event: Event = msgspec.convert(raw, Event)

@@ -19,6 +19,7 @@ _LONGEST: Final = 200
 _SHOWN: Final = 20
 """Pieces of evidence that are reported for one thought."""
 
+# Not inside a word or behind a dot: the 2 of `v1.2` belongs to its name.
 _NUMBER: Final = re.compile(r"(?<![\w.])\d+(?:\.\d+)*")
 _QUOTED: Final = re.compile(
     r""""([^"\n]{2,80})"|`([^`\n]{2,80})`|“([^”\n]{2,80})”|«([^»\n]{2,80})»"""
@@ -28,8 +29,10 @@ _CHUNK: Final = re.compile(r"\w+(?:(?:::|[./-])\w+)*")
 _SEGMENT: Final = re.compile(r"::|/")
 _PART: Final = re.compile(r"[.-]")
 _MARK: Final = re.compile(r"[_./:]")
+# Two characters side by side between the marks: "e.g" and "n/a" have none and name nothing.
 _PAIR: Final = re.compile(r"[^\W_]{2}|[^\W_]_|_[^\W_]|::")
 _SHAPE: Final = re.compile(r"\d|[a-z][A-Z]")
+# A word as prose has it: capitalised or not, no digit, no mark. Most chunks end here.
 _PLAIN: Final = re.compile(r"[^\W\d_][a-z]*\Z")
 
 
@@ -56,11 +59,13 @@ class Grounding(Value, frozen=True):
 
 def tokens(text: str) -> set[str]:
     """The concrete tokens of `text`: numbers, quoted strings, identifiers, paths."""
+    # One digit proves nothing: it turns up everywhere by chance.
     concrete = {number for number in _NUMBER.findall(text) if 1 < len(number) <= _LONGEST}
     for groups in _QUOTED.findall(text):
         quoted = "".join(groups).strip()
         if len(quoted) > 1:
             concrete.add(quoted)
+    # A set first: in long output the same names come back thousands of times.
     for chunk in set(_CHUNK.findall(text)):
         if len(chunk) > 2 and not _PLAIN.match(chunk) and len(chunk) <= _LONGEST:
             concrete.update(_identifiers(chunk))
@@ -135,9 +140,12 @@ class TokenLedger:
 
     def judge(self, step: int, thought: Thought) -> Grounding:
         """How `thought` stands to everything observed so far, then count it as said."""
+        # Judged before it is counted as said, or every thought would be the echo of itself.
         words = tokens(thought.content)
         named = sorted({number for number in thought.because if number in self._brought})
         evidence: dict[str, int] = {}
+        # A thought that names its sources is held to them: a token that another step brought does
+        # not count for it.
         if thought.because:
             for number in named:
                 for token in words & self._brought[number]:
@@ -150,6 +158,7 @@ class TokenLedger:
             step,
             bool(evidence),
             bool(named),
+            # The first step has nothing to rest on, nor has one for which nothing was observed yet.
             step > 1 and bool(self._brought),
             tuple([Evidence(*entry) for entry in earliest]),
         )
@@ -160,6 +169,8 @@ def ground(steps: Sequence[Step], *, goal: str, instructions: str = "") -> tuple
     ledger = TokenLedger(goal, instructions)
     judged: list[Grounding] = []
     for step in steps:
+        # The order matters: what a step says of its actions comes before what they brought, so a
+        # parameter that a tool merely repeats is an echo.
         judged.append(ledger.judge(step.number, step.thought))
         for action in step.actions:
             ledger.said([action.parameters, action.rationale])
@@ -177,6 +188,8 @@ def ground_turns(
     wrote counts as said, also replies that were rejected; so does what people said.
     `records` are those that still count.
     """
+    # By record, not by step: branches of a fork overlap in time, and only the log's order shows
+    # which observation a thought could have seen.
     proposed = {turn.seq: turn for turn in all_turns}
     observed = {
         call.observed_seq: (turn.number, call.observation)
@@ -190,6 +203,7 @@ def ground_turns(
         turn = proposed.get(record.seq)
         if turn is not None:
             grounding = ledger.judge(turn.number, turn.thought)
+            # An interrupted turn is not judged, but its words still count as said.
             if turn.complete:
                 judged.append(grounding)
             ledger.said([[c.action.parameters, c.action.rationale] for c in turn.calls])
@@ -198,6 +212,7 @@ def ground_turns(
             ledger.observed(number, [observation.result, observation.extraction])
         else:
             ledger.said(_words(record.event))
+    # The log's order is that of proposal; turns bear the numbers of their completion.
     judged.sort(key=lambda one: one.step)
     return tuple(judged)
 
@@ -206,6 +221,8 @@ def _words(event: e.Event) -> Any:
     """What an event says that is no observation."""
     match event:
         case e.RunStarted():
+            # Tool results of an earlier conversation are left out: the world said them, not the
+            # model.
             history = [message.text for message in event.history if message.role != "tool"]
             return [_asked(event), event.settings.get("instructions", ""), history]
         case e.Replied():

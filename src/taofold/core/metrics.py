@@ -59,6 +59,7 @@ def measure(records: Iterable[e.Record]) -> Metrics:
     records = list(records)
     live_records = live(records)
     all_turns = turns(live_records)
+    # All records, not the live ones: `fold` counts the money of a rewound branch as spent.
     state = fold(records)
     done = [turn for turn in all_turns if turn.complete]
     calls = [call for turn in done for call in turn.calls]
@@ -97,7 +98,10 @@ def _percent(part: int, whole: int) -> float | None:
 def _ratio(all_turns: Sequence[TracedTurn], batches: int) -> float | None:
     """Thoughts per batch: 1 unless an action came without a thought, or the reverse."""
     thoughts = sum(
-        bool(turn.thought.content.strip()) for turn in all_turns if turn.complete or not turn.calls
+        # Interrupted turns are left out on both sides: a batch without an end is no step.
+        bool(turn.thought.content.strip())
+        for turn in all_turns
+        if turn.complete or not turn.calls
     )
     return round(thoughts / batches, 3) if batches else None
 
@@ -114,5 +118,7 @@ def _tool_ms(done: Sequence[TracedTurn]) -> float:
 
 def _usage(usage: Usage) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.structs.asdict(usage)
+    # Sums of floats carry noise far behind the point; prices are quoted per million tokens, so a
+    # billionth of a dollar loses nothing.
     fields["usd"] = round(usage.usd, 9)
     return fields

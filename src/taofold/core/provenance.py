@@ -31,10 +31,13 @@ def taken_in(
             proposed.
     """
     first = records[0].event if records else None
+    # Checked before anything is kept: what a file says must not be written half.
     if not isinstance(first, e.RunStarted):
         raise ValueError("a run begins with run_started")
     _check_calls(records)
     open_ = _unobserved(records)
+    # A start without an outcome would make this place ask what became of a call that ran elsewhere,
+    # or worse, take the file's approval for it as given here.
     history = [record for record in records if not _claimed(record.event, open_)]
     seqs = [record.seq for record in history]
     claims = tuple(_claim(position, action, records) for position, action in open_.items())
@@ -127,6 +130,7 @@ def _claimed(event: e.Event, open_: dict[Place, Action]) -> bool:
 def _claim(place: Place, action: Action, records: Sequence[e.Record]) -> e.ForeignCall:
     decisions: list[str] = []
     started = False
+    # Live only: what the file itself took back is no claim.
     for record in live(records):
         event = record.event
         if isinstance(event, e.Decided | e.Started) and (event.key, event.index) == place:
@@ -145,5 +149,7 @@ def _marked(event: e.Event, seqs: Sequence[int]) -> e.Event:
     if isinstance(event, e.Resolved):
         return replace(event, imported=True)
     if isinstance(event, e.Rewound):
+        # `to` names a record by number, and dropping records above renumbered them: count those
+        # that remain up to it.
         return replace(event, to=sum(seq <= event.to for seq in seqs) - 1)
     return event

@@ -35,6 +35,7 @@ class Violation(Value, frozen=True):
     steps: tuple[int, ...] = ()
 
 
+# Filled once: the common case, a type spelt as it should be, is a single lookup per thought.
 _KNOWN: Final[dict[str | None, tuple[ThoughtType | None, str]]] = {
     name: (cast("ThoughtType", name), "") for name in THOUGHT_TYPES
 }
@@ -61,8 +62,11 @@ def fingerprint(action: Action) -> str:
     """The call as canonical JSON: its tool and parameters, without the reserved `timeout_s`."""
     parameters = action.parameters
     if "timeout_s" in parameters:
+        # A call that failed and is repeated with more time is still the same call; `same_action`
+        # compares the time separately.
         parameters = {name: value for name, value in parameters.items() if name != "timeout_s"}
     try:
+        # order="deterministic" sorts keys, so `{a, b}` and `{b, a}` are one call.
         content = msgspec.json.encode(parameters, order="deterministic").decode()
     except (TypeError, ValueError):  # not JSON; only a programmer's own strategy can do that
         # Parameters of an imported log may hold what JSON has not; such a call still needs a name.
@@ -87,12 +91,15 @@ def detect_action_loop(recent_actions: Sequence[str], max_recent: int = 3) -> bo
         return False
     if recent_actions[-1] == recent_actions[-2]:
         return True
+    # Only reached where the last two differ, so with `max_recent` of 2 or more it is False; kept as
+    # TAgent states the check.
     return len(recent_actions) >= max_recent and len(set(recent_actions[-max_recent:])) == 1
 
 
 def detect_alternation(recent_actions: Sequence[str], window: int = 4) -> bool:
     """Do the last `window` actions (4 to 6) only go back and forth: A B A B?"""
     last = list(recent_actions[-window:])
+    # Shifted by two it is itself: A B A B, whatever the window's length.
     return len(last) == window and last[0] != last[1] and last[2:] == last[:-2]
 
 
@@ -105,6 +112,7 @@ def violations(
     """Every broken rule in a log: what the run recorded, and what the log itself shows."""
     live_records = live(records)
     broken = list(recorded(live_records))
+    # What the run recorded and what its log shows overlap: the last step names the offender.
     reported = {(violation.rule, violation.steps[-1:]) for violation in broken}
     derivable = derived(live_records, effects=effects, research=research)
     broken += [
@@ -126,6 +134,8 @@ def recorded(records: Iterable[e.Record]) -> tuple[Violation, ...]:
     numbers = {turn.seq: turn.number for turn in all_turns}
     taking = {turn.key: turn.number for turn in all_turns}
     following: dict[str, int] = {}
+    # Backwards, because a violation is recorded before the turn it led to: walking from the end,
+    # that turn is already known.
     broken: list[Violation] = []
     for record in reversed(live_records):
         event = record.event
@@ -156,6 +166,7 @@ def derived(
     recorded_effects = (
         cast("dict[str, str]", recorded_effects) if isinstance(recorded_effects, dict) else {}
     )
+    # The caller knows the tools of today, the log those of its day; the caller is preferred.
     all_effects = {**recorded_effects, **(effects or {})}
     opted = settings.get("research") is True if research is None else research
     native = start is not None and start.profile.native_tools
@@ -164,6 +175,7 @@ def derived(
         *(broken for turn in taken for broken in _alone(turn, all_effects, opted)),
         *(() if native else _unexplained(taken)),
         *_between(taken),
+        # A parked run has open calls by design: they wait for a person.
         *(() if _waits(live_records) else _interrupted(taken)),
         *(
             Violation(UNGROUNDED, "the thought uses nothing that was observed", (verdict.step,))
@@ -206,12 +218,14 @@ def _between(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
     """What a turn breaks by what came before it in its branch."""
     previous: dict[str, TracedTurn] = {}
     for turn in all_turns:
+        # Branches of a fork interleave in the log: only turns of one branch follow one another.
         branch_key = branch(turn.key)
         before = previous.get(branch_key)
         previous[branch_key] = turn
         if before is None:
             continue
         steps = (before.number, turn.number)
+        # Reported here for a thought that another follows, below for the last of a branch.
         if not before.calls:
             yield Violation(NO_ACTION, "two thoughts without an action between them", steps)
         if before.failed and turn.thought.type != "exception":
@@ -224,6 +238,7 @@ def _between(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
 
 
 def _repeats(before: TracedTurn, turn: TracedTurn) -> Iterator[Violation]:
+    # Only the step directly before counts: after another step the world may have changed.
     failed = {fingerprint(call.action): timeout(call.action) for call in before.failed}
     if not failed:
         return
@@ -252,6 +267,7 @@ def _waits(live_records: Sequence[e.Record]) -> bool:
 class Item(Value, frozen=True):
     """One point: passed, or the numbers of the turns that fail it and why."""
 
+    # A detail without a step (0) is about the whole run.
     name: str
     passed: bool
     steps: tuple[int, ...] = ()

@@ -25,6 +25,8 @@ class Chain(Sequence[Step]):
 
     def plus(self, step: Step) -> "Chain":
         """The chain with `step` at its end; `self` stays as it is."""
+        # Two states may share one list. Whoever is first to append to it extends it in place; the
+        # other, whose prefix is shorter than the list by now, copies its prefix first.
         items = self._items if len(self._items) == self._length else self._items[: self._length]
         items.append(step)
         return Chain(items, self._length + 1)
@@ -38,6 +40,7 @@ class Chain(Sequence[Step]):
     def __getitem__(self, index: slice) -> list[Step]: ...
     def __getitem__(self, index: int | slice) -> Step | list[Step]:
         if isinstance(index, slice):
+            # Cut first: the list may hold steps of a later state, which this view must not show.
             return self._items[: self._length][index]
         if index < -self._length or index >= self._length:
             raise IndexError(index)
@@ -50,6 +53,7 @@ class Chain(Sequence[Step]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chain) and list(self) == list(other)
 
+    # Equal by content, so the identity hash that object offers would be wrong.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -129,11 +133,13 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             return _replied(state, event, at, active)
         case e.Proposed():
             opened = OpenStep(event.thought, tuple(map(ActionSlot, event.actions)))
+            # A new dict, never a change in place: earlier states share it. Open steps are few.
             return replace(state, open={**state.open, event.key: opened}, at=at, active_ms=active)
         case e.Decided():
             slot = _slot(state, event)
             slot = replace(slot, decided=event, action=event.action or slot.action)
             slots = _slots(state, event, slot)
+            # A decision is what ends the waiting of a parked run.
             return replace(state, open=slots, status="running", at=at, active_ms=active)
         case e.Started():
             slot = _slot(state, event)
@@ -169,6 +175,8 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             hit = (*state.limits_hit, event.limit)
             return replace(state, limits_hit=hit, at=at, active_ms=active)
         case e.Resumed():
+            # `active_ms` is left out here and where a run starts or is rewound: nobody was active
+            # then.
             return replace(
                 state,
                 status="running",
@@ -197,17 +205,20 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             return replace(state, rewinds=state.rewinds + 1, at=at)
         case e.PromptChanged() | e.DecisionRefused():
             return replace(state, active_ms=active, at=at)
+        # Before the general `Noted` below: the order of these two cases matters.
         case e.Noted(kind="state"):
             data = {**state.data, **event.data}
             return replace(state, data=data, at=at, active_ms=active)
         case e.Forked() | e.AskFailed() | e.Violated() | e.Cut() | e.Compacted() | e.Noted():
             return replace(state, at=at, active_ms=active)
         case _:
+            # The type checker names this line when an event is added and no case folds it.
             assert_never(event)
 
 
 def was_active(state: RunState, event: e.Event) -> bool:
     """Did the time between the last record and `event` pass in activity?"""
+    # The state before decides: a `Resolved` ends a wait that was no activity.
     return event.timed and state.status not in ("new", "waiting")
 
 
@@ -216,6 +227,7 @@ def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunStat
     usage = event.usage if earlier is None else earlier + event.usage
     return replace(
         state,
+        # A reply from the cache cost nothing and counts against no limit on calls.
         model_calls=state.model_calls + (not event.cached),
         usage=state.usage + event.usage,
         usage_by_model={**state.usage_by_model, event.model: usage},
@@ -231,11 +243,13 @@ def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunSt
     opened = _slots(state, event, slot)
     done = opened[event.key]
     steps, data = state.steps, state.data
+    # Observations arrive in any order, the slots stand in that of the batch.
     observations = tuple([slot.observation for slot in done.slots if slot.observation is not None])
     if len(observations) == len(done.slots):  # updates fold in declared order
         # The step is whole: from here on it is shared by all later states and never copied again.
         del opened[event.key]
         actions = tuple([slot.action for slot in done.slots])
+        # Numbered when complete: a step that is interrupted never gets a number.
         steps = steps.plus(Step(len(steps) + 1, done.thought, actions, observations))
         updates = [slot.update for slot in done.slots if slot.update is not None]
         data = {**data, **dict(updates)} if updates else data
@@ -285,6 +299,7 @@ def live(records: Iterable[e.Record]) -> list[e.Record]:
     for record in records:
         if isinstance(record.event, e.Rewound):
             to = record.event.to
+            # Each record is pushed and popped at most once, so rewinds upon rewinds stay linear.
             while surviving and surviving[-1].seq > to:
                 surviving.pop()
         surviving.append(record)
@@ -296,6 +311,7 @@ def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
 
     What a rewound branch and its children consumed stays spent.
     """
+    # Folded without what was rewound; then only the spending of the rest is added.
     for record in (counted := live(records := list(records))):
         state = reduce(state, record)
     surviving_seqs = {r.seq for r in counted} if len(counted) != len(records) else None

@@ -25,6 +25,8 @@ def excerpt(text: str, limit: int) -> str:
     """
     if len(text) <= limit:
         return text
+    # 30 % head, 30 % tail, the rest for error lines between them. At least 1, because text[-0:]
+    # would be the whole text.
     part = max(limit * 3 // 10, 1)
     head, tail = text[:part], text[-part:]
     errors = _errors(text[part:-part], limit - 2 * part)
@@ -39,6 +41,7 @@ def _errors(text: str, limit: int) -> str:
     """Lines that look like errors, from the start, within `limit` characters."""
     chosen: list[str] = []
     for line in text.splitlines():
+        # A minified file or a base64 blob is one line of megabytes: look only at its beginning.
         if _ERROR.search(line[:2000]):
             line = line[:_LINE]
             limit -= len(line) + 1
@@ -64,6 +67,8 @@ def key_line(text: str, *, failed: bool = False) -> str:
     return first[:_LINE]
 
 
+# Besides ASCII control: bidirectional marks (Trojan Source), zero-width characters, the tag block
+# (invisible instructions to models) and lone surrogates. Tab and newline stay.
 _CONTROL: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\U000e0000-\U000e007f\ud800-\udfff]"
@@ -78,6 +83,7 @@ def visible(text: str) -> str:
 def _shown(match: re.Match[str]) -> str:
     code = ord(match.group())
     if code < 0x20:
+        # The block "Control Pictures" has a symbol for each: ESC is ␛.
         return chr(0x2400 + code)
     return f"\\u{{{code:x}}}"
 
@@ -94,6 +100,7 @@ def near(word: str, known: Iterable[str]) -> str:
     >>> near("reakt", ["react", "plan"])
     "did you mean 'react'?"
     """
+    # Bounded before sorting: near misses are a courtesy, not worth a scan of a large mapping.
     names = sorted(islice(known, _COMPARED))
     matches = get_close_matches(word.lower(), names, n=2, cutoff=0.6)
     if matches:
@@ -126,4 +133,5 @@ def milliseconds(text: str) -> int:
     instant = datetime.fromisoformat(text)
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
+    # Integer division of timedeltas: `timestamp() * 1000` rounds through a float.
     return (instant - _EPOCH) // _MS

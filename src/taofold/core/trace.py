@@ -34,6 +34,7 @@ class TracedCall(Value, frozen=True):
     @property
     def local(self) -> bool:
         """Was it a step of the strategy's own, or reserved, rather than a tool?"""
+        # A refused call never started either, but it was meant for a tool.
         own = not self.started and self.observation is not None and not self.observation.refused
         return own or self.action.tool in RESERVED
 
@@ -91,6 +92,7 @@ class _Open:
     def place(self, abandoned: bool) -> float:
         """Where the turn stands among the others: complete ones by their end, as `fold` does."""
         if self.calls and all(call.observation is not None for call in self.calls):
+            # The last observation closes the step, which is when `fold` gives it its number.
             return max(call.observed_seq for call in self.calls)
         # Only an imported log has turns that were left open and gone on from; others are still
         # running.
@@ -148,6 +150,7 @@ def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
     opened: list[_Open] = []
     current: dict[str, _Open] = {}
     last: dict[str, int] = {}
+    # A key comes back after a rewind; the newest turn under it is the one that counts.
     for record in live(records):
         event = record.event
         match event:
@@ -158,10 +161,12 @@ def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
                 last[branch(event.key)] = record.seq
             case e.Decided() | e.Started() | e.Observed():
                 open_turn = current.get(event.key)
+                # An imported log may point anywhere; what points to no call is left out.
                 if open_turn is not None and 0 <= event.index < len(open_turn.calls):
                     _enter(open_turn.calls[event.index], event, record)
             case _:
                 pass
+    # A later proposal in the same branch means that this turn was given up, not that it runs.
     placed = [(o.place(o.seq < last[branch(o.event.key)]), o.seq, o) for o in opened]
     placed.sort(key=lambda entry: entry[:2])
     return tuple([entry[2].close(number) for number, entry in enumerate(placed, 1)])
@@ -275,6 +280,8 @@ def _replies(
                     f"{record.run}:{record.seq}",
                     root,
                     following.get(branch(event.key), 0),
+                    # Only the end of a model call is a record; its start is the end minus what it
+                    # took.
                     record.at - round(event.ms),
                     type="model",
                     name=event.model,
@@ -318,6 +325,8 @@ def _call(call: TracedCall, own: str, turn: TracedTurn, until: int) -> TraceSpan
         own,
         own.rpartition(".")[0],
         turn.number,
+        # A call that was refused or answered locally never started: the span then begins with its
+        # turn.
         call.started_at or turn.at,
         type="tool",
         name=call.action.tool,
@@ -385,6 +394,8 @@ def audit(
                     )
             case e.Decided() | e.Started() | e.Observed():
                 position = (event.key, event.index)
+                # The entry is there: `Proposed` comes first, and an import where it does not is
+                # refused (`core.provenance`).
                 entries[position] = _with(entries[position], event, record.at)
             case e.DecisionRefused():
                 attempts.append(

@@ -32,6 +32,7 @@ def parse(text: str) -> TraceContext | None:
     if match is None:
         return None
     version, trace, span, flags, more = match.groups()
+    # W3C: version ff is forbidden, 00 ends after the flags, and ids of zeros are invalid.
     if version == "ff" or (version == "00" and more) or not int(trace, 16) or not int(span, 16):
         return None
     return TraceContext(trace, span, bool(int(flags, 16) & _SAMPLED))

@@ -10,6 +10,8 @@ JSON: TypeAlias = Any
 """What JSON can say: None, bool, int, float, str, list of JSON, dict of str to JSON."""
 
 
+# gc=False keeps these objects out of the collector's lists, of which a long run has hundreds of
+# thousands. A field that could hold a cycle would then leak.
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What all values share: immutability and a compact JSON form.
 
@@ -30,6 +32,8 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 def is_finite(value: JSON) -> bool:
     """Are all numbers in `value`, which is not nested too deep to be JSON, numbers of JSON?"""
     if isinstance(value, float):
+        # Python's own json reads 1e999 and Infinity as inf, so results of tools may well hold such
+        # a number.
         return isfinite(value)
     if isinstance(value, dict):
         return all(map(is_finite, cast("dict[str, JSON]", value).values()))

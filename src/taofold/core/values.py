@@ -146,6 +146,7 @@ class ModelSettings(Value, frozen=True):
 
     def over(self, base: "ModelSettings") -> "ModelSettings":
         """These settings; where they say nothing, those of `base`."""
+        # The usual case, on every model call: no new object where one side says nothing.
         if self == _UNSET:
             return base
         if base == _UNSET:
@@ -154,6 +155,7 @@ class ModelSettings(Value, frozen=True):
             effort=base.effort if self.effort is None else self.effort,
             temperature=base.temperature if self.temperature is None else self.temperature,
             top_p=base.top_p if self.top_p is None else self.top_p,
+            # 0 and "" mean unset here, so unlike effort and the floats these need no None check.
             max_tokens=self.max_tokens or base.max_tokens,
             prompt_cache=self.prompt_cache or base.prompt_cache,
             service_tier=self.service_tier or base.service_tier,
