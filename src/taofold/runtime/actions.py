@@ -26,6 +26,8 @@ from taofold.tools import BadArguments, Bound, Tool
 def act(ledger: Ledger, key: str, effect: Act) -> Awaitable[tuple[Observation, ...]]:
     """Resolve an `Act`: record the step and perform its batch."""
     effect = cleaned(ledger.setup.redactor, effect)
+    # On record before anything is judged: a crash in the middle leaves the whole batch open, and
+    # each action of it is answered when the run is resumed.
     ledger.put(e.Proposed(key=key, thought=effect.thought, actions=effect.actions))
     return ActionBatch(ledger, key, effect).perform()
 
@@ -72,6 +74,7 @@ class ActionBatch:
             else:
                 await self._consider(index, action)
         await self._run_ready()
+        # Every action has its observation here: whoever could not be answered has raised `Park`.
         observations = tuple(filter(None, self.observations))
         if not self.effect.planned:
             step = Step(0, self.effect.thought, tuple(self.actions), observations)
@@ -95,14 +98,20 @@ class ActionBatch:
     async def _consider(self, index: int, action: Action) -> None:
         tool = self.ledger.tools.get(action.tool)
         bound = self._refusal(index, action, tool) or _bound(tool, action)
+        # Even a call that cannot be made now may have been started under an earlier release of its
+        # tool.
         if isinstance(bound, Observation):
             await self._lost(index, action, tool, bound)
             return
         tool = bound.tool
+        # Before the policy is asked: a call that may have happened must not become "denied", as if
+        # it had not.
         verdict = self._was_started(index, action)
         if verdict is None:
             ruling = self._rule(index, action, tool)
             if ruling.verdict == "ask":
+                # A question stops the batch here: nothing behind it is considered before it is
+                # answered.
                 verdict = await self._asked(index, action, tool, ruling)
             elif self._ruled(index, ruling):
                 verdict = action
@@ -117,6 +126,7 @@ class ActionBatch:
             if isinstance(bound, Observation):  # edited for another version of the tool
                 await self._lost(index, action, tool, bound)
                 return
+        # Nothing else of the batch runs beside it: what stands before ends first, it runs alone.
         if tool.sequential:
             await self._run_ready()
         self._ready.append(ReadyCall(index, action, tool, bound))
@@ -130,9 +140,11 @@ class ActionBatch:
     def _refusal(self, index: int, action: Action, tool: Tool | None) -> Observation | None:
         """Why the action is not ruled on: it is none, or one too many of its kind."""
         flaw = self._unfit(action, tool)
+        # A plan that a person wrote may repeat a call on purpose; the guard is for models.
         if flaw is not None or self.effect.planned:
             return flaw
         call = self.calls[index] = self.ledger.call(action)
+        # Twins within one batch: the guard learns of steps only when they are complete.
         before = self._same.get(call.key, 0)
         judged = self._guard.judge(action, call, before)
         if judged.level != "run":
@@ -162,6 +174,7 @@ class ActionBatch:
 
     def _guess_matters(self, tool: Tool) -> bool:
         """Is a guess about its parameters one too many?"""
+        # A child agent counts as `once` unless it only reads: it may call tools that are.
         once = tool.effect == "once" or (tool.agent is not None and tool.effect != "read")
         return once or self.ledger.setup.policy.tier(tool.name, facts(tool)) >= Tier.CONFIRM
 
@@ -204,6 +217,7 @@ class ActionBatch:
         if ruling.verdict != "deny":
             return True
         self._observe(index, Observation(why, "failure", refused="denied"))
+        # After the observation is on record: the denied action is no open call when the run ends.
         if ledger.setup.on_denial == "stop":
             raise Denied(why)
         return False
@@ -219,6 +233,7 @@ class ActionBatch:
         """Why a limit forbids the call, or "": in a fork's past, what was recorded."""
         ledger, key = self.ledger, self.key
         # A replay derives it anew, except in a fork.
+        # In a fork the count of calls so far depends on which branch came first in time.
         past = not ledger.fresh and (not ledger.exact or "." in key)
         if past and ledger.tape.peek(e.Started, key, index) is not None:
             return ""
@@ -242,6 +257,7 @@ class ActionBatch:
 
     async def _run_ready(self) -> None:
         """Start everything that may start, at once; wait for all."""
+        # Taken before the first await: what is added while these run belongs to the next group.
         ready, self._ready = self._ready, []
         if not ready:
             return
@@ -269,6 +285,7 @@ class ActionBatch:
         ledger = self.ledger
         replayed = ledger.tape.peek(e.Noted, self.key) is not None
         ledger.put(e.Noted(key=self.key, kind="backoff", data={"ms": milliseconds}))
+        # A pause that was made in an earlier life is not made again.
         if not replayed:
             await ledger.setup.sleep(milliseconds / 1000)
 
@@ -280,6 +297,7 @@ class ActionBatch:
         if ready_call.position in self._attempts:
             return
         ledger.put(started(key, ready_call.position, ready_call.tool))
+        # An earlier life may have started it more than once; each start on the tape is this one.
         while not ledger.fresh and (again := ledger.tape.take(e.Started, key, ready_call.position)):
             ledger.replayed(again)
 
@@ -296,6 +314,7 @@ class ActionBatch:
         if ledger.exact:  # it waits in the middle of its call, or was cut off there
             for record in ledger.tape.call(key, index):
                 ledger.replayed(record)
+        # Raises `EndOfTape` in an exact replay: from here on the world would be asked.
         if not ledger.fresh:
             ledger.touch(f"{key}[{index}]")
         attempts = self._attempts.get(index)

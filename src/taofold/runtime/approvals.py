@@ -41,6 +41,7 @@ VERDICTS: Final[dict[str, Verdict]] = {
     "done": "done",
 }
 """What a person may say, and what it comes to."""
+# Half a second is soon enough for people and two queries a second for the log.
 LOOK = 0.5
 """Seconds between two looks into the inbox while a callback waits for its person."""
 PREVIEW = 2000
@@ -110,6 +111,7 @@ class OpenQuestion:
             digest=digest(self.action, tool.definition if tool else ""),
             policy=setup.policy.version,
             preview=plain(setup.redactor, _preview(self.action, tool)),
+            # The clock of the world, read once: what is recorded here decides for good.
             expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
             request=self.request,
             attempt=ledger.store.state.open[self.key].slots[self.index].attempts,
@@ -140,6 +142,8 @@ class OpenQuestion:
         if recorded is not None and isinstance(recorded.event, e.Resolved):
             ledger.replayed(recorded)
             voided = ledger.tape.peek(e.Resolved, key, index)
+            # The tape has the void right behind the decision that it took back: both count, in this
+            # order.
             if voided is not None and voided.verdict == "void":
                 ledger.put(voided)
                 return voided
@@ -148,12 +152,14 @@ class OpenQuestion:
         await ledger.inbox.refresh(ledger.store)
         # A decision that was posted in time counts, even if it is read after the question expired.
         resolved = self._from_inbox(asked)
+        # First what a person posted, then the clock; only then a callback, or parking.
         if resolved is None and self._expired(event):
             resolved = _closed(event, "expired", "clock")
         if resolved is None and ledger.setup.approve is None:
             by = ledger.inbox.cancelled()
             if by:
                 raise Cancelled(by)
+            # Steering in the inbox goes on record first: no run is parked over unread messages.
             ledger.hear(key)
             wants_text = self.action.tool == ASK_USER or bool(
                 event.request and event.request["form"]
@@ -178,6 +184,8 @@ class OpenQuestion:
         ledger, event = self.ledger, asked.event
         assert isinstance(event, e.Decided)
         decision = await self._callback(asked)
+        # A callback may have taken minutes: look once more, or a decision from elsewhere is
+        # overrun.
         ledger.inbox.stale = True
         await ledger.inbox.refresh(ledger.store)
         posted = self._from_inbox(asked)
@@ -186,6 +194,8 @@ class OpenQuestion:
         resolved = self._from_decision(event, decision)
         if posted is None:
             return resolved
+        # The stricter word is heard: a race between two people must not open what one of them
+        # closed.
         heard, lost = (resolved, posted) if posted.verdict == "allow" else (posted, resolved)
         why = f"{heard.by} decided {heard.verdict} at the same time"
         name = f"{asked.run}:{asked.seq}"
@@ -205,6 +215,8 @@ class OpenQuestion:
         if inspect.isawaitable(decision):
             asking = asyncio.ensure_future(decision)
             try:
+                # asyncio.wait with a timeout, not wait_for: that would cancel the callback at each
+                # look.
                 while not (await asyncio.wait({asking}, timeout=LOOK))[0]:
                     await ledger.inbox.refresh(ledger.store)
                     posted = self._from_inbox(asked)
@@ -218,6 +230,7 @@ class OpenQuestion:
                 decision = asking.result()
             finally:
                 if not asking.done():
+                    # The prompt of a callback must not stay open when somebody else has answered.
                     asking.cancel()
                     await asyncio.gather(asking, return_exceptions=True)
         if isinstance(decision, Decision):
@@ -244,6 +257,7 @@ class OpenQuestion:
             words = _form(decision.parameters)
             decision = dataclasses.replace(decision, parameters=None)
         parameters = decision.parameters if verdict == "allow" else None
+        # After redaction the call would run with other parameters than the person saw and approved.
         lost = "" if parameters is None else secret(setup.redactor, parameters)
         if lost:
             return _closed(asked, "deny", setup.redactor.text(utf8(decision.by)), lost)
@@ -255,6 +269,8 @@ class OpenQuestion:
         """What a person's message in the inbox says."""
         inbox, event = self.ledger.inbox, asked.event
         assert isinstance(event, e.Decided)
+        # By the number of the question's record, so an answer to an earlier question about the same
+        # action is not taken for this one.
         signal = inbox.find("decide", asked.seq) or inbox.find("answer", asked.seq)
         if signal is None:
             return None
@@ -278,12 +294,16 @@ class OpenQuestion:
     def _voided(self, asked: e.Decided, resolved: e.Resolved) -> e.Resolved | None:
         """Re-check what an approval is bound to, right before it is used; void it if it changed."""
         ledger, action = self.ledger, self.action
+        # Only "allow" is bound: a denial stands whatever has changed. A replay takes the log's
+        # word.
         if resolved.verdict != "allow" or ledger.exact:
             return None
         tool = ledger.setup.tools.get(action.tool)
         if tool is None:
             return None
         changed = ""
+        # Checked when the approval is used, not when it was given: the tool may have been replaced
+        # while the run was waiting.
         if digest(action, tool.definition) != asked.digest:
             changed = "the tool or its parameters changed after the approval was asked for"
         elif ledger.setup.policy.version != asked.policy:
@@ -328,6 +348,7 @@ def secret(redactor: Redactor, parameters: dict[str, Any]) -> str:
     redacted = redactor.json(parameters)
     if redacted == parameters:
         return ""
+    # Values are compared per parameter to name the one that holds it; the name may hold one, too.
     lost = [name for name, value in parameters.items() if redacted.get(name) != value]
     where = f"the parameter {redactor.text(lost[0])!r} holds" if lost else "they hold"
     return f"edited parameters may hold no secret: {where} one, and a log keeps none"
@@ -395,6 +416,8 @@ def _outcome(
             if tool is not None and resolved.action is not None:
                 try:
                     tool.bind(edited.parameters)
+                # Told to the model instead of raised: the person meant to help, and the model can
+                # ask again.
                 except BadArguments as error:
                     return Observation(f"edited parameters: {error}", "failure", refused="invalid")
             return edited
@@ -413,6 +436,8 @@ def _outcome(
 def _preview(action: Action, tool: Tool | None) -> str:
     """What would happen, for a person to read."""
     if tool is not None and tool.preview is not None:
+        # The plain form below is shown instead; what is approved is bound by the digest, not the
+        # preview.
         with suppress(Exception):  # a bad preview must not stop the question
             return _cut(tool.preview(action.parameters))
     pairs = ", ".join(f"{name}={value!r}" for name, value in action.parameters.items())
@@ -432,6 +457,7 @@ def approve_all(request: Approval) -> bool:
 
 async def at_terminal(request: Approval) -> Decision:
     """Ask the person at the terminal."""
+    # In a thread: reading a line blocks, and leases and other branches must go on.
     answer = await WORKERS.run(_ask, request)
     if answer is None:
         raise Park("awaiting_input" if request.wants_text else "awaiting_approval")
@@ -451,5 +477,6 @@ def _ask(request: Approval) -> str | None:
             f"  {visible(request.preview)}\n  approve? [y/N] "
         )
     sys.stderr.flush()
+    # "" is the end of the input; an empty line is "\n" and means no.
     line = sys.stdin.readline()
     return line.strip() if line else None

@@ -59,11 +59,14 @@ class PastCall:
         for record in records:
             ledger.replayed(record)
         events = [record.event for record in records]
+        # Of all attempts, also voided ones: the last edit is what the last start was made with.
         edits = [event.action for event in events if isinstance(event, e.Decided) and event.action]
         starts = [event for event in events if isinstance(event, e.Started)]
         return Attempts(
             count=len(starts),
             action=edits[-1] if edits else self.action,
+            # One start under "once" is enough: a tool that a later release calls idempotent may
+            # have been less so when it was started.
             once=any(
                 [isinstance(start, e.StartedOnce) and start.effect == "once" for start in starts]
             ),
@@ -73,6 +76,7 @@ class PastCall:
     def ruled(self, ruling: Ruling) -> Ruling:
         """`ruling`, or the question to a person that the repetition of such a call needs."""
         tool, action, state = self.tool, self.action, self.ledger.store.state
+        # A child run knows from its own log what it has done.
         if tool is None or ruling.verdict == "deny" or tool.agent is not None:
             return ruling
         begun = tool.effect != "read" and _begun_elsewhere(state, action)
@@ -82,6 +86,7 @@ class PastCall:
             return ruling
         recorded = self.ledger.tape.peek(e.Decided, self.key, self.index)
         # What was known at the time is on the tape: branches may meet in another order now.
+        # Only the reason is compared, which is why `AGAIN` must stay as it is: logs hold it.
         again = recorded.reason == AGAIN if recorded else _timed_out(state, action)
         if again or begun:
             return Ruling("ask", max(ruling.tier, Tier.CONFIRM), AGAIN if again else BEGUN)
@@ -104,6 +109,7 @@ class PastCall:
             settled = await self._ask(action, text)
             if isinstance(settled, Observation):
                 return settled
+        # Not `refused`: that would say that it never ran.
         return Observation(text, "failure")
 
     async def doubt(self, bound: Bound, attempts: Attempts) -> tuple[Action, e.Observed]:
@@ -119,6 +125,7 @@ class PastCall:
             return action, await invocation.delegate()
         since = await invocation.answered_since()
         # What asked a person after its last start was waiting, not at work: nothing is in doubt.
+        # The order: ask the tool itself first (`verify`), a person only if it cannot say.
         if since is None and (tool.effect == "once" or attempts.once):
             verified = await self._verified(invocation)
             if verified is not None:
@@ -134,6 +141,7 @@ class PastCall:
                     return action, observed
                 action, bound = settled, tool.bind(settled.parameters)
                 invocation = Invocation(self.ledger, self.key, self.index, action, tool)
+        # A start of its own on record: the answer given above was about the earlier ones only.
         invocation.start()
         return action, await invocation.perform(bound, since or attempts.answer)
 
@@ -149,6 +157,7 @@ class PastCall:
         verified: Any = verify(effect_id(self.ledger.store.run, self.key, self.index))
         if inspect.isawaitable(verified):
             verified = await verified
+        # None and False alike: only a clear yes, or what it returned, spares the call.
         if verified is False or verified is None:
             return None
         happened = Outcome("verified: it had already happened")
@@ -161,6 +170,7 @@ def _answer(events: Sequence[e.Event]) -> PersonAnswer | None:
     answer: PersonAnswer | None = None
     request: dict[str, object] | None = None
     for event in events:
+        # Before `Decided`, of which it is a subclass.
         if isinstance(event, e.Resolved):
             if request is not None and event.verdict != "void":
                 allowed = event.verdict == "allow"

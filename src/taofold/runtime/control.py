@@ -56,6 +56,7 @@ def pending_in(records: list[e.Record]) -> list[Approval]:
     if state.status in ENDED or state.started is None:
         return []
     principal = state.started.principal.id
+    # From the records alone, so that a console can show what is pending without the agent's code.
     approvals: list[Approval] = []
     for record in asking(counted):
         event = record.event
@@ -64,6 +65,7 @@ def pending_in(records: list[e.Record]) -> list[Approval]:
             continue
         slot = state.open[event.key].slots[event.index]
         action = slot.action
+        # A start before the question: it is about whether the call has happened.
         asks = action.tool == ASK_USER or slot.started or event.request is not None
         question = event.reason if asks else ""
         approvals.append(approval(record.run, record, action, principal, question))
@@ -72,6 +74,7 @@ def pending_in(records: list[e.Record]) -> list[Approval]:
 
 def asking(records: Iterable[e.Record]) -> list[e.Record]:
     """The records that ask a person and were not answered. Pure."""
+    # A later question about the same action takes the place of the one before.
     open_records: dict[tuple[str, int], e.Record] = {}
     for record in live(records):
         event = record.event
@@ -89,6 +92,7 @@ async def find(log: Log, action_id: str) -> Approval:
         Refused: there is none: wrong id, already resolved, or its run has ended.
     """
     run, _, seq = action_id.rpartition(":")
+    # Split from the right: ids of runs may hold colons.
     if not run or not seq.isdigit():
         raise Refused(f"{action_id!r} is no action id: it looks like RUN:SEQ")
     for request in pending_in(await log.read(run)):
@@ -123,6 +127,7 @@ async def decide(
         if lost:
             raise Refused(lost)
         data = {"seq": int(action_id.rpartition(":")[2]), **_said(decision)}
+        # The id is unique in the log: of two people who decide at once, the second is refused here.
         if not await log.post(
             request.run, Signal(f"decide:{action_id}", "decide", by.id, now(), data)
         ):
@@ -155,6 +160,8 @@ async def _check(
     if decision.digest and decision.digest != request.digest:
         raise Refused(f"the decision is about another action than {request.id!r}: look at it again")
     if request.expires_at and at > request.expires_at:
+        # Written down now, or the run would wait for the next sweep although nobody can decide any
+        # more.
         await expire(log, await log.row(request.run), at)
         raise Refused(f"EXPIRED: the approval of {request.action.tool!r} was open until then")
 
@@ -182,9 +189,11 @@ async def sweep(log: Log, *, now: Callable[[], int] = clock) -> list[str]:
     """
     touched: list[RunRow] = []
     after: RunRow | None = None
+    # In pages: `after` goes on behind the last row even if rows of this page stay due.
     while rows := await log.due(now(), after=after):
         after = rows[-1]
         touched += [row for row in rows if await expire(log, row, now())]
+    # Two children of one root are one run to resume; the order of the rows is kept.
     return list(dict.fromkeys([(await root(log, row)).run for row in touched]))
 
 
@@ -226,11 +235,15 @@ async def _write(
     log: Log, row: RunRow, records: list[e.Record], new: list[e.Event], at: int, status: str
 ) -> bool:
     """Append to a run that nobody drives. False if somebody began to since `row` was read."""
+    # Times in a log never run backwards, whatever this machine's clock says.
     at = max(at, records[-1].at)
+    # Nobody was active while it waited, so the time up to here is not the run's.
     idle = [replace(event, elapsed=0) for event in new]
     rows = [e.Record(row.run, len(records) + n, at, event) for n, event in enumerate(idle)]
     waits = status == "waiting"
     try:
+        # `epoch` is the one that was read: if another owner has claimed since, this raises
+        # `Conflict`.
         claim = await log.claim(row.run, "", epoch=row.epoch)
         await log.append(
             row.run,
@@ -265,6 +278,7 @@ async def settle_wake(log: Log, row: RunRow, at: int) -> bool:
     ]
     if any([at > end for end in ends]):
         return False
+    # min of nothing is 0, "not before a message": -1 + 1. Else just after the first expiry.
     wake_at = min(ends, default=-1) + 1
     try:
         claim = await log.claim(row.run, "", epoch=row.epoch)
@@ -275,6 +289,7 @@ async def settle_wake(log: Log, row: RunRow, at: int) -> bool:
             status="waiting",
             waiting_for=row.waiting_for,
             wake_at=wake_at,
+            # Closes the race with a message posted since the look above: then nothing is written.
             if_quiet=True,
         )
     except Conflict:
@@ -290,6 +305,7 @@ async def steer(
     if state.status in ENDED:
         raise Refused(f"run {run!r} has ended as {state.status}: nobody would read it")
     at = clock()
+    # An id of the sender's makes a repeated POST harmless; without one each message is its own.
     name = message_id or f"steer:{at}:{abs(hash(text)) % 10**8}"
     if not await log.post(run, Signal(name, "steer", by.id, at, {"text": text})):
         raise Refused(f"message {name!r} was sent already")
@@ -302,6 +318,7 @@ async def cancel(log: Log, run: str, *, by: Principal = LOCAL, redactor: Redacto
     its next call.
     """
     row = await log.row(run)
+    # A run that was only queued has no events yet: it is taken back, not ended.
     if await remove_unbegun(log, row):
         return
     records = await log.read(run)
@@ -312,9 +329,13 @@ async def cancel(log: Log, run: str, *, by: Principal = LOCAL, redactor: Redacto
         if child.status not in ENDED:
             await cancel(log, child.run, by=by, redactor=redactor)
     if row.status == "waiting":
+        # Children first, above: a parent that has ended would leave them without anybody to end
+        # them.
         ended = cancelled(redactor.text(by.id))
         if await _write(log, row, records, [ended], clock(), ended.status):
             return
+    # Numbered by activation: pressing cancel twice is one message, a resumed run can be cancelled
+    # again.
     await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", by.id, clock()))
 
 

@@ -35,11 +35,13 @@ class Drive(Ledger):
 
     async def __call__(self, strategy: Strategy[Any], prefix: str = "") -> Any:
         """Feed `strategy` until it returns; its value is returned."""
+        # A generator's first `send` must be None.
         position, result = 0, None
         try:
             while True:
                 effect = strategy.send(result)
                 key = f"{prefix}{position}"
+                # Its key is that of the next effect; `position` does not move.
                 if isinstance(effect, Note):  # it has no place: a new one moves no other effect
                     self.note(key, effect)
                     result = None
@@ -72,6 +74,8 @@ class Drive(Ledger):
     async def begin(self, key: str) -> Outlook:
         """Open a turn: what people said meanwhile, which limits are near, what the guard says."""
         heard = self.steered(key)
+        # What people say now belongs to now: a turn that is recorded is not told of it in
+        # hindsight.
         if not self.past(key):
             self.live()
             await self.inbox.refresh(self.store)
@@ -97,6 +101,7 @@ class Drive(Ledger):
             if recorded is None:
                 return None, None
             self.put(recorded)
+            # As recorded: -1 makes the turn the last one, 1 forbids it.
             return (None, recorded.limit) if recorded.value < 0 else (recorded.limit, None)
         state, limits = self.store.state, self.setup.limits
         hit = limits.hit(state)
@@ -137,8 +142,11 @@ class Drive(Ledger):
         # Each of them shares what is left of the budget with the others, from its first call on.
         self.others += max(0, running - 1)
         drives = [whole(number, branch) for number, branch in enumerate(branches)]
+        # Without it the first error would leave the other branches running with nobody to await
+        # them.
         results = await asyncio.gather(*drives, return_exceptions=True)
         failed = [r for r in results if isinstance(r, BaseException)]
+        # Errors first: they sort before the two that only say that there is nothing to do now.
         for error in sorted(failed, key=lambda r: isinstance(r, Park | EndOfTape)):
             raise error
         return tuple(results)

@@ -130,6 +130,7 @@ class Share:
         reason = self._pause()
         if reason or not self._bounded:
             return reason
+        # Asked before the call, so a share of n makes n calls and gives way at the next.
         self._left -= 1
         return "" if self._left >= 0 else MORE
 

@@ -38,6 +38,7 @@ class Inbox:
         """Look for new messages. Refused attempts go straight into the log of `store`."""
         if self._log is None:
             return
+        # Before the await: if the world is waited for meanwhile, whoever did so sets it again.
         self.stale = False
         for signal in await self._log.inbox(self._run):
             # Consumed only with the next flush: until then the log still shows it.

@@ -63,6 +63,7 @@ class Heartbeat:
 
     def forked(self) -> None:
         """A child process drives nothing of what its parent does, and has no thread."""
+        # New objects: the parent's lock may have been held by another thread at the fork.
         self._start()
 
     def drives(self, store: Leased, name: str) -> bool:
@@ -82,6 +83,7 @@ class Heartbeat:
                 raise Conflict(f"{name!r} is being driven by this process already")
             self._driven[key] = store
             if self._thread is None:
+                # Must not keep a process alive that has nothing else to do.
                 self._thread = Thread(target=self._beat, name="taofold-heartbeat", daemon=True)
                 self._thread.start()
             self._changed.notify()
@@ -95,12 +97,15 @@ class Heartbeat:
         changed = self._changed
         while True:
             with changed:
+                # A loop around wait(): it may wake up without a reason.
                 while not self._driven:
                     changed.wait()
+            # Outside of the lock, and before the first renewal: a claim has just begun its lease.
             time.sleep(self._beat_s)
             self._renew()
 
     def _renew(self) -> None:
+        # Only the list is made under the lock; a slow store must not hold up who begins to drive.
         with self._changed:
             stores: dict[int, tuple[Leased, list[str]]] = {}
             for (_, name), store in self._driven.items():

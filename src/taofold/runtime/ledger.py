@@ -57,6 +57,8 @@ class Tape:
         self._steered: list[e.Record] = []
         self._last: dict[str, int] = {}
         self._left: dict[str, int] = {}
+        # What a rewind took back is not on the tape, but still in `_order`: the state counts its
+        # cost.
         for record in live(self._order):
             if isinstance(record.event, e.Steered):
                 self._steered.append(record)
@@ -64,11 +66,13 @@ class Tape:
                 self._at.setdefault(place(record.event), deque()).append(record)
                 self._count(getattr(record.event, "key", ""), 1)
 
+    # An effect inside a fork counts for every fork around it, so that `behind` needs no search.
     def _count(self, key: str, change: int) -> None:
         while key:
             branch, _, position = key.rpartition(".")
             self._last[branch] = max(self._last.get(branch, -1), int(position))
             self._left[key] = self._left.get(key, 0) + change
+            # Two segments less: "3.1.0" is effect 0 of branch 1 of the fork at "3".
             key = branch.rpartition(".")[0]
 
     def behind(self, key: str) -> bool:
@@ -76,6 +80,7 @@ class Tape:
         if not self._last:
             return False
         branch, _, position = key.rpartition(".")
+        # Later effects of the branch are on the tape, or something of this one is left.
         return int(position) < self._last.get(branch, -1) or self._left.get(key, 0) > 0
 
     def peek(self, kind: type[E], key: str, index: int = 0) -> E | None:
@@ -101,6 +106,7 @@ class Tape:
         What stays on the tape came after it: only that is about the start that counts now.
         """
         started = self._at.get((key, e.Started.__name__, index))
+        # A decision behind the last start is the answer to a question about that start: it stays.
         last = started[-1].seq if started else -1
         taken: list[e.Record] = []
         for kind in (e.Decided, e.Resolved, e.Started):
@@ -133,6 +139,7 @@ class Tape:
 
     def until(self, seq: int | None = None) -> Iterator[e.Record]:
         """The records not yet given out, in the order of the log, up to `seq` (None: all)."""
+        # Taken off the left: each record is restored once, over the whole activation O(n).
         while self._order and (seq is None or self._order[0].seq <= seq):
             yield self._order.popleft()
 
@@ -156,6 +163,7 @@ def said(action: Action) -> tuple[str, dict[str, Any]]:
     return action.tool, action.parameters
 
 
+# BaseException, like the three below: no `except Exception` of a strategy or a tool may swallow it.
 class Park(BaseException):
     """The run must wait: `reason` is awaiting_approval or awaiting_input."""
 
@@ -226,6 +234,7 @@ class Ledger:
 
         A branch whose child runs are queued or at work counts by these.
         """
+        # Keys of calls end in "]" (`3[0]`), those of model calls do not.
         working = [location for location in self.held if location.endswith("]")]
         served = {_branch(location) for location in (*self.queue, *working)} - {_branch(key)}
         return 1 + len(self.queue) + max(0, self.others - len(served))
@@ -297,17 +306,20 @@ class Ledger:
     def replayed(self, record: e.Record) -> None:
         """Take in a recorded record, and whatever lies before it in the log."""
         for earlier in self.tape.until(record.seq):
+            # Folded into the state, not written: it is in the log already.
             self.store.restore(earlier)
 
     def live(self) -> None:
         """From here on it happens now: take in the rest of the log and say who resumed it."""
         if self._live or self.exact:
             return
+        # Before the rest: `dispatch` below must not come back here.
         self._live = True
         for earlier in self.tape.until():
             self.store.restore(earlier)
         if self.resumed:
             self.store.dispatch(e.Resumed(epoch=self.store.epoch))
+        # Noticed while the tape was read, when nothing may be written; now it may.
         for event in self._late:
             self.store.dispatch(event)
         # Parallel branches reach the present one after the other: for some there may be a past
@@ -345,6 +357,7 @@ class Ledger:
         for signal in self.inbox.steers():
             text = self.setup.redactor.text(str(signal.data.get("text", "")))
             name = self.setup.redactor.text(signal.id)  # it holds what its sender called it
+            # Put on record and taken from the inbox in one flush: neither lost nor read twice.
             event = e.Steered(key=key, id=name, text=text, by=signal.by)
             self.new(event)
             heard.append(event)

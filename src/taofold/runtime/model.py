@@ -128,6 +128,7 @@ class Speaker:
             self._silent = True
             return
         self._at += len(repeated)
+        # Only what goes beyond the text of the attempt before has not been heard yet.
         if fresh := delta[len(repeated) :]:
             self._pieces.append(fresh)
             self._on_text(fresh)
@@ -171,12 +172,14 @@ class FallbackModel:
         self.name = " | ".join(model.name for model in self._models)
         profiles = [model.profile for model in self._models]
         self.profile = Profile(
+            # The weakest of all: whoever answers must be able to take what was built for the list.
             window=min(profile.window for profile in profiles),
             window_known=all(profile.window_known for profile in profiles),
             native_tools=all(profile.native_tools for profile in profiles),
             json_schema=all(profile.json_schema for profile in profiles),
             streaming=all(profile.streaming for profile in profiles),
             inputs=_common([profile.inputs for profile in profiles if profile.inputs is not None]),
+            # The literals stand in order of how much a model thinks: the most is assumed.
             thinking=max([profile.thinking for profile in profiles], key=get_args(Thinking).index),
             prefix_bound=any(profile.prefix_bound for profile in profiles),
         )
@@ -196,6 +199,7 @@ class FallbackModel:
             try:
                 reply = await model.complete(request, speaker)
             except ModelError as error:
+                # A malformed request or an overflow would fail the same way at the next model.
                 if error.kind not in NEXT:
                     raise
                 last = error
@@ -214,6 +218,7 @@ class FallbackModel:
     def _order(self, last: Issuer | None) -> list[int]:
         now = self._clock()
         # A sort keeps the order of equals.
+        # False sorts before True: whoever made the newest reply comes first.
         every = sorted(
             range(len(self._models)),
             key=lambda i: last is None or getattr(self._models[i], "issuer", None) != last,
@@ -227,6 +232,7 @@ class FallbackModel:
         """The same in a service tier."""
         prices = [quote(model, input_tokens, output_tokens, tier) for model in self._models]
         known_prices = [price for price in prices if price is not None]
+        # The dearest, since nobody knows who will answer; a budget must hold for each of them.
         return max(known_prices) if len(known_prices) == len(prices) else None
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
@@ -257,6 +263,7 @@ def keep(model: str, profile: Profile, at: str) -> str:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / NAME
     content = {**_read(), model: {"probed_at": at, "profile": msgspec.structs.asdict(profile)}}
+    # A file of its own, then renamed: a reader never sees half a file, nor a crash leave one.
     fresh = path.with_suffix(f".{os.getpid()}")
     fresh.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     fresh.replace(path)
@@ -366,12 +373,14 @@ def providers() -> list[str]:
 
 
 def _named(spec: str, provider: str, options: dict[str, Any]) -> Model:
+    # Split at the first colon only: names of Ollama's models hold one themselves (`llama3:8b`).
     name, colon, model = spec.partition(":")
     if not colon:
         name, model = provider, spec
     if not model.strip():
         raise ConfigError(f"no model is named in {spec!r}: write 'provider:model'")
     name, model = name.strip(), model.strip()
+    # Only for our own factories: they all take `profile`; a registered one might not.
     if "profile" not in options and name in BUILT_IN and name not in _registered:
         probed = known(f"{name}:{model}")
         if probed is not None:
@@ -380,6 +389,7 @@ def _named(spec: str, provider: str, options: dict[str, Any]) -> Model:
 
 
 def _factory(name: str, spec: str) -> Factory:
+    # Registered before built in, so that a test or an application can stand in for a provider.
     if name in _registered:
         return _registered[name]
     if name in BUILT_IN:

@@ -91,6 +91,7 @@ class ModelCall:
         model = self._model()
         request = self._request(model)
         ledger.held[self.key] = self._check_limits(request, model)
+        # Held until it is over: branches beside this one see what it may still consume.
         try:
             return await self._live(request, model)
         finally:
@@ -105,6 +106,7 @@ class ModelCall:
         """How the call ended without a reply in an earlier life; None if it is to be made now."""
         failed = self._failed()
         limited = self.ledger.tape.peek(e.LimitHit, self.key)
+        # A limit behind the failure means that the call was made again and ran out of time.
         if failed is not None and limited is None:
             if failed.kind == "overflow":
                 return Reply(finish="overflow")
@@ -141,6 +143,8 @@ class ModelCall:
             )
         if recorded.prompt != prompt:
             ledger.reworded(key, recorded.prompt, prompt)
+        # The next live call compares with this: signed reasoning is bound to what it was asked
+        # with.
         conversation.offer = self.offer if same else CHANGED
         while ledger.tape.take(e.AskFailed, key) is not None:
             pass  # it was asked again in a later life
@@ -180,6 +184,7 @@ class ModelCall:
         for part in content:
             if isinstance(part, OpaquePart) and len(part.data) > INLINE:
                 data = part.data.encode("utf-8", "surrogatepass")
+                # By content: the same item in a later reply is stored once.
                 digest = blob_digest(data)
                 self.ledger.store.keep(digest, data)
                 part = OpaquePart("", part.kind, digest, len(data))
@@ -191,6 +196,7 @@ class ModelCall:
     def _cut_as_before(self) -> None:
         """What an earlier life stopped sending back is not sent back by this one either."""
         ledger = self.ledger
+        # Taken before the digests are compared: a cut changes what would be sent.
         while not ledger.fresh and (record := ledger.tape.take(e.Cut, self.key)) is not None:
             ledger.replayed(record)
             self.conversation.cut()
@@ -209,6 +215,7 @@ class ModelCall:
         if effect.tools and model.profile.native_tools:
             specs = setup.specs(effect.tools)
         settings = setup.settings
+        # A dollar limit is checked before the call, against the most that the call can cost.
         if setup.limits.usd is not None:
             # Without a bound the price of the reply could not be known beforehand.
             settings = settings.over(ModelSettings(max_tokens=_most_output(model.profile)))
@@ -233,6 +240,8 @@ class ModelCall:
         limits, state = ledger.setup.limits, ledger.store.state
         hit = limits.hit(state)
         bound = needed = 0.0
+        # Tokens are refused on a lower estimate, dollars on an upper bound: one reply may exceed
+        # `tokens`, none may exceed `usd` where its price is known.
         if hit is None and limits.tokens is not None:
             prompt = _bytes(request) / _USUAL_BYTES_PER_TOKEN
             if state.usage.tokens + prompt > limits.tokens:
@@ -245,10 +254,12 @@ class ModelCall:
             bound = price or 0.0
             if state.usage.usd + held + bound > limits.usd:
                 hit, needed = "usd", bound
+        # Only in a fork: alone, `hit` above has counted every call that was made.
         if hit is None and ledger.others and limits.calls is not None:
             asking = sum([call.model_calls for call in ledger.held.values()])
             if state.model_calls + asking >= limits.calls:
                 hit = "model_calls"
+        # A limit on steps ends turns, not calls: a critic or a judge may still be asked.
         if hit is not None and hit != "steps":
             allowed: float = getattr(limits, hit) or 0.0
             event = e.LimitHit(key=self.key, limit=hit, value=1, needed=needed, allowed=allowed)
@@ -263,6 +274,8 @@ class ModelCall:
         ledger, conversation, setup = self.ledger, self.conversation, self.ledger.setup
         changed = conversation.offer not in ("", self.offer)
         if conversation.bound and changed and model.profile.prefix_bound:
+            # Cut before the request is sent: the provider would refuse what it signed for another
+            # prefix.
             rewritten = conversation.offer == CHANGED
             self._cut("prompt_changed" if rewritten else "tools_changed")
         # Before the world is asked, all that led here must survive a killed process.
@@ -274,12 +287,14 @@ class ModelCall:
         cached = None if setup.cache is None else setup.cache.get(cache_key)
         started = setup.now()
         if cached is not None:
+            # A reply from the cache costs nothing, so its usage is not counted again.
             reply = replace(cached, usage=Usage())
         else:
             try:
                 reply = await self._asked(request, model)
             except ModelError as error:
                 message = setup.redactor.text(str(error))
+                # On record even if tolerated: a replay must fail the call in the same way.
                 ledger.put(e.AskFailed(key=self.key, kind=error.kind, message=message))
                 if error.kind == "overflow":
                     return Reply(finish="overflow")
@@ -293,6 +308,7 @@ class ModelCall:
                 setup.cache[cache_key] = reply
         # People may have written while the model was waited for.
         ledger.inbox.stale = True
+        # Before `_clean`: the prefix stands for what was sent, not for what came back.
         prefix, conversation.offer = prefix_of(conversation, self.offer), self.offer
         reply = self._clean(reply, model)
         ledger.put(
@@ -323,6 +339,8 @@ class ModelCall:
             if error.kind != "binding" or not self.conversation.bound:
                 raise
             self._cut("refused", self.ledger.setup.redactor.text(str(error))[:DETAIL])
+            # The cut is durable first: after a crash the next life must not send the opaque parts
+            # again.
             await self.ledger.save()
             return await self._reply(request, model)
 
@@ -341,6 +359,8 @@ class ModelCall:
             return checked(await call)
         finally:
             if on_text is not None:
+                # Also after an error: what was held back as the possible start of a secret is
+                # settled.
                 on_text.end()
 
     async def _within(self, call: Awaitable[Reply], seconds: float) -> Reply:
@@ -428,6 +448,7 @@ async def _bounded(call: Awaitable[Reply], seconds: float) -> Reply:
         async with timer:
             return await call
     except TimeoutError as error:
+        # A TimeoutError of the call's own is not the deadline's.
         if timer.expired():
             raise ModelError(f"no reply within {seconds} s", kind="timeout") from error
         raise

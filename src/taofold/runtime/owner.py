@@ -28,6 +28,8 @@ def _read(path: str) -> str:
 
 def _started(pid: int) -> str:
     """The start time of a process in clock ticks since boot, "" if it is gone or a zombie."""
+    # From the last ")": the name of a program may hold spaces and brackets itself. Of what follows,
+    # field 0 is the state and 19 the start time (`man 5 proc_pid_stat`).
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return "" if len(fields) < 20 or fields[0] in ("Z", "X") else fields[19]
 
@@ -50,6 +52,8 @@ def me() -> str:
 @cache
 def _process(pid: int) -> str:
     spawned = "spawned" if os.environ.get(SPAWNED) else "own"
+    # The random part tells two processes apart where /proc is missing (macOS), and after a pid
+    # wrapped.
     return "|".join((_here(), str(pid), _started(pid), spawned, os.urandom(4).hex()))
 
 
@@ -60,8 +64,10 @@ def alive(owner: str) -> bool | None:
     if len(parts) != 4 or here != _here():
         return None
     pid, started = int(parts[0]), parts[1]
+    # Without /proc nothing is certain: then only the lease speaks.
     if not started:
         return None
+    # A pid alone may belong to another process by now; pid and start time together do not.
     return _started(pid) == started
 
 
@@ -95,6 +101,7 @@ def kill(owner: str, patience: float = 5.0) -> bool:
         return False
     os.kill(int(parts[1]), signal.SIGKILL)
     end = time.monotonic() + patience
+    # SIGKILL is not done when `kill` returns: a process in a system call dies a little later.
     while alive(owner) and time.monotonic() < end:
         time.sleep(0.01)
     return not alive(owner)
@@ -102,6 +109,7 @@ def kill(owner: str, patience: float = 5.0) -> bool:
 
 async def remove_unbegun(log: Log, row: RunRow) -> bool:
     """Forget the run if it never began. False if it did, or may still."""
+    # Held by a living owner: it may be about to write the first record.
     if row.events or row.status in ENDED or (row.held and not gone(row.owner)):
         return False
     with suppress(UnknownRun):

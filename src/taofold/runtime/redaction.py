@@ -50,6 +50,7 @@ def checked(reply: object) -> Reply:
         raise ModelError(f"the model gave {type(reply).__name__}, not a Reply", kind="reply")
     labels: list[Any] = [reply.model, reply.finish]
     if None in labels:
+        # Some adapters give None for what a provider did not say; that is no fault of the reply.
         labels = [label if label is not None else "" for label in labels]
         reply = replace(reply, model=labels[0], finish=labels[1])
     texts: list[Any] = [*labels, *reply.notes]
@@ -93,8 +94,10 @@ def _check(usage: Any) -> None:
         usage.reasoning_tokens,
     ]
     for kind in {*map(type, counts)}:
+        # bool is an int in Python; True tokens are a mistake.
         if not issubclass(kind, int | float) or kind is bool:
             raise ModelError(f"the reply's usage holds a {kind.__name__}", kind="reply")
+    # NaN fails both comparisons and is refused here too.
     if not all([0 <= number < MOST for number in counts]):
         raise ModelError("the reply's usage holds an impossible number", kind="reply")
 
@@ -106,6 +109,7 @@ def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
     read, they are dropped: what is encrypted beside it may say it too.
     """
     name = reply.model or model
+    # One search over all texts joined: most replies hold no secret and end here.
     if redactor.spotless(_read(reply, name)):
         if name == reply.model and usage is reply.usage:
             return reply
@@ -113,6 +117,8 @@ def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
     walk = RedactionPass(redactor)
     parts = tuple([_without_secrets(walk, part) for part in reply.parts])
     notes = [walk.text(note) for note in reply.notes]
+    # Encrypted reasoning cannot be searched; if the readable part held a secret, it may hold it
+    # too.
     if walk.lost and bound(reply.content):
         parts = parts_of(unbound(parts))
         notes.append(OPAQUE_DROPPED)
@@ -209,6 +215,8 @@ class RedactionPass:
 
     def text(self, text: str) -> str:
         """`text` without secrets and lone surrogates."""
+        # The harmless texts are those searched before: goals and prompts come by again at each
+        # step.
         if not text or text in self._harmless:
             return text
         redacted = self._redactor.text(text if text.isascii() else utf8(text))
@@ -235,9 +243,12 @@ class RedactionPass:
             if depth >= DEEPEST and old:
                 raise TooDeep
             parts = [
+                # In an argument list the name stands before its value: ["--token", "abc"].
                 self._hidden() if follows(old, at) else self.value(member, depth + 1)
                 for at, member in enumerate(old)
             ]
+            # Identity, not equality: 1 == True, and a changed part must not be taken for the old
+            # one.
             return old if all(map(is_, parts, old)) else parts
         return value  # no JSON: whoever writes it will say so
 
@@ -254,6 +265,8 @@ class RedactionPass:
         for name, value in old.items():
             key = self.text(str(name))
             secret = name in pairs or named(name, value)
+            # Name and value are judged together: `password: ...` hides the value whatever it looks
+            # like.
             cleared = self._hidden() if secret else self.value(value, depth + 1)
             same = same and cleared is value and key is name
             new[key] = cleared
@@ -271,6 +284,7 @@ def _spotless(redactor: Redactor, action: Action) -> bool:
     """Is there surely no secret in the action? Only flat parameters are looked at, as one text."""
     texts = [action.tool, action.rationale, action.id, action.error, *action.repairs]
     for name, value in action.parameters.items():
+        # A key that is no string is not JSON: the slow path turns it into one.
         if type(name) is not str:
             return False
         texts.append(name)
@@ -287,6 +301,7 @@ def _action(redactor: Redactor, action: Action) -> Action:
     walk = RedactionPass(redactor)
     parameters, error = _parameters(walk, action)
     repairs = action.repairs
+    # An answer may lose a secret; any other action must not run with a mark for a parameter.
     if walk.lost and action.tool not in RESERVED and ALTERED not in repairs:
         repairs = (*repairs, ALTERED)
     redacted_text = walk.text

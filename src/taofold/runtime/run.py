@@ -61,6 +61,8 @@ def cut(records: Sequence[e.Record], at: int | None = None) -> int:
             break
         before = len(state.steps)
         state = reduce(state, record)
+        # Not in the middle of a fork: a step of another branch may be open, and a copy cut there
+        # could not go on the same way.
         if len(state.steps) > before and not state.open:
             best = record.seq
     return best
@@ -71,6 +73,7 @@ def copied(records: Sequence[e.Record], upto: int, run: str, now: int) -> list[e
     remaining = [
         record
         for record in live(records)
+        # They are about the life of the source, not of the copy: a fork was never parked.
         if record.seq <= upto and not isinstance(record.event, e.Resumed | e.Parked | e.Rewound)
     ]
     spent = _active(records)
@@ -101,6 +104,7 @@ def _of_fork(event: e.Event, copied_records: Sequence[e.Record]) -> e.Event:
     """A run's start in its copy: of an import, how many of the copied records came with it."""
     if not isinstance(event, e.RunStarted) or event.imported is None:
         return event
+    # Dropped records make the import's share smaller; the mark must not cover what came later.
     came = sum(record.seq < event.imported.events for record in copied_records)
     return replace(event, imported=replace(event.imported, events=came))
 
@@ -160,6 +164,7 @@ async def start(
     """
     epoch, record = await begin(log, started, run, setup, blobs)
     with HEART.driving(log, run):
+        # `create` has written record 0 in the same transaction as the row.
         store = Store(run=run, log=log, epoch=epoch, head=1, now=setup.now)
         for listener in setup.listeners:
             store.subscribe(listener)
@@ -179,6 +184,7 @@ async def _register(log: Log, row: RunRow, record: e.Record, blobs: Mapping[str,
     """
 
     async def create() -> int:
+        # Row, first record and lease are one transaction: a crash leaves all of the run or none.
         claim = await log.create(
             row, records=[record], blobs=blobs, owner=owner.me(), lease_ms=LEASE_MS
         )
@@ -191,6 +197,7 @@ async def _register(log: Log, row: RunRow, record: e.Record, blobs: Mapping[str,
         rows = await log.rows(session=row.session, limit=20) if row.session else []
         with suppress(UnknownRun):
             rows.append(await log.row(row.run))
+        # A list, not a generator: every run in the way is removed, not only the first.
         if not any([await remove_unbegun(log, other) for other in rows]):
             raise
     return await create()
@@ -212,10 +219,12 @@ async def resume(
         raise never_began(run)
     if row.status in ENDED:
         # How it ended is in its last record: no need to read all of a long run to refuse it.
+        # Reads records with a larger number than this, that is, the last one only.
         last = await log.read(run, after=row.events - 2)
         _resumable(run, fold(last))
     with HEART.driving(log, run):
         if not takeover:
+            # A lease that is over proves nothing if this machine's clock jumped: wait and see.
             row = await _silent(log, row)
         return await _resumed(log, row, strategy, setup, takeover=takeover)
 
@@ -259,6 +268,7 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
         UnknownRun: there is no such run, or it never began.
         ReplayDiverged: this code would do something else than what is recorded.
     """
+    # Read-only until it is certain that something can be done: engines poll this.
     row = await log.row(run)
     if await remove_unbegun(log, row):
         raise never_began(run)
@@ -315,6 +325,7 @@ async def _resumed(
     log: Log, row: RunRow, strategy: MakeStrategy, setup: Setup, *, takeover: bool
 ) -> Store:
     """Claim the run, take in its log and drive it."""
+    # A run that is this process's and not driven was left by an earlier call of this process.
     run, free = row.run, owner.mine(row.owner) or owner.gone(row.owner)
     if row.held and not free and not takeover:
         raise Conflict(
@@ -325,6 +336,7 @@ async def _resumed(
     # enough.
     if row.status == "running" and not free:
         owner.kill(row.owner)
+    # `epoch` is that of the row: if anybody claimed since, this raises and changes nothing.
     claim = await log.claim(
         run, owner.me(), epoch=row.epoch, lease_ms=LEASE_MS, force=free or takeover
     )
@@ -333,6 +345,7 @@ async def _resumed(
     try:
         _resumable(run, state)
     except Refused:  # its owner ended it between our look and our claim
+        # The claim set the row to running; it is put back to how the run had ended.
         await log.append(run, claim.epoch, [], status=state.status)
         raise
     if not trusted(records):
@@ -343,6 +356,7 @@ async def _resumed(
             "or begun: import its file again, then what is not done is asked anew"
         )
     # The store starts empty: the drive takes the records in, one by one, as it comes to them.
+    # The next number to write; the claim fences all who would write there, too.
     head = records[-1].seq + 1 if records else 0
     store = Store(run=run, log=log, epoch=claim.epoch, head=head, now=setup.now)
     for listener in setup.listeners:
@@ -376,6 +390,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
         )
     # Nobody asks again for starts that were repeated and for answers that became void.
     surplus = [r for r in tape.rest() if not isinstance(r.event, e.Resolved | e.Started)]
+    # Events that this code does not produce are a divergence like events that differ.
     if surplus:
         raise ReplayDiverged(getattr(surplus[0].event, "key", ""), surplus[0].event, None)
     recorded = next(
@@ -480,12 +495,17 @@ async def _driven(
         drive = Drive(setup, store, tape, inbox, resumed=resumed)
         try:
             event: e.RunFinished | e.Parked = await _outcome(drive, strategy)
+        # The task was cancelled: a deadline, Ctrl-C, or a server that stops (then `pause` has a
+        # reason).
         except asyncio.CancelledError:
             drive.live()
             with suppress(LogError):  # a write was interrupted: then the run stays open
+                # The cancellation must not interrupt the very write that records it.
                 await asyncio.shield(_cut_off(store, inbox, setup.pause()))
             raise
         drive.live()
+        # With `if_quiet` the log refuses to park while an unread message is there: that closes the
+        # race between the last look into the inbox and the write.
         if await _written(store, inbox, event, quiet=turn < NEWS):
             return store
         records = await log.read(store.run)
@@ -533,6 +553,7 @@ async def _written(
 async def _outcome(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | e.Parked:
     """Drive once; whatever ends it, as an event."""
     try:
+        # A new generator for each drive: the old one has been fed already.
         return _finished(drive, await drive(strategy()))
     except Park as park:
         return e.Parked(reason=park.reason)

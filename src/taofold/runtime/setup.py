@@ -90,6 +90,7 @@ OnRequest: TypeAlias = Callable[[str, str, Request], None]
 """Hears (run id, place, request) before a model is asked, and on replay instead of it."""
 
 
+# `str` itself is the default below: str() is "", which means that nothing stands in the way.
 Pause: TypeAlias = Callable[[], str]
 """Says why the run must wait before it asks its model again; "" = it may go on."""
 
@@ -189,6 +190,7 @@ def current() -> TraceContext | None:
     """The span in which this code runs: `TRACEPARENT`, else OpenTelemetry's current span."""
     if traceparent := TRACEPARENT.get():
         return parse(traceparent)
+    # Not imported: if the application has not loaded OpenTelemetry, there is no span to find.
     api: Any = sys.modules.get("opentelemetry.trace")
     if api is None:
         return None

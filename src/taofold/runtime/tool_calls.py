@@ -79,11 +79,13 @@ class ToolQuestions:
             raise ValueError(flaw)
         clock = asyncio.get_running_loop().time
         left = timer.when() if timer is not None else None
+        # Stopped and restarted, not extended: a person may take a day for an answer.
         left = None if left is None else left - clock()
         if timer is not None:
             timer.reschedule(None)
         try:
             answer = await invocation.answered(wants)
+            # A new start, durable, before the tool goes on: a crash after it is in doubt once more.
             invocation.start()
             await invocation.ledger.save()
         except (Park, Cancelled) as signal:
@@ -133,6 +135,8 @@ class Invocation:
         called again.
         """
         ledger, tool = self.ledger, self.tool
+        # `Started` must be durable before the tool is called; without it a crash would call it
+        # twice.
         await ledger.save()
         if tool.agent is not None:
             return await self.delegate()
@@ -141,6 +145,7 @@ class Invocation:
         context = self._context(questions, seconds, answer) if bound.contextual else None
         begin = perf_counter()
         again = False
+        # An inline call cannot be interrupted by a timer: it holds the event loop until it returns.
         timer = questions.timer = None if bound.inline else asyncio.timeout(seconds)
         try:
             if timer is None:
@@ -157,6 +162,7 @@ class Invocation:
             else:
                 outcome = Outcome(words(error), "failure")
         except InputRequired as wants:
+            # A tool that lets `InputRequired` pass ends here; one that swallowed it, below.
             if questions.signal is not None:
                 raise questions.signal from None
             flaw = f"{tool.name} asks too many questions"
@@ -165,6 +171,8 @@ class Invocation:
             if not flaw:
                 answer = await self.answered(wants)
                 self.start()
+                # Called again from its beginning, now with the answer: the tool gave up at its
+                # question.
                 return await self.perform(bound, answer, questions_left - 1)
             outcome = Outcome(flaw, "failure")
         except MemoryError:
@@ -202,9 +210,11 @@ class Invocation:
     def unanswerable(self, wants: InputRequired) -> str:
         """Why the question cannot be put to a person, or ""."""
         state = jsonable(wants.state)
+        # What comes back from the log must be what the tool gave, not what JSON made of it.
         if state != wants.state or len(msgspec.json.encode([state, wants.form])) > STATE:
             return f"the tool asks {cut(wants.question, 200)!r}, with more than can be kept for it"
         redactor = self.ledger.setup.redactor
+        # Never altered silently: the tool would get its own state back with a hole in it.
         if redactor.json(state) != state or redactor.json(wants.form) != wants.form:
             return "the tool asks a person with a secret in what it wants back: that is not written"
         return ""
@@ -226,6 +236,7 @@ class Invocation:
         """
         answer: PersonAnswer | None = None
         tape = self.ledger.tape
+        # A question that was asked again counts; each has its own form.
         while (past := tape.peek(e.Decided, self.key, self.index)) is not None and past.request:
             request = past.request
             wants = InputRequired(past.reason, form=request["form"], state=request["state"])
@@ -242,6 +253,7 @@ class Invocation:
         run = child_id(ledger.store.run, self.key, self.index)
         held = [share for at, share in ledger.held.items() if at != location]
         ledger.queue.discard(location)
+        # Computed before its own share is held, or it would count against itself.
         limits = setup.limits.left(state, held, ledger.sharing(self.key))
         parent = Parent(
             run=ledger.store.run,
@@ -258,6 +270,7 @@ class Invocation:
         try:
             child = await setup.children(tool, self.action.parameters, run=run, parent=parent)
         except BaseException:
+            # Not in the `finally`: a child that waits keeps its share.
             del ledger.held[location]
             raise
         finally:
@@ -324,10 +337,12 @@ class Invocation:
             key=self.key,
             index=self.index,
             observation=Observation(
+                # A tool without a result must still show the model that it has run.
                 result="(no result)" if empty else stored.result,
                 status=outcome.status,
                 extraction=stored.extraction,
                 auto=stored.auto,
+                # Seconds to milliseconds, kept to the microsecond.
                 duration_ms=round(seconds * 1e6) / 1000,
                 options=_options(tool) if outcome.status == "timeout" else (),
                 blob=stored.digest,
@@ -375,11 +390,13 @@ def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
             digest = blake2b(whole, digest_size=20).hexdigest()
         result = text = excerpt(text, longest)
     extraction = outcome.extraction
+    # The tool's own `extract` sees the whole value, not the excerpt.
     if not extraction and tool.extract is not None:
         extraction = _extracted(tool, outcome.value)
     auto = not extraction
     if auto:
         extraction = key_line(text, failed=outcome.status in ("failure", "timeout")) or "(empty)"
+    # What a tool writes into the state reaches the log and the prompt as well.
     if outcome.update is not None:
         update = (outcome.update[0], redactor.json(outcome.update[1]))
         outcome = msgspec.structs.replace(outcome, update=update)
